@@ -1,0 +1,121 @@
+// swift-tools-version: 6.3
+// SPDX-License-Identifier: MPL-2.0
+
+import PackageDescription
+
+// The modules under Sources need no GStreamer. LATCHKEY_NO_GSTREAMER=1 leaves the others out, so that the control
+// library builds and tests on a machine without GStreamer's headers.
+let withGStreamer = Context.environment["LATCHKEY_NO_GSTREAMER"] == nil
+
+let settings: [SwiftSetting] = [
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("ExistentialAny"),
+]
+
+var products: [Product] = [
+    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP"]),
+    .executable(name: "latchkey-server", targets: ["latchkey-server"]),
+]
+
+var targets: [Target] = [
+    // System libraries
+    .systemLibrary(name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(
+        name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+
+    // The control library
+    .target(name: "ProtectionModel", swiftSettings: settings),
+    .target(name: "MediaFormats", dependencies: ["ProtectionModel"], swiftSettings: settings),
+    .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "COpenSSL"], swiftSettings: settings),
+    .target(name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats"], swiftSettings: settings),
+    .target(name: "HTTP", dependencies: ["CCurl"], swiftSettings: settings),
+    .target(
+        name: "LicenseControl", dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP"],
+        swiftSettings: settings),
+
+    // The reference server
+    .target(
+        name: "ReferenceServer",
+        dependencies: [
+            "ProtectionModel", "MediaFormats", "KeySystems",
+            .product(name: "Hummingbird", package: "hummingbird"),
+            .product(name: "Logging", package: "swift-log"),
+        ],
+        swiftSettings: settings),
+    .executableTarget(
+        name: "latchkey-server",
+        dependencies: [
+            "ReferenceServer",
+            .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        ],
+        swiftSettings: settings),
+
+    // Their tests
+    .testTarget(name: "ProtectionModelTests", dependencies: ["ProtectionModel"], swiftSettings: settings),
+    .testTarget(
+        name: "MediaFormatsTests", dependencies: ["MediaFormats", "ProtectionModel"], swiftSettings: settings),
+    .testTarget(
+        name: "SampleDecryptionTests", dependencies: ["SampleDecryption", "ProtectionModel"], swiftSettings: settings),
+    .testTarget(
+        name: "KeySystemsTests", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
+        swiftSettings: settings),
+    .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
+    .testTarget(
+        name: "LicenseControlTests", dependencies: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"],
+        swiftSettings: settings),
+    .testTarget(
+        name: "ReferenceServerTests",
+        dependencies: [
+            "ReferenceServer", "ProtectionModel",
+            .product(name: "HummingbirdTesting", package: "hummingbird"),
+        ],
+        swiftSettings: settings),
+]
+
+if withGStreamer {
+    products += [
+        .library(name: "ElementKit", targets: ["ElementKit"]),
+        .library(name: "Latchkey", targets: ["Latchkey"]),
+        .library(name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"]),
+    ]
+    targets += [
+        .systemLibrary(
+            name: "CGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-base-1.0",
+            providers: [.apt(["libgstreamer1.0-dev", "libgstreamer-plugins-base1.0-dev"])]),
+        .systemLibrary(
+            name: "CGStreamerCheck", path: "gst-plugin/Tests/CGStreamerCheck", pkgConfig: "gstreamer-check-1.0",
+            providers: [.apt(["libgstreamer1.0-dev"])]),
+        .target(name: "ElementKit", dependencies: ["CGStreamer"], path: "gst-plugin/ElementKit",
+            exclude: ["README.md"], swiftSettings: settings),
+        .target(
+            name: "Elements",
+            dependencies: ["ElementKit", "CGStreamer", "LicenseControl", "KeySystems", "MediaFormats",
+                "SampleDecryption", "ProtectionModel", "HTTP"],
+            path: "gst-plugin/Elements", swiftSettings: settings),
+        .target(
+            name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
+            swiftSettings: settings),
+        .target(
+            name: "CLatchkey", dependencies: ["Latchkey", "ElementKit"], path: "gst-plugin/CLatchkey",
+            exclude: ["include"], swiftSettings: settings),
+        .testTarget(
+            name: "ElementKitTests", dependencies: ["ElementKit", "CGStreamerCheck"],
+            path: "gst-plugin/Tests/ElementKitTests", swiftSettings: settings),
+        .testTarget(
+            name: "ElementsTests",
+            dependencies: ["Latchkey", "Elements", "ElementKit", "CGStreamerCheck", "LicenseControl",
+                "ProtectionModel"],
+            path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
+    ]
+}
+
+let package = Package(
+    name: "latchkey",
+    products: products,
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0"),
+    ],
+    targets: targets
+)

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+#ifndef LATCHKEY_COPENSSL_H
+#define LATCHKEY_COPENSSL_H
+
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+
+#endif

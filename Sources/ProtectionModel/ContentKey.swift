@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// The 16 bytes of an AES-128 content key, in memory that is locked, left out of core dumps and wiped.
+///
+/// Prints as `<redacted>`. Immutable and thread-safe; the memory is wiped when the last reference goes.
+public final class ContentKey: Sendable {
+    /// In bytes.
+    public static let size = 16
+
+    private let slot: KeyMemory.Slot
+
+    /// Nil unless `bytes` has exactly 16 elements (or no memory is left). The caller's copy is the caller's to wipe.
+    public init?(_ bytes: some Collection<UInt8>) {
+        guard bytes.count == Self.size, let slot = KeyMemory.shared.allocate() else { return nil }
+        // SAFETY: the slot has 32 bytes, 16 are written.
+        for (position, byte) in bytes.enumerated() { slot.bytes[position] = byte }
+        self.slot = slot
+    }
+
+    /// Reads 32 hexadecimal digits.
+    public convenience init?(hex text: some StringProtocol) {
+        guard text.utf8.count == 32, var bytes = Hex.decode(text) else { return nil }
+        defer { wipe(&bytes) }
+        self.init(bytes)
+    }
+
+    deinit { KeyMemory.shared.release(slot) }
+
+    /// Whether the kernel keeps the key out of swap. False above `RLIMIT_MEMLOCK`.
+    public var isLocked: Bool { slot.isLocked }
+
+    /// Lends the 16 bytes for the time of the call. They must not be kept.
+    public func withBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        // SAFETY: the slot outlives the call, because `self` does.
+        try body(UnsafeRawBufferPointer(start: slot.bytes.baseAddress, count: Self.size))
+    }
+
+    /// Compares without an early exit, so that the time tells nothing of the bytes.
+    public static func == (left: ContentKey, right: ContentKey) -> Bool {
+        left.withBytes { first in
+            right.withBytes { second in
+                zip(first, second).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+            }
+        }
+    }
+}
+
+extension ContentKey: CustomStringConvertible, CustomReflectable {
+    public var description: String { "<redacted>" }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// Overwrites an array that held a secret, in a way that the optimiser keeps.
+@inline(never)
+public func wipe(_ bytes: inout [UInt8]) {
+    bytes.withUnsafeMutableBytes { explicitBzero($0) }
+    bytes.removeAll()
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// A protection scheme of ISO/IEC 23001-7, by its four-character code.
+public enum ProtectionScheme: String, Sendable, CaseIterable {
+    /// AES-CTR, whole subsample ranges.
+    case cenc
+    /// AES-CBC, whole blocks, chained through the sample.
+    case cbc1
+    /// AES-CTR with a block pattern.
+    case cens
+    /// AES-CBC with a block pattern; chaining starts anew in each subsample.
+    case cbcs
+}
+
+/// How many 16-byte blocks are encrypted, then left clear, in turn (`crypt_byte_block`, `skip_byte_block`).
+public struct BlockPattern: Hashable, Sendable {
+    public var crypt: UInt8
+    public var skip: UInt8
+
+    public init(crypt: UInt8, skip: UInt8) {
+        self.crypt = crypt
+        self.skip = skip
+    }
+
+    /// No pattern: every block is encrypted.
+    public static let none = BlockPattern(crypt: 0, skip: 0)
+
+    /// Whether this leaves blocks out. `crypt` 0 with `skip` 0, and any `crypt` with `skip` 0, do not.
+    public var skipsBlocks: Bool { skip > 0 }
+}
+
+/// The initialization vector of one sample: 8 or 16 bytes, held as 16 with zeros behind.
+public struct InitializationVector: Hashable, Sendable {
+    public let high: UInt64
+    public let low: UInt64
+
+    /// An 8-byte IV is the high half of the counter block; the low half counts blocks from zero
+    /// (ISO/IEC 23001-7, 9.3). Nil for any other length than 8 or 16.
+    public init?(_ bytes: some Collection<UInt8>) {
+        guard bytes.count == 8 || bytes.count == 16 else { return nil }
+        var high: UInt64 = 0
+        var low: UInt64 = 0
+        for (position, byte) in bytes.enumerated() {
+            if position < 8 { high = high << 8 | UInt64(byte) } else { low = low << 8 | UInt64(byte) }
+        }
+        self.high = high
+        self.low = low
+    }
+
+    public var bytes: [UInt8] {
+        (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> (56 - UInt64($0 % 8) * 8)) }
+    }
+}
+
+/// A clear range and the protected range behind it, in bytes.
+public struct Subsample: Hashable, Sendable {
+    public var clear: UInt32
+    public var protected: UInt32
+
+    public init(clear: UInt32, protected: UInt32) {
+        self.clear = clear
+        self.protected = protected
+    }
+}
+
+/// Everything but the key that decrypting one sample needs.
+///
+/// A plan is made to be used again: clearing `subsamples` keeps its storage, so that a stream of samples costs no
+/// allocation.
+public struct SamplePlan: Hashable, Sendable {
+    public var scheme: ProtectionScheme
+    public var initializationVector: InitializationVector
+    public var pattern: BlockPattern
+    /// In order of the sample's bytes, together exactly its size. Empty: the whole sample is protected.
+    public var subsamples: [Subsample]
+
+    public init(
+        scheme: ProtectionScheme, initializationVector: InitializationVector, pattern: BlockPattern = .none,
+        subsamples: [Subsample] = []
+    ) {
+        self.scheme = scheme
+        self.initializationVector = initializationVector
+        self.pattern = pattern
+        self.subsamples = subsamples
+    }
+}
