@@ -36,8 +36,7 @@ final class KeyMemory: Sendable {
 
     /// Wipes the slot and takes it back.
     func release(_ slot: Slot) {
-        // SAFETY: the slot is a part of a mapping that is never unmapped.
-        explicit_bzero(slot.bytes.baseAddress, slot.bytes.count)
+        explicitBzero(slot.bytes)
         pages.withLock { $0.free.append(slot) }
     }
 
