@@ -20,6 +20,12 @@ public struct KeyID: Hashable, Sendable {
         self.low = low
     }
 
+    /// The first eight bytes and the last eight, each read as a big-endian number.
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
     /// Reads 32 hexadecimal digits, in a row or in the UUID form with four hyphens.
     public init?(hex text: some StringProtocol) {
         let digits = text.utf8.count == 36 ? String(text).filter { $0 != "-" } : String(text)

@@ -47,6 +47,12 @@ public struct InitializationVector: Hashable, Sendable {
         self.low = low
     }
 
+    /// The first eight bytes and the last eight, each read as a big-endian number.
+    public init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
     public var bytes: [UInt8] {
         (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> (56 - UInt64($0 % 8) * 8)) }
     }

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+/*
+ * GStreamer for Swift: the headers, and one inline function for each macro that Swift cannot import.
+ * Nothing here has a policy of its own.
+ */
+#ifndef LATCHKEY_CGSTREAMER_H
+#define LATCHKEY_CGSTREAMER_H
+
+#include <gst/gst.h>
+#include <gst/gstprotection.h>
+#include <string.h>
+#include <time.h>
+
+/* The instance of every element that is written in Swift: its Swift object in one pointer. */
+typedef struct {
+  GstElement parent;
+  void *swift_object;
+} ElementKitInstance;
+
+static inline GType ek_type_element(void) { return GST_TYPE_ELEMENT; }
+static inline GType ek_type_bytes(void) { return G_TYPE_BYTES; }
+static inline GType ek_type_strv(void) { return G_TYPE_STRV; }
+static inline GType ek_type_string(void) { return G_TYPE_STRING; }
+static inline GType ek_type_uint(void) { return G_TYPE_UINT; }
+static inline GType ek_type_uint64(void) { return G_TYPE_UINT64; }
+static inline GType ek_type_boolean(void) { return G_TYPE_BOOLEAN; }
+static inline GType ek_type_none(void) { return G_TYPE_NONE; }
+static inline GType ek_type_structure(void) { return GST_TYPE_STRUCTURE; }
+static inline GType ek_type_buffer(void) { return GST_TYPE_BUFFER; }
+static inline GType ek_object_type(void *object) { return G_OBJECT_TYPE(object); }
+static inline void *ek_object_class(void *object) { return G_OBJECT_GET_CLASS(object); }
+static inline gboolean ek_value_holds(const GValue *value, GType type) { return G_VALUE_HOLDS(value, type); }
+static inline void ek_value_init(GValue *value, GType type) {
+  memset(value, 0, sizeof *value);
+  g_value_init(value, type);
+}
+
+static inline int ek_param_readable(void) { return G_PARAM_READABLE | G_PARAM_STATIC_STRINGS; }
+static inline int ek_param_writable(void) { return G_PARAM_WRITABLE | G_PARAM_STATIC_STRINGS; }
+static inline int ek_param_mutable_ready(void) { return GST_PARAM_MUTABLE_READY; }
+static inline int ek_param_mutable_playing(void) { return GST_PARAM_MUTABLE_PLAYING; }
+
+static inline int ek_event_type(const GstEvent *event) { return GST_EVENT_TYPE(event); }
+static inline gboolean ek_event_is_serialized(const GstEvent *event) { return GST_EVENT_IS_SERIALIZED(event); }
+static inline gboolean ek_event_is_sticky(const GstEvent *event) { return GST_EVENT_IS_STICKY(event); }
+static inline int ek_query_type(const GstQuery *query) { return GST_QUERY_TYPE(query); }
+static inline gboolean ek_is_event(const void *object) { return GST_IS_EVENT(object); }
+static inline void ek_mini_object_unref(void *object) { gst_mini_object_unref(GST_MINI_OBJECT_CAST(object)); }
+
+static inline gboolean ek_buffer_is_writable(const GstBuffer *buffer) { return gst_buffer_is_writable(buffer); }
+static inline GstBuffer *ek_buffer_make_writable(GstBuffer *buffer) { return gst_buffer_make_writable(buffer); }
+static inline GstProtectionMeta *ek_buffer_protection_meta(GstBuffer *buffer) {
+  return gst_buffer_get_protection_meta(buffer);
+}
+static inline void ek_buffer_remove_meta(GstBuffer *buffer, GstProtectionMeta *meta) {
+  gst_buffer_remove_meta(buffer, &meta->meta);
+}
+static inline gboolean ek_memory_is_mappable(const GstMemory *memory) {
+  return !GST_MEMORY_FLAG_IS_SET(memory, GST_MEMORY_FLAG_NOT_MAPPABLE);
+}
+static inline gboolean ek_buffer_is_mappable(GstBuffer *buffer) {
+  for (guint i = 0; i < gst_buffer_n_memory(buffer); i++)
+    if (!ek_memory_is_mappable(gst_buffer_peek_memory(buffer, i))) return FALSE;
+  return TRUE;
+}
+
+static inline GstCaps *ek_caps_make_writable(GstCaps *caps) { return gst_caps_make_writable(caps); }
+static inline gboolean ek_caps_is_fixed(const GstCaps *caps) { return gst_caps_is_fixed(caps); }
+
+static inline GstElementClass *ek_element_class(void *klass) { return GST_ELEMENT_CLASS(klass); }
+static inline GObjectClass *ek_gobject_class(void *klass) { return G_OBJECT_CLASS(klass); }
+static inline GstObject *ek_as_object(void *object) { return GST_OBJECT_CAST(object); }
+
+
+/* Whether the element, or a bin around it, is on its way to READY or NULL. */
+static inline gboolean ek_is_being_stopped(GstElement *element) {
+  GstObject *object = gst_object_ref(GST_OBJECT_CAST(element));
+  gboolean stopped = FALSE;
+  while (object) {
+    GstObject *parent;
+    if (GST_IS_ELEMENT(object) && GST_STATE_TARGET(object) <= GST_STATE_READY &&
+        GST_STATE_TARGET(object) != GST_STATE_VOID_PENDING)
+      stopped = TRUE;
+    parent = stopped ? NULL : gst_object_get_parent(object);
+    gst_object_unref(object);
+    object = parent;
+  }
+  return stopped;
+}
+
+static inline GstDebugCategory *ek_debug_category(const char *name, const char *description) {
+  GstDebugCategory *category = NULL;
+#ifndef GST_DISABLE_GST_DEBUG
+  category = _gst_debug_category_new(name, 0, description);
+#endif
+  return category;
+}
+static inline gboolean ek_debug_is_on(GstDebugCategory *category, int level) {
+  return level <= (int)_gst_debug_min && category && level <= (int)gst_debug_category_get_threshold(category);
+}
+
+static inline guint64 ek_monotonic_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (guint64)now.tv_sec * 1000000000u + (guint64)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// One reference to a `GstBuffer`, given back when the value goes.
+public struct Buffer: ~Copyable, @unchecked Sendable {
+    // SAFETY: the reference is owned by this value alone; GstBuffer's reference count is atomic.
+    private let pointer: UnsafeMutablePointer<GstBuffer>
+
+    /// Takes over the caller's reference.
+    public init(owning pointer: UnsafeMutablePointer<GstBuffer>) { self.pointer = pointer }
+
+    /// A new buffer with a copy of the bytes, or nil without memory.
+    public init?(copying bytes: some Collection<UInt8>) {
+        guard let pointer = gst_buffer_new_allocate(nil, gsize(bytes.count), nil) else { return nil }
+        let array = Array(bytes)
+        // SAFETY: gst_buffer_fill checks the size.
+        _ = array.withUnsafeBytes { gst_buffer_fill(pointer, 0, $0.baseAddress, gsize($0.count)) }
+        self.pointer = pointer
+    }
+
+    deinit { ek_mini_object_unref(pointer) }
+
+    /// Hands the reference to the caller.
+    public consuming func release() -> UnsafeMutablePointer<GstBuffer> {
+        let pointer = self.pointer
+        discard self
+        return pointer
+    }
+
+    /// Another reference to the same buffer, which makes both read-only.
+    public borrowing func share() -> Buffer {
+        Buffer(owning: gst_buffer_ref(pointer))
+    }
+
+    /// Lends the C pointer. The reference stays here.
+    public borrowing func withPointer<Result>(
+        _ body: (UnsafeMutablePointer<GstBuffer>) throws -> Result
+    ) rethrows -> Result {
+        try body(pointer)
+    }
+
+    /// In bytes.
+    public var size: Int { Int(gst_buffer_get_size(pointer)) }
+
+    /// Presentation time in nanoseconds; nil where the buffer has none.
+    public var presentationTime: UInt64? { Self.time(pointer.pointee.pts) }
+
+    /// How long the content lasts, in nanoseconds; nil where the buffer does not say.
+    public var duration: UInt64? { Self.time(pointer.pointee.duration) }
+
+    private static func time(_ value: GstClockTime) -> UInt64? {
+        value == GstClockTime.max ? nil : UInt64(value)
+    }
+
+    /// Whether flags, times and metas may be changed: nobody else holds the buffer.
+    public var isWritable: Bool { ek_buffer_is_writable(pointer) != 0 }
+
+    /// Whether the bytes may be changed where they are: nobody else holds the buffer or its memory.
+    public var isMemoryWritable: Bool { isWritable && gst_buffer_is_all_memory_writable(pointer) != 0 }
+
+    /// Whether the CPU may see the bytes. Secure memory says no.
+    public var isMappable: Bool { ek_buffer_is_mappable(pointer) != 0 }
+
+    /// A buffer whose times, flags and metas may be changed; the bytes are shared, not copied.
+    public consuming func writable() -> Buffer {
+        Buffer(owning: ek_buffer_make_writable(release()))
+    }
+
+    /// Maps for reading. Nil where the memory cannot be mapped. The bytes must not be kept.
+    public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+        var map = GstMapInfo()
+        guard gst_buffer_map(pointer, &map, GST_MAP_READ) != 0 else { return nil }
+        defer { gst_buffer_unmap(pointer, &map) }
+        return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+    }
+
+    /// Maps for reading and writing. Nil where the buffer or its memory is shared or cannot be mapped: this never
+    /// copies. The bytes must not be kept.
+    public borrowing func withMutableBytes<Result>(
+        _ body: (UnsafeMutableRawBufferPointer) throws -> Result
+    ) rethrows -> Result? {
+        guard isMemoryWritable else { return nil }
+        var map = GstMapInfo()
+        guard gst_buffer_map(pointer, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
+            return nil
+        }
+        defer { gst_buffer_unmap(pointer, &map) }
+        return try body(UnsafeMutableRawBufferPointer(start: map.data, count: Int(map.size)))
+    }
+
+    /// The bytes as an array.
+    public func copyBytes() -> [UInt8] { withBytes { Array($0) } ?? [] }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// One reference to `GstCaps`. The caps are never changed; the transforming functions make new ones.
+public final class Caps: @unchecked Sendable {
+    // SAFETY: caps that others hold too are immutable; the reference count is atomic.
+    public let pointer: UnsafeMutablePointer<GstCaps>
+
+    /// Takes over the caller's reference.
+    public init(owning pointer: UnsafeMutablePointer<GstCaps>) { self.pointer = pointer }
+    /// Takes a reference of its own.
+    public init(sharing pointer: UnsafeMutablePointer<GstCaps>) { self.pointer = gst_caps_ref(pointer) }
+    /// Reads the text form that gst-launch uses; nil for text that is no caps.
+    public init?(_ text: String) {
+        guard let pointer = gst_caps_from_string(text) else { return nil }
+        self.pointer = pointer
+    }
+
+    deinit { ek_mini_object_unref(pointer) }
+
+    public static var any: Caps { Caps(owning: gst_caps_new_any()) }
+
+    /// The number of structures.
+    public var count: Int { Int(gst_caps_get_size(pointer)) }
+    public var isAny: Bool { gst_caps_is_any(pointer) != 0 }
+    public var isEmpty: Bool { gst_caps_is_empty(pointer) != 0 }
+
+    /// The media type of one structure.
+    public func mediaType(at index: Int = 0) -> String? {
+        structure(at: index).map { String(cString: gst_structure_get_name($0)) }
+    }
+
+    /// A string field of one structure.
+    public func string(_ field: String, at index: Int = 0) -> String? {
+        guard let structure = structure(at: index), let text = gst_structure_get_string(structure, field) else {
+            return nil
+        }
+        return String(cString: text)
+    }
+
+    public func isSubset(of other: Caps) -> Bool { gst_caps_is_subset(pointer, other.pointer) != 0 }
+    public func canIntersect(_ other: Caps) -> Bool { gst_caps_can_intersect(pointer, other.pointer) != 0 }
+    public func intersection(_ other: Caps) -> Caps {
+        Caps(owning: gst_caps_intersect_full(pointer, other.pointer, GST_CAPS_INTERSECT_FIRST))
+    }
+    public func merging(_ other: Caps) -> Caps {
+        Caps(owning: gst_caps_merge(gst_caps_ref(pointer), gst_caps_ref(other.pointer)))
+    }
+    public func isEqual(to other: Caps) -> Bool { gst_caps_is_equal(pointer, other.pointer) != 0 }
+
+    /// New caps in which each structure has gone through `transform`; features stay. A structure for which it
+    /// returns false is left out.
+    public func map(_ transform: (inout CapsStructure) -> Bool) -> Caps {
+        let result = gst_caps_new_empty()
+        for index in 0..<gst_caps_get_size(pointer) {
+            guard let copy = gst_structure_copy(gst_caps_get_structure(pointer, index)) else { continue }
+            var structure = CapsStructure(pointer: copy)
+            guard transform(&structure) else {
+                gst_structure_free(copy)
+                continue
+            }
+            let features = gst_caps_get_features(pointer, index).flatMap { gst_caps_features_copy($0) }
+            gst_caps_append_structure_full(result, copy, features)
+        }
+        return Caps(owning: result ?? gst_caps_new_any())
+    }
+
+    private func structure(at index: Int) -> UnsafeMutablePointer<GstStructure>? {
+        guard !isAny, index >= 0, index < count else { return nil }
+        return gst_caps_get_structure(pointer, guint(index))
+    }
+}
+
+extension Caps: CustomStringConvertible {
+    public var description: String {
+        guard let text = gst_caps_to_string(pointer) else { return "" }
+        defer { g_free(text) }
+        return String(cString: text)
+    }
+}
+
+/// One structure of caps while it is being changed. Valid only inside `Caps.map`.
+public struct CapsStructure {
+    // SAFETY: Caps.map lends a structure that nobody else holds.
+    fileprivate let pointer: UnsafeMutablePointer<GstStructure>
+
+    public var mediaType: String {
+        get { String(cString: gst_structure_get_name(pointer)) }
+        nonmutating set { gst_structure_set_name(pointer, newValue) }
+    }
+
+    public func string(_ field: String) -> String? {
+        gst_structure_get_string(pointer, field).map { String(cString: $0) }
+    }
+
+    public func set(_ field: String, _ text: String) {
+        var value = GValue()
+        ek_value_init(&value, ek_type_string())
+        g_value_set_string(&value, text)
+        gst_structure_take_value(pointer, field, &value)
+    }
+
+    public func remove(_ field: String) { gst_structure_remove_field(pointer, field) }
+}

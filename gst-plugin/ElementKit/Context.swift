@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import Synchronization
+
+/// One reference to a `GstContext`: what elements of a pipeline share.
+public final class Context: @unchecked Sendable {
+    // SAFETY: contexts that others hold too are immutable; the reference count is atomic.
+    public let pointer: OpaquePointer
+
+    public init(sharing pointer: OpaquePointer) {
+        gst_mini_object_ref(UnsafeMutableRawPointer(pointer).assumingMemoryBound(to: GstMiniObject.self))
+        self.pointer = pointer
+    }
+
+    /// A new context with the fields of `other`, where there is one. `fill` may add to its structure.
+    public init?(type: String, persistent: Bool, copying other: Context? = nil) {
+        guard let pointer = gst_context_new(type, persistent ? 1 : 0) else { return nil }
+        self.pointer = pointer
+        if let source = other.flatMap({ gst_context_get_structure($0.pointer) }) {
+            let target = gst_context_writable_structure(pointer)
+            for index in 0..<gst_structure_n_fields(source) {
+                guard let name = gst_structure_nth_field_name(source, guint(index)),
+                    let value = gst_structure_get_value(source, name)
+                else { continue }
+                gst_structure_set_value(target, name, value)
+            }
+        }
+    }
+
+    deinit { ek_mini_object_unref(UnsafeMutableRawPointer(pointer)) }
+
+    public var type: String { String(cString: gst_context_get_context_type(pointer)) }
+
+    /// A string field.
+    public func string(_ field: String) -> String? {
+        gst_structure_get_string(gst_context_get_structure(pointer), field).map { String(cString: $0) }
+    }
+
+    /// An unsigned field, also where it was set as a signed one or as text.
+    public func uint(_ field: String) -> UInt32? {
+        let structure = gst_context_get_structure(pointer)
+        var unsigned: guint = 0
+        if gst_structure_get_uint(structure, field, &unsigned) != 0 { return unsigned }
+        var signed: gint = 0
+        if gst_structure_get_int(structure, field, &signed) != 0 { return UInt32(exactly: signed) }
+        return string(field).flatMap { UInt32($0) }
+    }
+
+    /// The Swift object that `set(_:_:of:)` stored under the same type.
+    public func object<Object: AnyObject>(_ field: String, of type: SharedObjectType<Object>) -> Object? {
+        guard let value = gst_structure_get_value(gst_context_get_structure(pointer), field),
+            ek_value_holds(value, type.type) != 0, let boxed = g_value_get_boxed(value)
+        else { return nil }
+        return Unmanaged<Object>.fromOpaque(boxed).takeUnretainedValue()
+    }
+
+    /// Stores a Swift object. Only before the context is shown to anybody else.
+    public func set<Object: AnyObject>(_ field: String, _ object: Object, of type: SharedObjectType<Object>) {
+        var value = GValue()
+        ek_value_init(&value, type.type)
+        g_value_take_boxed(&value, Unmanaged.passRetained(object).toOpaque())
+        gst_structure_take_value(gst_context_writable_structure(pointer), field, &value)
+    }
+}
+
+/// A boxed GType for references to Swift objects of one class.
+///
+/// The type belongs to this copy of the library: where an application and a plug-in each have one, neither takes the
+/// other's objects for its own.
+public struct SharedObjectType<Object: AnyObject>: Sendable {
+    let type: GType
+
+    /// Make one for each class, once, and keep it.
+    public init(_ name: String) {
+        let marker = UInt(bitPattern: unsafeBitCast(retainBoxed as @convention(c) (gpointer?) -> gpointer?, to: Int.self))
+        type = g_boxed_type_register_static("\(name)\(String(marker, radix: 16))", retainBoxed, releaseBoxed)
+    }
+}
+
+private func retainBoxed(_ object: gpointer?) -> gpointer? {
+    // SAFETY: the boxed types of this file hold retained Swift objects only.
+    object.map { Unmanaged.passRetained(Unmanaged<AnyObject>.fromOpaque($0).takeUnretainedValue()).toOpaque() }
+}
+
+private func releaseBoxed(_ object: gpointer?) {
+    if let object { Unmanaged<AnyObject>.fromOpaque(object).release() }
+}
+
+extension ElementReference {
+    /// Asks the application and the bins around the element for a context; an answer comes through
+    /// `Element.contextDidChange` before this returns.
+    public func requestContext(type: String) {
+        gst_element_post_message(pointer, gst_message_new_need_context(ek_as_object(pointer), type))
+    }
+
+    /// The context of that type that was set on the element, if any.
+    public func context(type: String) -> Context? {
+        guard let context = gst_element_get_context(pointer, type) else { return nil }
+        let shared = Context(sharing: context)
+        ek_mini_object_unref(UnsafeMutableRawPointer(context))
+        return shared
+    }
+
+    /// Sets the context on this element and tells the bins and the application about it.
+    public func publish(_ context: Context) {
+        gst_element_set_context(pointer, context.pointer)
+        // The message takes over one reference.
+        gst_mini_object_ref(UnsafeMutableRawPointer(context.pointer).assumingMemoryBound(to: GstMiniObject.self))
+        gst_element_post_message(pointer, gst_message_new_have_context(ek_as_object(pointer), context.pointer))
+    }
+
+    /// The object that all elements of one pipeline share under `name`, made by the first that asks.
+    ///
+    /// It hangs on the outermost bin and lives as long. Thread-safe: two elements that ask at once get the same.
+    public func sharedInPipeline<Object: AnyObject>(_ name: String, make: () -> Object) -> Object {
+        withTopLevel { top in
+            sharedObjects.withLock { _ in
+                let quark = g_quark_from_string(name)
+                // SAFETY: only this function writes under the name; the value is a retained Object.
+                if let known = g_object_get_qdata(top, quark),
+                    let object = Unmanaged<AnyObject>.fromOpaque(known).takeUnretainedValue() as? Object
+                {
+                    return SharedBox(object)
+                }
+                let object = make()
+                g_object_set_qdata_full(top, quark, Unmanaged.passRetained(object as AnyObject).toOpaque()) {
+                    if let data = $0 { Unmanaged<AnyObject>.fromOpaque(data).release() }
+                }
+                return SharedBox(object)
+            }.object
+        }
+    }
+}
+
+private let sharedObjects = Mutex(())
+
+private struct SharedBox<Object: AnyObject>: @unchecked Sendable {
+    // SAFETY: carries the reference out of the lock on the same thread.
+    let object: Object
+    init(_ object: Object) { self.object = object }
+}

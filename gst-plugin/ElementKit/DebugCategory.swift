@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// A category of GStreamer's debug log (`GST_DEBUG=name:level`). Make one for each plug-in part, once, and keep it.
+///
+/// Thread-safe. The text is built only where the category's threshold lets it through. What is logged must hold no
+/// secret.
+public struct DebugCategory: @unchecked Sendable {
+    // SAFETY: categories live for ever and are thread-safe.
+    private let pointer: UnsafeMutablePointer<GstDebugCategory>?
+
+    public enum Level: Int32, Sendable {
+        case error = 1
+        case warning = 2
+        case fixme = 3
+        case info = 4
+        case debug = 5
+        case log = 6
+        case trace = 7
+    }
+
+    public init(_ name: String, _ description: String) {
+        gst_init(nil, nil)
+        pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))
+    }
+
+    public func log(
+        _ level: Level, _ element: ElementReference? = nil, _ message: @autoclosure () -> String,
+        file: StaticString = #fileID, function: StaticString = #function, line: Int = #line
+    ) {
+        guard let pointer, ek_debug_is_on(pointer, level.rawValue) != 0 else { return }
+        // SAFETY: static strings are null-terminated and live for ever.
+        gst_debug_log_literal(
+            pointer, GstDebugLevel(UInt32(level.rawValue)), Self.text(file), Self.text(function), gint(line),
+            element.map { UnsafeMutableRawPointer($0.pointer).assumingMemoryBound(to: GObject.self) }, message())
+    }
+
+    private static func text(_ string: StaticString) -> UnsafePointer<CChar>? {
+        guard string.hasPointerRepresentation else { return nil }
+        return UnsafeRawPointer(string.utf8Start).assumingMemoryBound(to: CChar.self)
+    }
+}
+
+/// C strings that live for ever, for the functions of GStreamer that keep the pointer they are given.
+enum StaticText {
+    static func keep(_ text: String) -> UnsafePointer<CChar>? {
+        UnsafePointer(g_intern_string(text))
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// Everything that GStreamer's registry knows of one element factory.
+public struct ElementDescription: Sendable {
+    /// The factory name, as in gst-launch. At least three characters; also makes up the GType's name.
+    public var factory: String
+    /// In words, for gst-inspect.
+    public var longName: String
+    /// The klass, such as `Filter/Video` or `Decryptor`.
+    public var classification: String
+    /// What the element does, in a sentence.
+    public var summary: String
+    public var author: String
+    public var rank: Rank
+    public var padTemplates: [PadTemplate]
+    public var properties: [Property]
+    public var signals: [ActionSignal]
+    /// The Swift class of the element.
+    public var implementation: Element.Type
+
+    public init(
+        factory: String, longName: String, classification: String, summary: String, author: String,
+        rank: Rank = .none, padTemplates: [PadTemplate], properties: [Property] = [], signals: [ActionSignal] = [],
+        implementation: Element.Type
+    ) {
+        self.factory = factory
+        self.longName = longName
+        self.classification = classification
+        self.summary = summary
+        self.author = author
+        self.rank = rank
+        self.padTemplates = padTemplates
+        self.properties = properties
+        self.signals = signals
+        self.implementation = implementation
+    }
+}
+
+/// What autoplugging tries first: the highest.
+public struct Rank: Hashable, Sendable {
+    public let value: UInt32
+    public init(_ value: UInt32) { self.value = value }
+
+    public static let none = Rank(0)
+    public static let marginal = Rank(64)
+    public static let secondary = Rank(128)
+    public static let primary = Rank(256)
+}
+
+/// A pad that every element of a factory has, always.
+public struct PadTemplate: Sendable {
+    public enum Direction: Sendable { case sink, source }
+
+    public var name: String
+    public var direction: Direction
+    /// In the form that gst-launch uses; `ANY` for everything. Stored as it is, structure by structure.
+    public var caps: String
+
+    public static func sink(_ caps: String) -> PadTemplate {
+        PadTemplate(name: "sink", direction: .sink, caps: caps)
+    }
+
+    public static func source(_ caps: String) -> PadTemplate {
+        PadTemplate(name: "src", direction: .source, caps: caps)
+    }
+}
+
+/// A property of an element.
+public struct Property: Sendable {
+    public enum Kind: Sendable {
+        case boolean(default: Bool)
+        case uint(default: UInt32, range: ClosedRange<UInt32>)
+        case uint64(default: UInt64, range: ClosedRange<UInt64>)
+        case string(default: String?)
+        /// A GstStructure; for reading.
+        case structure
+    }
+
+    /// When a property may be set.
+    public enum Mutability: Sendable {
+        /// In NULL and READY.
+        case ready
+        /// Always.
+        case playing
+    }
+
+    public var name: String
+    public var nick: String
+    public var blurb: String
+    public var kind: Kind
+    public var mutability: Mutability
+    /// Nil for a property that cannot be read. Any thread may call it.
+    public var get: (@Sendable (Element) -> FieldValue)?
+    /// Nil for a property that cannot be set. Any thread may call it.
+    public var set: (@Sendable (Element, FieldValue) -> Void)?
+
+    public init(
+        _ name: String, nick: String, blurb: String, kind: Kind, mutability: Mutability = .ready,
+        get: (@Sendable (Element) -> FieldValue)? = nil, set: (@Sendable (Element, FieldValue) -> Void)? = nil
+    ) {
+        self.name = name
+        self.nick = nick
+        self.blurb = blurb
+        self.kind = kind
+        self.mutability = mutability
+        self.get = get
+        self.set = set
+    }
+
+    func makeSpecification() -> UnsafeMutablePointer<GParamSpec>? {
+        var flags: Int32 = 0
+        if get != nil { flags |= ek_param_readable() }
+        if set != nil {
+            flags |= ek_param_writable()
+            flags |= mutability == .ready ? ek_param_mutable_ready() : ek_param_mutable_playing()
+        }
+        let parameterFlags = GParamFlags(flags)
+        let (name, nick, blurb) = (StaticText.keep(name), StaticText.keep(nick), StaticText.keep(blurb))
+        return switch kind {
+        case .boolean(let initial): g_param_spec_boolean(name, nick, blurb, initial ? 1 : 0, parameterFlags)
+        case .uint(let initial, let range):
+            g_param_spec_uint(name, nick, blurb, range.lowerBound, range.upperBound, initial, parameterFlags)
+        case .uint64(let initial, let range):
+            g_param_spec_uint64(
+                name, nick, blurb, guint64(range.lowerBound), guint64(range.upperBound), guint64(initial),
+                parameterFlags)
+        case .string(let initial):
+            g_param_spec_string(name, nick, blurb, initial.flatMap { StaticText.keep($0) }, parameterFlags)
+        case .structure: g_param_spec_boxed(name, nick, blurb, ek_type_structure(), parameterFlags)
+        }
+    }
+}
+
+/// A signal that an application emits to make the element do something.
+public struct ActionSignal: Sendable {
+    public enum ArgumentType: Sendable {
+        case boolean, uint, uint64, string, bytes
+
+        var type: GType {
+            switch self {
+            case .boolean: ek_type_boolean()
+            case .uint: ek_type_uint()
+            case .uint64: ek_type_uint64()
+            case .string: ek_type_string()
+            case .bytes: ek_type_bytes()
+            }
+        }
+    }
+
+    public var name: String
+    public var arguments: [ArgumentType]
+    /// Returns a boolean to the application. Any thread may call it.
+    public var handler: @Sendable (Element, [FieldValue]) -> Bool
+
+    public init(
+        _ name: String, arguments: [ArgumentType], handler: @escaping @Sendable (Element, [FieldValue]) -> Bool
+    ) {
+        self.name = name
+        self.arguments = arguments
+        self.handler = handler
+    }
+}

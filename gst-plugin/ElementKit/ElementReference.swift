@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// The `GstElement` of an `Element`, not owned: valid for as long as the Swift object is.
+public struct ElementReference: @unchecked Sendable {
+    // SAFETY: GstElement is thread-safe where its API says so; only such functions are called.
+    public let pointer: UnsafeMutablePointer<GstElement>
+
+    public init(_ pointer: UnsafeMutablePointer<GstElement>) { self.pointer = pointer }
+
+    /// The element's name, for logs and messages.
+    public var name: String {
+        guard let text = gst_object_get_name(ek_as_object(pointer)) else { return "" }
+        defer { g_free(text) }
+        return String(cString: text)
+    }
+
+    /// Whether this element, or a bin around it, is on its way to READY or NULL. A thread that waits asks this now
+    /// and then: adaptive demuxers stop their own thread before they stop their children.
+    public var isBeingStopped: Bool { ek_is_being_stopped(pointer) != 0 }
+
+    /// The outermost bin around the element, or the element itself.
+    public func withTopLevel<Result>(_ body: (UnsafeMutablePointer<GObject>) -> Result) -> Result {
+        var object = UnsafeMutablePointer<GstObject>(
+            OpaquePointer(gst_object_ref(UnsafeMutableRawPointer(pointer))))
+        while let current = object, let parent = gst_object_get_parent(current) {
+            gst_object_unref(UnsafeMutableRawPointer(current))
+            object = parent
+        }
+        defer { if let object { gst_object_unref(UnsafeMutableRawPointer(object)) } }
+        return body(
+            UnsafeMutableRawPointer(object ?? ek_as_object(pointer)).assumingMemoryBound(to: GObject.self))
+    }
+
+    /// Posts an element message with a structure of that name.
+    public func post(_ name: String, _ fields: [(String, FieldValue)]) {
+        let object = ek_as_object(pointer)
+        gst_element_post_message(pointer, gst_message_new_element(object, FieldValue.makeStructure(name, fields)))
+    }
+
+    /// Posts an error of the stream domain.
+    public func postStreamError(
+        _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
+        function: StaticString = #function, line: Int = #line
+    ) {
+        postMessage(GST_MESSAGE_ERROR, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+    }
+
+    /// Posts an error of the resource domain.
+    public func postResourceError(
+        _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
+        function: StaticString = #function, line: Int = #line
+    ) {
+        postMessage(
+            GST_MESSAGE_ERROR, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+    }
+
+    /// Posts a warning of the resource domain. Playback goes on.
+    public func postResourceWarning(
+        _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
+        function: StaticString = #function, line: Int = #line
+    ) {
+        postMessage(
+            GST_MESSAGE_WARNING, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+    }
+
+    private func postMessage(
+        _ type: GstMessageType, _ domain: GQuark, _ code: Int32, _ text: String, _ debug: String,
+        _ file: StaticString, _ function: StaticString, _ line: Int
+    ) {
+        // SAFETY: gst_element_message_full takes over both g_malloc'ed texts; the static strings live for ever.
+        gst_element_message_full(
+            pointer, type, domain, code, g_strdup(text), g_strdup(debug),
+            UnsafeRawPointer(file.utf8Start).assumingMemoryBound(to: CChar.self),
+            UnsafeRawPointer(function.utf8Start).assumingMemoryBound(to: CChar.self), gint(line))
+    }
+}
+
+/// A reference that does not keep the element alive.
+public final class WeakElement: @unchecked Sendable {
+    // SAFETY: GWeakRef is thread-safe; the storage is freed only in deinit.
+    private let reference = UnsafeMutablePointer<GWeakRef>.allocate(capacity: 1)
+
+    public init(_ element: ElementReference) { g_weak_ref_init(reference, UnsafeMutableRawPointer(element.pointer)) }
+
+    deinit {
+        g_weak_ref_clear(reference)
+        reference.deallocate()
+    }
+
+    /// Calls `body` with the Swift object while the element is kept alive; does nothing when it is gone.
+    public func withElement(_ body: (Element) -> Void) {
+        guard let object = g_weak_ref_get(reference) else { return }
+        body(Element.of(object))
+        g_object_unref(object)
+    }
+}

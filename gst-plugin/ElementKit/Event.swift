@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// One reference to a `GstEvent`, given back when the value goes.
+public struct Event: ~Copyable, @unchecked Sendable {
+    // SAFETY: the reference is owned by this value alone; events are immutable once sent.
+    private let pointer: UnsafeMutablePointer<GstEvent>
+
+    /// Takes over the caller's reference.
+    public init(owning pointer: UnsafeMutablePointer<GstEvent>) { self.pointer = pointer }
+
+    deinit { ek_mini_object_unref(pointer) }
+
+    /// A CAPS event.
+    public init(caps: Caps) { self.init(owning: gst_event_new_caps(caps.pointer)) }
+
+    /// An end-of-stream event.
+    public static func endOfStream() -> Event { Event(owning: gst_event_new_eos()) }
+
+    /// Hands the reference to the caller.
+    public consuming func release() -> UnsafeMutablePointer<GstEvent> {
+        let pointer = self.pointer
+        discard self
+        return pointer
+    }
+
+    public borrowing func withPointer<Result>(_ body: (UnsafeMutablePointer<GstEvent>) -> Result) -> Result {
+        body(pointer)
+    }
+
+    /// What Swift code asks about most; everything else is `other`.
+    public enum Kind: Sendable {
+        case flushStart, flushStop, caps, segment, protection, endOfStream, streamStart, gap, other
+    }
+
+    public var kind: Kind {
+        switch GstEventType(UInt32(ek_event_type(pointer))) {
+        case GST_EVENT_FLUSH_START: .flushStart
+        case GST_EVENT_FLUSH_STOP: .flushStop
+        case GST_EVENT_CAPS: .caps
+        case GST_EVENT_SEGMENT: .segment
+        case GST_EVENT_PROTECTION: .protection
+        case GST_EVENT_EOS: .endOfStream
+        case GST_EVENT_STREAM_START: .streamStart
+        case GST_EVENT_GAP: .gap
+        default: .other
+        }
+    }
+
+    /// Whether the event keeps its place among the buffers.
+    public var isSerialized: Bool { ek_event_is_serialized(pointer) != 0 }
+    /// Whether a pad stores the event.
+    public var isSticky: Bool { ek_event_is_sticky(pointer) != 0 }
+
+    /// The caps of a CAPS event.
+    public var caps: Caps? {
+        guard kind == .caps else { return nil }
+        var caps: UnsafeMutablePointer<GstCaps>?
+        gst_event_parse_caps(pointer, &caps)
+        return caps.map { Caps(sharing: $0) }
+    }
+
+    /// What a PROTECTION event carries.
+    public struct Protection: Sendable {
+        /// As the demuxer spells it: a UUID, or `unspecified-system-id`.
+        public let systemID: String
+        public let data: [UInt8]
+        /// `isobmff/moov`, `isobmff/moof`, `dash/mpd`, `smooth-streaming`, `matroskademux`, …
+        public let origin: String
+    }
+
+    /// The content of a PROTECTION event.
+    public var protection: Protection? {
+        guard kind == .protection else { return nil }
+        var systemID: UnsafePointer<CChar>?
+        var data: UnsafeMutablePointer<GstBuffer>?
+        var origin: UnsafePointer<CChar>?
+        gst_event_parse_protection(pointer, &systemID, &data, &origin)
+        guard let systemID else { return nil }
+        let bytes = data.map { Buffer(owning: gst_buffer_ref($0)).copyBytes() } ?? []
+        return Protection(
+            systemID: String(cString: systemID), data: bytes, origin: origin.map { String(cString: $0) } ?? "")
+    }
+}

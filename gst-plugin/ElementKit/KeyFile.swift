@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// A configuration file in GLib's `GKeyFile` syntax: `[group]`, `key=value`, `#` comments.
+public struct KeyFile: ~Copyable {
+    private let pointer: OpaquePointer
+
+    /// Why a file cannot be used, in GLib's words.
+    public struct Failure: Error, Sendable, CustomStringConvertible {
+        public let description: String
+        /// The file is not there at all.
+        public let isMissing: Bool
+    }
+
+    public init(path: String) throws(Failure) {
+        guard let file = g_key_file_new() else { throw Failure(description: "out of memory", isMissing: false) }
+        var error: UnsafeMutablePointer<GError>?
+        guard g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &error) != 0 else {
+            g_key_file_free(file)
+            let message = error.flatMap { $0.pointee.message.map { String(cString: $0) } } ?? "cannot be read"
+            let isMissing = error.map {
+                $0.pointee.domain == g_file_error_quark() && $0.pointee.code == gint(G_FILE_ERROR_NOENT.rawValue)
+            }
+            if let error { g_error_free(error) }
+            throw Failure(description: message, isMissing: isMissing ?? false)
+        }
+        pointer = file
+    }
+
+    deinit { g_key_file_free(pointer) }
+
+    public func string(_ key: String, in group: String) -> String? {
+        guard let text = g_key_file_get_string(pointer, group, key, nil) else { return nil }
+        defer { g_free(text) }
+        return String(cString: text)
+    }
+
+    /// All keys of a group, in the file's order.
+    public func keys(in group: String) -> [String] {
+        var count: gsize = 0
+        guard let keys = g_key_file_get_keys(pointer, group, &count, nil) else { return [] }
+        defer { g_strfreev(keys) }
+        return (0..<Int(count)).compactMap { keys[$0].map { String(cString: $0) } }
+    }
+
+    /// All groups, in the file's order.
+    public var groups: [String] {
+        var count: gsize = 0
+        guard let groups = g_key_file_get_groups(pointer, &count) else { return [] }
+        defer { g_strfreev(groups) }
+        return (0..<Int(count)).compactMap { groups[$0].map { String(cString: $0) } }
+    }
+}
+
+/// What GLib knows of the process's surroundings.
+public enum Environment {
+    /// An environment variable that is set and not empty.
+    public static func variable(_ name: String) -> String? {
+        guard let value = g_getenv(name) else { return nil }
+        let text = String(cString: value)
+        return text.isEmpty ? nil : text
+    }
+
+    /// The user's configuration folder (`XDG_CONFIG_HOME`, usually `~/.config`).
+    public static var userConfigurationFolder: String { String(cString: g_get_user_config_dir()) }
+
+    /// The version of the GStreamer library that runs.
+    public static var gstreamerVersion: (major: UInt32, minor: UInt32, micro: UInt32) {
+        var version: (guint, guint, guint, guint) = (0, 0, 0, 0)
+        gst_version(&version.0, &version.1, &version.2, &version.3)
+        return (version.0, version.1, version.2)
+    }
+}

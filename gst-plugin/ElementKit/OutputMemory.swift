@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// Buffers for elements that write their output anew, from the allocator that downstream asks for.
+///
+/// Sizes are rounded up to classes, four to each power of two, and each class keeps its own pool: a stream of samples
+/// of all sizes reuses memory without holding the largest size for each. Not thread-safe.
+public final class OutputMemory {
+    /// Why there is no buffer.
+    public enum Failure: Error, Sendable {
+        /// Downstream wants memory that the CPU may not see.
+        case notMappable
+        case outOfMemory
+    }
+
+    private static let largestPooled = 4 << 20
+    private var pools: [Int: UnsafeMutablePointer<GstBufferPool>] = [:]
+    private var allocator: UnsafeMutablePointer<GstAllocator>?
+    private var parameters = GstAllocationParams()
+    private var wantsSecureMemory = false
+
+    public init() { gst_allocation_params_init(&parameters) }
+
+    deinit { reset() }
+
+    /// Asks the other side of `pad` which allocator it wants for these caps. Call it for each change of caps.
+    public func negotiate(_ caps: Caps, on pad: Pad) {
+        reset()
+        guard let query = gst_query_new_allocation(caps.pointer, 0) else { return }
+        defer { ek_mini_object_unref(query) }
+        guard gst_pad_peer_query(pad.pointer, query) != 0, gst_query_get_n_allocation_params(query) > 0 else { return }
+        gst_query_parse_nth_allocation_param(query, 0, &allocator, &parameters)
+        guard allocator != nil, let probe = gst_allocator_alloc(allocator, 16, &parameters) else { return }
+        wantsSecureMemory = ek_memory_is_mappable(probe) == 0
+        gst_memory_unref(probe)
+    }
+
+    /// Whether downstream's memory can be written by the CPU.
+    public var isMappable: Bool { !wantsSecureMemory }
+
+    /// A buffer of `size` bytes whose content is not defined.
+    public func makeBuffer(size: Int) throws(Failure) -> Buffer {
+        guard !wantsSecureMemory else { throw .notMappable }
+        guard size <= Self.largestPooled, let pool = pool(for: Self.sizeClass(size)) else {
+            guard let buffer = gst_buffer_new_allocate(allocator, gsize(size), &parameters) else {
+                throw .outOfMemory
+            }
+            return Buffer(owning: buffer)
+        }
+        var buffer: UnsafeMutablePointer<GstBuffer>?
+        guard gst_buffer_pool_acquire_buffer(pool, &buffer, nil) == GST_FLOW_OK, let buffer else {
+            throw .outOfMemory
+        }
+        gst_buffer_set_size(buffer, gssize(size))
+        return Buffer(owning: buffer)
+    }
+
+    /// Gives the pools back. Buffers that are still on their way stay good.
+    public func reset() {
+        for pool in pools.values {
+            gst_buffer_pool_set_active(pool, 0)
+            gst_object_unref(UnsafeMutableRawPointer(pool))
+        }
+        pools.removeAll()
+        if let allocator { gst_object_unref(UnsafeMutableRawPointer(allocator)) }
+        allocator = nil
+        gst_allocation_params_init(&parameters)
+        wantsSecureMemory = false
+    }
+
+    /// The smallest class that holds `size` bytes.
+    static func sizeClass(_ size: Int) -> Int {
+        guard size > 1024 else { return 1024 }
+        let power = Int.bitWidth - 1 - (size - 1).leadingZeroBitCount
+        let step = 1 << (power - 2)
+        return (size + step - 1) / step * step
+    }
+
+    private func pool(for size: Int) -> UnsafeMutablePointer<GstBufferPool>? {
+        if let pool = pools[size] { return pool }
+        guard let pool = gst_buffer_pool_new() else { return nil }
+        let configuration = gst_buffer_pool_get_config(pool)
+        gst_buffer_pool_config_set_params(configuration, nil, guint(size), 0, 0)
+        gst_buffer_pool_config_set_allocator(configuration, allocator, &parameters)
+        guard gst_buffer_pool_set_config(pool, configuration) != 0, gst_buffer_pool_set_active(pool, 1) != 0 else {
+            gst_object_unref(UnsafeMutableRawPointer(pool))
+            return nil
+        }
+        pools[size] = pool
+        return pool
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// What a chain or push function returns: `GstFlowReturn`.
+public enum FlowResult: Int32, Sendable {
+    case ok = 0
+    case notLinked = -1
+    case flushing = -2
+    case endOfStream = -3
+    case notNegotiated = -4
+    case error = -5
+    case notSupported = -6
+    /// A value outside the known ones, as elements use among themselves.
+    case custom = -100
+
+    init(_ flow: GstFlowReturn) {
+        self = flow.rawValue > 0 ? .ok : FlowResult(rawValue: Int32(flow.rawValue)) ?? .custom
+    }
+
+    var value: GstFlowReturn { GstFlowReturn(rawValue) }
+}
+
+/// A pad of an element. Its handlers are set once, in the element's `init`.
+public final class Pad: @unchecked Sendable {
+    // SAFETY: the handlers are constant after init; GstPad does its own locking.
+
+    /// Owned by the element that the pad was added to.
+    public let pointer: UnsafeMutablePointer<GstPad>
+    unowned let element: Element
+
+    fileprivate var chain: ((consuming Buffer) -> FlowResult)?
+    fileprivate var event: ((consuming Event) -> Bool)?
+    fileprivate var query: ((borrowing Query) -> Bool?)?
+    fileprivate var activation: ((Bool) -> Void)?
+    fileprivate var loop: (() -> Void)?
+
+    init(_ template: PadTemplate, of element: Element) {
+        self.element = element
+        let direction = template.direction == .sink ? GST_PAD_SINK : GST_PAD_SRC
+        let padTemplate = gst_element_class_get_pad_template(
+            ek_element_class(ek_object_class(element.reference.pointer)), template.name)
+        // SAFETY: gst_pad_new_from_template only fails for a template that is no template.
+        pointer = padTemplate.map { gst_pad_new_from_template($0, template.name) } ?? gst_pad_new(template.name, direction)
+        gst_pad_set_element_private(pointer, Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    /// Buffers that arrive on a sink pad.
+    public func onChain(_ handler: @escaping (consuming Buffer) -> FlowResult) {
+        chain = handler
+        gst_pad_set_chain_function_full(pointer, padChain, nil, nil)
+    }
+
+    /// Events that arrive. Return whether the event was handled.
+    public func onEvent(_ handler: @escaping (consuming Event) -> Bool) {
+        event = handler
+        gst_pad_set_event_function_full(pointer, padEvent, nil, nil)
+    }
+
+    /// Queries that arrive. Return nil for GStreamer's default answer.
+    public func onQuery(_ handler: @escaping (borrowing Query) -> Bool?) {
+        query = handler
+        gst_pad_set_query_function_full(pointer, padQuery, nil, nil)
+    }
+
+    /// The pad starts (true) or stops (false) in push mode. A stop must make blocked calls return.
+    public func onActivation(_ handler: @escaping (Bool) -> Void) {
+        activation = handler
+        gst_pad_set_activatemode_function_full(pointer, padActivateMode, nil, nil)
+    }
+
+    // MARK: Pushing
+
+    public func push(_ buffer: consuming Buffer) -> FlowResult { FlowResult(gst_pad_push(pointer, buffer.release())) }
+
+    @discardableResult
+    public func push(_ event: consuming Event) -> Bool { gst_pad_push_event(pointer, event.release()) != 0 }
+
+    /// GStreamer's own handling of an event: forward it to the pads on the other side.
+    public func forward(_ event: consuming Event) -> Bool {
+        gst_pad_event_default(pointer, ek_as_object(element.reference.pointer), event.release()) != 0
+    }
+
+    /// Keeps a sticky event for whoever is linked later, without pushing it.
+    public func store(_ event: consuming Event) {
+        let owned = event.release()
+        gst_pad_store_sticky_event(pointer, owned)
+        ek_mini_object_unref(owned)
+    }
+
+    // MARK: Caps
+
+    public var currentCaps: Caps? { gst_pad_get_current_caps(pointer).map { Caps(owning: $0) } }
+    public var templateCaps: Caps { gst_pad_get_pad_template_caps(pointer).map { Caps(owning: $0) } ?? .any }
+
+    /// What the other side can take or give.
+    public func peerCaps(filter: Caps? = nil) -> Caps {
+        gst_pad_peer_query_caps(pointer, filter?.pointer).map { Caps(owning: $0) } ?? .any
+    }
+
+    // MARK: The pad's own thread
+
+    /// What the pad's thread does, again and again.
+    public func onTask(_ body: @escaping () -> Void) { loop = body }
+
+    /// Starts the pad's thread, or wakes it; it runs until `pauseTask` or `stopTask`.
+    public func startTask() {
+        gst_pad_start_task(pointer, padLoop, Unmanaged.passUnretained(self).toOpaque(), nil)
+    }
+
+    /// Makes the running call the last one, and waits for it unless called from it.
+    public func pauseTask() { gst_pad_pause_task(pointer) }
+
+    /// Ends the thread. Not to be called from it.
+    public func stopTask() { gst_pad_stop_task(pointer) }
+
+    fileprivate static func of(_ pad: UnsafeMutablePointer<GstPad>) -> Pad? {
+        gst_pad_get_element_private(pad).map { Unmanaged<Pad>.fromOpaque($0).takeUnretainedValue() }
+    }
+}
+
+private func padChain(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ parent: UnsafeMutablePointer<GstObject>?,
+    _ buffer: UnsafeMutablePointer<GstBuffer>?
+) -> GstFlowReturn {
+    guard let pad, let buffer else { return GST_FLOW_ERROR }
+    let owned = Buffer(owning: buffer)
+    guard let chain = Pad.of(pad)?.chain else { return GST_FLOW_NOT_SUPPORTED }
+    return chain(owned).value
+}
+
+private func padEvent(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ parent: UnsafeMutablePointer<GstObject>?,
+    _ event: UnsafeMutablePointer<GstEvent>?
+) -> gboolean {
+    guard let pad, let event else { return 0 }
+    let owned = Event(owning: event)
+    guard let handler = Pad.of(pad)?.event else { return 0 }
+    return handler(owned) ? 1 : 0
+}
+
+private func padQuery(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ parent: UnsafeMutablePointer<GstObject>?,
+    _ query: UnsafeMutablePointer<GstQuery>?
+) -> gboolean {
+    guard let pad, let query else { return 0 }
+    if let answer = Pad.of(pad)?.query?(Query(lending: query)) { return answer ? 1 : 0 }
+    return gst_pad_query_default(pad, parent, query)
+}
+
+private func padActivateMode(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ parent: UnsafeMutablePointer<GstObject>?, _ mode: GstPadMode,
+    _ active: gboolean
+) -> gboolean {
+    guard let pad, mode == GST_PAD_MODE_PUSH else { return 0 }
+    Pad.of(pad)?.activation?(active != 0)
+    return 1
+}
+
+private func padLoop(_ data: gpointer?) {
+    if let data { Unmanaged<Pad>.fromOpaque(data).takeUnretainedValue().loop?() }
+}

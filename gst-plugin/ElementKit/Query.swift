@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// A query while it is being answered. Not owned.
+public struct Query: ~Copyable {
+    // SAFETY: valid for the time of the handler's call, which is all that a borrow lasts.
+    public let pointer: UnsafeMutablePointer<GstQuery>
+
+    init(lending pointer: UnsafeMutablePointer<GstQuery>) { self.pointer = pointer }
+
+    public enum Kind: Sendable { case acceptCaps, caps, allocation, other }
+
+    public var kind: Kind {
+        switch GstQueryType(UInt32(ek_query_type(pointer))) {
+        case GST_QUERY_ACCEPT_CAPS: .acceptCaps
+        case GST_QUERY_CAPS: .caps
+        case GST_QUERY_ALLOCATION: .allocation
+        default: .other
+        }
+    }
+
+    /// The caps that an ACCEPT_CAPS query asks about.
+    public var capsToAccept: Caps? {
+        guard kind == .acceptCaps else { return nil }
+        var caps: UnsafeMutablePointer<GstCaps>?
+        gst_query_parse_accept_caps(pointer, &caps)
+        return caps.map { Caps(sharing: $0) }
+    }
+
+    public func answerAcceptCaps(_ accepted: Bool) { gst_query_set_accept_caps_result(pointer, accepted ? 1 : 0) }
+
+    /// The filter of a CAPS query.
+    public var capsFilter: Caps? {
+        guard kind == .caps else { return nil }
+        var filter: UnsafeMutablePointer<GstCaps>?
+        gst_query_parse_caps(pointer, &filter)
+        return filter.map { Caps(sharing: $0) }
+    }
+
+    /// Answers a CAPS query, within its filter.
+    public func answer(caps: Caps) {
+        let filtered = capsFilter.map { $0.intersection(caps) } ?? caps
+        gst_query_set_caps_result(pointer, filtered.pointer)
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import LicenseControl
+import ProtectionModel
+
+extension Decryptor {
+    /// Starts the request for the key of a sample, unless one is under way. Runs on the stream's thread.
+    func demandKey(_ keyID: KeyID?) {
+        monitor.withLock { _ = flow.awaited.insert(keyID) }
+        stream.keys?.sources.demand(keyID)
+    }
+
+    /// Starts the request for the keys that a protection event names, unless they are there or under way.
+    func prefetchKeys(_ protection: Event.Protection) {
+        guard let sources = monitor.withLock({ sources }) else { return }
+        let keyIDs = sources.prefetch(protection)
+        if !keyIDs.isEmpty { wake { $0.awaited.formUnion(keyIDs) } }
+    }
+
+    /// The session tells what happens to keys. Any thread.
+    func keyEvent(_ event: KeyEvent) {
+        switch event {
+        case .requested(let request, let origin):
+            if origin == observerID { post(request) }
+        case .untaken(let request, _):
+            wake { $0.untaken.insert(request.id) }
+        case .usable(let requestID, let keyIDs, let elapsed):
+            let mine = wake { flow -> Bool in
+                if let requestID { flow.untaken.remove(requestID) }
+                return flow.isAwaiting(keyIDs)
+            }
+            guard mine else { return }
+            reference.post(
+                "latchkey-key-usable",
+                [
+                    ("request-id", .uint64(requestID ?? 0)), ("key-ids", .strings(keyIDs.map(\.description))),
+                    ("elapsed", .uint64(elapsed.nanoseconds)),
+                ])
+        case .failed(let requestID, let keyIDs, let error):
+            let mine = wake { flow -> Bool in
+                flow.untaken.remove(requestID)
+                return flow.isAwaiting(keyIDs)
+            }
+            guard mine else { return }
+            reference.post(
+                "latchkey-key-failed",
+                [
+                    ("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description))),
+                    ("reason", .string(error.description)),
+                ])
+        case .closed:
+            wake { _ in }
+        }
+    }
+
+    @discardableResult
+    private func wake<Result>(_ body: (inout FlowState) -> Result) -> Result {
+        monitor.withLock {
+            flow.keyEvents &+= 1
+            let result = body(&flow)
+            monitor.broadcast()
+            return result
+        }
+    }
+
+    private var observerID: UInt64? { monitor.withLock { observation?.id } }
+
+    /// `latchkey-key-request`: what an application needs to answer with the `key-response` signal.
+    private func post(_ request: KeyLoadingRequest) {
+        reference.post(
+            "latchkey-key-request",
+            [
+                ("request-id", .uint64(request.id)), ("key-system", .string(request.keySystem?.rawValue ?? "unknown")),
+                ("key-ids", .strings(request.keyIDs.map(\.description))),
+                ("init-data", .bytes(request.initializationData.first?.bytes ?? [])),
+                ("init-data-origin", .string(request.initializationData.first?.origin ?? "")),
+                ("suggested-url", .string(request.suggestedURL ?? "")),
+                ("challenge", .bytes(request.challenge)), ("renewal", .boolean(request.isRenewal)),
+            ])
+    }
+
+    /// A sample waits for a key that no loader has.
+    func warnAboutUntaken(_ keyID: KeyID?) {
+        reference.postResourceWarning(
+            GST_RESOURCE_ERROR_NOT_FOUND,
+            "No key source has the key for \(DecryptorFailure.name(keyID)); waiting for the application.",
+            debug: "Give the key with keys-file=, name a licence service with license-url= (and key-system=), or "
+                + "answer the latchkey-key-request message with the key-response signal.")
+    }
+
+    /// `key-response (request-id, answer, error) -> taken`: the application's answer to `latchkey-key-request`.
+    static let keyResponse = ActionSignal("key-response", arguments: [.uint64, .bytes, .string]) { element, arguments in
+        guard let decryptor = element as? Decryptor, let session = decryptor.currentSession,
+            case .uint64(let id) = arguments.first
+        else { return false }
+        if arguments.count > 2, case .string(let reason?) = arguments[2], !reason.isEmpty {
+            return session.respond(toRequest: id, with: .failure(.denied("the application says: \(reason)")))
+        }
+        guard arguments.count > 1, case .bytes(let answer?) = arguments[1] else { return false }
+        do {
+            let keys = try ApplicationAnswer.read(answer, for: session.keyIDs(ofRequest: id))
+            return session.respond(toRequest: id, with: .success(.keys(keys)))
+        } catch {
+            return session.respond(toRequest: id, with: .failure(error))
+        }
+    }
+}
+
+extension Decryptor.FlowState {
+    fileprivate func isAwaiting(_ keyIDs: [KeyID]) -> Bool {
+        keyIDs.isEmpty ? awaited.contains(nil) : keyIDs.contains { awaited.contains($0) }
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import ProtectionModel
+import SampleDecryption
+
+extension Decryptor {
+    /// What became of a sample.
+    enum Prepared: ~Copyable {
+        case ready(Buffer)
+        case missingKey(Buffer, KeyID?)
+        case failed(DecryptorFailure)
+    }
+
+    /// Decrypts the sample where it is encrypted and the key is there. Runs on the stream's thread.
+    func prepare(_ buffer: consuming Buffer) -> Prepared {
+        guard let format = stream.format else { return .ready(buffer) }
+        let keyID: KeyID?
+        switch stream.protection.read(buffer, format: format) {
+        case .clear:
+            count { $0.samplesClear &+= 1 }
+            return .ready(cleared(buffer))
+        case .malformed(let reason):
+            return .failed(.malformedSample(reason, nil))
+        case .encrypted(let identifier):
+            keyID = identifier
+        }
+        switch stream.keys?.cipher(for: keyID) ?? .missing {
+        case .usable(let cipher):
+            return decrypt(buffer, with: cipher, keyID)
+        case .failed(let failure):
+            return .failed(failure)
+        case .missing:
+            demandKey(keyID)
+            return .missingKey(buffer, keyID)
+        }
+    }
+
+    private func cleared(_ buffer: consuming Buffer) -> Buffer {
+        guard buffer.withProtectionInfo({ _ in true }) == true else { return buffer }
+        let writable = buffer.writable()
+        writable.removeProtectionInfo()
+        return writable
+    }
+
+    private func decrypt(_ buffer: consuming Buffer, with cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
+        let size = buffer.size
+        let start = MonotonicTime.now
+        let result = buffer.isMemoryWritable ? inPlace(buffer, cipher, keyID) : intoNewMemory(buffer, cipher, keyID)
+        if case .ready = result {
+            let elapsed = MonotonicTime.now &- start
+            count {
+                $0.samplesDecrypted &+= 1
+                $0.bytesDecrypted &+= UInt64(size)
+                $0.decryptTime &+= elapsed
+            }
+        }
+        return result
+    }
+
+    private func inPlace(_ buffer: consuming Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
+        var failure: DecryptorFailure?
+        let mapped: Void? = buffer.withMutableBytes { bytes in
+            do {
+                try cipher.decrypt(stream.protection.plan, in: bytes)
+            } catch {
+                failure = .cipher("\(error)", keyID)
+            }
+        }
+        if let failure { return .failed(failure) }
+        guard mapped != nil else { return .failed(.notMappable) }
+        buffer.removeProtectionInfo()
+        return .ready(buffer)
+    }
+
+    /// For samples whose memory others read too: adaptive demuxers hand out parts of a whole fragment.
+    private func intoNewMemory(_ buffer: consuming Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
+        let output: Buffer
+        do {
+            output = try stream.output.makeBuffer(size: buffer.size)
+        } catch {
+            return .failed(error == .notMappable ? .secureMemory : .outOfMemory)
+        }
+        var failure: DecryptorFailure?
+        let mapped: Void?? = buffer.withBytes { source in
+            output.withMutableBytes { target in
+                do {
+                    try cipher.decrypt(stream.protection.plan, from: source, into: target)
+                } catch {
+                    failure = .cipher("\(error)", keyID)
+                }
+            }
+        }
+        if let failure { return .failed(failure) }
+        guard case .some(.some) = mapped else { return .failed(.notMappable) }
+        // A meta that is gone need not be copied.
+        buffer.removeProtectionInfo()
+        output.copyMetadata(from: buffer)
+        output.removeProtectionInfo()
+        return .ready(output)
+    }
+}

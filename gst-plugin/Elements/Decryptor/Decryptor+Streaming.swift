@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import LicenseControl
+import ProtectionModel
+
+extension Decryptor {
+    /// How often a waiting thread looks whether a bin around the element is being stopped, in microseconds.
+    private static let pollInterval: Int64 = 50_000
+
+    // MARK: The upstream thread
+
+    func chain(_ buffer: consuming Buffer) -> FlowResult {
+        monitor.lock()
+        if flow.isFlushing {
+            monitor.unlock()
+            return .flushing
+        }
+        if flow.result != .ok {
+            defer { monitor.unlock() }
+            return flow.result
+        }
+        guard flow.queue.isEmpty, !flow.isTaskActive else {
+            let result = enqueueWhenThereIsRoom(buffer)
+            monitor.unlock()
+            return result
+        }
+        monitor.unlock()
+
+        switch prepare(buffer) {
+        case .ready(let clear):
+            return sourcePad.push(clear)
+        case .missingKey(let encrypted, _):
+            return monitor.withLock {
+                guard !flow.isFlushing else { return .flushing }
+                flow.queue.append(encrypted)
+                startTask()
+                return .ok
+            }
+        case .failed(let failure):
+            failure.post(on: reference)
+            return failure.flow
+        }
+    }
+
+    /// The lock is held.
+    private func enqueueWhenThereIsRoom(_ buffer: consuming Buffer) -> FlowResult {
+        while flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
+            || flow.queue.count >= Self.queueCountLimit
+        {
+            monitor.wait(microseconds: Self.pollInterval)
+            if flow.isFlushing { return .flushing }
+            if flow.result != .ok { return flow.result }
+            monitor.unlock()
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if isBeingStopped { return .flushing }
+        }
+        flow.queue.append(buffer)
+        startTask()
+        return .ok
+    }
+
+    /// Gives the stream to the source pad's thread. The lock is held.
+    private func startTask() {
+        monitor.broadcast()
+        guard !flow.isTaskActive else { return }
+        flow.isTaskActive = true
+        sourcePad.startTask()
+    }
+
+    /// Passes an event on in its place among the buffers.
+    func sendInOrder(_ event: consuming Event) -> Bool {
+        monitor.lock()
+        if flow.isFlushing {
+            monitor.unlock()
+            return false
+        }
+        if event.kind == .endOfStream { flow.hasEnded = true }
+        if event.kind == .streamStart {
+            flow.hasEnded = false
+            if flow.result == .endOfStream { flow.result = .ok }
+        }
+        if flow.queue.isEmpty, !flow.isTaskActive {
+            monitor.unlock()
+            return pass(event)
+        }
+        flow.queue.append(event)
+        startTask()
+        monitor.unlock()
+        return true
+    }
+
+    // MARK: The source pad's thread
+
+    func loop() {
+        monitor.lock()
+        guard !flow.isFlushing, let item = flow.queue.popFirst() else {
+            flow.isTaskActive = false
+            // With the lock held: a start that comes next must not be undone by this pause.
+            sourcePad.pauseTask()
+            monitor.unlock()
+            return
+        }
+        monitor.broadcast()
+        monitor.unlock()
+
+        var result = FlowResult.ok
+        switch consume item {
+        case .event(let event): _ = pass(event)
+        case .buffer(let buffer): result = pushWhenKeyIsThere(buffer)
+        }
+        if result != .ok { stopFlow(result) }
+    }
+
+    private func pushWhenKeyIsThere(_ buffer: consuming Buffer) -> FlowResult {
+        var wait: KeyWait?
+        var next = prepare(buffer)
+        while true {
+            switch consume next {
+            case .ready(let clear):
+                return sourcePad.push(clear)
+            case .failed(let failure):
+                failure.post(on: reference)
+                return failure.flow
+            case .missingKey(let encrypted, let keyID):
+                var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
+                if let failure = waitForKeyEvent(&current) {
+                    if case .flushing = failure { return .flushing }
+                    if case .failed(let reason) = failure {
+                        reason.post(on: reference)
+                        return reason.flow
+                    }
+                }
+                wait = current
+                next = prepare(encrypted)
+            }
+        }
+    }
+
+    /// Downstream, or the wait for a key, ended the flow: nothing that is queued goes any further.
+    private func stopFlow(_ result: FlowResult) {
+        monitor.lock()
+        guard !flow.isFlushing else {
+            monitor.unlock()
+            return
+        }
+        flow.result = result
+        flow.queue.removeAll()
+        let hasEnded = flow.hasEnded
+        monitor.broadcast()
+        monitor.unlock()
+        // Upstream has sent everything and will not ask for the result any more.
+        if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+    }
+
+    // MARK: Waiting for a key
+
+    struct KeyWait {
+        let keyID: KeyID?
+        let startedAt: UInt64
+        var seenEvents: UInt64?
+        var hasWarned = false
+    }
+
+    enum WaitEnd {
+        case flushing
+        case failed(DecryptorFailure)
+    }
+
+    /// Waits until something happens to keys; nil then. The deadline and a stop end the wait.
+    private func waitForKeyEvent(_ wait: inout KeyWait) -> WaitEnd? {
+        monitor.lock()
+        defer { monitor.unlock() }
+        while true {
+            if flow.isFlushing { return .flushing }
+            if let seen = wait.seenEvents, flow.keyEvents != seen {
+                wait.seenEvents = flow.keyEvents
+                return nil
+            }
+            guard wait.seenEvents != nil else {
+                // The key may have come between the last look and this: look once more.
+                wait.seenEvents = flow.keyEvents
+                return nil
+            }
+            let isUntaken = requestIsUntaken(wait.keyID)
+            if isUntaken, !wait.hasWarned {
+                wait.hasWarned = true
+                monitor.unlock()
+                warnAboutUntaken(wait.keyID)
+                monitor.lock()
+                continue
+            }
+            let waited = MonotonicTime.now &- wait.startedAt
+            var pause = Self.pollInterval
+            // A request that no loader takes waits for the application a third of the time.
+            if let limit = sources?.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
+                if waited >= limit, let sources {
+                    monitor.unlock()
+                    defer { monitor.lock() }
+                    return .failed(sources.timeOut(wait.keyID, after: waited, isUntaken: isUntaken))
+                }
+                pause = min(pause, Int64(clamping: (limit &- waited) / 1000 + 1))
+            }
+            monitor.wait(microseconds: pause)
+            if flow.isFlushing { return .flushing }
+            monitor.unlock()
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if isBeingStopped { return .flushing }
+        }
+    }
+
+    /// The lock is held.
+    private func requestIsUntaken(_ keyID: KeyID?) -> Bool {
+        guard !flow.untaken.isEmpty, case .pending(let id) = sources?.session.status(of: keyID) else { return false }
+        return flow.untaken.contains(id)
+    }
+
+    // MARK: Flushing and activation
+
+    func beginFlush() {
+        monitor.withLock {
+            flow.isFlushing = true
+            flow.result = .flushing
+            monitor.broadcast()
+        }
+    }
+
+    /// Drops what is queued. Caps, tags and the like that were on their way must not be lost with it.
+    private func dropQueue(keepingSticky: Bool) {
+        monitor.lock()
+        var kept: [UnsafeMutablePointer<GstEvent>] = []
+        while let item = flow.queue.popFirst() {
+            if case .event(let event) = item, keepingSticky, event.isSticky, event.kind != .endOfStream,
+                event.kind != .segment
+            {
+                kept.append(event.release())
+            }
+        }
+        monitor.unlock()
+        for event in kept { keep(Event(owning: event)) }
+    }
+
+    func flushStart(_ event: consuming Event) -> Bool {
+        let result = sourcePad.push(event)
+        beginFlush()
+        sourcePad.pauseTask()
+        return result
+    }
+
+    func flushStop(_ event: consuming Event) -> Bool {
+        let result = sourcePad.push(event)
+        dropQueue(keepingSticky: true)
+        monitor.withLock {
+            flow.isFlushing = false
+            flow.result = .ok
+            flow.hasEnded = false
+            flow.isTaskActive = false
+        }
+        return result
+    }
+
+    func sinkActivation(_ isActive: Bool) {
+        if !isActive { beginFlush() }
+    }
+
+    func sourceActivation(_ isActive: Bool) {
+        if isActive {
+            monitor.withLock {
+                flow.isFlushing = false
+                flow.result = .ok
+                flow.hasEnded = false
+                flow.isTaskActive = false
+            }
+        } else {
+            beginFlush()
+            sourcePad.stopTask()
+            dropQueue(keepingSticky: false)
+            monitor.withLock { flow.isTaskActive = false }
+        }
+    }
+}

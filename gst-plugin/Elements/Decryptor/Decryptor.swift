@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import KeySystems
+import LicenseControl
+import ProtectionModel
+import SampleDecryption
+
+/// The decryptor of samples, behind all four factories.
+///
+/// Buffers whose key is known go straight through, on the thread that brings them. A buffer whose key is missing goes
+/// into a queue, and the source pad's own thread waits for the key: adaptive demuxers feed all their tracks from one
+/// thread and stop it before they stop their children, so a wait on that thread could not be ended.
+final class Decryptor: Element, @unchecked Sendable {
+    // SAFETY: `flow`, `userSettings`, `sources`, `observation` and `counters` are guarded by `monitor`. `stream` belongs to whichever
+    // thread is the stream's at the moment: the upstream thread, or the source pad's while the queue is in use.
+
+    /// More than this waits upstream.
+    static let queueByteLimit = 32 << 20
+    static let queueDurationLimit: UInt64 = 30_000_000_000
+    static let queueCountLimit = 20_000
+
+    static let log = DebugCategory("latchkeydecryptor", "Latchkey's decryptors")
+
+    private(set) var sinkPad: Pad!  // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
+    private(set) var sourcePad: Pad!  // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
+
+    let monitor = Monitor()
+    var flow = FlowState()
+    var stream = StreamState()
+    private var userSettings = DecryptorSettings()
+    private(set) var sources: KeySources?
+    private(set) var observation: KeyObservation?
+    private var counters = DecryptorStatistics()
+
+    /// The state of the data flow. Guarded by `monitor`.
+    struct FlowState: ~Copyable {
+        var isFlushing = true
+        /// What downstream last said; returned to upstream when the source pad's thread got it.
+        var result = FlowResult.ok
+        var queue = StreamItemQueue()
+        /// The source pad's thread has the stream: nothing may overtake it.
+        var isTaskActive = false
+        var hasEnded = false
+        /// Counts what happened to keys, so that no wake-up is missed.
+        var keyEvents: UInt64 = 0
+        /// Requests of this element that no loader took.
+        var untaken: Set<UInt64> = []
+        /// The stream has had caps: clear ones are taken from now on.
+        var hasCaps = false
+        /// KIDs that this element asked for: their fate is posted.
+        var awaited: Set<KeyID?> = []
+    }
+
+    /// What belongs to the stream's thread.
+    struct StreamState {
+        var format: EncryptedFormat?
+        var protection = SampleProtection()
+        var keys: KeyRing?
+        let output = OutputMemory()
+    }
+
+    required init(_ reference: ElementReference, _ description: ElementDescription) {
+        super.init(reference, description)
+        for template in description.padTemplates {
+            switch template.direction {
+            case .sink:
+                sinkPad = addPad(template) { pad in
+                    pad.onChain { [unowned self] in self.chain($0) }
+                    pad.onEvent { [unowned self] in self.sinkEvent($0) }
+                    pad.onQuery { [unowned self] in self.sinkQuery($0) }
+                    pad.onActivation { [unowned self] in self.sinkActivation($0) }
+                }
+            case .source:
+                sourcePad = addPad(template) { pad in
+                    pad.onQuery { [unowned self] in self.sourceQuery($0) }
+                    pad.onActivation { [unowned self] in self.sourceActivation($0) }
+                    pad.onTask { [unowned self] in self.loop() }
+                }
+            }
+        }
+    }
+
+    var settings: DecryptorSettings { monitor.withLock { userSettings } }
+    func changeSettings(_ body: (inout DecryptorSettings) -> Void) { monitor.withLock { body(&userSettings) } }
+    var statistics: DecryptorStatistics { monitor.withLock { counters } }
+    func count(_ body: (inout DecryptorStatistics) -> Void) { monitor.withLock { body(&counters) } }
+    var currentSession: KeySession? { monitor.withLock { sources?.session } }
+
+    override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
+        switch change {
+        case .readyToPaused:
+            do {
+                try start()
+            } catch {
+                DecryptorFailure.configuration(error).post(on: reference)
+                return .failure
+            }
+        case .pausedToReady:
+            beginFlush()
+        default: break
+        }
+        let result = perform()
+        if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
+        return result
+    }
+
+    private func start() throws(KeyError) {
+        let settings = settings
+        let shared = try SharedSession.obtain(for: reference)
+        let weak = WeakElement(reference)
+        let observation = shared.session.observe { event in
+            weak.withElement { ($0 as? Decryptor)?.keyEvent(event) }
+        }
+        let sources: KeySources
+        do {
+            sources = try KeySources(settings: settings, shared: shared, observer: observation.id)
+        } catch {
+            observation.cancel()
+            throw error
+        }
+        stream = StreamState()
+        stream.keys = KeyRing(sources)
+        monitor.withLock {
+            self.sources = sources
+            self.observation = observation
+            counters = DecryptorStatistics()
+            flow.hasCaps = false
+        }
+    }
+
+    private func stop() {
+        let observation = monitor.withLock { () -> KeyObservation? in
+            defer {
+                self.observation = nil
+                sources = nil
+            }
+            flow.queue.removeAll()
+            flow.untaken.removeAll()
+            flow.awaited.removeAll()
+            return self.observation
+        }
+        observation?.cancel()
+        stream = StreamState()
+    }
+}

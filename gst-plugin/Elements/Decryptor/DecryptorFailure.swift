@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ProtectionModel
+
+/// Why a decryptor cannot go on, with the error that it posts and the flow result that it returns.
+enum DecryptorFailure: Error, Sendable {
+    case key(KeyID?, KeyError)
+    case malformedSample(String, KeyID?)
+    case cipher(String, KeyID?)
+    case secureMemory
+    case outOfMemory
+    case notMappable
+    case configuration(KeyError)
+
+    var flow: FlowResult {
+        switch self {
+        case .secureMemory: .notNegotiated
+        default: .error
+        }
+    }
+
+    func post(on element: ElementReference) {
+        switch self {
+        case .key(let keyID, let error):
+            element.postStreamError(
+                GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(Self.name(keyID)): \(error).",
+                debug: "Give the key with keys-file=, name a licence service with license-url=, or answer the "
+                    + "latchkey-key-request message.")
+        case .malformedSample(let reason, let keyID):
+            element.postStreamError(
+                GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
+        case .cipher(let reason, let keyID):
+            element.postStreamError(
+                GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
+        case .secureMemory:
+            element.postStreamError(
+                GST_STREAM_ERROR_DECRYPT, "The decoder wants secure memory, which this decryptor cannot fill.",
+                debug: "Secure memory needs a decryptor that runs in the trusted environment. Choose another decoder, "
+                    + "for example with GST_PLUGIN_FEATURE_RANK.")
+        case .outOfMemory:
+            element.postResourceError(
+                GST_RESOURCE_ERROR_NO_SPACE_LEFT, "No memory for a decrypted sample.", debug: "")
+        case .notMappable:
+            element.postStreamError(
+                GST_STREAM_ERROR_DECRYPT, "A sample lies in memory that cannot be read.", debug: "")
+        case .configuration(let error):
+            element.postResourceError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+        }
+    }
+
+    static func name(_ keyID: KeyID?) -> String { keyID.map { "KID \($0)" } ?? "media without a KID" }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+
+/// What the user sets on a decryptor.
+struct DecryptorSettings: Sendable {
+    var keys: String?
+    var keysFile: String?
+    var keySystem: String?
+    var licenseURL: String?
+    /// In milliseconds; nil: as configured.
+    var keyTimeout: UInt32?
+
+    /// Used where neither the element nor a configuration says otherwise.
+    static let defaultKeyTimeout: UInt32 = 30_000
+
+    static let properties: [Property] = [
+        Property(
+            "keys", nick: "Keys",
+            blurb: "Content keys for trials, KID:KEY[:IV] in hexadecimal, separated by commas; * stands for media "
+                + "without a KID. Visible in the process list and in GStreamer's log of the command line: prefer "
+                + "keys-file",
+            kind: .string(default: nil), set: change { $0.keys = $1.text }),
+        Property(
+            "keys-file", nick: "Keys file",
+            blurb: "File with content keys, a line each: KID KEY [IV], URI KEY [IV] or * KEY [IV], in hexadecimal",
+            kind: .string(default: nil), get: read { .string($0.keysFile) },
+            set: change { $0.keysFile = $1.text }),
+        Property(
+            "key-system", nick: "Key system",
+            blurb: "Key system to ask for keys: clearkey, fairplay or playready; unset: what the media names",
+            kind: .string(default: nil), get: read { .string($0.keySystem) },
+            set: change { $0.keySystem = $1.text }),
+        Property(
+            "license-url", nick: "Licence URL", blurb: "URL of the licence service",
+            kind: .string(default: nil), get: read { .string($0.licenseURL) },
+            set: change { $0.licenseURL = $1.text }),
+        Property(
+            "key-timeout", nick: "Key timeout",
+            blurb: "How long to wait for a key before the stream fails, in milliseconds; 0: for ever. A request that "
+                + "no loader takes waits for the application a third as long",
+            kind: .uint(default: defaultKeyTimeout, range: 0...UInt32.max), mutability: .playing,
+            get: read { .uint($0.keyTimeout ?? defaultKeyTimeout) },
+            set: change { settings, value in
+                if case .uint(let milliseconds) = value { settings.keyTimeout = milliseconds }
+            }),
+        Property(
+            "stats", nick: "Statistics",
+            blurb: "Counts since the last start: samples and bytes decrypted, samples passed on clear, nanoseconds "
+                + "spent in decryption",
+            kind: .structure,
+            get: { element in (element as? Decryptor)?.statistics.field ?? .none }),
+    ]
+
+    private static func read(
+        _ field: @escaping @Sendable (DecryptorSettings) -> FieldValue
+    ) -> @Sendable (Element) -> FieldValue {
+        { element in (element as? Decryptor).map { field($0.settings) } ?? .none }
+    }
+
+    private static func change(
+        _ body: @escaping @Sendable (inout DecryptorSettings, FieldValue) -> Void
+    ) -> @Sendable (Element, FieldValue) -> Void {
+        { element, value in (element as? Decryptor)?.changeSettings { body(&$0, value) } }
+    }
+}
+
+extension FieldValue {
+    /// A text that is set and not empty.
+    fileprivate var text: String? {
+        if case .string(let text?) = self, !text.isEmpty { text } else { nil }
+    }
+}
+
+/// What a decryptor has done since it last started.
+struct DecryptorStatistics: Sendable {
+    var samplesDecrypted: UInt64 = 0
+    var bytesDecrypted: UInt64 = 0
+    var samplesClear: UInt64 = 0
+    /// In nanoseconds.
+    var decryptTime: UInt64 = 0
+
+    var field: FieldValue {
+        .structure(
+            "latchkey-decryptor-stats",
+            [
+                ("samples-decrypted", .uint64(samplesDecrypted)), ("bytes-decrypted", .uint64(bytesDecrypted)),
+                ("samples-clear", .uint64(samplesClear)), ("decrypt-time", .uint64(decryptTime)),
+            ])
+    }
+}

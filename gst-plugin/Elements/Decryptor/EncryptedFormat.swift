@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import ProtectionModel
+
+/// What the caps of encrypted media say.
+struct EncryptedFormat: Sendable {
+    /// The scheme for samples whose meta names none.
+    var scheme: ProtectionScheme
+    /// Set where the caps name a protection system.
+    var system: ProtectionSystem?
+    /// H.264 and H.265, whose samples are made of NAL units and always have subsamples.
+    var isNALVideo: Bool
+
+    static let encryptedTypes: Set<String> = ["application/x-cenc", "application/x-cbcs", "application/x-webm-enc"]
+    private static let protectionFields = [
+        "original-media-type", "protection-system", "encryption-algorithm", "encoding-scope", "cipher-mode",
+    ]
+    /// What a decoder negotiates; gone in the direction from source to sink, so that a change of size stays possible.
+    private static let variableFields = [
+        "width", "height", "framerate", "pixel-aspect-ratio", "profile", "tier", "level", "codec_data", "rate",
+        "channels", "channel-mask", "interlace-mode", "colorimetry", "chroma-format", "bit-depth-luma",
+        "bit-depth-chroma",
+    ]
+
+    /// Nil for caps of clear media.
+    init?(_ caps: Caps) {
+        guard let mediaType = caps.mediaType(), Self.encryptedTypes.contains(mediaType) else { return nil }
+        scheme = caps.string("cipher-mode").flatMap(Self.scheme(named:)) ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
+        system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
+        let original = caps.string("original-media-type")
+        isNALVideo = original == "video/x-h264" || original == "video/x-h265"
+    }
+
+    /// The scheme behind a `cipher-mode`. Matroska says `CTR` for what MP4 calls cenc.
+    static func scheme(named name: String) -> ProtectionScheme? {
+        name == "CTR" ? .cenc : ProtectionScheme(rawValue: name)
+    }
+
+    /// Caps of the media inside: the original type back, the protection fields off, everything else kept.
+    static func clearCaps(of caps: Caps) -> Caps {
+        caps.map { structure in
+            guard encryptedTypes.contains(structure.mediaType) else { return true }
+            guard let original = structure.string("original-media-type") else { return false }
+            structure.mediaType = original
+            for field in protectionFields { structure.remove(field) }
+            return true
+        }
+    }
+
+    /// The encrypted forms, among those of `template`, of media that downstream takes.
+    static func encryptedCaps(for caps: Caps, template: Caps) -> Caps {
+        if caps.isAny { return template }
+        let merged = (0..<template.count).reduce(into: Caps("EMPTY") ?? template) { result, index in
+            let system = template.string("protection-system", at: index)
+            guard let mediaType = template.mediaType(at: index) else { return }
+            result = result.merging(
+                caps.map { structure in
+                    if structure.mediaType.hasPrefix("application/x-cenc") { return false }
+                    structure.set("original-media-type", structure.mediaType)
+                    structure.mediaType = mediaType
+                    for field in variableFields { structure.remove(field) }
+                    if let system { structure.set("protection-system", system) }
+                    return true
+                })
+        }
+        return merged
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import KeySystems
+import LicenseControl
+import ProtectionModel
+import Synchronization
+
+/// Where one decryptor's keys come from, from one start to the next stop: its properties, then the shared session.
+///
+/// Thread-safe: events ask for keys on the upstream thread while samples do on the source pad's.
+final class KeySources: Sendable {
+    let session: KeySession
+    let ownKeys: StaticKeys
+    /// In nanoseconds; nil: for ever.
+    let timeout: UInt64?
+    private let loaders: [any ResourceLoader]
+    private let keySystem: KeySystem?
+    private let licenseURL: String?
+    /// The element, as an observer of the session.
+    private let observer: UInt64
+    /// Failures up to here belong to an earlier run and may be asked again.
+    private let startGeneration: UInt64
+    private let state = Mutex(State())
+
+    private struct State {
+        var capsSystem: ProtectionSystem?
+        var initializationData: [InitializationData] = []
+        /// KIDs that were asked for in one request with others, before a sample needed them. The whole request fails
+        /// when the service refuses one, so the first sample may ask again for its own.
+        var prefetchedWithOthers: Set<KeyID> = []
+        var retryGenerations: [KeyID: UInt64] = [:]
+    }
+
+    /// At most this many pieces of initialization data are kept: a stream that rotates keys brings new ones for ever.
+    private static let initializationDataLimit = 64
+
+    init(settings: DecryptorSettings, shared: SharedSession, observer: UInt64) throws(KeyError) {
+        session = shared.session
+        self.observer = observer
+        startGeneration = shared.session.generation
+        keySystem = try Configuration.keySystem(settings.keySystem) ?? shared.settings.keySystem
+        licenseURL = settings.licenseURL ?? shared.settings.licenseURL
+        let timeout =
+            settings.keyTimeout.map { .milliseconds(Int64($0)) } ?? shared.settings.keyTimeout
+            ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
+        self.timeout = timeout > .zero ? timeout.nanoseconds : nil
+        var keys = StaticKeys()
+        if let path = settings.keysFile { keys = try StaticKeys.read(path: path) }
+        if let text = settings.keys { keys.merge(try StaticKeys.parse(property: text)) }
+        ownKeys = keys
+        var own = ControlSettings()
+        own.licenseURL = settings.licenseURL
+        own.keySystem = keySystem
+        own.httpTimeout = shared.settings.httpTimeout
+        own.httpHeaders = shared.settings.httpHeaders
+        loaders = own.makeLoaders(transport: CurlTransport.shared)
+    }
+
+    /// The stream's caps name this system.
+    func setCapsSystem(_ system: ProtectionSystem?) { state.withLock { $0.capsSystem = system } }
+
+    /// The key as the element's properties or the session have it now.
+    func status(of keyID: KeyID?) -> KeyStatus {
+        if let own = keyID.map({ ownKeys.key(for: $0) }) ?? ownKeys.keyWithoutID { return .usable(own) }
+        let status = session.status(of: keyID)
+        guard case .failed(_, let generation) = status else { return status }
+        let current = session.generation
+        let mayAskAgain = state.withLock { state -> Bool in
+            guard let keyID else { return generation <= startGeneration }
+            if state.prefetchedWithOthers.remove(keyID) != nil { state.retryGenerations[keyID] = current }
+            return generation <= state.retryGenerations[keyID] ?? startGeneration
+        }
+        return mayAskAgain ? .absent : status
+    }
+
+    /// Starts a request for the key of a sample, unless it is under way. Never blocks.
+    func demand(_ keyID: KeyID?) {
+        let (data, system, retry) = state.withLock { state in
+            (
+                state.initializationData, state.capsSystem,
+                keyID.flatMap { state.retryGenerations[$0] } ?? startGeneration
+            )
+        }
+        let wanted = keySystem ?? system.flatMap { KeySystem($0) }
+        let fitting = data.filter { item in
+            guard let wanted, let itemSystem = item.system else { return true }
+            return KeySystem(itemSystem) == wanted
+        }
+        demand(keyID.map { [$0] } ?? [], system: wanted, data: fitting, retryFailuresUpTo: retry)
+    }
+
+    /// Starts the request for the keys that a protection event names, and tells which. Never blocks.
+    ///
+    /// Nothing is asked for data of a key system that is not this element's.
+    func prefetch(_ protection: Event.Protection) -> [KeyID] {
+        let data = InitializationData(
+            system: ProtectionSystem(uuid: protection.systemID), bytes: protection.data, origin: protection.origin)
+        let (isNew, capsSystem) = state.withLock { state -> (Bool, ProtectionSystem?) in
+            guard !state.initializationData.contains(data) else { return (false, nil) }
+            if state.initializationData.count >= Self.initializationDataLimit { state.initializationData.removeFirst() }
+            state.initializationData.append(data)
+            return (true, state.capsSystem)
+        }
+        let dataSystem = data.system.flatMap { KeySystem($0) }
+        let wanted = keySystem ?? capsSystem.flatMap { KeySystem($0) }
+        guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return [] }
+        let missing = data.keyIDs.filter { ownKeys.key(for: $0) == nil }
+        guard !missing.isEmpty else { return [] }
+        if missing.count > 1 { state.withLock { $0.prefetchedWithOthers.formUnion(missing) } }
+        demand(missing, system: wanted ?? dataSystem, data: [data], retryFailuresUpTo: startGeneration)
+        return missing
+    }
+
+    private func demand(
+        _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], retryFailuresUpTo generation: UInt64
+    ) {
+        session.demand(
+            KeyDemand(
+                keyIDs: keyIDs, keySystem: system, initializationData: data, suggestedURL: licenseURL,
+                loaders: loaders, retryFailuresUpTo: generation, origin: observer))
+    }
+
+    /// Ends the request for a key that did not come in time.
+    func timeOut(_ keyID: KeyID?, after waited: UInt64, isUntaken: Bool) -> DecryptorFailure {
+        let milliseconds = waited / 1_000_000
+        let error: KeyError =
+            isUntaken
+            ? .noLoader("no key source has it, and the application gave no answer in \(milliseconds) ms")
+            : .timedOut("no answer in \(milliseconds) ms")
+        if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }
+        return .key(keyID, error)
+    }
+}
+
+extension Duration {
+    /// Whole nanoseconds; none for a negative duration.
+    var nanoseconds: UInt64 {
+        let (seconds, attoseconds) = components
+        guard seconds >= 0, attoseconds >= 0 else { return 0 }
+        return UInt64(seconds) &* 1_000_000_000 &+ UInt64(attoseconds) / 1_000_000_000
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import ProtectionModel
+
+/// Reads the protection meta of samples into one `SamplePlan` that is used again and again: no allocation a sample.
+struct SampleProtection {
+    /// What the meta of one sample says.
+    enum Reading: Equatable {
+        /// Nothing of the sample is encrypted.
+        case clear
+        /// `plan` holds how; nil where the media names no KID.
+        case encrypted(KeyID?)
+        /// The meta contradicts itself.
+        case malformed(String)
+    }
+
+    /// How to decrypt the sample that was read last.
+    private(set) var plan = SamplePlan(scheme: .cenc, initializationVector: InitializationVector(high: 0, low: 0))
+    /// qtdemux of 1.22.0 to 1.22.5 marks the clear lead of cbcs video as encrypted.
+    private let marksClearLeadAsEncrypted: Bool
+
+    init(gstreamerVersion: (major: UInt32, minor: UInt32, micro: UInt32) = Environment.gstreamerVersion) {
+        marksClearLeadAsEncrypted =
+            gstreamerVersion.major == 1 && gstreamerVersion.minor == 22 && gstreamerVersion.micro < 6
+    }
+
+    private enum Field {
+        static let encrypted = ProtectionInfo.Field("encrypted")
+        static let keyID = ProtectionInfo.Field("kid")
+        static let initializationVector = ProtectionInfo.Field("iv")
+        static let constantIVSize = ProtectionInfo.Field("constant_iv_size")
+        static let cryptByteBlock = ProtectionInfo.Field("crypt_byte_block")
+        static let skipByteBlock = ProtectionInfo.Field("skip_byte_block")
+        static let cipherMode = ProtectionInfo.Field("cipher-mode")
+        static let subsampleCount = ProtectionInfo.Field("subsample_count")
+        static let subsamples = ProtectionInfo.Field("subsamples")
+        static let piffAlgorithm = ProtectionInfo.Field("piff_algorithm_id")
+    }
+
+    /// qtdemux stores PIFF's AlgorithmID shifted by eight bits.
+    private static let piffAESCBC: UInt32 = 0x200
+    private static let piffClear: UInt32 = 0
+
+    mutating func read(_ buffer: borrowing Buffer, format: EncryptedFormat) -> Reading {
+        buffer.withProtectionInfo { read($0, format: format) } ?? .clear
+    }
+
+    private mutating func read(_ info: borrowing ProtectionInfo, format: EncryptedFormat) -> Reading {
+        if info.boolean(Field.encrypted) == false { return .clear }
+        let subsampleCount = info.uint(Field.subsampleCount)
+        if marksClearLeadAsEncrypted, format.isNALVideo, subsampleCount == nil, info.has(Field.constantIVSize) {
+            return .clear
+        }
+
+        plan.scheme = format.scheme
+        if let name = info.string(Field.cipherMode) {
+            guard let scheme = EncryptedFormat.scheme(named: name) else {
+                return .malformed("the protection scheme “\(name.prefix(16))” is not known")
+            }
+            plan.scheme = scheme
+        } else if let algorithm = info.uint(Field.piffAlgorithm) {
+            if algorithm == Self.piffClear { return .clear }
+            plan.scheme = algorithm == Self.piffAESCBC ? .cbc1 : .cenc
+        }
+
+        guard let vector = info.shortBytes(Field.initializationVector), vector.count == 8 || vector.count == 16 else {
+            return .malformed("the sample has no initialization vector of 8 or 16 bytes")
+        }
+        plan.initializationVector = InitializationVector(high: vector.high, low: vector.count == 8 ? 0 : vector.low)
+
+        guard let crypt = UInt8(exactly: info.uint(Field.cryptByteBlock) ?? 0),
+            let skip = UInt8(exactly: info.uint(Field.skipByteBlock) ?? 0)
+        else { return .malformed("the block pattern is out of range") }
+        plan.pattern = BlockPattern(crypt: crypt, skip: skip)
+
+        guard readSubsamples(info, count: subsampleCount ?? 0) else {
+            return .malformed("the subsample table is shorter than its count")
+        }
+
+        guard let identifier = info.shortBytes(Field.keyID) else { return .encrypted(nil) }
+        guard identifier.count == 16 else { return .malformed("the KID has \(identifier.count) bytes instead of 16") }
+        return .encrypted(KeyID(high: identifier.high, low: identifier.low))
+    }
+
+    /// The table has six bytes an entry: clear bytes (16 bits), then protected bytes (32 bits), big-endian.
+    private mutating func readSubsamples(_ info: borrowing ProtectionInfo, count: UInt32) -> Bool {
+        plan.subsamples.removeAll(keepingCapacity: true)
+        guard count > 0 else { return true }
+        return info.withBytes(Field.subsamples) { table -> Bool in
+            let (needed, overflow) = Int(count).multipliedReportingOverflow(by: 6)
+            guard !overflow, needed <= table.count else { return false }
+            for entry in 0..<Int(count) {
+                // SAFETY: `needed` bytes are there.
+                let clear = table.loadUnaligned(fromByteOffset: entry * 6, as: UInt16.self)
+                let protected = table.loadUnaligned(fromByteOffset: entry * 6 + 2, as: UInt32.self)
+                plan.subsamples.append(
+                    Subsample(clear: UInt32(UInt16(bigEndian: clear)), protected: UInt32(bigEndian: protected)))
+            }
+            return true
+        } ?? false
+    }
+}

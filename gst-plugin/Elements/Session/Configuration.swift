@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import KeySystems
+import LicenseControl
+import ProtectionModel
+
+/// Settings from files: `LATCHKEY_CONFIG`, or `latchkey/latchkey.conf` in the user's configuration folder.
+///
+/// The syntax is GLib's GKeyFile; `docs/latchkey.conf.example` shows every key.
+enum Configuration {
+    static let group = "latchkey"
+    static let headersGroup = "http-headers"
+    private static let known: Set<String> = [
+        "keys-file", "license-url", "key-system", "key-timeout", "http-timeout",
+    ]
+
+    /// The first file that is there. A file that is named but cannot be used is an error, a missing user file is not.
+    static func load() throws(KeyError) -> ControlSettings {
+        if let path = Environment.variable("LATCHKEY_CONFIG") { return try read(path, required: true) }
+        return try read("\(Environment.userConfigurationFolder)/latchkey/latchkey.conf", required: false)
+    }
+
+    static func read(_ path: String, required: Bool) throws(KeyError) -> ControlSettings {
+        var settings = ControlSettings()
+        let file: KeyFile
+        do {
+            file = try KeyFile(path: path)
+        } catch {
+            if error.isMissing, !required { return settings }
+            throw .invalidConfiguration("the configuration file \(path) cannot be used: \(error.description)")
+        }
+        for key in file.keys(in: group) where !known.contains(key) {
+            throw .invalidConfiguration(
+                "the configuration file \(path) has the unknown key “\(key)”; known are "
+                    + known.sorted().joined(separator: ", "))
+        }
+        settings.keysFile = file.string("keys-file", in: group).map { resolve($0, beside: path) }
+        settings.licenseURL = file.string("license-url", in: group)
+        settings.keySystem = try keySystem(file.string("key-system", in: group))
+        settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
+        settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
+        for name in file.keys(in: headersGroup) {
+            if let value = file.string(name, in: headersGroup) { settings.addHTTPHeader(name, value) }
+        }
+        return settings
+    }
+
+    /// A key system by its name in settings; nil for none.
+    static func keySystem(_ name: String?) throws(KeyError) -> KeySystem? {
+        guard let name, !name.isEmpty else { return nil }
+        guard let system = KeySystem(rawValue: name) else {
+            throw .invalidConfiguration(
+                "the key system “\(name)” is not known; known are "
+                    + KeySystem.allCases.map(\.rawValue).joined(separator: ", "))
+        }
+        return system
+    }
+
+    private static func milliseconds(_ key: String, _ text: String?) throws(KeyError) -> Duration? {
+        guard let text else { return nil }
+        guard let number = UInt32(text) else {
+            throw .invalidConfiguration("\(key)=\(text) is no number of milliseconds")
+        }
+        return .milliseconds(Int64(number))
+    }
+
+    /// A keys file is named relative to the configuration file.
+    private static func resolve(_ path: String, beside file: String) -> String {
+        guard !path.hasPrefix("/"), let slash = file.lastIndex(of: "/") else { return path }
+        return String(file[...slash]) + path
+    }
+}

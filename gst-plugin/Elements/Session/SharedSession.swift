@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import LicenseControl
+import ProtectionModel
+
+/// The KeySession that the elements of one pipeline share, with the settings that it was made from.
+final class SharedSession: Sendable {
+    let session: KeySession
+    let settings: ControlSettings
+
+    init(_ session: KeySession, _ settings: ControlSettings) {
+        self.session = session
+        self.settings = settings
+    }
+
+    /// The type of the `GstContext`. Its structure may hold, set by the application, `license-url`, `keys-file`,
+    /// `key-system` (strings) and `key-timeout` (milliseconds); the element that makes the session adds `session`.
+    static let contextType = "latchkey.session"
+    private static let sessionField = "session"
+    private static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
+
+    /// The session of the pipeline around `element`: from a context, from another element, or a new one with the
+    /// settings of the context and the configuration.
+    static func obtain(for element: ElementReference) throws(KeyError) -> SharedSession {
+        if let known = existing(element.context(type: contextType)) { return known }
+        element.requestContext(type: contextType)
+        let context = element.context(type: contextType)
+        if let known = existing(context) { return known }
+
+        let settings = try settings(from: context)
+        let shared = element.sharedInPipeline(contextType) {
+            SharedSession(KeySession(loaders: settings.makeLoaders(transport: CurlTransport.shared)), settings)
+        }
+        if let published = Context(type: contextType, persistent: true, copying: context) {
+            published.set(sessionField, shared, of: objectType)
+            element.publish(published)
+        }
+        return shared
+    }
+
+    /// A context for applications written in Swift that bring their own session.
+    static func context(for shared: SharedSession) -> Context? {
+        let context = Context(type: contextType, persistent: true)
+        context?.set(sessionField, shared, of: objectType)
+        return context
+    }
+
+    private static func existing(_ context: Context?) -> SharedSession? {
+        context?.object(sessionField, of: objectType)
+    }
+
+    /// The context's settings come before the environment's keys file, and that before the configuration.
+    private static func settings(from context: Context?) throws(KeyError) -> ControlSettings {
+        var settings = try Configuration.load()
+        if let path = Environment.variable("LATCHKEY_KEYS_FILE") { settings.keysFile = path }
+        guard let context else { return settings }
+        if let path = context.string("keys-file") { settings.keysFile = path }
+        if let url = context.string("license-url") { settings.licenseURL = url }
+        if let name = context.string("key-system") { settings.keySystem = try Configuration.keySystem(name) }
+        if let timeout = context.uint("key-timeout") { settings.keyTimeout = .milliseconds(Int64(timeout)) }
+        return settings
+    }
+}

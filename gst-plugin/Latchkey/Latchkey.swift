@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+public import Elements
+import ElementKit
+
+/// What an application written in Swift imports.
+public enum Latchkey {
+    /// The version of the library, `MAJOR.MINOR.MICRO`.
+    public static let version = "0.1.0"
+
+    /// Registers the elements with the running process, so that no plug-in file is needed. Call it once, before the
+    /// first pipeline is made; again does nothing. Thread-safe. False where GStreamer refuses an element.
+    @discardableResult
+    public static func registerElements() -> Bool { registerElements(with: nil) }
+
+    /// Registers the elements with a plug-in that GStreamer is loading.
+    public static func registerElements(with plugin: OpaquePointer?) -> Bool {
+        gst_init(nil, nil)
+        return DecryptorFactory.all.allSatisfy { ElementType.register($0, with: plugin) }
+    }
+}
