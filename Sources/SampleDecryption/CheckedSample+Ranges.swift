@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ProtectionModel
+
+// Whole ranges: one EVP call for each, as fast as gathering is not (two more passes over all bytes).
+extension CheckedSample {
+    /// AES-CTR over all bytes of the protected ranges, which continue each other.
+    @inline(__always)
+    func decryptRanges(
+        counter context: CipherContext, startingAt vector: InitializationVector
+    ) throws(DecryptionError) {
+        try context.restart(high: vector.high, low: vector.low)
+        var run = CounterRun(startingAt: vector)
+        var offset = 0
+        for subsample in subsamples {
+            let clear = Int(subsample.clear)
+            let protected = Int(subsample.protected)
+            if isApart { copy(from: offset, count: clear) }
+            offset += clear
+            try run.update(context, from: source + offset, to: target + offset, count: protected)
+            offset += protected
+        }
+    }
+
+    /// AES-CBC over the whole blocks of the protected ranges, which continue each other.
+    @inline(__always)
+    func decryptRanges(
+        chained context: CipherContext, startingAt vector: InitializationVector
+    ) throws(DecryptionError) {
+        try context.restart(high: vector.high, low: vector.low)
+        var offset = 0
+        for subsample in subsamples {
+            let clear = Int(subsample.clear)
+            let protected = Int(subsample.protected)
+            let whole = protected & ~15
+            if isApart {
+                copy(from: offset, count: clear)
+                copy(from: offset + clear + whole, count: protected - whole)
+            }
+            offset += clear
+            try context.update(from: source + offset, to: target + offset, count: whole)
+            offset += protected
+        }
+    }
+}
+
+/// AES-CTR whose counter is the low 64 bits alone: ISO/IEC 23001-7, 9.3 lets them wrap, OpenSSL carries into the high
+/// half. So the run is split where they wrap.
+struct CounterRun {
+    private let high: UInt64
+    /// In bytes of key stream.
+    private var untilWrap: Int
+
+    @inline(__always)
+    init(startingAt vector: InitializationVector) {
+        high = vector.high
+        let blocks = 0 &- vector.low
+        // No sample is as long as the far ends.
+        untilWrap = blocks == 0 || blocks > 1 << 56 ? Int.max : Int(blocks) * 16
+    }
+
+    @inline(__always)
+    mutating func update(
+        _ context: CipherContext, from source: UnsafeRawPointer, to target: UnsafeMutableRawPointer, count: Int
+    ) throws(DecryptionError) {
+        guard count > untilWrap else {
+            untilWrap -= count
+            return try context.update(from: source, to: target, count: count)
+        }
+        let first = untilWrap
+        try context.update(from: source, to: target, count: first)
+        try context.restart(high: high, low: 0)
+        untilWrap = Int.max
+        try context.update(from: source + first, to: target + first, count: count - first)
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import COpenSSL
+import ProtectionModel
+
+/// Decrypts samples of common encryption (ISO/IEC 23001-7) with one content key: `cenc`, `cens`, `cbc1` and `cbcs`.
+///
+/// Not thread-safe: one owner at a time. Two streams that share a key take a cipher each. After the first sample of a
+/// scheme, no call allocates memory.
+///
+/// What a plan means where the scheme leaves room:
+/// - A trailing partial block is decrypted with `cenc` only; elsewhere it is clear (9.6, 9.7). So a `cens` sample
+///   without subsamples and without a pattern is decrypted up to its last whole block. Some producers, GPAC among them,
+///   encrypt the partial block there too: a plan with one subsample over the whole sample and no pattern says so.
+/// - `cbcs` without a pattern: all whole blocks. `cenc` and `cbc1` have no pattern; one in the plan is ignored.
+/// - A pattern that only skips (`crypt` 0) leaves everything clear.
+///
+/// OpenSSL keeps its own copy of the key schedule, outside the locked memory of `ContentKey`, and wipes it when the
+/// cipher goes.
+public final class SampleCipher {
+    /// In blocks. 64 KiB stay in the second-level cache together with the part of the sample they come from.
+    static let gatherCapacity = 4096
+
+    private let key: ContentKey
+    // One context for each mode, made when a sample first needs it: most keys are used with a single scheme.
+    private var counter: CipherContext?
+    private var chained: CipherContext?
+    private var blocks: CipherContext?
+    private var gathered: UnsafeMutableRawPointer?
+
+    /// - Throws: `cipherUnavailable` where OpenSSL has no AES-128.
+    public init(key: ContentKey) throws(DecryptionError) {
+        self.key = key
+        try CipherMode.checkAvailability()
+    }
+
+    deinit {
+        counter?.release()
+        chained?.release()
+        blocks?.release()
+        if let gathered {
+            // It held clear media.
+            OPENSSL_cleanse(gathered, Self.gatherCapacity * 16)
+            gathered.deallocate()
+        }
+    }
+
+    /// Decrypts one sample in place.
+    ///
+    /// The subsample map is checked first: its sum must be exactly the size of `bytes`. Where it is not, nothing is
+    /// touched. After `cipherFailure` the bytes are undefined.
+    public func decrypt(_ plan: SamplePlan, in bytes: UnsafeMutableRawBufferPointer) throws(DecryptionError) {
+        try decrypt(plan, from: UnsafeRawBufferPointer(bytes), into: bytes)
+    }
+
+    /// Decrypts one sample into another buffer, in the same pass: clear ranges are copied, so that every byte of
+    /// `target` is written.
+    ///
+    /// Both have the same size, and they are apart or the same buffer. Where that or the subsample map is wrong, nothing
+    /// is touched. After `cipherFailure` the bytes of `target` are undefined.
+    public func decrypt(
+        _ plan: SamplePlan, from source: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
+    ) throws(DecryptionError) {
+        guard plan.subsamples.isEmpty else {
+            return try plan.subsamples.withUnsafeBufferPointer { subsamples throws(DecryptionError) in
+                try decrypt(plan, subsamples, from: source, into: target)
+            }
+        }
+        guard let size = UInt32(exactly: source.count) else { throw .sampleTooLarge(size: source.count) }
+        try withUnsafePointer(to: Subsample(clear: 0, protected: size)) { whole throws(DecryptionError) in
+            // SAFETY: one element, alive in this closure.
+            try decrypt(plan, UnsafeBufferPointer(start: whole, count: 1), from: source, into: target)
+        }
+    }
+
+    private func decrypt(
+        _ plan: SamplePlan, _ subsamples: UnsafeBufferPointer<Subsample>, from source: UnsafeRawBufferPointer,
+        into target: UnsafeMutableRawBufferPointer
+    ) throws(DecryptionError) {
+        guard let sample = try CheckedSample(subsamples, from: source, into: target) else { return }
+        let crypt = Int(plan.pattern.crypt)
+        let skip = Int(plan.pattern.skip)
+        switch plan.scheme {
+        case .cenc:
+            try sample.decryptRanges(counter: context(.counter, in: &counter), startingAt: plan.initializationVector)
+        case .cbc1:
+            try sample.decryptRanges(chained: context(.chained, in: &chained), startingAt: plan.initializationVector)
+        case .cens, .cbcs:
+            if crypt == 0, skip > 0 { return sample.copyAll() }
+            if plan.scheme == .cens, crypt == 0, !plan.subsamples.isEmpty {
+                return try sample.decryptRanges(
+                    counter: context(.counter, in: &counter), startingAt: plan.initializationVector)
+            }
+            // Without skipped blocks, rows of one block stand side by side.
+            let walk = PatternWalk(crypt: skip == 0 ? 1 : crypt, skip: skip, over: subsamples)
+            sample.copyAll()
+            if plan.scheme == .cens {
+                try sample.decryptBlocks(
+                    of: walk, counter: context(.counter, in: &counter), startingAt: plan.initializationVector,
+                    gatheredIn: gatherBuffer())
+            } else {
+                try sample.decryptBlocks(
+                    of: walk, chainedWith: context(.blocks, in: &blocks), startingAt: plan.initializationVector,
+                    gatheredIn: gatherBuffer())
+            }
+        }
+    }
+
+    @inline(__always)
+    private func context(
+        _ mode: CipherMode, in slot: inout CipherContext?
+    ) throws(DecryptionError) -> CipherContext {
+        if let context = slot { return context }
+        let context = try CipherContext(mode, key: key)
+        slot = context
+        return context
+    }
+
+    @inline(__always)
+    private func gatherBuffer() -> UnsafeMutableRawPointer {
+        if let gathered { return gathered }
+        // SAFETY: freed once, in `deinit`.
+        let buffer = UnsafeMutableRawPointer.allocate(byteCount: Self.gatherCapacity * 16, alignment: 64)
+        gathered = buffer
+        return buffer
+    }
+}
