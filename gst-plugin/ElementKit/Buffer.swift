@@ -89,6 +89,20 @@ public struct Buffer: ~Copyable, @unchecked Sendable {
         return try body(UnsafeMutableRawBufferPointer(start: map.data, count: Int(map.size)))
     }
 
+    /// Maps `source` for reading and this buffer for writing; nil where one of them cannot be mapped so. Nothing is
+    /// copied, and the bytes must not be kept.
+    public borrowing func withMutableBytes<Result>(
+        from source: borrowing Buffer,
+        _ body: (UnsafeRawBufferPointer, UnsafeMutableRawBufferPointer) throws -> Result
+    ) rethrows -> Result? {
+        var map = GstMapInfo()
+        guard gst_buffer_map(source.pointer, &map, GST_MAP_READ) != 0 else { return nil }
+        let sourcePointer = source.pointer
+        defer { gst_buffer_unmap(sourcePointer, &map) }
+        let bytes = UnsafeRawBufferPointer(start: map.data, count: Int(map.size))
+        return try withMutableBytes { try body(bytes, $0) }
+    }
+
     /// The bytes as an array.
     public func copyBytes() -> [UInt8] { withBytes { Array($0) } ?? [] }
 }

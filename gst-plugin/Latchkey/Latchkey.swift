@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
-public import Elements
+import Elements
 import ElementKit
 
 /// What an application written in Swift imports.

@@ -2,6 +2,7 @@
 
 import CGStreamer
 import ElementKit
+import KeySystems
 import LicenseControl
 import ProtectionModel
 
@@ -99,9 +100,8 @@ extension Decryptor {
             return session.respond(toRequest: id, with: .failure(.denied("the application says: \(reason)")))
         }
         guard arguments.count > 1, case .bytes(let answer?) = arguments[1] else { return false }
-        do {
-            let keys = try ApplicationAnswer.read(answer, for: session.keyIDs(ofRequest: id))
-            return session.respond(toRequest: id, with: .success(.keys(keys)))
+        do throws(KeyError) {
+            return session.respond(toRequest: id, with: .success(try ApplicationAnswer.read(answer)))
         } catch {
             return session.respond(toRequest: id, with: .failure(error))
         }

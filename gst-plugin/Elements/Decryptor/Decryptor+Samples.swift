@@ -44,21 +44,20 @@ extension Decryptor {
     }
 
     private func decrypt(_ buffer: consuming Buffer, with cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
-        let size = buffer.size
-        let start = MonotonicTime.now
-        let result = buffer.isMemoryWritable ? inPlace(buffer, cipher, keyID) : intoNewMemory(buffer, cipher, keyID)
-        if case .ready = result {
-            let elapsed = MonotonicTime.now &- start
-            count {
-                $0.samplesDecrypted &+= 1
-                $0.bytesDecrypted &+= UInt64(size)
-                $0.decryptTime &+= elapsed
-            }
+        buffer.isMemoryWritable ? inPlace(buffer, cipher, keyID) : intoNewMemory(buffer, cipher, keyID)
+    }
+
+    private func countDecrypted(_ size: Int, since start: UInt64) {
+        let elapsed = MonotonicTime.now &- start
+        count {
+            $0.samplesDecrypted &+= 1
+            $0.bytesDecrypted &+= UInt64(size)
+            $0.decryptTime &+= elapsed
         }
-        return result
     }
 
     private func inPlace(_ buffer: consuming Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
+        let start = MonotonicTime.now
         var failure: DecryptorFailure?
         let mapped: Void? = buffer.withMutableBytes { bytes in
             do {
@@ -70,11 +69,13 @@ extension Decryptor {
         if let failure { return .failed(failure) }
         guard mapped != nil else { return .failed(.notMappable) }
         buffer.removeProtectionInfo()
+        countDecrypted(buffer.size, since: start)
         return .ready(buffer)
     }
 
     /// For samples whose memory others read too: adaptive demuxers hand out parts of a whole fragment.
     private func intoNewMemory(_ buffer: consuming Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
+        let start = MonotonicTime.now
         let output: Buffer
         do {
             output = try stream.output.makeBuffer(size: buffer.size)
@@ -82,21 +83,20 @@ extension Decryptor {
             return .failed(error == .notMappable ? .secureMemory : .outOfMemory)
         }
         var failure: DecryptorFailure?
-        let mapped: Void?? = buffer.withBytes { source in
-            output.withMutableBytes { target in
-                do {
-                    try cipher.decrypt(stream.protection.plan, from: source, into: target)
-                } catch {
-                    failure = .cipher("\(error)", keyID)
-                }
+        let mapped: Void? = output.withMutableBytes(from: buffer) { source, target in
+            do {
+                try cipher.decrypt(stream.protection.plan, from: source, into: target)
+            } catch {
+                failure = .cipher("\(error)", keyID)
             }
         }
         if let failure { return .failed(failure) }
-        guard case .some(.some) = mapped else { return .failed(.notMappable) }
+        guard mapped != nil else { return .failed(.notMappable) }
         // A meta that is gone need not be copied.
         buffer.removeProtectionInfo()
         output.copyMetadata(from: buffer)
         output.removeProtectionInfo()
+        countDecrypted(output.size, since: start)
         return .ready(output)
     }
 }

@@ -32,12 +32,12 @@ extension Decryptor {
         case .ready(let clear):
             return sourcePad.push(clear)
         case .missingKey(let encrypted, _):
-            return monitor.withLock {
-                guard !flow.isFlushing else { return .flushing }
-                flow.queue.append(encrypted)
-                startTask()
-                return .ok
-            }
+            monitor.lock()
+            defer { monitor.unlock() }
+            guard !flow.isFlushing else { return .flushing }
+            flow.queue.append(encrypted)
+            startTask()
+            return .ok
         case .failed(let failure):
             failure.post(on: reference)
             return failure.flow

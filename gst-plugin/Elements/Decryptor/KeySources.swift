@@ -46,16 +46,14 @@ final class KeySources: Sendable {
             settings.keyTimeout.map { .milliseconds(Int64($0)) } ?? shared.settings.keyTimeout
             ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         self.timeout = timeout > .zero ? timeout.nanoseconds : nil
-        var keys = StaticKeys()
-        if let path = settings.keysFile { keys = try StaticKeys.read(path: path) }
-        if let text = settings.keys { keys.merge(try StaticKeys.parse(property: text)) }
-        ownKeys = keys
-        var own = ControlSettings()
+        let listed = try settings.keys.map { text throws(KeyError) in try StaticKeys.parse(property: text) }
+        let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
+        ownKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
+        var own = shared.settings
+        own.keysFile = nil
         own.licenseURL = settings.licenseURL
         own.keySystem = keySystem
-        own.httpTimeout = shared.settings.httpTimeout
-        own.httpHeaders = shared.settings.httpHeaders
-        loaders = own.makeLoaders(transport: CurlTransport.shared)
+        loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
     }
 
     /// The stream's caps name this system.

@@ -6,23 +6,16 @@ import ProtectionModel
 
 /// What an application gives the `key-response` signal, in any of the forms that are easy to make in its language.
 enum ApplicationAnswer {
-    /// Reads the answer to a request for `keyIDs`.
-    ///
-    /// - 16 bytes: the content key, where one KID (or media without a KID) was asked for;
-    /// - JSON: a W3C ClearKey licence (a JSON Web Key set);
-    /// - anything else that is text: lines of a keys file.
-    static func read(_ bytes: [UInt8], for keyIDs: [KeyID]) throws(KeyError) -> [KeyID?: ContentKey] {
-        if bytes.count == ContentKey.size, keyIDs.count <= 1, let key = ContentKey(bytes) {
-            return [keyIDs.first: key]
-        }
-        var keys: [KeyID?: ContentKey] = [:]
+    /// - 16 bytes: the content key, for a request that names one KID or none;
+    /// - JSON: a W3C ClearKey licence (a JSON Web Key set), whatever the key system;
+    /// - anything else: lines of a keys file.
+    static func read(_ bytes: [UInt8]) throws(KeyError) -> KeyAnswer {
+        if bytes.count == ContentKey.size, let key = ContentKey(bytes) { return .key(key) }
         if bytes.first(where: { $0 > UInt8(ascii: " ") }) == UInt8(ascii: "{") {
-            for (keyID, key) in try ClearKey.keys(inLicense: bytes) { keys[keyID] = key }
-            return keys
+            return .keys(try ClearKey.keys(inLicense: bytes))
         }
         let lines = try StaticKeys.parse(file: bytes, name: "the application's answer")
-        for (keyID, key) in lines.keys { keys[keyID] = key }
-        if let key = lines.keyWithoutID { keys[KeyID?.none] = key }
-        return keys
+        if lines.keysByID.isEmpty, let key = lines.keyWithoutID { return .key(key) }
+        return .keys(lines.keysByID)
     }
 }

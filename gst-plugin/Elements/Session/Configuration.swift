@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ElementKit
+import HTTP
 import KeySystems
 import LicenseControl
 import ProtectionModel
@@ -41,7 +42,7 @@ enum Configuration {
         settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
         settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
         for name in file.keys(in: headersGroup) {
-            if let value = file.string(name, in: headersGroup) { settings.addHTTPHeader(name, value) }
+            if let value = file.string(name, in: headersGroup) { settings.httpHeaders.append(HTTPHeader(name: name, value: value)) }
         }
         return settings
     }
