@@ -4,8 +4,9 @@ import CGStreamer
 
 /// One reference to `GstCaps`. The caps are never changed; the transforming functions make new ones.
 public final class Caps: @unchecked Sendable {
-    // SAFETY: caps that others hold too are immutable; the reference count is atomic.
-    public let pointer: UnsafeMutablePointer<GstCaps>
+    // SAFETY: caps that others hold too are immutable; the reference count is atomic. The pointer is good while the
+    // object is, and Swift ends an object after its last use: hence `withPointer`.
+    private let pointer: UnsafeMutablePointer<GstCaps>
 
     /// Takes over the caller's reference.
     public init(owning pointer: UnsafeMutablePointer<GstCaps>) { self.pointer = pointer }
@@ -19,62 +20,82 @@ public final class Caps: @unchecked Sendable {
 
     deinit { ek_mini_object_unref(pointer) }
 
+    /// Lends the C pointer for the time of the call.
+    public func withPointer<Result>(_ body: (UnsafeMutablePointer<GstCaps>) -> Result) -> Result {
+        withExtendedLifetime(self) { body(pointer) }
+    }
+
     public static var any: Caps { Caps(owning: gst_caps_new_any()) }
 
     /// The number of structures.
-    public var count: Int { Int(gst_caps_get_size(pointer)) }
-    public var isAny: Bool { gst_caps_is_any(pointer) != 0 }
-    public var isEmpty: Bool { gst_caps_is_empty(pointer) != 0 }
+    public var count: Int { withPointer { Int(gst_caps_get_size($0)) } }
+    public var isAny: Bool { withPointer { gst_caps_is_any($0) != 0 } }
+    public var isEmpty: Bool { withPointer { gst_caps_is_empty($0) != 0 } }
 
     /// The media type of one structure.
     public func mediaType(at index: Int = 0) -> String? {
-        structure(at: index).map { String(cString: gst_structure_get_name($0)) }
+        withStructure(at: index) { String(cString: gst_structure_get_name($0)) }
     }
 
     /// A string field of one structure.
     public func string(_ field: String, at index: Int = 0) -> String? {
-        guard let structure = structure(at: index), let text = gst_structure_get_string(structure, field) else {
-            return nil
-        }
-        return String(cString: text)
+        withStructure(at: index) { gst_structure_get_string($0, field).map { String(cString: $0) } } ?? nil
     }
 
-    public func isSubset(of other: Caps) -> Bool { gst_caps_is_subset(pointer, other.pointer) != 0 }
-    public func canIntersect(_ other: Caps) -> Bool { gst_caps_can_intersect(pointer, other.pointer) != 0 }
+    public func isSubset(of other: Caps) -> Bool {
+        withPointer { mine in other.withPointer { gst_caps_is_subset(mine, $0) != 0 } }
+    }
+    public func canIntersect(_ other: Caps) -> Bool {
+        withPointer { mine in other.withPointer { gst_caps_can_intersect(mine, $0) != 0 } }
+    }
     public func intersection(_ other: Caps) -> Caps {
-        Caps(owning: gst_caps_intersect_full(pointer, other.pointer, GST_CAPS_INTERSECT_FIRST))
+        withPointer { mine in
+            other.withPointer { Caps(owning: gst_caps_intersect_full(mine, $0, GST_CAPS_INTERSECT_FIRST)) }
+        }
     }
     public func merging(_ other: Caps) -> Caps {
-        Caps(owning: gst_caps_merge(gst_caps_ref(pointer), gst_caps_ref(other.pointer)))
+        withPointer { mine in
+            other.withPointer { Caps(owning: gst_caps_merge(gst_caps_ref(mine), gst_caps_ref($0))) }
+        }
     }
-    public func isEqual(to other: Caps) -> Bool { gst_caps_is_equal(pointer, other.pointer) != 0 }
+    public func isEqual(to other: Caps) -> Bool {
+        withPointer { mine in other.withPointer { gst_caps_is_equal(mine, $0) != 0 } }
+    }
 
     /// New caps in which each structure has gone through `transform`; features stay. A structure for which it
     /// returns false is left out.
     public func map(_ transform: (inout CapsStructure) -> Bool) -> Caps {
         let result = gst_caps_new_empty()
-        for index in 0..<gst_caps_get_size(pointer) {
-            guard let copy = gst_structure_copy(gst_caps_get_structure(pointer, index)) else { continue }
-            var structure = CapsStructure(pointer: copy)
-            guard transform(&structure) else {
-                gst_structure_free(copy)
-                continue
+        withPointer { pointer in
+            for index in 0..<gst_caps_get_size(pointer) {
+                guard let copy = gst_structure_copy(gst_caps_get_structure(pointer, index)) else { continue }
+                var structure = CapsStructure(pointer: copy)
+                guard transform(&structure) else {
+                    gst_structure_free(copy)
+                    continue
+                }
+                let features = gst_caps_get_features(pointer, index).flatMap { gst_caps_features_copy($0) }
+                gst_caps_append_structure_full(result, copy, features)
             }
-            let features = gst_caps_get_features(pointer, index).flatMap { gst_caps_features_copy($0) }
-            gst_caps_append_structure_full(result, copy, features)
         }
         return Caps(owning: result ?? gst_caps_new_any())
     }
 
-    private func structure(at index: Int) -> UnsafeMutablePointer<GstStructure>? {
-        guard !isAny, index >= 0, index < count else { return nil }
-        return gst_caps_get_structure(pointer, guint(index))
+    private func withStructure<Result>(
+        at index: Int, _ body: (UnsafeMutablePointer<GstStructure>) -> Result
+    ) -> Result? {
+        withPointer { pointer in
+            guard gst_caps_is_any(pointer) == 0, index >= 0, index < Int(gst_caps_get_size(pointer)) else {
+                return nil
+            }
+            return gst_caps_get_structure(pointer, guint(index)).map(body)
+        }
     }
 }
 
 extension Caps: CustomStringConvertible {
     public var description: String {
-        guard let text = gst_caps_to_string(pointer) else { return "" }
+        guard let text = withPointer({ gst_caps_to_string($0) }) else { return "" }
         defer { g_free(text) }
         return String(cString: text)
     }

@@ -5,8 +5,9 @@ import Synchronization
 
 /// One reference to a `GstContext`: what elements of a pipeline share.
 public final class Context: @unchecked Sendable {
-    // SAFETY: contexts that others hold too are immutable; the reference count is atomic.
-    public let pointer: OpaquePointer
+    // SAFETY: contexts that others hold too are immutable; the reference count is atomic. The pointer is good while
+    // the object is, and Swift ends an object after its last use: hence `withPointer`.
+    private let pointer: OpaquePointer
 
     public init(sharing pointer: OpaquePointer) {
         gst_mini_object_ref(UnsafeMutableRawPointer(pointer).assumingMemoryBound(to: GstMiniObject.self))
@@ -17,7 +18,8 @@ public final class Context: @unchecked Sendable {
     public init?(type: String, persistent: Bool, copying other: Context? = nil) {
         guard let pointer = gst_context_new(type, persistent ? 1 : 0) else { return nil }
         self.pointer = pointer
-        if let source = other.flatMap({ gst_context_get_structure($0.pointer) }) {
+        other?.withPointer { other in
+            let source = gst_context_get_structure(other)
             let target = gst_context_writable_structure(pointer)
             for index in 0..<gst_structure_n_fields(source) {
                 guard let name = gst_structure_nth_field_name(source, guint(index)),
@@ -30,29 +32,40 @@ public final class Context: @unchecked Sendable {
 
     deinit { ek_mini_object_unref(UnsafeMutableRawPointer(pointer)) }
 
-    public var type: String { String(cString: gst_context_get_context_type(pointer)) }
+    /// Lends the C pointer for the time of the call.
+    public func withPointer<Result>(_ body: (OpaquePointer) -> Result) -> Result {
+        withExtendedLifetime(self) { body(pointer) }
+    }
+
+    public var type: String { withPointer { String(cString: gst_context_get_context_type($0)) } }
 
     /// A string field.
     public func string(_ field: String) -> String? {
-        gst_structure_get_string(gst_context_get_structure(pointer), field).map { String(cString: $0) }
+        withPointer { context in
+            gst_structure_get_string(gst_context_get_structure(context), field).map { String(cString: $0) }
+        }
     }
 
     /// An unsigned field, also where it was set as a signed one or as text.
     public func uint(_ field: String) -> UInt32? {
-        let structure = gst_context_get_structure(pointer)
-        var unsigned: guint = 0
-        if gst_structure_get_uint(structure, field, &unsigned) != 0 { return unsigned }
-        var signed: gint = 0
-        if gst_structure_get_int(structure, field, &signed) != 0 { return UInt32(exactly: signed) }
-        return string(field).flatMap { UInt32($0) }
+        withPointer { context in
+            let structure = gst_context_get_structure(context)
+            var unsigned: guint = 0
+            if gst_structure_get_uint(structure, field, &unsigned) != 0 { return unsigned }
+            var signed: gint = 0
+            if gst_structure_get_int(structure, field, &signed) != 0 { return UInt32(exactly: signed) }
+            return string(field).flatMap { UInt32($0) }
+        }
     }
 
     /// The Swift object that `set(_:_:of:)` stored under the same type.
     public func object<Object: AnyObject>(_ field: String, of type: SharedObjectType<Object>) -> Object? {
-        guard let value = gst_structure_get_value(gst_context_get_structure(pointer), field),
-            ek_value_holds(value, type.type) != 0, let boxed = g_value_get_boxed(value)
-        else { return nil }
-        return Unmanaged<Object>.fromOpaque(boxed).takeUnretainedValue()
+        withPointer { context in
+            guard let value = gst_structure_get_value(gst_context_get_structure(context), field),
+                ek_value_holds(value, type.type) != 0, let boxed = g_value_get_boxed(value)
+            else { return nil }
+            return Unmanaged<Object>.fromOpaque(boxed).takeUnretainedValue()
+        }
     }
 
     /// Stores a Swift object. Only before the context is shown to anybody else.
@@ -60,7 +73,7 @@ public final class Context: @unchecked Sendable {
         var value = GValue()
         ek_value_init(&value, type.type)
         g_value_take_boxed(&value, Unmanaged.passRetained(object).toOpaque())
-        gst_structure_take_value(gst_context_writable_structure(pointer), field, &value)
+        withPointer { gst_structure_take_value(gst_context_writable_structure($0), field, &value) }
     }
 }
 
@@ -104,10 +117,12 @@ extension ElementReference {
 
     /// Sets the context on this element and tells the bins and the application about it.
     public func publish(_ context: Context) {
-        gst_element_set_context(pointer, context.pointer)
-        // The message takes over one reference.
-        gst_mini_object_ref(UnsafeMutableRawPointer(context.pointer).assumingMemoryBound(to: GstMiniObject.self))
-        gst_element_post_message(pointer, gst_message_new_have_context(ek_as_object(pointer), context.pointer))
+        context.withPointer { context in
+            gst_element_set_context(pointer, context)
+            // The message takes over one reference.
+            gst_mini_object_ref(UnsafeMutableRawPointer(context).assumingMemoryBound(to: GstMiniObject.self))
+            gst_element_post_message(pointer, gst_message_new_have_context(ek_as_object(pointer), context))
+        }
     }
 
     /// The object that all elements of one pipeline share under `name`, made by the first that asks.

@@ -12,7 +12,7 @@ public enum ElementType {
     public static func register(
         _ description: ElementDescription, with plugin: OpaquePointer? = nil
     ) -> Bool {
-        let name = "Latchkey" + description.factory.prefix(1).uppercased() + description.factory.dropFirst()
+        let name = description.factory.prefix(1).uppercased() + description.factory.dropFirst()
         let type = registered.withLock { registered -> GType in
             if let known = registered.types[name] { return known }
             let type = makeType(name, description)
@@ -76,11 +76,12 @@ private func initializeClass(_ classPointer: gpointer?, _ data: gpointer?) {
         elementClass, StaticText.keep(description.longName), StaticText.keep(description.classification),
         StaticText.keep(description.summary), StaticText.keep(description.author))
     for template in description.padTemplates {
-        gst_element_class_add_pad_template(
-            elementClass,
-            gst_pad_template_new(
-                template.name, template.direction == .sink ? GST_PAD_SINK : GST_PAD_SRC, GST_PAD_ALWAYS,
-                (Caps(template.caps) ?? Caps.any).pointer))
+        (Caps(template.caps) ?? Caps.any).withPointer { caps in
+            gst_element_class_add_pad_template(
+                elementClass,
+                gst_pad_template_new(
+                    template.name, template.direction == .sink ? GST_PAD_SINK : GST_PAD_SRC, GST_PAD_ALWAYS, caps))
+        }
     }
     elementClass.pointee.change_state = changeState
     elementClass.pointee.set_context = setContext

@@ -13,7 +13,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
     deinit { ek_mini_object_unref(pointer) }
 
     /// A CAPS event.
-    public init(caps: Caps) { self.init(owning: gst_event_new_caps(caps.pointer)) }
+    public init(caps: Caps) { self.init(owning: caps.withPointer { gst_event_new_caps($0) }) }
 
     /// An end-of-stream event.
     public static func endOfStream() -> Event { Event(owning: gst_event_new_eos()) }

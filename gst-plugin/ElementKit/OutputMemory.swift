@@ -27,7 +27,7 @@ public final class OutputMemory {
     /// Asks the other side of `pad` which allocator it wants for these caps. Call it for each change of caps.
     public func negotiate(_ caps: Caps, on pad: Pad) {
         reset()
-        guard let query = gst_query_new_allocation(caps.pointer, 0) else { return }
+        guard let query = caps.withPointer({ gst_query_new_allocation($0, 0) }) else { return }
         defer { ek_mini_object_unref(query) }
         guard gst_pad_peer_query(pad.pointer, query) != 0, gst_query_get_n_allocation_params(query) > 0 else { return }
         gst_query_parse_nth_allocation_param(query, 0, &allocator, &parameters)

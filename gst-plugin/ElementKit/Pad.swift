@@ -95,7 +95,13 @@ public final class Pad: @unchecked Sendable {
 
     /// What the other side can take or give.
     public func peerCaps(filter: Caps? = nil) -> Caps {
-        gst_pad_peer_query_caps(pointer, filter?.pointer).map { Caps(owning: $0) } ?? .any
+        let caps =
+            if let filter {
+                filter.withPointer { gst_pad_peer_query_caps(pointer, $0) }
+            } else {
+                gst_pad_peer_query_caps(pointer, nil)
+            }
+        return caps.map { Caps(owning: $0) } ?? .any
     }
 
     // MARK: The pad's own thread

@@ -41,6 +41,6 @@ public struct Query: ~Copyable {
     /// Answers a CAPS query, within its filter.
     public func answer(caps: Caps) {
         let filtered = capsFilter.map { $0.intersection(caps) } ?? caps
-        gst_query_set_caps_result(pointer, filtered.pointer)
+        filtered.withPointer { gst_query_set_caps_result(pointer, $0) }
     }
 }
