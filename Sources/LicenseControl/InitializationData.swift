@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+
+/// What media says about its protection: a `pssh` box, a ContentProtection element, a WebM content encryption key id.
+public struct InitializationData: Sendable, Hashable {
+    /// Nil where the format names none, as WebM.
+    public let system: ProtectionSystem?
+    public let bytes: [UInt8]
+    /// Where it was found, as GStreamer's protection events say it: `isobmff/moov`, `isobmff/moof`, `dash/mpd`,
+    /// `matroskademux`, …
+    public let origin: String
+    /// What can be read out of the bytes. Empty where they name no KID or cannot be read.
+    public let keyIDs: [KeyID]
+
+    /// Reads the KIDs. Never fails: bytes that cannot be read have no KIDs.
+    public init(system: ProtectionSystem?, bytes: [UInt8], origin: String) {
+        self.system = system
+        self.bytes = bytes
+        self.origin = origin
+        keyIDs = []
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ProtectionModel
+
+/// What answers a key request. Prints without keys and without the licence's bytes.
+public enum KeyAnswer: Sendable {
+    /// Content keys by KID. All are installed, also those that the request did not name. For media without a KID, the
+    /// only key is the one.
+    case keys([KeyID: ContentKey])
+    /// One content key without a KID, for a request that names no KID or just one.
+    case key(ContentKey)
+    /// The licence service's response as it came. The request's key system opens it.
+    case license([UInt8])
+}
+
+extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    public var description: String {
+        switch self {
+        case .keys(let keys): "keys \(keys.keys.map(\.description).sorted().joined(separator: ", "))"
+        case .key: "one key"
+        case .license(let bytes): "licence of \(bytes.count) bytes"
+        }
+    }
+
+    public var debugDescription: String { description }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+import ProtectionModel
+
+/// What somebody needs from a session: keys, and what is known about where to get them.
+public struct KeyDemand: Sendable {
+    /// Empty: media without a KID.
+    public var keyIDs: [KeyID]
+    /// Whose exchange the request uses. Nil where the media named no system that has one.
+    public var keySystem: KeySystem?
+    public var initializationData: [InitializationData]
+    /// A licence URL that the media names. Not trusted.
+    public var suggestedURL: String?
+    /// Asked before the session's own, in order.
+    public var loaders: [any ResourceLoader]
+    /// Keys that failed in this generation or an earlier one are asked for again. Read `KeySession.generation` when
+    /// the media starts and pass that on: then old failures are retried, and new ones are not retried for ever.
+    /// Zero retries nothing.
+    public var retryFailuresUpTo: UInt64
+    /// The id of the observation (`KeyObservation.id`) that belongs to who asks. Zero: nobody's.
+    public var origin: UInt64
+
+    public init(
+        keyIDs: [KeyID], keySystem: KeySystem? = nil, initializationData: [InitializationData] = [],
+        suggestedURL: String? = nil, loaders: [any ResourceLoader] = [], retryFailuresUpTo: UInt64 = 0,
+        origin: UInt64 = 0
+    ) {
+        self.keyIDs = keyIDs
+        self.keySystem = keySystem
+        self.initializationData = initializationData
+        self.suggestedURL = suggestedURL
+        self.loaders = loaders
+        self.retryFailuresUpTo = retryFailuresUpTo
+        self.origin = origin
+    }
+}

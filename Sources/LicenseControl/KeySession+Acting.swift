@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Synchronization
+
+extension KeySession {
+    /// What the session's lock guards. Everything is computed under the lock and acted on after it.
+    struct Core {
+        var state: KeySessionState
+        var open: [UInt64: OpenRequest] = [:]
+        var loaders: [any ResourceLoader]
+        var observers: [Observer] = []
+        var events: [KeyEvent] = []
+        var isDelivering = false
+    }
+
+    /// A pending request and how far it got with the loaders.
+    struct OpenRequest {
+        let request: KeyLoadingRequest
+        let origin: UInt64
+        /// From those who demand the keys. Asked before the session's own.
+        var loaders: [any ResourceLoader]
+        var asked = 0
+        var askedOfSession = 0
+        /// False once every loader declined. Stays true when one took it.
+        var isAsking = true
+    }
+
+    struct Observer {
+        let id: UInt64
+        let body: @Sendable (KeyEvent) -> Void
+    }
+
+    /// Changes the state under the lock, then acts.
+    @discardableResult
+    func perform<Value: Sendable>(_ change: (inout Core) -> (KeySessionState.Action, Value)) -> Value {
+        let (value, settled) = core.withLock { core in
+            let (action, value) = change(&core)
+            core.events += action.events
+            // Inside the lock, so that nobody reads a new status under an old revision and keeps it as current.
+            if action.changesStatus { statusRevision.add(1, ordering: .releasing) }
+            return (value, action.settled.compactMap { core.open.removeValue(forKey: $0) })
+        }
+        for open in settled { open.request.dismiss() }
+        deliver()
+        return value
+    }
+
+    /// Delivers what is queued, unless somebody does already: that keeps the order without a lock around observers.
+    private func deliver() {
+        let isMine = core.withLock { core in
+            if core.isDelivering || core.events.isEmpty { return false }
+            core.isDelivering = true
+            return true
+        }
+        guard isMine else { return }
+        while let (event, observers) = nextEvent() {
+            for observer in observers { observer.body(event) }
+        }
+    }
+
+    private func nextEvent() -> (KeyEvent, [Observer])? {
+        core.withLock { core in
+            guard !core.events.isEmpty else {
+                core.isDelivering = false
+                return nil
+            }
+            return (core.events.removeFirst(), core.observers)
+        }
+    }
+
+    /// Offers the request to its loaders, one by one, until one takes it. The task does not keep the session.
+    func ask(for request: KeyLoadingRequest) {
+        Task { [weak self] in
+            while let loader = self?.nextLoader(for: request.id) {
+                if Self.offer(request, to: loader) { return }
+            }
+        }
+    }
+
+    /// Whether nobody else is to be asked.
+    private static func offer(_ request: KeyLoadingRequest, to loader: any ResourceLoader) -> Bool {
+        if request.isFinished { return true }
+        guard loader.shouldWaitForLoading(of: request) else { return request.isFinished }
+        if !request.take(by: loader) { loader.didCancel(request) }
+        return true
+    }
+
+    /// Nil when all were asked, which is then an event, or when the request is over.
+    private func nextLoader(for id: UInt64) -> (any ResourceLoader)? {
+        let loader = core.withLock { core -> (any ResourceLoader)? in
+            guard var open = core.open[id] else { return nil }
+            defer { core.open[id] = open }
+            if open.asked < open.loaders.count {
+                open.asked += 1
+                return open.loaders[open.asked - 1]
+            }
+            if open.askedOfSession < core.loaders.count {
+                open.askedOfSession += 1
+                return core.loaders[open.askedOfSession - 1]
+            }
+            open.isAsking = false
+            core.events.append(.untaken(open.request, origin: open.origin))
+            return nil
+        }
+        if loader == nil { deliver() }
+        return loader
+    }
+}
+
+extension KeySession.Core {
+    /// Lets a demand's loaders also see the requests that already wait for its keys. Returns those to ask for again.
+    mutating func join(_ demand: KeyDemand, slots: [KeySessionState.Slot]) -> [KeyLoadingRequest] {
+        guard !demand.loaders.isEmpty else { return [] }
+        for id in state.requests(for: slots) {
+            let loaders = demand.loaders.filter { new in open[id]?.loaders.contains { $0 === new } == false }
+            open[id]?.loaders += loaders
+        }
+        return resume()
+    }
+
+    /// The requests that nobody took and that have a loader to ask now.
+    mutating func resume() -> [KeyLoadingRequest] {
+        let stalled = open.values.filter {
+            !$0.isAsking && ($0.asked < $0.loaders.count || $0.askedOfSession < loaders.count)
+        }
+        for entry in stalled { open[entry.request.id]?.isAsking = true }
+        return stalled.map(\.request).sorted { $0.id < $1.id }
+    }
+}

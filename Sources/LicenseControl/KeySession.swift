@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ProtectionModel
+import Synchronization
+
+/// The keys of a viewing session, and the place where those who need keys meet those who have them.
+///
+/// Pipelines demand keys and read their status; resource loaders or the application answer. Every method is
+/// thread-safe and none blocks; work happens on tasks. When the last reference goes, open requests are cancelled.
+public final class KeySession: Sendable {
+    let core: Mutex<Core>
+    let statusRevision = Atomic<UInt64>(0)
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private static let lastID = Atomic<UInt64>(0)
+
+    public convenience init(loaders: [any ResourceLoader] = []) {
+        self.init(loaders: loaders, limits: KeySessionState.Limits(), now: { ContinuousClock.now })
+    }
+
+    init(
+        loaders: [any ResourceLoader], limits: KeySessionState.Limits,
+        now: @escaping @Sendable () -> ContinuousClock.Instant
+    ) {
+        core = Mutex(Core(state: KeySessionState(limits: limits), loaders: loaders))
+        self.now = now
+    }
+
+    deinit {
+        for open in core.withLock({ Array($0.open.values) }) { open.request.dismiss() }
+    }
+
+    // MARK: Status
+
+    /// How the session stands to a key; nil is the key of media without a KID. Cheap: one short lock, one look-up.
+    public func status(of keyID: KeyID?) -> KeyStatus {
+        core.withLock { $0.state.status(of: keyID) }
+    }
+
+    /// Changes whenever any status changes, before the call that changed it returns. While it is the same, what was
+    /// read by `status(of:)` after it still holds. One atomic load.
+    public var revision: UInt64 { statusRevision.load(ordering: .acquiring) }
+
+    /// The number of the latest failure, for `KeyDemand.retryFailuresUpTo`.
+    public var generation: UInt64 { core.withLock { $0.state.generation } }
+
+    // MARK: Loaders and observers
+
+    /// Adds a loader behind those that are there. Pending requests that nobody took are offered to it.
+    public func addLoader(_ loader: any ResourceLoader) {
+        let resumed = core.withLock { core in
+            core.loaders.append(loader)
+            return core.resume()
+        }
+        for request in resumed { ask(for: request) }
+    }
+
+    /// Delivers every event from now on, one at a time and in order, outside the session's lock, on the thread that
+    /// caused one of them. `body` must not block; it may call the session.
+    ///
+    /// The session keeps `body` until the observation ends, so `body` should hold its owner weakly.
+    public func observe(_ body: @escaping @Sendable (KeyEvent) -> Void) -> KeyObservation {
+        let id = Self.makeID()
+        core.withLock { $0.observers.append(Observer(id: id, body: body)) }
+        return KeyObservation(id: id, session: self)
+    }
+
+    func removeObserver(_ id: UInt64) {
+        // The body may own something whose end calls the session, so it goes after the lock.
+        _ = core.withLock { core in
+            let removed = core.observers.filter { $0.id == id }
+            core.observers.removeAll { $0.id == id }
+            return removed
+        }
+    }
+
+    // MARK: Requests
+
+    /// Starts one request for those of the KIDs that are neither usable nor pending, nor failed (see
+    /// `KeyDemand.retryFailuresUpTo`). No such KID: no request. Loaders are asked on a task, later. The demand's own
+    /// loaders are also offered the pending requests for its KIDs, where nobody took them yet.
+    public func demand(_ demand: KeyDemand) {
+        let id = Self.makeID()
+        let start = now()
+        let slots = demand.keyIDs.isEmpty ? [nil] : demand.keyIDs.map(Optional.some)
+        let requests = perform { core -> (KeySessionState.Action, [KeyLoadingRequest]) in
+            let joined = core.join(demand, slots: slots)
+            var action = core.state.demand(
+                slots, keySystem: demand.keySystem, retryFailuresUpTo: demand.retryFailuresUpTo, as: id, at: start)
+            guard let requested = action.requested else { return (action, joined) }
+            let request = KeyLoadingRequest(
+                id: id, demand: demand, keyIDs: requested.compactMap(\.self), session: self)
+            core.open[id] = OpenRequest(request: request, origin: demand.origin, loaders: demand.loaders)
+            action.events.append(.requested(request, origin: demand.origin))
+            return (action, joined + [request])
+        }
+        for request in requests { ask(for: request) }
+    }
+
+    /// Answers a request, as the application does. Keys in an answer that comes late, after the request failed, count
+    /// as well. False where the answer did not count: unknown request, session closed, a late error.
+    @discardableResult
+    public func respond(toRequest id: UInt64, with result: Result<KeyAnswer, KeyError>) -> Bool {
+        guard let keySystem = core.withLock({ $0.state.keySystem(ofRequest: id) }) else { return false }
+        do throws(KeyError) {
+            let keys = try result.get().keys(for: keySystem)
+            let end = now()
+            return perform { core in
+                let action = core.state.answer(id, with: keys, at: end)
+                return (action, action.isCounted)
+            }
+        } catch {
+            return fail(requestID: id, with: error)
+        }
+    }
+
+    /// Withdraws a request: the keys that it still lacks fail. The loader that took it is told. False where the
+    /// request is not pending.
+    @discardableResult
+    public func fail(requestID id: UInt64, with error: KeyError) -> Bool {
+        perform { core in
+            let action = core.state.fail(id, with: error)
+            return (action, action.isCounted)
+        }
+    }
+
+    /// Makes keys usable that nobody has to ask for. Requests that lack nothing else end.
+    public func install(_ keys: [KeyID: ContentKey]) { install(KeySessionState.Keys(byID: keys), for: nil) }
+
+    /// The key of media without a KID.
+    public func install(keyWithoutID key: ContentKey) { install(KeySessionState.Keys(withoutID: key), for: nil) }
+
+    /// Ends the session: every key is unusable, every request cancelled, and later demands fail with `sessionClosed`.
+    /// Answers do not count any more. A second call does nothing.
+    public func close(_ reason: KeyError) {
+        // Loaders go after the lock: the end of one may call the session.
+        let loaders = perform { core in
+            defer { core.loaders = [] }
+            return (core.state.close(reason), core.loaders)
+        }
+        withExtendedLifetime(loaders) {}
+    }
+
+    // MARK: For requests
+
+    func provide(_ keys: [KeyID: ContentKey], for id: UInt64) { install(KeySessionState.Keys(byID: keys), for: id) }
+
+    func missingKeyIDs(in id: UInt64) -> [KeyID] {
+        core.withLock { $0.state.missing(in: id).compactMap(\.self) }
+    }
+
+    private func install(_ keys: KeySessionState.Keys, for id: UInt64?) {
+        let end = now()
+        perform { core in (core.state.install(keys, for: id, at: end), true) }
+    }
+
+    private static func makeID() -> UInt64 { lastID.add(1, ordering: .relaxed).newValue }
+}
