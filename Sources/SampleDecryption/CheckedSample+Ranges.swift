@@ -4,42 +4,51 @@ import ProtectionModel
 
 // Whole ranges: one EVP call for each, as fast as gathering is not (two more passes over all bytes).
 extension CheckedSample {
-    /// AES-CTR over all bytes of the protected ranges, which continue each other.
+    /// AES-CTR over the protected ranges, which continue each other. With `wholeBlocks`, a partial block at the end of a
+    /// range is clear.
     @inline(__always)
     func decryptRanges(
-        counter context: CipherContext, startingAt vector: InitializationVector
+        counter context: CipherContext, startingAt vector: InitializationVector, wholeBlocks: Bool
     ) throws(DecryptionError) {
         try context.restart(high: vector.high, low: vector.low)
         var run = CounterRun(startingAt: vector)
-        var offset = 0
-        for subsample in subsamples {
-            let clear = Int(subsample.clear)
-            let protected = Int(subsample.protected)
-            if isApart { copy(from: offset, count: clear) }
-            offset += clear
-            try run.update(context, from: source + offset, to: target + offset, count: protected)
-            offset += protected
+        let mask = wholeBlocks ? ~15 : ~0
+        try forEachRange(mask: mask) { offset, count throws(DecryptionError) in
+            try run.update(context, from: source + offset, to: target + offset, count: count)
         }
     }
 
-    /// AES-CBC over the whole blocks of the protected ranges, which continue each other.
+    /// AES-CBC over the whole blocks of the protected ranges. They continue each other, or start from the IV each.
     @inline(__always)
     func decryptRanges(
-        chained context: CipherContext, startingAt vector: InitializationVector
+        chained context: CipherContext, startingAt vector: InitializationVector, eachAnew: Bool
     ) throws(DecryptionError) {
         try context.restart(high: vector.high, low: vector.low)
+        var isFresh = true
+        try forEachRange(mask: ~15) { offset, count throws(DecryptionError) in
+            guard count > 0 else { return }
+            if eachAnew, !isFresh { try context.restart(high: vector.high, low: vector.low) }
+            isFresh = false
+            try context.update(from: source + offset, to: target + offset, count: count)
+        }
+    }
+
+    /// Calls `body` with the offset and the masked size of each protected range, and copies the rest if need be.
+    @inline(__always)
+    private func forEachRange(
+        mask: Int, _ body: (_ offset: Int, _ count: Int) throws(DecryptionError) -> Void
+    ) throws(DecryptionError) {
         var offset = 0
         for subsample in subsamples {
             let clear = Int(subsample.clear)
             let protected = Int(subsample.protected)
-            let whole = protected & ~15
+            let count = protected & mask
             if isApart {
                 copy(from: offset, count: clear)
-                copy(from: offset + clear + whole, count: protected - whole)
+                copy(from: offset + clear + count, count: protected - count)
             }
-            offset += clear
-            try context.update(from: source + offset, to: target + offset, count: whole)
-            offset += protected
+            try body(offset + clear, count)
+            offset += clear + protected
         }
     }
 }
