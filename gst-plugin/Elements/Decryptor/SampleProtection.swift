@@ -54,7 +54,9 @@ struct SampleProtection {
         }
 
         plan.scheme = format.scheme
-        if let name = info.string(Field.cipherMode) {
+        if let scheme = info.fourCharacterCode(Field.cipherMode).flatMap(EncryptedFormat.scheme(fourCharacterCode:)) {
+            plan.scheme = scheme
+        } else if let name = info.string(Field.cipherMode) {
             guard let scheme = EncryptedFormat.scheme(named: name) else {
                 return .malformed("the protection scheme “\(name.prefix(16))” is not known")
             }
