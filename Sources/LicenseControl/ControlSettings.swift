@@ -4,7 +4,7 @@ import HTTP
 import KeySystems
 
 /// What configuration can say about getting keys. Prints without the values of headers and without the URL's query.
-public struct ControlSettings: Sendable {
+public struct ControlSettings: Sendable, Equatable {
     /// The path of a keys file (see `KeysFile`).
     public var keysFile: String?
     /// Where licences come from. Wins over URLs that media names.
