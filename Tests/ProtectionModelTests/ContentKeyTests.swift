@@ -23,7 +23,9 @@ import Testing
         #expect(ContentKey(hex: String(repeating: "01", count: count)) == nil)
     }
 
-    @Test(arguments: ["0011223344556677-8899aabbccddee", "zz112233445566778899aabbccddeeff", "00112233445566778899aabbccddeef"])
+    @Test(arguments: [
+        "0011223344556677-8899aabbccddee", "zz112233445566778899aabbccddeeff", "00112233445566778899aabbccddeef",
+    ])
     func textThatIsNoKey(text: String) {
         #expect(ContentKey(hex: text) == nil)
     }

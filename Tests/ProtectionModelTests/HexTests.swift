@@ -24,7 +24,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "0", "abc", "0x00", "00 11", " 00", "00 ", "g0", "0g", "-1", "+1", "٠٠", "００", "é", "0\0", "a:b", "/:", "@G", "`g",
+        "0", "abc", "0x00", "00 11", " 00", "00 ", "g0", "0g", "-1", "+1", "٠٠", "００", "é", "0\0", "a:b", "/:", "@G",
+        "`g",
     ])
     func textThatIsNoHex(text: String) {
         #expect(Hex.decode(text) == nil)

@@ -35,7 +35,8 @@ import Testing
 
     @Test(arguments: [
         "00112233445566778899aabbccddeef", "00112233445566778899aabbccddeefg", "{00112233445566778899aabbccddeeff}",
-        "0011223344556677-8899aabbccddeeff", "------------------------------------", "00112233445566778899aabbccddeeff ",
+        "0011223344556677-8899aabbccddeeff", "------------------------------------",
+        "00112233445566778899aabbccddeeff ",
     ])
     func textThatIsNoKID(text: String) {
         #expect(KeyID(hex: text) == nil)

@@ -56,7 +56,8 @@ import Testing
         }
     }
 
-    /// What the kernel says of the page: `dd` is "left out of core dumps", `lo` is "locked in memory" (proc_pid_smaps(5)).
+    /// What the kernel says of the page: `dd` is "left out of core dumps", `lo` is "locked in memory"
+    /// (proc_pid_smaps(5)).
     @Test func pageIsLockedAndNotDumped() throws {
         let key = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
         let address = try key.withBytes { try #require($0.baseAddress.map { UInt(bitPattern: $0) }) }

@@ -36,7 +36,8 @@ import Testing
     }
 
     @Test func clearedMapsKeepTheirStorage() throws {
-        var plan = SamplePlan(scheme: .cenc, initializationVector: try #require(InitializationVector([0, 0, 0, 0, 0, 0, 0, 0])))
+        var plan = SamplePlan(
+            scheme: .cenc, initializationVector: try #require(InitializationVector([0, 0, 0, 0, 0, 0, 0, 0])))
         for index in 0..<UInt32(100) { plan.subsamples.append(Subsample(clear: index, protected: 1)) }
         let capacity = plan.subsamples.capacity
         plan.subsamples.removeAll(keepingCapacity: true)

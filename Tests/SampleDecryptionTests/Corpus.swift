@@ -75,7 +75,9 @@ enum Corpus {
             return (found.tracks ?? []).compactMap { track in
                 guard track.container == "mp4", let expected = track.expected, let packets = expected.packets_framemd5
                 else { return nil }
-                let keys = (track.keys ?? found.keys ?? []).compactMap { key in KeyID(hex: key.kid).map { ($0, key.key) } }
+                let keys = (track.keys ?? found.keys ?? []).compactMap { key in
+                    KeyID(hex: key.kid).map { ($0, key.key) }
+                }
                 return Track(
                     name: "\(found.name)/\(track.id)", handler: track.type == "audio" ? "soun" : "vide",
                     files: track.files.map { folder.appending(path: $0) },

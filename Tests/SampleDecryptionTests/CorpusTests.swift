@@ -11,9 +11,9 @@ import Testing
     /// Tracks that do not come out as expected, and why. One that starts to pass must leave the list.
     private static let exceptions = [
         "gpac-cens-progressive/audio": """
-            GPAC encrypts the trailing partial block of cens samples without subsamples. ISO/IEC 23001-7, 9.7 leaves it \
-            clear, as shaka-cens-1-9-h264-aac/audio does, and nothing in the two files tells them apart.
-            """
+        GPAC encrypts the trailing partial block of cens samples without subsamples. ISO/IEC 23001-7, 9.7 leaves it \
+        clear, as shaka-cens-1-9-h264-aac/audio does, and nothing in the two files tells them apart.
+        """
     ]
 
     @Test func tracksAreFound() {
@@ -76,7 +76,8 @@ import Testing
     }
 
     private func decrypt(
-        _ track: Corpus.Track, isApart: Bool, withKeys: Bool = true, adjust: (inout SamplePlan, Int) -> Void = { _, _ in }
+        _ track: Corpus.Track, isApart: Bool, withKeys: Bool = true,
+        adjust: (inout SamplePlan, Int) -> Void = { _, _ in }
     ) throws -> [Corpus.Packet] {
         let file = try IsoFile(track.bytes())
         let samples = try #require(file.samples[track.handler])

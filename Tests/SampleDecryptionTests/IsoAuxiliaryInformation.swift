@@ -19,7 +19,9 @@ struct IsoAuxiliaryInformation {
         if let sizes = try Self.sizes(containers[0], in: file), sizes.contains(where: { $0 > 0 }),
             let offset = try Self.offset(containers[0], in: file)
         {
-            guard sizes.count == count else { throw IsoFile.Unreadable(description: "saiz for \(sizes.count) of \(count)") }
+            guard sizes.count == count else {
+                throw IsoFile.Unreadable(description: "saiz for \(sizes.count) of \(count)")
+            }
             source = .sized(sizes, IsoReader(file.bytes, base + offset..<file.bytes.count))
             return
         }

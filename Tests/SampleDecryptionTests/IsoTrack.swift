@@ -53,7 +53,8 @@ struct IsoTrack {
 
     init(_ range: Range<Int>, in file: IsoFile) throws {
         whole = range
-        guard let header = try file.box(["tkhd"], in: range), let handlerBox = try file.box(["mdia", "hdlr"], in: range),
+        guard let header = try file.box(["tkhd"], in: range),
+            let handlerBox = try file.box(["mdia", "hdlr"], in: range),
             let table = try file.box(["mdia", "minf", "stbl"], in: range)
         else { throw IsoFile.Unreadable(description: "track without tkhd, hdlr or stbl") }
         self.table = table.body
