@@ -55,7 +55,7 @@ var targets: [Target] = [
     .testTarget(
         name: "MediaFormatsTests", dependencies: ["MediaFormats", "ProtectionModel"], swiftSettings: settings),
     .testTarget(
-        name: "SampleDecryptionTests", dependencies: ["SampleDecryption", "ProtectionModel"], swiftSettings: settings),
+        name: "SampleDecryptionTests", dependencies: ["SampleDecryption", "ProtectionModel", "COpenSSL"], swiftSettings: settings),
     .testTarget(
         name: "KeySystemsTests", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
         swiftSettings: settings),
