@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Synchronization
 import Testing
 
 @testable import HTTP
@@ -27,6 +28,15 @@ extension CurlTransport {
     func failure(_ url: String, sourceLocation: SourceLocation = #_sourceLocation) async throws -> HTTPError {
         try await failure(HTTPRequest(url: url), sourceLocation: sourceLocation)
     }
+}
+
+/// A clock that stands still until it is told otherwise.
+final class ManualClock: Sendable {
+    private let time = Mutex(ContinuousClock.now)
+
+    var now: ContinuousClock.Instant { time.withLock { $0 } }
+
+    func advance(by duration: Duration) { time.withLock { $0 = $0.advanced(by: duration) } }
 }
 
 /// A name that has no address on any network: its first label is one character longer than DNS allows (RFC 1035), so
