@@ -70,10 +70,11 @@ struct ClearKeyLoaderTests {
         #expect(transport.requests.first?.headers.map(\.name) == ["Content-Type"])
     }
 
-    @Test(arguments: [
-        (KeySystem.clearKey, nil), (.clearKey, "file:///etc/passwd"), (.clearKey, "skd://x"), (.clearKey, ""),
-        (.fairPlay, "https://media.example/ck"), (nil, "https://media.example/ck"),
-    ] as [(KeySystem?, String?)])
+    @Test(
+        arguments: [
+            (KeySystem.clearKey, nil), (.clearKey, "file:///etc/passwd"), (.clearKey, "skd://x"), (.clearKey, ""),
+            (.fairPlay, "https://media.example/ck"), (nil, "https://media.example/ck"),
+        ] as [(KeySystem?, String?)])
     func withoutAUsableURLItTakesNothing(keySystem: KeySystem?, url: String?) async {
         let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
         let session = KeySession(loaders: [ClearKeyLoader(transport: transport)])
@@ -134,7 +135,8 @@ struct ClearKeyLoaderTests {
     }
 
     @Test(arguments: [
-        "", "null", "{", "[]", "<html>secret</html>", #"{"keys":1}"#, #"{"keys":[{"kty":"oct","kid":"secret","k":"secret"}]}"#,
+        "", "null", "{", "[]", "<html>secret</html>", #"{"keys":1}"#,
+        #"{"keys":[{"kty":"oct","kid":"secret","k":"secret"}]}"#,
     ])
     func aBodyThatIsNoLicenceIsNamed(body: String) async {
         let transport = FakeTransport { request, _ throws(HTTPError) in

@@ -19,22 +19,23 @@ struct StaticKeysTests {
         }
     }
 
-    @Test(arguments: [
-        ("\(keyID(1)):\(keyHex(1))", "\(keyID(1))", nil),
-        ("\(keyID(1).uuidString):\(keyHex(1))", "\(keyID(1))", nil),
-        ("\(keyID(1)):\(keyHex(1).uppercased())", "\(keyID(1))", nil),
-        ("  \(keyID(1)):\(keyHex(1)) ,", "\(keyID(1))", nil),
-        ("\(keyID(1)):\(keyHex(1)):\(iv)", "\(keyID(1))", iv),
-        ("\(keyID(1)):\(keyHex(1)):0x\(iv)", "\(keyID(1))", iv),
-        ("*:\(keyHex(1))", "*", nil),
-        ("*:\(keyHex(1)):\(iv)", "*", iv),
-        ("skd://asset:\(keyHex(1))", "skd://asset", nil),
-        ("skd://asset:\(keyHex(1)):\(iv)", "skd://asset", iv),
-        ("skd:\(keyID(1)):\(keyHex(1))", "skd:\(keyID(1))", nil),
-        ("https://host:8080/k?a=1:\(keyHex(1))", "https://host:8080/k?a=1", nil),
-        ("https://[::1]:8080/k:\(keyHex(1)):\(iv)", "https://[::1]:8080/k", iv),
-        ("urn:a:b:\(keyHex(1))", "urn:a:b", nil),
-    ] as [(String, String, String?)])
+    @Test(
+        arguments: [
+            ("\(keyID(1)):\(keyHex(1))", "\(keyID(1))", nil),
+            ("\(keyID(1).uuidString):\(keyHex(1))", "\(keyID(1))", nil),
+            ("\(keyID(1)):\(keyHex(1).uppercased())", "\(keyID(1))", nil),
+            ("  \(keyID(1)):\(keyHex(1)) ,", "\(keyID(1))", nil),
+            ("\(keyID(1)):\(keyHex(1)):\(iv)", "\(keyID(1))", iv),
+            ("\(keyID(1)):\(keyHex(1)):0x\(iv)", "\(keyID(1))", iv),
+            ("*:\(keyHex(1))", "*", nil),
+            ("*:\(keyHex(1)):\(iv)", "*", iv),
+            ("skd://asset:\(keyHex(1))", "skd://asset", nil),
+            ("skd://asset:\(keyHex(1)):\(iv)", "skd://asset", iv),
+            ("skd:\(keyID(1)):\(keyHex(1))", "skd:\(keyID(1))", nil),
+            ("https://host:8080/k?a=1:\(keyHex(1))", "https://host:8080/k?a=1", nil),
+            ("https://[::1]:8080/k:\(keyHex(1)):\(iv)", "https://[::1]:8080/k", iv),
+            ("urn:a:b:\(keyHex(1))", "urn:a:b", nil),
+        ] as [(String, String, String?)])
     func aPropertyEntryIsRead(text: String, subject: String, iv: String?) throws {
         let keys = try StaticKeys.parse(property: text)
         #expect(keys.entries.count == 1)
@@ -48,7 +49,8 @@ struct StaticKeysTests {
 
     @Test func entriesOfAPropertyAreFoundBySubject() throws {
         let keys = try StaticKeys.parse(
-            property: "\(keyID(1)):\(keyHex(1)),\(keyID(2)):\(keyHex(2)), *:\(keyHex(3)),skd://a:\(keyHex(4)):\(Self.iv)")
+            property: "\(keyID(1)):\(keyHex(1)),\(keyID(2)):\(keyHex(2)), *:\(keyHex(3)),"
+                + "skd://a:\(keyHex(4)):\(Self.iv)")
         #expect(hex(keys.key(for: keyID(1))) == keyHex(1))
         #expect(hex(keys.key(for: keyID(2))) == keyHex(2))
         #expect(keys.key(for: keyID(3)) == nil)
