@@ -21,7 +21,8 @@ public final class ClearKeyLoader: ResourceLoader {
     /// `headers` are sent to `url` only, and never to a URL that media names, because they may hold credentials.
     /// `timeout` is for one exchange; nil leaves the transport's own.
     public init(
-        url: String? = nil, headers: [HTTPHeader] = [], timeout: Duration? = nil, transport: any HTTPTransport
+        url: String? = nil, headers: [HTTPHeader] = [], timeout: Duration? = nil,
+        transport: any HTTPTransport = CurlTransport.shared
     ) {
         self.url = url
         self.headers = url == nil ? [] : headers
@@ -59,7 +60,8 @@ public final class ClearKeyLoader: ResourceLoader {
         let missing = request.missingKeyIDs
         let keyIDs = missing.isEmpty && request.keyIDs.isEmpty ? request.initializationData.flatMap(\.keyIDs) : missing
         guard !keyIDs.isEmpty else { return nil }
-        let type = headers.contains { $0.name.lowercased() == "content-type" }
+        let type =
+            headers.contains { $0.name.lowercased() == "content-type" }
             ? [] : [HTTPHeader(name: "Content-Type", value: "application/json")]
         var exchange = HTTPRequest(
             method: "POST", url: target, headers: type + headers, body: ClearKey.licenseRequest(for: keyIDs))

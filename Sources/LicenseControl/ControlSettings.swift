@@ -33,7 +33,7 @@ public struct ControlSettings: Sendable, Equatable {
     /// The loaders that these settings ask for, in order: the keys file, then the licence service.
     ///
     /// The last one also takes Clear Key requests whose media names a URL, unless `keySystem` is another one.
-    public func makeLoaders(transport: any HTTPTransport) -> [any ResourceLoader] {
+    public func makeLoaders(transport: any HTTPTransport = CurlTransport.shared) -> [any ResourceLoader] {
         var loaders: [any ResourceLoader] = []
         if let keysFile { loaders.append(KeysFileLoader(path: keysFile)) }
         if keySystem ?? .clearKey == .clearKey {

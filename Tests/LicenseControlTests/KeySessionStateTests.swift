@@ -182,7 +182,8 @@ struct KeySessionStateTests {
         _ = state.install(keys(4), at: start)
         let action = state.close(.denied("left the room"))
         #expect(action.settled == [10, 11])
-        #expect(action.events.map(\.summary) == ["failed 2: session closed", "failed 1: session closed", "closed: denied"])
+        let expected = ["failed 2: session closed", "failed 1: session closed", "closed: denied"]
+        #expect(action.events.map(\.summary) == expected)
         for number in 1...5 {
             let error = state.status(of: keyID(number)).error
             #expect(error?.isSameKind(as: .sessionClosed("")) == true)
@@ -227,14 +228,16 @@ struct KeySessionStateTests {
         var settled: Set<UInt64> = []
         var nextID: UInt64 = 1
         for _ in 0..<500 {
-            let numbers = (0..<Int.random(in: 0...4, using: &random)).map { _ in Int.random(in: 0..<40, using: &random) }
+            let numbers = (0..<Int.random(in: 0...4, using: &random)).map { _ in Int.random(in: 0..<40, using: &random)
+            }
             let id = UInt64.random(in: 0...nextID, using: &random)
             let generation = state.generation
             let action: KeySessionState.Action
             switch Int.random(in: 0..<100, using: &random) {
             case 0..<45:
                 action = demand(
-                    &state, numbers.isEmpty ? [nil] : numbers, as: nextID, retry: .random(in: 0...9_999, using: &random))
+                    &state, numbers.isEmpty ? [nil] : numbers, as: nextID, retry: .random(in: 0...9_999, using: &random)
+                )
                 if let slots = action.requested { requested[nextID] = slots }
                 nextID += 1
             case 45..<70:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Dispatch
-import Foundation
 import KeySystems
 import LicenseControl
 import ProtectionModel
@@ -19,7 +18,8 @@ struct KeySessionTests {
             }
         ])
         let watcher = Watcher(session)
-        DispatchQueue.concurrentPerform(iterations: 200) { _ in session.demand(KeyDemand(keyIDs: [keyID(1), keyID(2)])) }
+        DispatchQueue.concurrentPerform(iterations: 200) { _ in session.demand(KeyDemand(keyIDs: [keyID(1), keyID(2)]))
+        }
         let request = await watcher.next { $0.request != nil }?.request
         #expect(request?.keyIDs == [keyID(1), keyID(2)])
         #expect(session.status(of: keyID(1)).requestID == request?.id)
@@ -27,86 +27,6 @@ struct KeySessionTests {
         DispatchQueue.concurrentPerform(iterations: 200) { _ in session.demand(KeyDemand(keyIDs: [keyID(2)])) }
         #expect(watcher.summaries == ["requested 2", "usable 2"])
         #expect(hex(session.status(of: keyID(2)).key) == keyHex(2))
-    }
-
-    @Test func loadersAreAskedInOrderUntilOneTakesIt() async {
-        let asked = Mutex<[String]>([])
-        func loader(_ name: String, takes: Bool) -> CallbackLoader {
-            CallbackLoader(name: name) { request in
-                asked.withLock { $0.append(name) }
-                if takes { request.finishLoading(with: .keys([keyID(1): contentKey(1)])) }
-                return takes
-            }
-        }
-        let session = KeySession(loaders: [loader("session 1", takes: false)])
-        session.addLoader(loader("session 2", takes: true))
-        session.addLoader(loader("session 3", takes: true))
-        let watcher = Watcher(session)
-        session.demand(
-            KeyDemand(keyIDs: [keyID(1)], loaders: [loader("own 1", takes: false), loader("own 2", takes: false)]))
-        _ = await watcher.next(where: \.isUsable)
-        #expect(asked.withLock(\.self) == ["own 1", "own 2", "session 1", "session 2"])
-    }
-
-    @Test func loadersAreNotAskedOnTheDemandingThread() async {
-        let threads = Signal<UInt>()
-        let session = KeySession(loaders: [
-            CallbackLoader { _ in
-                threads.send(UInt(pthread_self()))
-                return false
-            }
-        ])
-        let demanding = Signal<UInt>()
-        let mayEnd = DispatchSemaphore(value: 0)
-        let thread = Thread {
-            session.demand(KeyDemand(keyIDs: [keyID(1)]))
-            demanding.send(UInt(pthread_self()))
-            mayEnd.wait()
-        }
-        thread.start()
-        let asking = await threads.wait()
-        let caller = await demanding.wait()
-        mayEnd.signal()
-        #expect(asking != nil)
-        #expect(asking != caller)
-    }
-
-    @Test func aRequestThatNobodyTakesWaitsForTheApplication() async throws {
-        let session = KeySession(loaders: [CallbackLoader { _ in false }])
-        let watcher = Watcher(session)
-        session.demand(KeyDemand(keyIDs: [keyID(1)], origin: 42))
-        guard case .untaken(let request, let origin)? = await watcher.next(where: \.isUntaken) else {
-            Issue.record("no event")
-            return
-        }
-        #expect(origin == 42)
-        #expect(session.status(of: keyID(1)).requestID == request.id)
-        #expect(!request.isFinished)
-        #expect(session.respond(toRequest: request.id, with: .success(.keys([keyID(1): contentKey(1)]))))
-        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
-        #expect(request.isFinished)
-        #expect(watcher.summaries == ["requested 1", "untaken 1", "usable 1"])
-    }
-
-    @Test func aLoaderThatComesLaterIsOfferedWhatNobodyTook() async {
-        let session = KeySession()
-        let watcher = Watcher(session)
-        session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        _ = await watcher.next(where: \.isUntaken)
-        session.addLoader(CallbackLoader { $0.finishLoading(with: .keys([keyID(1): contentKey(1)])) })
-        _ = await watcher.next(where: \.isUsable)
-        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
-    }
-
-    @Test func theLoadersOfASecondDemandSeeTheRequestOfTheFirst() async {
-        let session = KeySession()
-        let watcher = Watcher(session)
-        session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        _ = await watcher.next(where: \.isUntaken)
-        let loader = CallbackLoader { $0.finishLoading(with: .keys([keyID(1): contentKey(1)])) }
-        session.demand(KeyDemand(keyIDs: [keyID(1)], loaders: [loader]))
-        _ = await watcher.next(where: \.isUsable)
-        #expect(watcher.summaries == ["requested 1", "untaken 1", "usable 1"])
     }
 
     @Test func anAnswerCountsOnlyOnce() async {
@@ -153,110 +73,6 @@ struct KeySessionTests {
         #expect(session.status(of: keyID(2)).key != nil)
     }
 
-    @Test func keysAfterTheDeadlineCount() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let session = KeySession(loaders: [
-            CallbackLoader(onCancel: { told.send($0.id) }) { request in
-                taken.send(request)
-                return true
-            }
-        ])
-        session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        guard let request = await taken.wait() else { return }
-        #expect(session.fail(requestID: request.id, with: .timedOut("10 s")))
-        #expect(!session.fail(requestID: request.id, with: .timedOut("10 s")))
-        #expect(await told.wait() == request.id)
-        #expect(request.isCancelled)
-        #expect(session.status(of: keyID(1)).error == .timedOut("10 s"))
-        #expect(request.finishLoading(with: .keys([keyID(1): contentKey(1)])))
-        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
-    }
-
-    @Test func closingCancelsAndTellsTheLoaderThatTookIt() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let session = KeySession(loaders: [
-            CallbackLoader(onCancel: { told.send($0.id) }) { request in
-                taken.send(request)
-                return true
-            }
-        ])
-        let watcher = Watcher(session)
-        session.install([keyID(7): contentKey(7)])
-        session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        guard let request = await taken.wait() else { return }
-        let revision = session.revision
-        session.close(.sessionClosed("the viewer left"))
-        #expect(session.revision != revision)
-        #expect(session.status(of: keyID(7)).key == nil)
-        #expect(await told.wait() == request.id)
-        #expect(request.isCancelled)
-        #expect(!request.finishLoading(with: .keys([keyID(1): contentKey(1)])))
-        #expect(!session.respond(toRequest: request.id, with: .success(.keys([keyID(1): contentKey(1)]))))
-        session.install([keyID(1): contentKey(1)])
-        session.install(keyWithoutID: contentKey(1))
-        #expect(session.status(of: keyID(1)).error == .sessionClosed("the viewer left"))
-        #expect(session.status(of: nil).key == nil)
-        session.demand(KeyDemand(keyIDs: [keyID(2)]))
-        #expect(
-            watcher.summaries == [
-                "usable 1", "requested 1", "failed 1: session closed", "closed: session closed",
-                "failed 1: session closed",
-            ])
-    }
-
-    @Test func aLoaderThatTakesACancelledRequestIsTold() async {
-        let told = Signal<KeyLoadingRequest>()
-        let session = KeySession()
-        session.addLoader(
-            CallbackLoader(onCancel: { told.send($0) }) { [weak session] _ in
-                session?.close(.sessionClosed(""))
-                return true
-            })
-        session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        let request = await told.wait()
-        #expect(request?.keyIDs == [keyID(1)])
-        #expect(request?.isCancelled == true)
-    }
-
-    @Test func theLoaderIsToldWhenSomebodyElseAnswers() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let session = KeySession(loaders: [
-            CallbackLoader(onCancel: { told.send($0.id) }) { request in
-                taken.send(request)
-                return true
-            }
-        ])
-        session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        let request = await taken.wait()
-        session.install([keyID(1): contentKey(1)])
-        #expect(await told.wait() == request?.id)
-        #expect(request?.isCancelled == true)
-    }
-
-    @Test func aSessionThatGoesCancelsItsRequests() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let loader = CallbackLoader(onCancel: { told.send($0.id) }) { request in
-            taken.send(request)
-            return true
-        }
-        var session: KeySession? = KeySession(loaders: [loader])
-        weak let gone = session
-        let watcher = session.map { Watcher($0) }
-        session?.demand(KeyDemand(keyIDs: [keyID(1)]))
-        let request = await taken.wait()
-        session = nil
-        #expect(await told.wait() == request?.id)
-        #expect(gone == nil)
-        #expect(request?.isCancelled == true)
-        #expect(request?.missingKeyIDs == [])
-        #expect(request?.finishLoading(with: .keys([keyID(1): contentKey(1)])) == false)
-        watcher?.cancel()
-    }
-
     @Test func aThousandKeysAreOneRequest() async {
         let session = KeySession()
         let watcher = Watcher(session)
@@ -295,56 +111,15 @@ struct KeySessionTests {
             KeyDemand(
                 keyIDs: data.keyIDs, keySystem: .clearKey, initializationData: [data], suggestedURL: "https://host/l",
                 origin: watcher.id))
-        guard case .requested(let request, let origin)? = await watcher.next(where: { $0.request != nil }) else { return }
+        guard case .requested(let request, let origin)? = await watcher.next(where: { $0.request != nil }) else {
+            return
+        }
         #expect(origin == watcher.id)
         #expect(request.initializationData == [data])
         #expect(request.suggestedURL == "https://host/l")
         #expect(request.keySystem == .clearKey)
         #expect(!request.isRenewal)
         #expect((try? ClearKey.keyIDs(inLicenseRequest: request.challenge)) == [keyID(1)])
-    }
-
-    @Test func aLicenceIsOpenedByTheKeySystem() async {
-        let session = KeySession()
-        let watcher = Watcher(session)
-        let license = ClearKey.license(for: [keyID(1): contentKey(1)])
-        session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .clearKey))
-        let first = await watcher.next { $0.request != nil }?.request
-        first?.finishLoading(with: .license(license))
-        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
-
-        session.demand(KeyDemand(keyIDs: [keyID(2)], keySystem: .clearKey))
-        let second = await watcher.next { $0.request != nil }?.request
-        #expect(session.respond(toRequest: second?.id ?? 0, with: .success(.license(Array("<html>".utf8)))))
-        #expect(session.status(of: keyID(2)).error?.isSameKind(as: .malformedResponse("")) == true)
-
-        session.demand(KeyDemand(keyIDs: [keyID(3)], keySystem: .fairPlay))
-        let third = await watcher.next { $0.request != nil }?.request
-        #expect(third?.challenge == [])
-        third?.finishLoading(with: .license(license))
-        #expect(session.status(of: keyID(3)).error?.description.contains("fairplay") == true)
-    }
-
-    @Test func aLoaderCanHandOverPartAndLeaveTheRest() async {
-        let seen = Mutex<[KeyID]>([])
-        let session = KeySession(loaders: [
-            CallbackLoader { request in
-                request.provide([keyID(1): contentKey(1)])
-                return false
-            },
-            CallbackLoader { request in
-                seen.withLock { $0 = request.missingKeyIDs }
-                return request.finishLoading(with: .keys([keyID(2): contentKey(2)]))
-            },
-        ])
-        let watcher = Watcher(session)
-        session.demand(KeyDemand(keyIDs: [keyID(1), keyID(2)]))
-        _ = await watcher.next(where: \.isUsable)
-        _ = await watcher.next(where: \.isUsable)
-        #expect(seen.withLock(\.self) == [keyID(2)])
-        #expect(session.status(of: keyID(1)).key != nil)
-        #expect(session.status(of: keyID(2)).key != nil)
-        #expect(watcher.summaries == ["requested 2", "usable 1", "usable 1"])
     }
 
     @Test func unknownRequestsAreNotAnswered() {
