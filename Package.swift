@@ -49,7 +49,7 @@ var targets: [Target] = [
         swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
     .testTarget(
-        name: "LicenseControlTests", dependencies: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"],
+        name: "LicenseControlTests", dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
         swiftSettings: settings),
 ]
 
