@@ -26,12 +26,14 @@ final class Decryptor: Element, @unchecked Sendable {
     private(set) var sourcePad: Pad!  // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
 
     let monitor = Monitor()
-    var flow = FlowState()
-    var stream = StreamState()
+    // Each has one owner at a time, as above, and no access lasts while another begins; the run-time check of that
+    // would cost more than the rest of a sample's bookkeeping.
+    @exclusivity(unchecked) var flow = FlowState()
+    @exclusivity(unchecked) var stream = StreamState()
     private var userSettings = DecryptorSettings()
     private(set) var sources: KeySources?
     private(set) var observation: KeyObservation?
-    private var counters = DecryptorStatistics()
+    @exclusivity(unchecked) private var counters = DecryptorStatistics()
 
     /// The state of the data flow. Guarded by `monitor`.
     struct FlowState: ~Copyable {

@@ -37,6 +37,17 @@ struct EncryptedFormat: Sendable {
         name == "CTR" ? .cenc : ProtectionScheme(rawValue: name)
     }
 
+    /// The scheme of a four-character code, as `cipher-mode` has it, read as a big-endian number.
+    static func scheme(fourCharacterCode code: UInt32) -> ProtectionScheme? {
+        switch code {
+        case 0x6365_6E63: .cenc
+        case 0x6362_6331: .cbc1
+        case 0x6365_6E73: .cens
+        case 0x6362_6373: .cbcs
+        default: nil
+        }
+    }
+
     /// Caps of the media inside: the original type back, the protection fields off, everything else kept.
     static func clearCaps(of caps: Caps) -> Caps {
         caps.map { structure in

@@ -54,7 +54,9 @@ struct SampleProtection {
         }
 
         plan.scheme = format.scheme
-        if let name = info.string(Field.cipherMode) {
+        if let scheme = info.fourCharacterCode(Field.cipherMode).flatMap(EncryptedFormat.scheme(fourCharacterCode:)) {
+            plan.scheme = scheme
+        } else if let name = info.string(Field.cipherMode) {
             guard let scheme = EncryptedFormat.scheme(named: name) else {
                 return .malformed("the protection scheme “\(name.prefix(16))” is not known")
             }
@@ -85,17 +87,29 @@ struct SampleProtection {
 
     /// The table has six bytes an entry: clear bytes (16 bits), then protected bytes (32 bits), big-endian.
     private mutating func readSubsamples(_ info: borrowing ProtectionInfo, count: UInt32) -> Bool {
-        plan.subsamples.removeAll(keepingCapacity: true)
-        guard count > 0 else { return true }
+        let count = Int(count)
+        guard count > 0 else {
+            plan.subsamples.removeAll(keepingCapacity: true)
+            return true
+        }
         return info.withBytes(Field.subsamples) { table -> Bool in
-            let (needed, overflow) = Int(count).multipliedReportingOverflow(by: 6)
+            let (needed, overflow) = count.multipliedReportingOverflow(by: 6)
             guard !overflow, needed <= table.count else { return false }
-            for entry in 0..<Int(count) {
-                // SAFETY: `needed` bytes are there.
-                let clear = table.loadUnaligned(fromByteOffset: entry * 6, as: UInt16.self)
-                let protected = table.loadUnaligned(fromByteOffset: entry * 6 + 2, as: UInt32.self)
-                plan.subsamples.append(
-                    Subsample(clear: UInt32(UInt16(bigEndian: clear)), protected: UInt32(bigEndian: protected)))
+            // The storage of the sample before is written over: growing it entry by entry would check it each time.
+            let surplus = plan.subsamples.count - count
+            if surplus > 0 {
+                plan.subsamples.removeLast(surplus)
+            } else if surplus < 0 {
+                plan.subsamples.append(contentsOf: repeatElement(Subsample(clear: 0, protected: 0), count: -surplus))
+            }
+            plan.subsamples.withUnsafeMutableBufferPointer { subsamples in
+                for entry in 0..<count {
+                    // SAFETY: `needed` bytes are there, and `count` subsamples.
+                    let clear = table.loadUnaligned(fromByteOffset: entry &* 6, as: UInt16.self)
+                    let protected = table.loadUnaligned(fromByteOffset: entry &* 6 &+ 2, as: UInt32.self)
+                    subsamples[entry] = Subsample(
+                        clear: UInt32(UInt16(bigEndian: clear)), protected: UInt32(bigEndian: protected))
+                }
             }
             return true
         } ?? false
