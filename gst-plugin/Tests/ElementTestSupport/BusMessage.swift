@@ -15,7 +15,7 @@ public struct BusMessage: Sendable, CustomStringConvertible {
     /// Of errors and warnings.
     public let text: String
     public let debug: String
-    /// The structure as text.
+    /// Of element messages: the structure as text.
     public let structure: String
     private let strings: [String: String]
     private let lists: [String: [String]]
@@ -52,7 +52,7 @@ public struct BusMessage: Sendable, CustomStringConvertible {
         var structureText = ""
         if let structure = gst_message_get_structure(message) {
             if name.isEmpty { name = String(cString: gst_structure_get_name(structure)) }
-            if let printed = gst_structure_to_string(structure) {
+            if kind == GST_MESSAGE_ELEMENT, let printed = gst_structure_to_string(structure) {
                 structureText = String(cString: printed)
                 g_free(printed)
             }
