@@ -15,7 +15,7 @@ public struct BusMessage: Sendable, CustomStringConvertible {
     /// Of errors and warnings.
     public let text: String
     public let debug: String
-    /// The structure as text.
+    /// Of element messages: the structure as text.
     public let structure: String
     private let strings: [String: String]
     private let lists: [String: [String]]
@@ -52,7 +52,7 @@ public struct BusMessage: Sendable, CustomStringConvertible {
         var structureText = ""
         if let structure = gst_message_get_structure(message) {
             if name.isEmpty { name = String(cString: gst_structure_get_name(structure)) }
-            if let printed = gst_structure_to_string(structure) {
+            if kind == GST_MESSAGE_ELEMENT, let printed = gst_structure_to_string(structure) {
                 structureText = String(cString: printed)
                 g_free(printed)
             }
@@ -105,8 +105,10 @@ public struct BusMessage: Sendable, CustomStringConvertible {
 /// A bus that a test reads. One thread at a time.
 public final class MessageBus {
     public let pointer: UnsafeMutablePointer<GstBus>
-    /// What went by while the test waited for something else.
+    /// Everything that was posted and read, in order.
     public private(set) var seen: [BusMessage] = []
+    /// What no `next` has returned yet: messages of several threads come in any order.
+    private var unclaimed: [BusMessage] = []
 
     public init() { pointer = gst_bus_new() }
 
@@ -115,8 +117,9 @@ public final class MessageBus {
 
     deinit { gst_object_unref(pointer) }
 
-    /// The next message that fits; waits until the deadline.
+    /// The first message that fits and was not returned before; waits for it until the deadline.
     public func next(where fits: (BusMessage) -> Bool) throws -> BusMessage {
+        if let index = unclaimed.firstIndex(where: fits) { return unclaimed.remove(at: index) }
         let end = MonotonicTime.now + TestProcess.deadline
         while true {
             let now = MonotonicTime.now
@@ -127,6 +130,7 @@ public final class MessageBus {
             gst_message_unref(message)
             seen.append(read)
             if fits(read) { return read }
+            unclaimed.append(read)
         }
     }
 
@@ -134,10 +138,11 @@ public final class MessageBus {
 
     public func nextError() throws -> BusMessage { try next { $0.type == "error" } }
 
-    /// All that has been posted up to now, with what `next` skipped.
+    /// All that has been posted up to now.
     public func all() -> [BusMessage] {
         while let message = gst_bus_pop(pointer) {
             seen.append(BusMessage(message))
+            unclaimed.append(BusMessage(message))
             gst_message_unref(message)
         }
         return seen

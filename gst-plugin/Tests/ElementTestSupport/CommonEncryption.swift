@@ -25,8 +25,9 @@ public struct CommonEncryption {
     public func encrypt(_ clear: [UInt8]) -> [UInt8] {
         let start = vector + [UInt8](repeating: 0, count: 16 - vector.count)
         let hasPattern = (scheme == .cens || scheme == .cbcs) && pattern.skip > 0
-        // A cens sample that is wholly protected and has no pattern keeps its last partial block clear.
-        let isPartialClear = scheme != .cenc && (hasPattern || scheme != .cens || subsamples.isEmpty)
+        // Only cenc, and cens without any pattern in subsamples, encrypt the last partial block.
+        let isPartialClear = scheme != .cenc && (scheme != .cens || pattern.crypt > 0 || subsamples.isEmpty)
+        let cipher = BlockCipher(key)
         var sample = clear
         var (counter, used, stream) = (start, 16, [UInt8]())
         var previous = start
@@ -40,7 +41,7 @@ public struct CommonEncryption {
                 switch scheme {
                 case .cenc, .cens:
                     if used == 16 {
-                        stream = encryptBlock(counter)
+                        stream = cipher.encrypt(counter)
                         used = 0
                         increment(&counter)
                     }
@@ -49,7 +50,7 @@ public struct CommonEncryption {
                 case .cbc1, .cbcs:
                     guard position % 16 == 0 else { continue }
                     let block = offset + position..<offset + position + 16
-                    previous = encryptBlock(zip(clear[block], previous).map { $0 ^ $1 })
+                    previous = cipher.encrypt(zip(clear[block], previous).map { $0 ^ $1 })
                     sample.replaceSubrange(block, with: previous)
                 }
             }
@@ -66,12 +67,19 @@ public struct CommonEncryption {
         }
     }
 
-    private func encryptBlock(_ block: [UInt8]) -> [UInt8] {
-        var output = [UInt8](repeating: 0, count: 32)
+}
+
+/// One AES-128 block after the other.
+private final class BlockCipher {
+    private let context = EVP_CIPHER_CTX_new()
+    private var output = [UInt8](repeating: 0, count: 32)
+
+    init(_ key: [UInt8]) { EVP_EncryptInit_ex(context, EVP_aes_128_ecb(), nil, key, nil) }
+
+    deinit { EVP_CIPHER_CTX_free(context) }
+
+    func encrypt(_ block: [UInt8]) -> [UInt8] {
         var length: Int32 = 0
-        let context = EVP_CIPHER_CTX_new()
-        defer { EVP_CIPHER_CTX_free(context) }
-        EVP_EncryptInit_ex(context, EVP_aes_128_ecb(), nil, key, nil)
         EVP_EncryptUpdate(context, &output, &length, block, 16)
         return Array(output[..<16])
     }

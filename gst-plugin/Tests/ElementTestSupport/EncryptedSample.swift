@@ -56,7 +56,8 @@ public struct EncryptedSample {
         return buffer
     }
 
-    private func mark(_ buffer: borrowing Buffer) {
+    /// Adds the meta, flags and times to a buffer.
+    public func mark(_ buffer: borrowing Buffer) {
         var fields: [(String, FieldValue)] = [("encrypted", .boolean(isEncrypted))]
         if let vector { fields.append((vectorSizeField, .uint(UInt32(vector.count)))) }
         if let pattern {

@@ -31,7 +31,11 @@ public final class Harness: @unchecked Sendable {
             gst_object_unref(source)
         }
         pointer = gst_harness_new_with_element(element, "sink", "src")
-        if let allocator { gst_harness_set_propose_allocator(pointer, allocator, nil) }
+        if let allocator {
+            // The harness takes over a reference.
+            gst_object_ref(allocator)
+            gst_harness_set_propose_allocator(pointer, allocator, nil)
+        }
     }
 
     deinit {
@@ -62,6 +66,8 @@ public final class Harness: @unchecked Sendable {
     @discardableResult
     public func push(_ event: consuming Event) -> Bool { gst_harness_push_event(pointer, event.release()) != 0 }
 
+    public func pushEndOfStream() -> Bool { push(Event.endOfStream()) }
+
     /// What came out and was not pulled yet, without waiting.
     public func pull() -> [UInt8]? { gst_harness_try_pull(pointer).map { Buffer(owning: $0).copyBytes() } }
 
@@ -76,5 +82,17 @@ public final class Harness: @unchecked Sendable {
         guard let pad = gst_element_get_static_pad(element, "sink") else { throw TestFailure("no sink pad") }
         defer { gst_object_unref(pad) }
         return body(pad)
+    }
+}
+
+extension Harness {
+    /// A property as GStreamer prints it.
+    public func propertyText(_ name: String) -> String? {
+        var value = GValue()
+        g_object_get_property(UnsafeMutableRawPointer(element).assumingMemoryBound(to: GObject.self), name, &value)
+        defer { g_value_unset(&value) }
+        guard let text = gst_value_serialize(&value) else { return nil }
+        defer { g_free(text) }
+        return String(cString: text)
     }
 }
