@@ -17,14 +17,15 @@ let settings: [SwiftSetting] = [
 ]
 
 var products: [Product] = [
-    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP"]),
+    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP"])
 ]
 
 var dependencies: [Package.Dependency] = []
 
 var targets: [Target] = [
     // System libraries
-    .systemLibrary(name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(
+        name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(
         name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
 
@@ -43,13 +44,15 @@ var targets: [Target] = [
     .testTarget(
         name: "MediaFormatsTests", dependencies: ["MediaFormats", "ProtectionModel"], swiftSettings: settings),
     .testTarget(
-        name: "SampleDecryptionTests", dependencies: ["SampleDecryption", "ProtectionModel", "COpenSSL"], swiftSettings: settings),
+        name: "SampleDecryptionTests", dependencies: ["SampleDecryption", "ProtectionModel", "COpenSSL"],
+        swiftSettings: settings),
     .testTarget(
         name: "KeySystemsTests", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
         swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
     .testTarget(
-        name: "LicenseControlTests", dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
+        name: "LicenseControlTests",
+        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
         swiftSettings: settings),
 ]
 
@@ -99,12 +102,15 @@ if withGStreamer {
         .systemLibrary(
             name: "CGStreamerCheck", path: "gst-plugin/Tests/CGStreamerCheck", pkgConfig: "gstreamer-check-1.0",
             providers: [.apt(["libgstreamer1.0-dev"])]),
-        .target(name: "ElementKit", dependencies: ["CGStreamer"], path: "gst-plugin/ElementKit",
+        .target(
+            name: "ElementKit", dependencies: ["CGStreamer"], path: "gst-plugin/ElementKit",
             exclude: ["README.md"], swiftSettings: settings),
         .target(
             name: "Elements",
-            dependencies: ["ElementKit", "CGStreamer", "LicenseControl", "KeySystems", "MediaFormats",
-                "SampleDecryption", "ProtectionModel", "HTTP"],
+            dependencies: [
+                "ElementKit", "CGStreamer", "LicenseControl", "KeySystems", "MediaFormats",
+                "SampleDecryption", "ProtectionModel", "HTTP",
+            ],
             path: "gst-plugin/Elements", swiftSettings: settings),
         .target(
             name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
@@ -121,8 +127,10 @@ if withGStreamer {
             path: "gst-plugin/Tests/ElementKitTests", swiftSettings: settings),
         .testTarget(
             name: "ElementsTests",
-            dependencies: ["Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel"],
+            dependencies: [
+                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel",
+            ],
             path: "gst-plugin/Tests/ElementsTests", exclude: ["broken-inputs.golden"], swiftSettings: settings),
     ]
 }

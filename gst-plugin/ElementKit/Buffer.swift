@@ -68,7 +68,9 @@ import CGStreamer
     }
 
     /// Maps for reading. Nil where the memory cannot be mapped. The bytes must not be kept.
-    @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+    @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
+        -> Result?
+    {
         var map = GstMapInfo()
         guard gst_buffer_map(pointer, &map, GST_MAP_READ) != 0 else { return nil }
         defer { gst_buffer_unmap(pointer, &map) }

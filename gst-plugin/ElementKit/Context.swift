@@ -86,7 +86,8 @@ public struct SharedObjectType<Object: AnyObject>: Sendable {
 
     /// Make one for each class, once, and keep it.
     public init(_ name: String) {
-        let marker = UInt(bitPattern: unsafeBitCast(retainBoxed as @convention(c) (gpointer?) -> gpointer?, to: Int.self))
+        let marker = UInt(
+            bitPattern: unsafeBitCast(retainBoxed as @convention(c) (gpointer?) -> gpointer?, to: Int.self))
         type = g_boxed_type_register_static("\(name)\(String(marker, radix: 16))", retainBoxed, releaseBoxed)
     }
 }

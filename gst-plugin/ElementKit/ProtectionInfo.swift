@@ -94,7 +94,8 @@ import CGStreamer
 
 extension Buffer {
     /// Reads the protection meta; nil where the buffer has none.
-    @inlinable public borrowing func withProtectionInfo<Result>(_ body: (borrowing ProtectionInfo) -> Result) -> Result? {
+    @inlinable public borrowing func withProtectionInfo<Result>(_ body: (borrowing ProtectionInfo) -> Result) -> Result?
+    {
         withPointer { pointer in
             guard let meta = ek_buffer_protection_meta(pointer), let structure = meta.pointee.info else { return nil }
             return body(ProtectionInfo(structure))
