@@ -57,8 +57,8 @@ public final class SampleCipher {
     /// Decrypts one sample into another buffer, in the same pass: clear ranges are copied, so that every byte of
     /// `target` is written.
     ///
-    /// Both have the same size, and they are apart or the same buffer. Where that or the subsample map is wrong, nothing
-    /// is touched. After `cipherFailure` the bytes of `target` are undefined.
+    /// Both have the same size, and they are apart or the same buffer. Where that or the subsample map is wrong,
+    /// nothing is touched. After `cipherFailure` the bytes of `target` are undefined.
     public func decrypt(
         _ plan: SamplePlan, from source: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
     ) throws(DecryptionError) {

@@ -68,7 +68,9 @@ import CGStreamer
     }
 
     /// Maps for reading. Nil where the memory cannot be mapped. The bytes must not be kept.
-    @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+    @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
+        -> Result?
+    {
         try Self.withBytes(of: pointer, body)
     }
 

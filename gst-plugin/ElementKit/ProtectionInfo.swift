@@ -64,7 +64,9 @@ import CGStreamer
         withBytes(field) { bytes in
             var words: (UInt64, UInt64) = (0, 0)
             // SAFETY: 16 bytes of storage, and no more than `bytes` has.
-            withUnsafeMutableBytes(of: &words) { $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(16))) }
+            withUnsafeMutableBytes(of: &words) {
+                $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(16)))
+            }
             return ShortBytes(
                 count: bytes.count, high: UInt64(bigEndian: words.0), low: UInt64(bigEndian: words.1))
         }
@@ -90,7 +92,8 @@ import CGStreamer
 
 extension Buffer {
     /// Reads the protection meta; nil where the buffer has none.
-    @inlinable public borrowing func withProtectionInfo<Result>(_ body: (borrowing ProtectionInfo) -> Result) -> Result? {
+    @inlinable public borrowing func withProtectionInfo<Result>(_ body: (borrowing ProtectionInfo) -> Result) -> Result?
+    {
         withPointer { pointer in
             guard let meta = ek_buffer_protection_meta(pointer), let structure = meta.pointee.info else { return nil }
             return body(ProtectionInfo(structure))

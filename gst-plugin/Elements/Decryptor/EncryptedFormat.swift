@@ -26,7 +26,9 @@ struct EncryptedFormat: Sendable {
     /// Nil for caps of clear media.
     init?(_ caps: Caps) {
         guard let mediaType = caps.mediaType(), Self.encryptedTypes.contains(mediaType) else { return nil }
-        scheme = caps.string("cipher-mode").flatMap(Self.scheme(named:)) ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
+        scheme =
+            caps.string("cipher-mode").flatMap(Self.scheme(named:))
+            ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
         system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
         let original = caps.string("original-media-type")
         isNALVideo = original == "video/x-h264" || original == "video/x-h265"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import CGStreamer
 import ElementKit
 import HTTP
-import LicenseControl
+public import LicenseControl
 import ProtectionModel
 
 /// The KeySession that the elements of one pipeline share, with the settings that it was made from.
@@ -18,8 +19,8 @@ final class SharedSession: Sendable {
     /// The type of the `GstContext`. Its structure may hold, set by the application, `license-url`, `keys-file`,
     /// `key-system` (strings) and `key-timeout` (milliseconds); the element that makes the session adds `session`.
     static let contextType = "latchkey.session"
-    private static let sessionField = "session"
-    private static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
+    fileprivate static let sessionField = "session"
+    fileprivate static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
 
     /// The session of the pipeline around `element`: from a context, from another element, or a new one with the
     /// settings of the context and the configuration.
@@ -30,7 +31,8 @@ final class SharedSession: Sendable {
         if let known = existing(context) { return known }
 
         let settings = try settings(from: context)
-        let shared = element.sharedInPipeline(contextType) {
+        // Settings that changed since make a new session; the old one goes with the elements that still use it.
+        let shared = element.sharedInPipeline(contextType, while: { $0.settings == settings }) {
             SharedSession(KeySession(loaders: settings.makeLoaders(transport: CurlTransport.shared)), settings)
         }
         if let published = Context(type: contextType, persistent: true, copying: context) {
@@ -38,13 +40,6 @@ final class SharedSession: Sendable {
             element.publish(published)
         }
         return shared
-    }
-
-    /// A context for applications written in Swift that bring their own session.
-    static func context(for shared: SharedSession) -> Context? {
-        let context = Context(type: contextType, persistent: true)
-        context?.set(sessionField, shared, of: objectType)
-        return context
     }
 
     private static func existing(_ context: Context?) -> SharedSession? {
@@ -61,5 +56,17 @@ final class SharedSession: Sendable {
         if let name = context.string("key-system") { settings.keySystem = try Configuration.keySystem(name) }
         if let timeout = context.uint("key-timeout") { settings.keyTimeout = .milliseconds(Int64(timeout)) }
         return settings
+    }
+}
+
+/// Brings an application's session to a pipeline.
+public enum PipelineSession {
+    /// Makes the Latchkey elements in `element`, now and later, use `session`. Call it before the pipeline leaves
+    /// READY. The pipeline keeps the session. Thread-safe.
+    public static func attach(_ session: KeySession, to element: UnsafeMutablePointer<GstElement>) {
+        guard let context = Context(type: SharedSession.contextType, persistent: true) else { return }
+        context.set(
+            SharedSession.sessionField, SharedSession(session, ControlSettings()), of: SharedSession.objectType)
+        ElementReference(element).set(context)
     }
 }

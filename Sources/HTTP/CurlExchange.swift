@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Synchronization
+
+/// One request on its way to the thread of a `CurlLoop`, and its result on the way back. Thread-safe.
+final class CurlExchange: Sendable {
+    typealias Outcome = Result<HTTPResponse, HTTPError>
+
+    let request: HTTPRequest
+    let url: HTTPURL
+    /// What is left for this exchange; greater than zero.
+    let timeout: Duration
+
+    private let cancelled = Atomic(false)
+    private let waiter = Mutex<CheckedContinuation<Outcome, Never>?>(nil)
+
+    init(_ request: HTTPRequest, at url: HTTPURL, within timeout: Duration) {
+        self.request = request
+        self.url = url
+        self.timeout = timeout
+    }
+
+    /// Set before the loop is told, so that a cancellation which overtakes the start is not lost.
+    var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
+
+    func cancel() { cancelled.store(true, ordering: .releasing) }
+
+    /// Names who waits. Called once, before the exchange is handed to the loop.
+    func setWaiter(_ continuation: CheckedContinuation<Outcome, Never>) {
+        waiter.withLock { $0 = continuation }
+    }
+
+    /// Resumes who waits, once. Later outcomes are dropped.
+    func finish(_ outcome: Outcome) {
+        let continuation = waiter.withLock { waiter in
+            defer { waiter = nil }
+            return waiter
+        }
+        continuation?.resume(returning: outcome)
+    }
+}

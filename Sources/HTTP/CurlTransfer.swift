@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CCurl
+
+/// One libcurl easy handle and what it has received. Lives on the thread of its `CurlLoop` only.
+final class CurlTransfer {
+    let exchange: CurlExchange
+    /// Owned. Must be out of the multi handle before this object goes.
+    let handle: UnsafeMutableRawPointer
+
+    private var fields: UnsafeMutablePointer<curl_slist>?
+    private let errorText: UnsafeMutableBufferPointer<CChar>
+    private let maximumSize: Int
+    private var head = ResponseHead()
+    private var body: [UInt8] = []
+    private var isTooLarge = false
+
+    /// A handle with all options set, ready to be added to a multi handle.
+    init(_ exchange: CurlExchange, settings: CurlSettings) throws(HTTPError) {
+        guard let handle = curl_easy_init() else { throw .other(exchange.url.text, "libcurl has no memory left") }
+        self.exchange = exchange
+        self.handle = handle
+        maximumSize = max(exchange.request.maximumResponseSize, 0)
+        errorText = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        errorText.initialize(repeating: 0)
+        try configure(settings)
+        try configureRequest()
+    }
+
+    deinit {
+        curl_easy_cleanup(handle)
+        curl_slist_free_all(fields)
+        errorText.deallocate()
+    }
+
+    // MARK: Options
+
+    private func configure(_ settings: CurlSettings) throws(HTTPError) {
+        // SAFETY: libcurl uses the context only while the handle is in the multi handle, and the loop holds this
+        // object for that time. The text buffer is freed after the handle.
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        try check(latchkey_curl_set_pointer(handle, CURLOPT_WRITEDATA, context))
+        try check(latchkey_curl_set_function(handle, CURLOPT_WRITEFUNCTION, receiveBody))
+        try check(latchkey_curl_set_pointer(handle, CURLOPT_HEADERDATA, context))
+        try check(latchkey_curl_set_function(handle, CURLOPT_HEADERFUNCTION, receiveHeader))
+        try check(latchkey_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText.baseAddress))
+
+        // libcurl must not touch the signal handlers of the application.
+        try check(latchkey_curl_set_long(handle, CURLOPT_NOSIGNAL, 1))
+        try check(latchkey_curl_abandon_lookups(handle))
+        try check(latchkey_curl_allow_http_only(handle))
+        try check(latchkey_curl_set_long(handle, CURLOPT_FOLLOWLOCATION, 0))
+        try check(latchkey_curl_set_long(handle, CURLOPT_SSL_VERIFYPEER, 1))
+        try check(latchkey_curl_set_long(handle, CURLOPT_SSL_VERIFYHOST, 2))
+        try check(latchkey_curl_set_long(handle, CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)))
+        // The answer of a proxy to CONNECT is no part of the response, and it sees none of the fields.
+        try check(latchkey_curl_set_long(handle, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1))
+        try check(latchkey_curl_set_long(handle, CURLOPT_HEADEROPT, Int(CURLHEADER_SEPARATE)))
+        if let caFile = settings.caFile { try check(latchkey_curl_set_string(handle, CURLOPT_CAINFO, caFile)) }
+        if !settings.usesProxyEnvironment { try check(latchkey_curl_set_string(handle, CURLOPT_PROXY, "")) }
+
+        try check(latchkey_curl_set_long(handle, CURLOPT_TIMEOUT_MS, milliseconds(exchange.timeout)))
+        let connectTimeout = milliseconds(exchange.request.connectTimeout)
+        try check(latchkey_curl_set_long(handle, CURLOPT_CONNECTTIMEOUT_MS, connectTimeout))
+    }
+
+    private func configureRequest() throws(HTTPError) {
+        let request = exchange.request
+        try check(latchkey_curl_set_string(handle, CURLOPT_URL, exchange.url.text))
+        try check(latchkey_curl_set_string(handle, CURLOPT_USERAGENT, "Latchkey"))
+        if request.method == "HEAD" {
+            try check(latchkey_curl_set_long(handle, CURLOPT_NOBODY, 1))
+        } else {
+            if !request.body.isEmpty || request.method == "POST" {
+                try check(latchkey_curl_set_long(handle, CURLOPT_POST, 1))
+                try check(latchkey_curl_set_offset(handle, CURLOPT_POSTFIELDSIZE_LARGE, request.body.count))
+                // SAFETY: libcurl copies as many bytes as the option before says.
+                let code = request.body.withUnsafeBytes {
+                    latchkey_curl_set_pointer(handle, CURLOPT_COPYPOSTFIELDS, $0.baseAddress)
+                }
+                try check(code)
+            }
+            if request.method != "GET" && request.method != "POST" || request.method == "GET" && !request.body.isEmpty {
+                try check(latchkey_curl_set_string(handle, CURLOPT_CUSTOMREQUEST, request.method))
+            }
+            // Refuses a response that announces too much before its body comes. Zero would mean no limit.
+            if maximumSize > 0 {
+                try check(latchkey_curl_set_offset(handle, CURLOPT_MAXFILESIZE_LARGE, maximumSize))
+            }
+        }
+
+        for header in request.headers {
+            // libcurl's notation: "Name:" takes a field away, "Name;" sends it empty.
+            try append(header.value.isEmpty ? "\(header.name);" : "\(header.name): \(header.value)")
+        }
+        // libcurl would wait a second for "100 Continue", and call every body a form.
+        if !request.headers.contains(where: { $0.isNamed("Expect") }) { try append("Expect:") }
+        if !request.headers.contains(where: { $0.isNamed("Content-Type") }) { try append("Content-Type:") }
+        try check(latchkey_curl_set_list(handle, CURLOPT_HTTPHEADER, fields))
+    }
+
+    private func append(_ field: String) throws(HTTPError) {
+        guard let longer = curl_slist_append(fields, field) else {
+            throw .other(exchange.url.text, "libcurl has no memory left")
+        }
+        fields = longer
+    }
+
+    private func check(_ code: CURLcode) throws(HTTPError) {
+        guard code == CURLE_OK else {
+            throw .other(exchange.url.text, "libcurl refuses a setting (\(String(cString: curl_easy_strerror(code))))")
+        }
+    }
+
+    // MARK: Received
+
+    /// False ends the transfer.
+    fileprivate func receive(header line: UnsafeRawBufferPointer) -> Bool {
+        if !head.receive(Array(line)) { isTooLarge = true }
+        return !isTooLarge
+    }
+
+    /// False ends the transfer.
+    fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Bool {
+        guard bytes.count <= maximumSize - body.count else {
+            isTooLarge = true
+            return false
+        }
+        body.append(contentsOf: bytes)
+        return true
+    }
+
+    // MARK: Result
+
+    /// What the exchange ends with, after libcurl has ended the transfer with `code`.
+    func outcome(_ code: CURLcode) -> CurlExchange.Outcome {
+        guard code == CURLE_OK, !isTooLarge else { return .failure(error(code)) }
+        var status = 0
+        guard latchkey_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK, status > 0 else {
+            return .failure(.other(exchange.url.text, "the answer has no status"))
+        }
+        return .success(HTTPResponse(status: status, headers: head.headers, body: body, url: exchange.url.text))
+    }
+
+    private func error(_ code: CURLcode) -> HTTPError {
+        if isTooLarge || code == CURLE_FILESIZE_EXCEEDED {
+            return .tooLarge(exchange.url.text, "more than \(maximumSize) bytes, or too many header fields")
+        }
+        var proxyStatus = 0
+        if code == CURLE_RECV_ERROR,
+            latchkey_curl_get_long(handle, CURLINFO_HTTP_CONNECTCODE, &proxyStatus) == CURLE_OK, proxyStatus >= 300
+        {
+            return .refused(exchange.url.text, "the proxy opens no tunnel, its status is \(proxyStatus)")
+        }
+        // SAFETY: the buffer ends in NUL: it was zeroed, and libcurl ends what it writes.
+        let text = errorText.baseAddress.map { withoutControlCharacters(String(cString: $0)) } ?? ""
+        return HTTPError(code, at: exchange.url.text, detail: text)
+    }
+}
+
+/// Whole milliseconds for libcurl, to which zero means no limit: at least one, at most what it takes.
+private func milliseconds(_ duration: Duration) -> Int {
+    let limited = min(max(duration, .milliseconds(1)), .milliseconds(Int32.max))
+    let (seconds, attoseconds) = limited.components
+    return Int(seconds) * 1_000 + Int(attoseconds / 1_000_000_000_000_000)
+}
+
+// SAFETY: libcurl gives `size * count` readable bytes and the context that was set: the transfer, which the loop
+// holds.
+private func receiveHeader(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+    receive(bytes, size, count, context) { $0.receive(header: $1) }
+}
+
+private func receiveBody(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+    receive(bytes, size, count, context) { $0.receive(body: $1) }
+}
+
+/// The number of bytes taken; another number than was given ends the transfer.
+private func receive(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?,
+    _ take: (CurlTransfer, UnsafeRawBufferPointer) -> Bool
+) -> Int {
+    let (total, overflow) = size.multipliedReportingOverflow(by: count)
+    guard !overflow, total > 0, let bytes, let context else { return 0 }
+    let transfer = Unmanaged<CurlTransfer>.fromOpaque(context).takeUnretainedValue()
+    return take(transfer, UnsafeRawBufferPointer(start: bytes, count: total)) ? total : 0
+}

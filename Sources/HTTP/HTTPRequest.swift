@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// What to send, and how long and how much to wait for.
+///
+/// Prints its method and its URL without query and user information; never fields or body.
+public struct HTTPRequest: Sendable {
+    /// `GET`, `POST`, … A token (RFC 9110, section 9).
+    public var method: String
+    /// An absolute http or https URL. User information in it is sent as Basic authentication.
+    public var url: String
+    /// Sent as they are. `Content-Length` and `Transfer-Encoding` are the transport's own and are refused.
+    public var headers: [HTTPHeader]
+    public var body: [UInt8]
+    /// For the whole exchange: look-up, connection, redirects and the last byte of the response.
+    public var timeout: Duration = .seconds(10)
+    /// For one connection, from its look-up to the end of the TLS handshake.
+    public var connectTimeout: Duration = .seconds(5)
+    /// The most bytes that a response body may have.
+    public var maximumResponseSize: Int = 1 << 20
+
+    public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {
+        self.method = method
+        self.url = url
+        self.headers = headers
+        self.body = body
+    }
+
+    /// The URL for logs and error texts: without query, fragment and user information.
+    public var printableURL: String { HTTPURL.printable(url) }
+}
+
+extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    public var description: String { "\(method) \(printableURL)" }
+    public var debugDescription: String { description }
+    public var customMirror: Mirror { Mirror(self, children: ["method": method, "url": printableURL]) }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CCurl
+import Glibc
+
+/// A libcurl multi handle: connections, look-ups and running transfers. Freed by hand, once.
+struct MultiHandle: @unchecked Sendable {
+    // SAFETY: `curl_multi_wakeup` may be called from any thread. All else happens on the thread of the loop.
+    let pointer: UnsafeMutableRawPointer
+
+    /// As many connections as are kept open while nobody uses them.
+    private static let keptConnections = 16
+    /// As many as are open at once. Further requests wait, and their timeouts run.
+    private static let maximumConnections = 64
+
+    // Once for the process. Nobody takes it back: others in the process may use libcurl, too.
+    private static let libraryIsReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+
+    /// Nil where libcurl has no memory left.
+    init?() {
+        guard Self.libraryIsReady, let pointer = curl_multi_init() else { return nil }
+        self.pointer = pointer
+        guard latchkey_curl_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, Self.keptConnections) == CURLM_OK,
+            latchkey_curl_multi_set_long(pointer, CURLMOPT_MAX_TOTAL_CONNECTIONS, Self.maximumConnections) == CURLM_OK
+        else {
+            free()
+            return nil
+        }
+    }
+
+    func free() { curl_multi_cleanup(pointer) }
+
+    /// Ends the `wait` under way, or the next one.
+    func wakeUp() { curl_multi_wakeup(pointer) }
+
+    /// Waits for sockets, for libcurl's own timeouts, or for `wakeUp`.
+    func wait() {
+        if curl_multi_poll(pointer, nil, 0, 3_600_000, nil) != CURLM_OK {
+            // Out of memory or descriptors: without a pause, the thread would spin until there are some.
+            usleep(10_000)
+        }
+    }
+}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Checks run in processes of their own: a crash or a hang is one failure, not the end of the suite."""
+
+import concurrent.futures
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+RESULT = "RESULT "
+
+
+def tell(name, reason=None):
+    """In a child: the result of one check; `reason` is None where it passed."""
+    print(RESULT + json.dumps([name, reason]), flush=True)
+
+
+class Child:
+    """What became of a process."""
+
+    def __init__(self, results, output, errors, ending):
+        self.results = results
+        self.output = output
+        self.errors = errors
+        # None: it ended by itself with status 0. Else words, beginning with "crash", "timeout" or "status".
+        self.ending = ending
+
+    def complete(self, names):
+        """The result of each named check, with the process's end where it said nothing."""
+        tail = " | ".join(self.errors.strip().splitlines()[-3:])
+        missing = f"{self.ending or 'no result'} {tail}".strip()
+        results = {name: self.results.get(name, missing) if name in self.results else missing for name in names}
+        if self.ending and not any(results.values()):
+            # All was said and then the process died: that is a failure of its last check.
+            results[names[-1]] = missing
+        return results
+
+
+def environment(**extra):
+    """The environment of a child: nothing of the user's settings, and every GLib warning is fatal."""
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("LATCHKEY_")}
+    variables["G_DEBUG"] = "fatal-warnings"
+    variables["XDG_CONFIG_HOME"] = "/nonexistent"
+    variables["NO_AT_BRIDGE"] = "1"
+    for key in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        variables.pop(key, None)
+    variables.update({key: str(value) for key, value in extra.items()})
+    return variables
+
+
+def run(arguments, deadline, variables=None):
+    """Runs a program. It and all that it started end with it, at the latest after `deadline` seconds."""
+    process = subprocess.Popen(
+        arguments, env=variables or environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, start_new_session=True, errors="replace")
+    ending = None
+    try:
+        output, errors = process.communicate(timeout=deadline)
+    except subprocess.TimeoutExpired:
+        ending = f"timeout: not finished after {deadline} s"
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+    if ending is None and process.returncode < 0:
+        ending = f"crash: {signal.Signals(-process.returncode).name}"
+    elif ending is None and process.returncode > 0:
+        ending = f"status {process.returncode}"
+    results = {}
+    for line in output.splitlines():
+        if line.startswith(RESULT):
+            name, reason = json.loads(line[len(RESULT):])
+            results[name] = reason
+    return Child(results, output, errors, ending)
+
+
+def run_self(arguments, deadline, variables=None):
+    """Runs this suite's script again, as a child."""
+    return run([sys.executable, os.path.abspath(sys.argv[0]), *arguments], deadline, variables)
+
+
+def in_parallel(jobs, workers=None):
+    """Calls each function of `jobs`, a few at a time, and waits for all of them."""
+    with concurrent.futures.ThreadPoolExecutor(workers or max(2, os.cpu_count() or 2)) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(job) for job in jobs]):
+            done.result()
+
+
+class Folder:
+    """A temporary folder, for as long as the `with` block lasts."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="latchkey-suite-")
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def write(self, name, content):
+        path = os.path.join(self.path, name)
+        with open(path, "wb" if isinstance(content, bytes) else "w") as out:
+            out.write(content)
+        return path

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Static files over HTTP on a loopback port, with byte ranges: what DASH and HLS demuxers ask for."""
+
+import http.server
+import os
+import re
+import threading
+import urllib.parse
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self):
+        self._answer(False)
+
+    def do_GET(self):
+        self._answer(True)
+
+    def _answer(self, with_body):
+        name = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).lstrip("/")
+        path = os.path.normpath(os.path.join(self.server.root, name))
+        if not path.startswith(self.server.root + os.sep) or not os.path.isfile(path):
+            self._send(404, b"not found", {}, with_body)
+            return
+        with open(path, "rb") as file:
+            body = file.read()
+        span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if not span:
+            self._send(200, body, {}, with_body)
+            return
+        first = int(span.group(1))
+        last = min(int(span.group(2) or len(body) - 1), len(body) - 1)
+        if first > last:
+            self._send(416, b"", {"Content-Range": f"bytes */{len(body)}"}, with_body)
+            return
+        self._send(206, body[first:last + 1], {"Content-Range": f"bytes {first}-{last}/{len(body)}"}, with_body)
+
+    def _send(self, status, body, headers, with_body):
+        try:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body)), "Accept-Ranges": "bytes"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if with_body:
+                self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+class MediaServer:
+    """Serves a folder for as long as the `with` block lasts; `url` is its address."""
+
+    def __init__(self, root):
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.root = os.path.abspath(root)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Pipelines that are watched: what leaves the decryptors, what the bus says, and when it ends."""
+
+import hashlib
+import threading
+import time
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import GLib, Gst  # noqa: E402
+
+Gst.init(None)
+
+ENCRYPTED = ("application/x-cenc", "application/x-cbcs", "application/x-webm-enc")
+DEMUXERS = ("qtdemux", "matroskademux")
+
+
+def factory_name(element):
+    factory = element.get_factory()
+    return factory.get_name() if factory else ""
+
+
+def sum_of(buffer):
+    return hashlib.md5(buffer.extract_dup(0, buffer.get_size())).hexdigest()
+
+
+class Packets:
+    """The MD5 sums of what a pad sends, in order."""
+
+    def __init__(self, pad, source):
+        self.pad = pad
+        self.source = source
+        self.sums = []
+        self.times = []
+        # video or audio, by the caps of the first buffer.
+        self.kind = None
+        pad.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST, self._probe)
+
+    def _probe(self, _pad, info):
+        if info.type & Gst.PadProbeType.BUFFER_LIST:
+            buffers = info.get_buffer_list()
+            buffers = [buffers.get(index) for index in range(buffers.length())]
+        else:
+            buffers = [info.get_buffer()]
+        if self.kind is None:
+            self.kind = self.pad.get_current_caps().get_structure(0).get_name().split("/")[0]
+        for buffer in buffers:
+            self.sums.append(sum_of(buffer))
+            self.times.append(buffer.pts)
+        return Gst.PadProbeReturn.OK
+
+
+class Watched:
+    """A pipeline with probes behind every decryptor, and behind demuxer pads that send clear media."""
+
+    def __init__(self, pipeline=None):
+        self.pipeline = pipeline or Gst.Pipeline.new(None)
+        self.bus = self.pipeline.get_bus()
+        self.decryptors = []
+        self.streams = []
+        self.messages = []
+        self.lock = threading.Lock()
+        self.pipeline.connect("deep-element-added", self._element_added)
+
+    # What is in it
+
+    def _element_added(self, _pipeline, _bin, element):
+        name = factory_name(element)
+        if name.startswith("latchkey"):
+            with self.lock:
+                self.decryptors.append(element)
+                self.streams.append(Packets(element.get_static_pad("src"), name))
+        elif name in DEMUXERS:
+            element.connect("pad-added", self._demuxer_pad_added)
+
+    def _demuxer_pad_added(self, element, pad):
+        caps = pad.get_current_caps() or pad.query_caps(None)
+        if caps.is_empty() or caps.is_any() or caps.get_structure(0).get_name() in ENCRYPTED:
+            return
+        with self.lock:
+            self.streams.append(Packets(pad, factory_name(element)))
+
+    def add(self, factory, **properties):
+        element = Gst.ElementFactory.make(factory)
+        if element is None:
+            raise RuntimeError(f"there is no element {factory}")
+        for name, value in properties.items():
+            element.set_property(name.replace("_", "-"), value)
+        self.pipeline.add(element)
+        return element
+
+    def end_in_sink(self, pad, sync=False):
+        """Links a pad that appeared to a sink of its own."""
+        sink = self.add("fakesink", sync=sync)
+        sink.set_property("async", False)
+        sink.sync_state_with_parent()
+        return pad.link(sink.get_static_pad("sink"))
+
+    def packets(self, kind):
+        """All that streams of that kind sent. Adaptive demuxers make a new stream for each period or quality."""
+        with self.lock:
+            return [sum for stream in self.streams if stream.kind == kind for sum in stream.sums]
+
+    # Running
+
+    def play(self):
+        return self.pipeline.set_state(Gst.State.PLAYING)
+
+    def stop(self):
+        """To NULL; the seconds that the call took."""
+        before = time.monotonic()
+        self.pipeline.set_state(Gst.State.NULL)
+        return time.monotonic() - before
+
+    def next_message(self, wanted, deadline=10.0):
+        """The next message for which `wanted` is true, or None after `deadline` seconds."""
+        end = time.monotonic() + deadline
+        while True:
+            left = end - time.monotonic()
+            message = self.bus.timed_pop(max(0, int(left * Gst.SECOND)))
+            if message is None:
+                return None
+            self.messages.append(message)
+            if wanted(message):
+                return message
+
+    def element_message(self, name, deadline=10.0):
+        return self.next_message(lambda message: structure_name(message) == name, deadline)
+
+    def until_end(self, deadline=20.0):
+        """None after EOS; else the error, or that there was no end."""
+        message = self.next_message(
+            lambda message: message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR), deadline)
+        if message is None:
+            return f"no end after {deadline} s"
+        return describe(message) if message.type == Gst.MessageType.ERROR else None
+
+
+def structure_name(message):
+    structure = message.get_structure()
+    return structure.get_name() if structure else None
+
+
+def describe(message):
+    """An error message in words: its code, text and debug details."""
+    error, debug = message.parse_error()
+    return f"{GLib.quark_to_string(error.domain) if isinstance(error.domain, int) else error.domain}:{error.code} " \
+           f"{error.message} [{(debug or '').splitlines()[-1] if debug else ''}]"
+
+
+def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
+    """filesrc ! demuxer ! latchkeycencdec ! sink, for each stream of a file.
+
+    With `decoder`, a part of a pipeline description, video is decoded and `pictures` has what comes out, as I420.
+    """
+    watched = Watched()
+    watched.pictures = []
+    source = watched.add("filesrc", location=path)
+    demuxer = watched.add("matroskademux" if container == "webm" else "qtdemux")
+    source.link(demuxer)
+    settings = dict(decryptor)
+    if keys_file:
+        settings["keys_file"] = keys_file
+
+    def pad_added(_demuxer, pad):
+        is_video = pad.get_name().startswith("video")
+        caps = pad.get_current_caps() or pad.query_caps(None)
+        if caps.get_structure(0).get_name() in ENCRYPTED:
+            element = watched.add("latchkeycencdec", **settings)
+            element.sync_state_with_parent()
+            pad.link(element.get_static_pad("sink"))
+            pad = element.get_static_pad("src")
+        if not decoder or not is_video:
+            watched.end_in_sink(pad)
+            return
+        part = Gst.parse_bin_from_description(
+            f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
+        watched.pipeline.add(part)
+        watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
+        part.sync_state_with_parent()
+        pad.link(part.get_static_pad("sink"))
+
+    demuxer.connect("pad-added", pad_added)
+    return watched
+
+
+def parsed(path):
+    """filesrc ! parsebin: GStreamer plugs the decryptors itself."""
+    watched = Watched()
+    source = watched.add("filesrc", location=path)
+    parser = watched.add("parsebin")
+    source.link(parser)
+    parser.connect("pad-added", lambda _parser, pad: watched.end_in_sink(pad))
+    return watched
+
+
+def from_uri(factory, uri, **properties):
+    """urisourcebin, uridecodebin or the like, with a sink for each stream."""
+    watched = Watched()
+    source = watched.add(factory, uri=uri, **properties)
+    source.connect("pad-added", lambda _source, pad: watched.end_in_sink(pad))
+    return watched
+
+
+MEDIA = (
+    "video/x-h264; video/x-h265; video/x-av1; video/x-vp8; video/x-vp9; audio/mpeg; audio/x-ac3; audio/x-eac3; "
+    "audio/x-opus; audio/x-flac; audio/x-vorbis"
+)
+
+
+def undecoded(uri):
+    """uridecodebin, the legacy one, that stops before the decoders."""
+    return from_uri("uridecodebin", uri, caps=Gst.Caps.from_string(MEDIA))
+
+
+class Player(Watched):
+    """playbin3 or playbin, without a clock; keeps the sums of the pictures that were decoded, as I420."""
+
+    def __init__(self, uri, factory="playbin3"):
+        super().__init__(Gst.ElementFactory.make(factory))
+        self.pipeline.set_property("uri", uri)
+        self.video = Gst.parse_bin_from_description(
+            "videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false", True)
+        self.frames = Packets(self.video.get_by_name("end").get_static_pad("sink"), "decoder")
+        self.audio = Gst.parse_bin_from_description("fakesink name=end sync=false", True)
+        self.audio_buffers = Packets(self.audio.get_by_name("end").get_static_pad("sink"), "decoder")
+        self.pipeline.set_property("video-sink", self.video)
+        self.pipeline.set_property("audio-sink", self.audio)
+
+
