@@ -71,9 +71,21 @@ import CGStreamer
     @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
         -> Result?
     {
+        try Self.withBytes(of: pointer, body)
+    }
+
+    @inlinable @inline(__always)
+    static func withBytes<Result>(
+        of buffer: UnsafeMutablePointer<GstBuffer>, _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) rethrows -> Result? {
         var map = GstMapInfo()
-        guard gst_buffer_map(pointer, &map, GST_MAP_READ) != 0 else { return nil }
-        defer { gst_buffer_unmap(pointer, &map) }
+        if let memory = ek_buffer_only_memory(buffer) {
+            guard gst_memory_map(memory, &map, GST_MAP_READ) != 0 else { return nil }
+            defer { gst_memory_unmap(memory, &map) }
+            return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+        }
+        guard gst_buffer_map(buffer, &map, GST_MAP_READ) != 0 else { return nil }
+        defer { gst_buffer_unmap(buffer, &map) }
         return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
     }
 
@@ -84,6 +96,13 @@ import CGStreamer
     ) rethrows -> Result? {
         guard isMemoryWritable else { return nil }
         var map = GstMapInfo()
+        if let memory = ek_buffer_only_memory(pointer) {
+            guard gst_memory_map(memory, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
+                return nil
+            }
+            defer { gst_memory_unmap(memory, &map) }
+            return try body(UnsafeMutableRawBufferPointer(start: map.data, count: Int(map.size)))
+        }
         guard gst_buffer_map(pointer, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
             return nil
         }
