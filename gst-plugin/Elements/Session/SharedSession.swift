@@ -19,8 +19,8 @@ final class SharedSession: Sendable {
     /// The type of the `GstContext`. Its structure may hold, set by the application, `license-url`, `keys-file`,
     /// `key-system` (strings) and `key-timeout` (milliseconds); the element that makes the session adds `session`.
     static let contextType = "latchkey.session"
-    fileprivate static let sessionField = "session"
-    fileprivate static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
+    private static let sessionField = "session"
+    private static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
 
     /// The session of the pipeline around `element`: from a context, from another element, or a new one with the
     /// settings of the context and the configuration.
@@ -40,6 +40,13 @@ final class SharedSession: Sendable {
             element.publish(published)
         }
         return shared
+    }
+
+    /// A context that carries a session which is there already.
+    static func context(for shared: SharedSession) -> Context? {
+        let context = Context(type: contextType, persistent: true)
+        context?.set(sessionField, shared, of: objectType)
+        return context
     }
 
     private static func existing(_ context: Context?) -> SharedSession? {
@@ -64,9 +71,7 @@ public enum PipelineSession {
     /// Makes the Latchkey elements in `element`, now and later, use `session`. Call it before the pipeline leaves
     /// READY. The pipeline keeps the session. Thread-safe.
     public static func attach(_ session: KeySession, to element: UnsafeMutablePointer<GstElement>) {
-        guard let context = Context(type: SharedSession.contextType, persistent: true) else { return }
-        context.set(
-            SharedSession.sessionField, SharedSession(session, ControlSettings()), of: SharedSession.objectType)
+        guard let context = SharedSession.context(for: SharedSession(session, ControlSettings())) else { return }
         ElementReference(element).set(context)
     }
 }
