@@ -146,6 +146,12 @@ final class CurlTransfer {
         if isTooLarge || code == CURLE_FILESIZE_EXCEEDED {
             return .tooLarge(exchange.url.text, "more than \(maximumSize) bytes, or too many header fields")
         }
+        var proxyStatus = 0
+        if code == CURLE_RECV_ERROR,
+            latchkey_curl_get_long(handle, CURLINFO_HTTP_CONNECTCODE, &proxyStatus) == CURLE_OK, proxyStatus >= 300
+        {
+            return .refused(exchange.url.text, "the proxy opens no tunnel, its status is \(proxyStatus)")
+        }
         // SAFETY: the buffer ends in NUL: it was zeroed, and libcurl ends what it writes.
         let text = errorText.baseAddress.map { withoutControlCharacters(String(cString: $0)) } ?? ""
         return HTTPError(code, at: exchange.url.text, detail: text)

@@ -14,22 +14,25 @@ public final class CurlTransport: HTTPTransport {
     public static let shared = CurlTransport()
 
     private let loop: CurlLoop
+    private let now: @Sendable () -> ContinuousClock.Instant
 
     public convenience init() { self.init(settings: CurlSettings()) }
 
-    init(settings: CurlSettings) { loop = CurlLoop(settings: settings) }
+    init(settings: CurlSettings) {
+        loop = CurlLoop(settings: settings)
+        now = settings.now
+    }
 
     deinit { loop.stop() }
 
     public func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
         var chain = try RedirectChain(request)
         try Self.check(request)
-        let clock = ContinuousClock()
         // libcurl counts milliseconds in 32 bits; that many are 24 days.
         let timeout = min(request.timeout, .milliseconds(Int32.max))
-        let deadline = clock.now.advanced(by: max(timeout, .zero))
+        let deadline = now().advanced(by: max(timeout, .zero))
         while true {
-            let left = clock.now.duration(to: deadline)
+            let left = now().duration(to: deadline)
             guard left > .zero else { throw .timedOut(chain.url.text, "no complete response within \(timeout)") }
             let response = try await loop.response(to: chain.request, at: chain.url, within: left)
             guard try chain.follow(response) else { return response }
@@ -55,4 +58,6 @@ struct CurlSettings: Sendable {
     var usesProxyEnvironment = true
     /// A PEM file with the certificates to trust in place of the system's.
     var caFile: String?
+    /// The time that the timeout of a whole exchange is counted in.
+    var now: @Sendable () -> ContinuousClock.Instant = { .now }
 }

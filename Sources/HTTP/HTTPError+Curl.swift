@@ -11,8 +11,11 @@ extension HTTPError {
         let meaning = String(cString: curl_easy_strerror(code))
         let text = detail.isEmpty ? meaning : detail
         switch code {
-        case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL:
+        case CURLE_URL_MALFORMAT:
             self = .invalidURL(url, meaning)
+        case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY:
+            // The scheme was checked before.
+            self = .other(url, "the answer is not HTTP, or libcurl was built without TLS")
         case CURLE_COULDNT_RESOLVE_HOST:
             self = .unresolvedHost(url, "check the name of the host and the network")
         case CURLE_COULDNT_RESOLVE_PROXY:

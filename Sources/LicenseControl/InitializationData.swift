@@ -19,6 +19,6 @@ public struct InitializationData: Sendable, Hashable {
         self.system = system
         self.bytes = bytes
         self.origin = origin
-        keyIDs = []
+        keyIDs = InitDataType.anyKeyIDs(in: bytes)
     }
 }

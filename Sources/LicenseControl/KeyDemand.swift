@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import HTTP
 import KeySystems
 import ProtectionModel
 
@@ -34,4 +35,15 @@ public struct KeyDemand: Sendable {
         self.retryFailuresUpTo = retryFailuresUpTo
         self.origin = origin
     }
+}
+
+extension KeyDemand: CustomStringConvertible, CustomReflectable {
+    /// Without the URL's query, where services put tokens.
+    public var description: String {
+        let names = keyIDs.isEmpty ? "media without a KID" : "KID \(keyIDs.map(\.description).joined(separator: ", "))"
+        return "demand for \(names)"
+            + (suggestedURL.map { ", licence URL \(HTTPRequest(url: $0).printableURL)" } ?? "")
+    }
+
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -20,12 +20,13 @@ extension InitDataType {
 
     /// The KIDs that `bytes` names in this format, each once, in order of appearance.
     ///
-    /// A `pssh` box of version 0 has none. Throws what `PSSHBox.boxes(in:)` throws, and `malformed` for a KID that is
+    /// A `pssh` box of version 0 lists none; a ClearKey box may have a `keyids` object in its Data, which is read too.
+    /// Throws what `PSSHBox.boxes(in:)` throws, and `malformed` for a KID that is
     /// not 16 bytes long.
     public func keyIDs(in bytes: [UInt8]) throws(FormatError) -> [KeyID] {
         switch self {
         case .cenc:
-            return unique(try PSSHBox.boxes(in: bytes).flatMap(\.keyIDs))
+            return unique(try PSSHBox.boxes(in: bytes).flatMap(keyIDs(of:)))
         case .keyids:
             return unique(try Self.keyIDs(inJSON: bytes))
         case .webm:
@@ -44,9 +45,9 @@ extension InitDataType {
         if let keyIDs = try? Self.keyIDs(inJSON: bytes) { return unique(keyIDs) }
         if let keyID = KeyID(bytes) { return [keyID] }
         let boxes = PSSHBox.readableBoxes(in: bytes)
-        if !boxes.isEmpty { return unique(boxes.flatMap(\.keyIDs)) }
+        if !boxes.isEmpty { return unique(boxes.flatMap(keyIDs(of:))) }
         guard bytes.count <= maximumKeyIDsSize, let decoded = base64Text(bytes) else { return [] }
-        return unique(PSSHBox.readableBoxes(in: decoded).flatMap(\.keyIDs))
+        return unique(PSSHBox.readableBoxes(in: decoded).flatMap(keyIDs(of:)))
     }
 
     private static func base64Text(_ bytes: [UInt8]) -> [UInt8]? {
@@ -80,6 +81,12 @@ extension InitDataType {
         }
         return keyIDs
     }
+}
+
+/// The KIDs that a box lists, and those in its Data where ClearKey packagers put a `keyids` object there instead.
+private func keyIDs(of box: PSSHBox) -> [KeyID] {
+    guard box.system == .clearKey || box.system == .common else { return box.keyIDs }
+    return box.keyIDs + ((try? InitDataType.keyids.keyIDs(in: box.data)) ?? [])
 }
 
 /// `keyIDs` without repeats, in order of first appearance.

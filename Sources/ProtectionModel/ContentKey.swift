@@ -8,13 +8,19 @@ public final class ContentKey: Sendable {
     public static let size = 16
 
     private let slot: KeyMemory.Slot
+    private let memory: KeyMemory
 
     /// Nil unless `bytes` has exactly 16 elements (or no memory is left). The caller's copy is the caller's to wipe.
-    public init?(_ bytes: some Collection<UInt8>) {
-        guard bytes.count == Self.size, let slot = KeyMemory.shared.allocate() else { return nil }
+    public convenience init?(_ bytes: some Collection<UInt8>) {
+        self.init(bytes, in: .shared)
+    }
+
+    init?(_ bytes: some Collection<UInt8>, in memory: KeyMemory) {
+        guard bytes.count == Self.size, let slot = memory.allocate() else { return nil }
         // SAFETY: the slot has 32 bytes, 16 are written.
         for (position, byte) in bytes.enumerated() { slot.bytes[position] = byte }
         self.slot = slot
+        self.memory = memory
     }
 
     /// Reads 32 hexadecimal digits.
@@ -24,7 +30,7 @@ public final class ContentKey: Sendable {
         self.init(bytes)
     }
 
-    deinit { KeyMemory.shared.release(slot) }
+    deinit { memory.release(slot) }
 
     /// Whether the kernel keeps the key out of swap. False above `RLIMIT_MEMLOCK`.
     public var isLocked: Bool { slot.isLocked }

@@ -2,7 +2,8 @@
 
 import ProtectionModel
 
-// Single blocks far apart: gathering them for one EVP call costs less than a call for each. Clear bytes are the caller's.
+// Single blocks far apart: gathering them for one EVP call costs less than a call for each. The clear bytes are the
+// caller's.
 extension CheckedSample {
     private typealias Block = SIMD2<UInt64>
 
@@ -36,7 +37,8 @@ extension CheckedSample {
 
     /// AES-CBC over the blocks of the walk, from the IV anew in each range.
     ///
-    /// ECB has no IV to set: one call serves all ranges, and the chaining is one XOR when a block goes back to its place.
+    /// ECB has no IV to set: one call serves all ranges, and the chaining is one XOR when a block goes back to its
+    /// place.
     @inline(__always)
     func decryptBlocks(
         of walk: PatternWalk, chainedWith context: CipherContext, startingAt vector: InitializationVector,

@@ -4,8 +4,8 @@ import ProtectionModel
 
 // Whole ranges: one EVP call for each, as fast as gathering is not (two more passes over all bytes).
 extension CheckedSample {
-    /// AES-CTR over the protected ranges, which continue each other. With `wholeBlocks`, a partial block at the end of a
-    /// range is clear.
+    /// AES-CTR over the protected ranges, which continue each other. With `wholeBlocks`, a partial block at the end of
+    /// a range is clear.
     @inline(__always)
     func decryptRanges(
         counter context: CipherContext, startingAt vector: InitializationVector, wholeBlocks: Bool

@@ -14,8 +14,8 @@ struct BlockRows {
 
 /// Walks over the encrypted blocks of a sample with a pattern, in pieces that fit a buffer.
 ///
-/// A protected range is seen as rows: `crypt` blocks, every `stride` bytes. The last row may be short, because the whole
-/// blocks that are left are encrypted; a trailing partial block is clear (ISO/IEC 23001-7, 9.6). The pattern starts
+/// A protected range is seen as rows: `crypt` blocks, every `stride` bytes. The last row may be short, because the
+/// whole blocks that are left are encrypted; a trailing partial block is clear (ISO/IEC 23001-7, 9.6). The pattern starts
 /// anew in each range.
 ///
 /// A value: a copy walks the same way again. The subsample map must have been checked against the sample.

@@ -70,24 +70,25 @@ struct ReferenceAES {
 
     private static func rotate(_ value: UInt8, _ count: UInt8) -> UInt8 { value << count | value >> (8 - count) }
 
-    private static func multiply(_ left: UInt8, _ right: UInt8) -> UInt8 {
-        var product: UInt8 = 0
-        var factor = left
-        var rest = right
-        while rest > 0 {
-            if rest & 1 != 0 { product ^= factor }
-            factor = double(factor)
-            rest >>= 1
-        }
-        return product
-    }
-
-    private static func mixColumns(_ state: [UInt8], _ row: [UInt8]) -> [UInt8] {
-        (0..<16).map { position in
-            let column = position / 4 * 4
-            return (0..<4).reduce(UInt8(0)) { sum, index in
-                sum ^ multiply(state[column + index], row[(index - position % 4 + 4) % 4])
+    /// Products in the field, by the factors that the columns are mixed with.
+    private static let products: [[UInt8]] = (0..<16).map { factor in
+        (0..<256).map { value in
+            (0..<4).reduce(UInt8(0)) { sum, bit in
+                guard factor >> bit & 1 == 1 else { return sum }
+                return sum ^ (0..<bit).reduce(UInt8(value)) { product, _ in double(product) }
             }
         }
+    }
+
+    private static func mixColumns(_ state: [UInt8], _ row: [Int]) -> [UInt8] {
+        let tables = row.map { products[$0] }
+        var mixed = state
+        for position in 0..<16 {
+            let column = position & ~3
+            var sum: UInt8 = 0
+            for index in 0..<4 { sum ^= tables[(index - position) & 3][Int(state[column + index])] }
+            mixed[position] = sum
+        }
+        return mixed
     }
 }

@@ -39,7 +39,8 @@ import Testing
         #expect(try cipher.decryptApart(plan(.cenc, iv: iv), encrypted) == bytes(plain))
         // A partial block is part of the run.
         #expect(
-            try cipher.decryptInPlace(plan(.cenc, iv: iv), Array(encrypted.prefix(21))) == Array(bytes(plain).prefix(21)))
+            try cipher.decryptInPlace(plan(.cenc, iv: iv), Array(encrypted.prefix(21)))
+                == Array(bytes(plain).prefix(21)))
     }
 
     @Test(arguments: [ProtectionScheme.cbc1, .cbcs])
@@ -78,7 +79,8 @@ import Testing
         let plan = try plan(
             .cenc, iv: "a0b1c2d3e4f50617fffffffffffffffe",
             clear == 0
-                ? [] : [Subsample(clear: 0, protected: UInt32(clear)), Subsample(clear: 0, protected: UInt32(64 - clear))])
+                ? []
+                : [Subsample(clear: 0, protected: UInt32(clear)), Subsample(clear: 0, protected: UInt32(64 - clear))])
         let counters = [
             "a0b1c2d3e4f50617fffffffffffffffe", "a0b1c2d3e4f50617ffffffffffffffff",
             "a0b1c2d3e4f506170000000000000000", "a0b1c2d3e4f506170000000000000001",

@@ -30,6 +30,10 @@ static inline GType ek_type_buffer(void) { return GST_TYPE_BUFFER; }
 static inline GType ek_object_type(void *object) { return G_OBJECT_TYPE(object); }
 static inline void *ek_object_class(void *object) { return G_OBJECT_GET_CLASS(object); }
 static inline gboolean ek_value_holds(const GValue *value, GType type) { return G_VALUE_HOLDS(value, type); }
+/* The buffer in a GValue, or NULL. g_value_get_boxed would look the type up again. */
+static inline GstBuffer *ek_value_buffer(const GValue *value) {
+  return value && G_VALUE_HOLDS(value, GST_TYPE_BUFFER) ? (GstBuffer *)value->data[0].v_pointer : NULL;
+}
 static inline void ek_value_init(GValue *value, GType type) {
   memset(value, 0, sizeof *value);
   g_value_init(value, type);
@@ -62,6 +66,11 @@ static inline gboolean ek_buffer_is_mappable(GstBuffer *buffer) {
   for (guint i = 0; i < gst_buffer_n_memory(buffer); i++)
     if (!ek_memory_is_mappable(gst_buffer_peek_memory(buffer, i))) return FALSE;
   return TRUE;
+}
+
+/* The memory of a buffer that has exactly one, or NULL. Mapping it alone costs half of gst_buffer_map. */
+static inline GstMemory *ek_buffer_only_memory(GstBuffer *buffer) {
+  return gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : NULL;
 }
 
 static inline GstCaps *ek_caps_make_writable(GstCaps *caps) { return gst_caps_make_writable(caps); }

@@ -3,12 +3,12 @@
 import CGStreamer
 
 /// One reference to a `GstBuffer`, given back when the value goes.
-public struct Buffer: ~Copyable, @unchecked Sendable {
+@frozen public struct Buffer: ~Copyable, @unchecked Sendable {
     // SAFETY: the reference is owned by this value alone; GstBuffer's reference count is atomic.
-    private let pointer: UnsafeMutablePointer<GstBuffer>
+    @usableFromInline let pointer: UnsafeMutablePointer<GstBuffer>
 
     /// Takes over the caller's reference.
-    public init(owning pointer: UnsafeMutablePointer<GstBuffer>) { self.pointer = pointer }
+    @inlinable public init(owning pointer: UnsafeMutablePointer<GstBuffer>) { self.pointer = pointer }
 
     /// A new buffer with a copy of the bytes, or nil without memory.
     public init?(copying bytes: some Collection<UInt8>) {
@@ -19,10 +19,10 @@ public struct Buffer: ~Copyable, @unchecked Sendable {
         self.pointer = pointer
     }
 
-    deinit { ek_mini_object_unref(pointer) }
+    @inlinable deinit { ek_mini_object_unref(pointer) }
 
     /// Hands the reference to the caller.
-    public consuming func release() -> UnsafeMutablePointer<GstBuffer> {
+    @inlinable public consuming func release() -> UnsafeMutablePointer<GstBuffer> {
         let pointer = self.pointer
         discard self
         return pointer
@@ -34,14 +34,14 @@ public struct Buffer: ~Copyable, @unchecked Sendable {
     }
 
     /// Lends the C pointer. The reference stays here.
-    public borrowing func withPointer<Result>(
+    @inlinable public borrowing func withPointer<Result>(
         _ body: (UnsafeMutablePointer<GstBuffer>) throws -> Result
     ) rethrows -> Result {
         try body(pointer)
     }
 
     /// In bytes.
-    public var size: Int { Int(gst_buffer_get_size(pointer)) }
+    @inlinable public var size: Int { Int(gst_buffer_get_size(pointer)) }
 
     /// Presentation time in nanoseconds; nil where the buffer has none.
     public var presentationTime: UInt64? { Self.time(pointer.pointee.pts) }
@@ -54,10 +54,10 @@ public struct Buffer: ~Copyable, @unchecked Sendable {
     }
 
     /// Whether flags, times and metas may be changed: nobody else holds the buffer.
-    public var isWritable: Bool { ek_buffer_is_writable(pointer) != 0 }
+    @inlinable public var isWritable: Bool { ek_buffer_is_writable(pointer) != 0 }
 
     /// Whether the bytes may be changed where they are: nobody else holds the buffer or its memory.
-    public var isMemoryWritable: Bool { isWritable && gst_buffer_is_all_memory_writable(pointer) != 0 }
+    @inlinable public var isMemoryWritable: Bool { isWritable && gst_buffer_is_all_memory_writable(pointer) != 0 }
 
     /// Whether the CPU may see the bytes. Secure memory says no.
     public var isMappable: Bool { ek_buffer_is_mappable(pointer) != 0 }
@@ -68,20 +68,41 @@ public struct Buffer: ~Copyable, @unchecked Sendable {
     }
 
     /// Maps for reading. Nil where the memory cannot be mapped. The bytes must not be kept.
-    public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result? {
+    @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
+        -> Result?
+    {
+        try Self.withBytes(of: pointer, body)
+    }
+
+    @inlinable @inline(__always)
+    static func withBytes<Result>(
+        of buffer: UnsafeMutablePointer<GstBuffer>, _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) rethrows -> Result? {
         var map = GstMapInfo()
-        guard gst_buffer_map(pointer, &map, GST_MAP_READ) != 0 else { return nil }
-        defer { gst_buffer_unmap(pointer, &map) }
+        if let memory = ek_buffer_only_memory(buffer) {
+            guard gst_memory_map(memory, &map, GST_MAP_READ) != 0 else { return nil }
+            defer { gst_memory_unmap(memory, &map) }
+            return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+        }
+        guard gst_buffer_map(buffer, &map, GST_MAP_READ) != 0 else { return nil }
+        defer { gst_buffer_unmap(buffer, &map) }
         return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
     }
 
     /// Maps for reading and writing. Nil where the buffer or its memory is shared or cannot be mapped: this never
     /// copies. The bytes must not be kept.
-    public borrowing func withMutableBytes<Result>(
+    @inlinable public borrowing func withMutableBytes<Result>(
         _ body: (UnsafeMutableRawBufferPointer) throws -> Result
     ) rethrows -> Result? {
         guard isMemoryWritable else { return nil }
         var map = GstMapInfo()
+        if let memory = ek_buffer_only_memory(pointer) {
+            guard gst_memory_map(memory, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
+                return nil
+            }
+            defer { gst_memory_unmap(memory, &map) }
+            return try body(UnsafeMutableRawBufferPointer(start: map.data, count: Int(map.size)))
+        }
         guard gst_buffer_map(pointer, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
             return nil
         }
@@ -91,7 +112,7 @@ public struct Buffer: ~Copyable, @unchecked Sendable {
 
     /// Maps `source` for reading and this buffer for writing; nil where one of them cannot be mapped so. Nothing is
     /// copied, and the bytes must not be kept.
-    public borrowing func withMutableBytes<Result>(
+    @inlinable public borrowing func withMutableBytes<Result>(
         from source: borrowing Buffer,
         _ body: (UnsafeRawBufferPointer, UnsafeMutableRawBufferPointer) throws -> Result
     ) rethrows -> Result? {

@@ -86,7 +86,8 @@ public struct SharedObjectType<Object: AnyObject>: Sendable {
 
     /// Make one for each class, once, and keep it.
     public init(_ name: String) {
-        let marker = UInt(bitPattern: unsafeBitCast(retainBoxed as @convention(c) (gpointer?) -> gpointer?, to: Int.self))
+        let marker = UInt(
+            bitPattern: unsafeBitCast(retainBoxed as @convention(c) (gpointer?) -> gpointer?, to: Int.self))
         type = g_boxed_type_register_static("\(name)\(String(marker, radix: 16))", retainBoxed, releaseBoxed)
     }
 }
@@ -115,6 +116,11 @@ extension ElementReference {
         return shared
     }
 
+    /// Sets the context on this element; a bin passes it on to what is inside, now and later.
+    public func set(_ context: Context) {
+        context.withPointer { gst_element_set_context(pointer, $0) }
+    }
+
     /// Sets the context on this element and tells the bins and the application about it.
     public func publish(_ context: Context) {
         context.withPointer { context in
@@ -127,14 +133,18 @@ extension ElementReference {
 
     /// The object that all elements of one pipeline share under `name`, made by the first that asks.
     ///
-    /// It hangs on the outermost bin and lives as long. Thread-safe: two elements that ask at once get the same.
-    public func sharedInPipeline<Object: AnyObject>(_ name: String, make: () -> Object) -> Object {
+    /// It hangs on the outermost bin and lives as long, or until `isCurrent` says no and another one is made.
+    /// Thread-safe: two elements that ask at once get the same.
+    public func sharedInPipeline<Object: AnyObject>(
+        _ name: String, while isCurrent: (Object) -> Bool, make: () -> Object
+    ) -> Object {
         withTopLevel { top in
             sharedObjects.withLock { _ in
                 let quark = g_quark_from_string(name)
                 // SAFETY: only this function writes under the name; the value is a retained Object.
                 if let known = g_object_get_qdata(top, quark),
-                    let object = Unmanaged<AnyObject>.fromOpaque(known).takeUnretainedValue() as? Object
+                    let object = Unmanaged<AnyObject>.fromOpaque(known).takeUnretainedValue() as? Object,
+                    isCurrent(object)
                 {
                     return SharedBox(object)
                 }

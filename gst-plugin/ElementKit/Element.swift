@@ -4,7 +4,7 @@ import CGStreamer
 
 /// What an element written in Swift derives from: the Swift half of one `GstElement`.
 ///
-/// GStreamer makes the object with the element and drops it with the element. Subclasses add pads in `init` and
+/// GStreamer makes the object with the element and drops it with the element. Subclasses make and add pads in `init` and
 /// override what they need. Every method may be called from any thread, as in C.
 open class Element: @unchecked Sendable {
     // SAFETY: the class itself only holds constants; subclasses guard their own state, as GStreamer elements must.
@@ -20,13 +20,10 @@ open class Element: @unchecked Sendable {
         self.description = description
     }
 
-    /// Adds the pad of a template. Call it in `init` only.
-    public func addPad(_ template: PadTemplate, configure: (Pad) -> Void = { _ in }) -> Pad {
-        let pad = Pad(template, of: self)
-        configure(pad)
+    /// Adds a pad, with its handlers set. Call it in `init` only.
+    public func add(_ pad: Pad) {
         pads.append(pad)
         gst_element_add_pad(reference.pointer, pad.pointer)
-        return pad
     }
 
     /// A state change. Call `perform` once: it runs the parent class's part, which activates and deactivates pads.

@@ -44,7 +44,8 @@ public struct ElementReference: @unchecked Sendable {
         _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
         function: StaticString = #function, line: Int = #line
     ) {
-        postMessage(GST_MESSAGE_ERROR, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+        postMessage(
+            GST_MESSAGE_ERROR, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
     }
 
     /// Posts an error of the resource domain.

@@ -141,7 +141,8 @@ private func changeState(
     guard let pointer else { return GST_STATE_CHANGE_FAILURE }
     let element = Element.of(UnsafeMutableRawPointer(pointer))
     return element.changeState(StateChange(change)) {
-        guard let parent = parentClass(of: UnsafeMutableRawPointer(pointer)), let parentClass = ek_element_class(parent),
+        guard let parent = parentClass(of: UnsafeMutableRawPointer(pointer)),
+            let parentClass = ek_element_class(parent),
             let parentChange = parentClass.pointee.change_state
         else { return .failure }
         return StateChangeResult(parentChange(pointer, change))

@@ -101,11 +101,23 @@ public enum FieldValue: Sendable, Equatable {
         return structure
     }
 
+    /// GStreamer prints a structure's field by its transform to a string, which GLib lacks for string vectors.
+    private static let stringVectorsPrint: Void = {
+        guard g_value_type_transformable(ek_type_strv(), ek_type_string()) == 0 else { return }
+        g_value_register_transform_func(ek_type_strv(), ek_type_string()) { source, target in
+            guard let source, let target else { return }
+            // SAFETY: GObject calls this with an initialised string vector and a string.
+            let vector = g_value_get_boxed(source)?.assumingMemoryBound(to: UnsafeMutablePointer<gchar>?.self)
+            g_value_take_string(target, vector.flatMap { g_strjoinv(",", $0) })
+        }
+    }()
+
     private static func makeBytes(_ bytes: [UInt8]) -> OpaquePointer? {
         bytes.withUnsafeBytes { g_bytes_new($0.baseAddress, gsize($0.count)) }
     }
 
     private static func makeStringVector(_ texts: [String]) -> UnsafeMutableRawPointer? {
+        _ = stringVectorsPrint
         guard let builder = g_strv_builder_new() else { return nil }
         for text in texts { g_strv_builder_add(builder, text) }
         let vector = g_strv_builder_end(builder)

@@ -7,7 +7,7 @@ import CGStreamer
 /// Control code never waits here. Thread-safe.
 public final class Monitor: @unchecked Sendable {
     // SAFETY: GMutex and GCond are made for use from many threads; the storage is freed only in deinit.
-    private let mutex = UnsafeMutablePointer<GMutex>.allocate(capacity: 1)
+    @usableFromInline let mutex = UnsafeMutablePointer<GMutex>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<GCond>.allocate(capacity: 1)
 
     public init() {
@@ -23,10 +23,10 @@ public final class Monitor: @unchecked Sendable {
         condition.deallocate()
     }
 
-    public func lock() { g_mutex_lock(mutex) }
-    public func unlock() { g_mutex_unlock(mutex) }
+    @inlinable public func lock() { g_mutex_lock(mutex) }
+    @inlinable public func unlock() { g_mutex_unlock(mutex) }
 
-    public func withLock<Result>(_ body: () -> Result) -> Result {
+    @inlinable public func withLock<Result>(_ body: () -> Result) -> Result {
         lock()
         defer { unlock() }
         return body()
@@ -44,5 +44,5 @@ public final class Monitor: @unchecked Sendable {
 
 /// Time that only goes forward, in nanoseconds.
 public enum MonotonicTime {
-    public static var now: UInt64 { UInt64(ek_monotonic_ns()) }
+    @inlinable public static var now: UInt64 { UInt64(ek_monotonic_ns()) }
 }

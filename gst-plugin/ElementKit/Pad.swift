@@ -27,7 +27,7 @@ public final class Pad: @unchecked Sendable {
 
     /// Owned by the element that the pad was added to.
     public let pointer: UnsafeMutablePointer<GstPad>
-    unowned let element: Element
+    private let element: ElementReference
 
     fileprivate var chain: ((consuming Buffer) -> FlowResult)?
     fileprivate var event: ((consuming Event) -> Bool)?
@@ -35,13 +35,14 @@ public final class Pad: @unchecked Sendable {
     fileprivate var activation: ((Bool) -> Void)?
     fileprivate var loop: (() -> Void)?
 
-    init(_ template: PadTemplate, of element: Element) {
+    /// Makes the pad of a template of `element`; `Element.add` adds it.
+    public init(_ template: PadTemplate, of element: ElementReference) {
         self.element = element
         let direction = template.direction == .sink ? GST_PAD_SINK : GST_PAD_SRC
         let padTemplate = gst_element_class_get_pad_template(
-            ek_element_class(ek_object_class(element.reference.pointer)), template.name)
-        // SAFETY: gst_pad_new_from_template only fails for a template that is no template.
-        pointer = padTemplate.map { gst_pad_new_from_template($0, template.name) } ?? gst_pad_new(template.name, direction)
+            ek_element_class(ek_object_class(element.pointer)), template.name)
+        pointer =
+            padTemplate.map { gst_pad_new_from_template($0, template.name) } ?? gst_pad_new(template.name, direction)
         gst_pad_set_element_private(pointer, Unmanaged.passUnretained(self).toOpaque())
     }
 
@@ -78,7 +79,7 @@ public final class Pad: @unchecked Sendable {
 
     /// GStreamer's own handling of an event: forward it to the pads on the other side.
     public func forward(_ event: consuming Event) -> Bool {
-        gst_pad_event_default(pointer, ek_as_object(element.reference.pointer), event.release()) != 0
+        gst_pad_event_default(pointer, ek_as_object(element.pointer), event.release()) != 0
     }
 
     /// Keeps a sticky event for whoever is linked later, without pushing it.

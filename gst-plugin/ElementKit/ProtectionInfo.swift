@@ -3,80 +3,97 @@
 import CGStreamer
 
 /// The structure of a buffer's `GstProtectionMeta`, while it is being read. Reading allocates nothing.
-public struct ProtectionInfo: ~Copyable {
+@frozen public struct ProtectionInfo: ~Copyable {
     // SAFETY: the structure belongs to the meta of a buffer that `Buffer.withProtectionInfo` borrows.
-    private let structure: UnsafePointer<GstStructure>
+    @usableFromInline let structure: UnsafePointer<GstStructure>
 
-    fileprivate init(_ structure: UnsafePointer<GstStructure>) { self.structure = structure }
+    @inlinable init(_ structure: UnsafePointer<GstStructure>) { self.structure = structure }
 
     /// A field's name, looked up once.
-    public struct Field: Sendable {
-        fileprivate let quark: GQuark
+    @frozen public struct Field: Sendable {
+        @usableFromInline let quark: GQuark
         public init(_ name: String) { quark = g_quark_from_string(name) }
     }
 
     /// Up to 16 bytes, as two big-endian halves with zeros behind.
-    public struct ShortBytes: Sendable {
+    @frozen public struct ShortBytes: Sendable {
         /// In bytes; more than 16 means that the rest was not read.
         public let count: Int
         public let high: UInt64
         public let low: UInt64
+
+        @inlinable init(count: Int, high: UInt64, low: UInt64) {
+            self.count = count
+            self.high = high
+            self.low = low
+        }
     }
 
-    public func has(_ field: Field) -> Bool { gst_structure_id_has_field(structure, field.quark) != 0 }
+    @inlinable public func has(_ field: Field) -> Bool { gst_structure_id_has_field(structure, field.quark) != 0 }
 
-    public func boolean(_ field: Field) -> Bool? {
+    @inlinable public func boolean(_ field: Field) -> Bool? {
         guard let value = value(field, ek_type_boolean()) else { return nil }
         return g_value_get_boolean(value) != 0
     }
 
-    public func uint(_ field: Field) -> UInt32? {
+    @inlinable public func uint(_ field: Field) -> UInt32? {
         guard let value = value(field, ek_type_uint()) else { return nil }
         return g_value_get_uint(value)
     }
 
     /// Short texts (up to 15 bytes) are read without an allocation.
-    public func string(_ field: Field) -> String? {
+    @inlinable public func string(_ field: Field) -> String? {
         guard let value = value(field, ek_type_string()), let text = g_value_get_string(value) else { return nil }
         return String(cString: text)
     }
 
+    /// A text of exactly four bytes, as a big-endian number; nil for any other text. Cheaper than `string`.
+    @inlinable public func fourCharacterCode(_ field: Field) -> UInt32? {
+        guard let value = value(field, ek_type_string()), let text = g_value_get_string(value) else { return nil }
+        var code: UInt32 = 0
+        for position in 0..<4 {
+            // SAFETY: no byte before this one was the null at the end.
+            guard text[position] != 0 else { return nil }
+            code = code << 8 | UInt32(UInt8(bitPattern: text[position]))
+        }
+        return text[4] == 0 ? code : nil
+    }
+
     /// The first 16 bytes of a field that holds a buffer.
-    public func shortBytes(_ field: Field) -> ShortBytes? {
-        guard let buffer = buffer(field) else { return nil }
-        var words: (UInt64, UInt64) = (0, 0)
-        // SAFETY: 16 bytes of storage; gst_buffer_extract writes no more than it is allowed.
-        _ = withUnsafeMutableBytes(of: &words) { gst_buffer_extract(buffer, 0, $0.baseAddress, 16) }
-        return ShortBytes(
-            count: Int(gst_buffer_get_size(buffer)), high: UInt64(bigEndian: words.0),
-            low: UInt64(bigEndian: words.1))
+    @inlinable public func shortBytes(_ field: Field) -> ShortBytes? {
+        withBytes(field) { bytes in
+            var words: (UInt64, UInt64) = (0, 0)
+            // SAFETY: 16 bytes of storage, and no more than `bytes` has.
+            withUnsafeMutableBytes(of: &words) {
+                $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(16)))
+            }
+            return ShortBytes(
+                count: bytes.count, high: UInt64(bigEndian: words.0), low: UInt64(bigEndian: words.1))
+        }
     }
 
     /// Lends the bytes of a field that holds a buffer.
-    public func withBytes<Result>(_ field: Field, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
+    @inlinable public func withBytes<Result>(_ field: Field, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
         guard let buffer = buffer(field) else { return nil }
-        var map = GstMapInfo()
-        guard gst_buffer_map(buffer, &map, GST_MAP_READ) != 0 else { return nil }
-        defer { gst_buffer_unmap(buffer, &map) }
-        return body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+        return Buffer.withBytes(of: buffer, body)
     }
 
-    private func value(_ field: Field, _ type: GType) -> UnsafePointer<GValue>? {
+    @inlinable func value(_ field: Field, _ type: GType) -> UnsafePointer<GValue>? {
         guard let value = gst_structure_id_get_value(structure, field.quark), ek_value_holds(value, type) != 0 else {
             return nil
         }
         return value
     }
 
-    private func buffer(_ field: Field) -> UnsafeMutablePointer<GstBuffer>? {
-        guard let value = value(field, ek_type_buffer()), let boxed = g_value_get_boxed(value) else { return nil }
-        return boxed.assumingMemoryBound(to: GstBuffer.self)
+    @inlinable func buffer(_ field: Field) -> UnsafeMutablePointer<GstBuffer>? {
+        ek_value_buffer(gst_structure_id_get_value(structure, field.quark))
     }
 }
 
 extension Buffer {
     /// Reads the protection meta; nil where the buffer has none.
-    public borrowing func withProtectionInfo<Result>(_ body: (borrowing ProtectionInfo) -> Result) -> Result? {
+    @inlinable public borrowing func withProtectionInfo<Result>(_ body: (borrowing ProtectionInfo) -> Result) -> Result?
+    {
         withPointer { pointer in
             guard let meta = ek_buffer_protection_meta(pointer), let structure = meta.pointee.info else { return nil }
             return body(ProtectionInfo(structure))
@@ -84,7 +101,7 @@ extension Buffer {
     }
 
     /// Takes the protection meta away. The buffer must be writable; otherwise nothing happens.
-    public borrowing func removeProtectionInfo() {
+    @inlinable public borrowing func removeProtectionInfo() {
         withPointer { pointer in
             guard ek_buffer_is_writable(pointer) != 0, let meta = ek_buffer_protection_meta(pointer) else { return }
             ek_buffer_remove_meta(pointer, meta)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+public import CGStreamer
 import Elements
 import ElementKit
+public import LicenseControl
 
 /// What an application written in Swift imports.
 public enum Latchkey {
@@ -18,5 +19,11 @@ public enum Latchkey {
     public static func registerElements(with plugin: OpaquePointer?) -> Bool {
         gst_init(nil, nil)
         return DecryptorFactory.all.allSatisfy { ElementType.register($0, with: plugin) }
+    }
+
+    /// Makes the Latchkey elements in `pipeline`, now and later, use `session` with its loaders. Call it before the
+    /// pipeline leaves READY. The pipeline keeps the session. Thread-safe.
+    public static func attach(_ session: KeySession, to pipeline: UnsafeMutablePointer<GstElement>) {
+        PipelineSession.attach(session, to: pipeline)
     }
 }

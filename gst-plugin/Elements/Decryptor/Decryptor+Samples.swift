@@ -44,7 +44,9 @@ extension Decryptor {
     }
 
     private func decrypt(_ buffer: consuming Buffer, with cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
-        buffer.isMemoryWritable ? inPlace(buffer, cipher, keyID) : intoNewMemory(buffer, cipher, keyID)
+        // Where downstream wants secure memory, no clear sample may lie in ordinary memory, the sample's own included.
+        guard stream.output.isMappable else { return .failed(.secureMemory) }
+        return buffer.isMemoryWritable ? inPlace(buffer, cipher, keyID) : intoNewMemory(buffer, cipher, keyID)
     }
 
     private func countDecrypted(_ size: Int, since start: UInt64) {

@@ -22,16 +22,18 @@ final class Decryptor: Element, @unchecked Sendable {
 
     static let log = DebugCategory("latchkeydecryptor", "Latchkey's decryptors")
 
-    private(set) var sinkPad: Pad!  // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
-    private(set) var sourcePad: Pad!  // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
+    let sinkPad: Pad
+    let sourcePad: Pad
 
     let monitor = Monitor()
-    var flow = FlowState()
-    var stream = StreamState()
+    // Each has one owner at a time, as above, and no access lasts while another begins; the run-time check of that
+    // would cost more than the rest of a sample's bookkeeping.
+    @exclusivity(unchecked) var flow = FlowState()
+    @exclusivity(unchecked) var stream = StreamState()
     private var userSettings = DecryptorSettings()
     private(set) var sources: KeySources?
     private(set) var observation: KeyObservation?
-    private var counters = DecryptorStatistics()
+    @exclusivity(unchecked) private var counters = DecryptorStatistics()
 
     /// The state of the data flow. Guarded by `monitor`.
     struct FlowState: ~Copyable {
@@ -61,24 +63,18 @@ final class Decryptor: Element, @unchecked Sendable {
     }
 
     required init(_ reference: ElementReference, _ description: ElementDescription) {
+        sinkPad = Pad(DecryptorFactory.sinkTemplate(of: description), of: reference)
+        sourcePad = Pad(DecryptorFactory.sourceTemplate, of: reference)
         super.init(reference, description)
-        for template in description.padTemplates {
-            switch template.direction {
-            case .sink:
-                sinkPad = addPad(template) { pad in
-                    pad.onChain { [unowned self] in self.chain($0) }
-                    pad.onEvent { [unowned self] in self.sinkEvent($0) }
-                    pad.onQuery { [unowned self] in self.sinkQuery($0) }
-                    pad.onActivation { [unowned self] in self.sinkActivation($0) }
-                }
-            case .source:
-                sourcePad = addPad(template) { pad in
-                    pad.onQuery { [unowned self] in self.sourceQuery($0) }
-                    pad.onActivation { [unowned self] in self.sourceActivation($0) }
-                    pad.onTask { [unowned self] in self.loop() }
-                }
-            }
-        }
+        sinkPad.onChain { [unowned self] in self.chain($0) }
+        sinkPad.onEvent { [unowned self] in self.sinkEvent($0) }
+        sinkPad.onQuery { [unowned self] in self.sinkQuery($0) }
+        sinkPad.onActivation { [unowned self] in self.sinkActivation($0) }
+        sourcePad.onQuery { [unowned self] in self.sourceQuery($0) }
+        sourcePad.onActivation { [unowned self] in self.sourceActivation($0) }
+        sourcePad.onTask { [unowned self] in self.loop() }
+        add(sinkPad)
+        add(sourcePad)
     }
 
     var settings: DecryptorSettings { monitor.withLock { userSettings } }

@@ -37,6 +37,12 @@ public enum DecryptorFactory {
         rank: .marginal,
         caps: ["application/x-cenc", "application/x-webm-enc"] + ProtectionSystem.others.map(cencCaps))
 
+    static let sourceTemplate = PadTemplate.source("ANY")
+
+    static func sinkTemplate(of description: ElementDescription) -> PadTemplate {
+        description.padTemplates.first { $0.direction == .sink } ?? .sink("application/x-cenc")
+    }
+
     private static func cencCaps(_ system: ProtectionSystem) -> String {
         "application/x-cenc, protection-system=(string)\(system.uuid)"
     }
@@ -47,7 +53,7 @@ public enum DecryptorFactory {
         ElementDescription(
             factory: factory, longName: longName, classification: "Decryptor", summary: summary,
             author: "The Latchkey authors", rank: rank,
-            padTemplates: [.sink(caps.joined(separator: "; ")), .source("ANY")],
+            padTemplates: [.sink(caps.joined(separator: "; ")), sourceTemplate],
             properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse],
             implementation: Decryptor.self)
     }

@@ -26,7 +26,9 @@ struct EncryptedFormat: Sendable {
     /// Nil for caps of clear media.
     init?(_ caps: Caps) {
         guard let mediaType = caps.mediaType(), Self.encryptedTypes.contains(mediaType) else { return nil }
-        scheme = caps.string("cipher-mode").flatMap(Self.scheme(named:)) ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
+        scheme =
+            caps.string("cipher-mode").flatMap(Self.scheme(named:))
+            ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
         system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
         let original = caps.string("original-media-type")
         isNALVideo = original == "video/x-h264" || original == "video/x-h265"
@@ -35,6 +37,17 @@ struct EncryptedFormat: Sendable {
     /// The scheme behind a `cipher-mode`. Matroska says `CTR` for what MP4 calls cenc.
     static func scheme(named name: String) -> ProtectionScheme? {
         name == "CTR" ? .cenc : ProtectionScheme(rawValue: name)
+    }
+
+    /// The scheme of a four-character code, as `cipher-mode` has it, read as a big-endian number.
+    static func scheme(fourCharacterCode code: UInt32) -> ProtectionScheme? {
+        switch code {
+        case 0x6365_6E63: .cenc
+        case 0x6362_6331: .cbc1
+        case 0x6365_6E73: .cens
+        case 0x6362_6373: .cbcs
+        default: nil
+        }
     }
 
     /// Caps of the media inside: the original type back, the protection fields off, everything else kept.

@@ -42,7 +42,9 @@ enum Configuration {
         settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
         settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
         for name in file.keys(in: headersGroup) {
-            if let value = file.string(name, in: headersGroup) { settings.httpHeaders.append(HTTPHeader(name: name, value: value)) }
+            if let value = file.string(name, in: headersGroup) {
+                settings.httpHeaders.append(HTTPHeader(name: name, value: value))
+            }
         }
         return settings
     }

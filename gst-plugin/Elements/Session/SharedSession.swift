@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import CGStreamer
 import ElementKit
 import HTTP
-import LicenseControl
+public import LicenseControl
 import ProtectionModel
 
 /// The KeySession that the elements of one pipeline share, with the settings that it was made from.
@@ -30,7 +31,8 @@ final class SharedSession: Sendable {
         if let known = existing(context) { return known }
 
         let settings = try settings(from: context)
-        let shared = element.sharedInPipeline(contextType) {
+        // Settings that changed since make a new session; the old one goes with the elements that still use it.
+        let shared = element.sharedInPipeline(contextType, while: { $0.settings == settings }) {
             SharedSession(KeySession(loaders: settings.makeLoaders(transport: CurlTransport.shared)), settings)
         }
         if let published = Context(type: contextType, persistent: true, copying: context) {
@@ -40,7 +42,7 @@ final class SharedSession: Sendable {
         return shared
     }
 
-    /// A context for applications written in Swift that bring their own session.
+    /// A context that carries a session which is there already.
     static func context(for shared: SharedSession) -> Context? {
         let context = Context(type: contextType, persistent: true)
         context?.set(sessionField, shared, of: objectType)
@@ -61,5 +63,15 @@ final class SharedSession: Sendable {
         if let name = context.string("key-system") { settings.keySystem = try Configuration.keySystem(name) }
         if let timeout = context.uint("key-timeout") { settings.keyTimeout = .milliseconds(Int64(timeout)) }
         return settings
+    }
+}
+
+/// Brings an application's session to a pipeline.
+public enum PipelineSession {
+    /// Makes the Latchkey elements in `element`, now and later, use `session`. Call it before the pipeline leaves
+    /// READY. The pipeline keeps the session. Thread-safe.
+    public static func attach(_ session: KeySession, to element: UnsafeMutablePointer<GstElement>) {
+        guard let context = SharedSession.context(for: SharedSession(session, ControlSettings())) else { return }
+        ElementReference(element).set(context)
     }
 }

@@ -2,11 +2,15 @@
 
 import CGStreamer
 import ElementKit
+import ElementTestSupport
 import Foundation
 import Testing
 
 @Suite struct ElementKitTests {
-    init() { #expect(ElementType.register(Inverter.factory)) }
+    init() {
+        TestProcess.prepare
+        #expect(ElementType.register(Inverter.factory))
+    }
 
     @Test func theElementOfTheReadmeIsTheOneThatIsBuilt() throws {
         let here = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
@@ -19,13 +23,13 @@ import Testing
     }
 
     @Test func theElementOfTheReadmeInvertsBytes() throws {
-        let harness = try #require(Harness("ekinverter"))
+        let harness = try Harness("ekinverter")
         harness.start(caps: "application/octet-stream")
         #expect(harness.push([0x00, 0x0f, 0xff]) == .ok)
-        #expect(try #require(harness.pull()).copyBytes() == [0xff, 0xf0, 0x00])
+        #expect(harness.pull() == [0xff, 0xf0, 0x00])
         harness.set("mask", .uint(0x01))
         #expect(harness.push([0x10]) == .ok)
-        #expect(try #require(harness.pull()).copyBytes() == [0x11])
+        #expect(harness.pull() == [0x11])
     }
 
     @Test func registeringAgainIsHarmless() {
@@ -36,7 +40,7 @@ import Testing
     @Test func elementsGoWithTheirSwiftObject() throws {
         weak var element: Element?
         do {
-            let harness = try #require(Harness("ekinverter"))
+            let harness = try Harness("ekinverter")
             element = Inverter.implementation(of: harness.element)
             #expect(element != nil)
         }
@@ -44,18 +48,20 @@ import Testing
     }
 
     @Test func aSharedBufferIsNotChanged() throws {
-        let buffer = try #require(Buffer(copying: [1, 2, 3]))
+        let buffer = try makeBuffer([1, 2, 3])
         let other = buffer.share()
-        #expect(!buffer.isWritable)
+        let isWritable = buffer.isWritable
+        #expect(!isWritable)
         let changed: Void? = buffer.withMutableBytes { $0[0] = 9 }
         #expect(changed == nil)
-        #expect(other.copyBytes() == [1, 2, 3])
+        let bytes = other.copyBytes()
+        #expect(bytes == [1, 2, 3])
     }
 
     @Test func theQueueKeepsOrderAndCounts() throws {
         var queue = StreamItemQueue()
         for size in 1...600 {
-            queue.append(try #require(Buffer(copying: [UInt8](repeating: 0, count: size))))
+            queue.append(try makeBuffer([UInt8](repeating: 0, count: size)))
             if size.isMultiple(of: 3) { queue.append(Event.endOfStream()) }
         }
         #expect(queue.count == 800)
@@ -77,7 +83,8 @@ import Testing
         let memory = OutputMemory()
         func address() throws -> UInt {
             let buffer = try memory.makeBuffer(size: 5000)
-            #expect(buffer.size == 5000)
+            let size = buffer.size
+            #expect(size == 5000)
             return try #require(buffer.withBytes { UInt(bitPattern: $0.baseAddress) })
         }
         let first = try address()
@@ -88,7 +95,7 @@ import Testing
     }
 
     @Test func protectionFieldsAreReadWithTheirTypes() throws {
-        let buffer = try #require(Buffer(copying: [0]))
+        let buffer = try makeBuffer([0])
         #expect(buffer.withProtectionInfo { _ in true } == nil)
         buffer.addProtectionInfo(
             [("encrypted", .boolean(true)), ("iv_size", .uint(8))],
@@ -111,4 +118,10 @@ import Testing
         buffer.removeProtectionInfo()
         #expect(buffer.withProtectionInfo { _ in true } == nil)
     }
+}
+
+/// `#require` takes no values that cannot be copied.
+private func makeBuffer(_ bytes: [UInt8]) throws -> Buffer {
+    guard let buffer = Buffer(copying: bytes) else { throw TestFailure("no memory") }
+    return buffer
 }

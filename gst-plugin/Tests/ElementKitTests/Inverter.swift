@@ -23,18 +23,19 @@ final class Inverter: Element, @unchecked Sendable {
     }
 
     required init(_ reference: ElementReference, _ description: ElementDescription) {
+        let source = Pad(.source("ANY"), of: reference)
+        let sink = Pad(.sink("ANY"), of: reference)
         super.init(reference, description)
-        let source = addPad(.source("ANY"))
-        _ = addPad(.sink("ANY")) { sink in
-            sink.onEvent { source.push($0) }
-            sink.onChain { [unowned self] buffer in
-                guard buffer.isMemoryWritable else { return .error }
-                let mask = mask
-                _ = buffer.withMutableBytes { bytes in
-                    for index in bytes.indices { bytes[index] ^= mask }
-                }
-                return source.push(buffer)
+        sink.onEvent { source.push($0) }
+        sink.onChain { [unowned self] buffer in
+            guard buffer.isMemoryWritable else { return .error }
+            let mask = mask
+            _ = buffer.withMutableBytes { bytes in
+                for index in bytes.indices { bytes[index] ^= mask }
             }
+            return source.push(buffer)
         }
+        add(source)
+        add(sink)
     }
 }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// A loader made of closures.
+public final class CallbackLoader: ResourceLoader {
+    public let name: String
+    private let load: @Sendable (KeyLoadingRequest) -> Bool
+    private let cancel: @Sendable (KeyLoadingRequest) -> Void
+
+    /// `load` says whether it takes the request and finishes it, now or later, once. `onCancel` hears of requests that
+    /// it took and that need no answer any more. Both are called on tasks and must not block.
+    public init(
+        name: String = "callback", onCancel: @escaping @Sendable (KeyLoadingRequest) -> Void = { _ in },
+        _ load: @escaping @Sendable (KeyLoadingRequest) -> Bool
+    ) {
+        self.name = name
+        self.load = load
+        cancel = onCancel
+    }
+
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { load(request) }
+    public func didCancel(_ request: KeyLoadingRequest) { cancel(request) }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import ProtectionModel
+
+/// An open file on disk: no directory, no pipe, no device.
+struct RegularFile: ~Copyable {
+    /// Differs where the contents may differ.
+    struct Stamp: Hashable {
+        let device: UInt64
+        let inode: UInt64
+        let size: Int64
+        let modified: [Int]
+        let changed: [Int]
+    }
+
+    let stamp: Stamp
+    private let path: String
+    private let descriptor: Int32
+
+    /// Throws `invalidConfiguration` with the path and the reason.
+    init(path: String) throws(KeyError) {
+        guard !path.isEmpty, !path.utf8.contains(0) else {
+            throw .invalidConfiguration("keys file: the path is empty or has a NUL in it")
+        }
+        // A pipe would block the open without O_NONBLOCK.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw Self.failure(path, errno) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else {
+            let code = errno
+            _ = Glibc.close(descriptor)
+            throw Self.failure(path, code)
+        }
+        guard status.st_mode & S_IFMT == S_IFREG else {
+            _ = Glibc.close(descriptor)
+            throw .invalidConfiguration("keys file \(path): not a regular file")
+        }
+        self.path = path
+        self.descriptor = descriptor
+        stamp = Stamp(
+            device: UInt64(status.st_dev), inode: UInt64(status.st_ino), size: Int64(status.st_size),
+            modified: [Int(status.st_mtim.tv_sec), Int(status.st_mtim.tv_nsec)],
+            changed: [Int(status.st_ctim.tv_sec), Int(status.st_ctim.tv_nsec)])
+    }
+
+    deinit { _ = Glibc.close(descriptor) }
+
+    /// The whole file. The caller wipes the bytes where they are secret. Throws where there are more than `limit`.
+    func contents(limit: Int) throws(KeyError) -> [UInt8] {
+        guard stamp.size <= limit else {
+            throw .invalidConfiguration("keys file \(path): \(stamp.size) bytes are too many; \(limit) are read")
+        }
+        // Reserved at once, so that growing leaves no copy of a secret behind. One more shows whether the file grew.
+        var bytes = [UInt8](repeating: 0, count: Int(stamp.size) + 1)
+        var count = 0
+        while count < bytes.count {
+            let space = count
+            let received = bytes.withUnsafeMutableBytes { buffer in
+                // SAFETY: a part of the buffer, whose bounds the slice checks.
+                let free = UnsafeMutableRawBufferPointer(rebasing: buffer[space...])
+                return Glibc.read(descriptor, free.baseAddress, free.count)
+            }
+            if received < 0 && errno == EINTR { continue }
+            guard received >= 0 else {
+                let code = errno
+                wipe(&bytes)
+                throw Self.failure(path, code)
+            }
+            if received == 0 { break }
+            count += received
+        }
+        guard count == Int(stamp.size) else {
+            wipe(&bytes)
+            throw .invalidConfiguration("keys file \(path): changed while it was read; replace it in one step")
+        }
+        bytes.removeLast()
+        return bytes
+    }
+
+    private static func failure(_ path: String, _ code: Int32) -> KeyError {
+        // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
+        let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
+        return .invalidConfiguration("keys file \(path): \(reason)")
+    }
+}

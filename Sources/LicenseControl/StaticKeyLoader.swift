@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// Answers from keys that are known beforehand, whatever the key system.
+///
+/// Takes a request when it has every key that is missing. Where it has some of them, it hands these over and the next
+/// loader is asked for the rest. For media without a KID it has the key of the request's URL or the `*` key.
+public final class StaticKeyLoader: ResourceLoader {
+    public let name: String
+    private let keys: StaticKeys
+
+    public init(_ keys: StaticKeys, name: String = "static keys") {
+        self.keys = keys
+        self.name = name
+    }
+
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { keys.load(request) }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+
+/// The body of every answer that is an error of the server's own.
+struct ErrorBody: Codable {
+    /// What is wrong, for people.
+    var error: String
+    /// The KIDs that it is about, as 32 hexadecimal digits each.
+    var kids: [String]?
+}
+
+extension Response {
+    static func json(
+        _ value: some Encodable, status: HTTPResponse.Status = .ok, headers: HTTPFields = [:]
+    ) -> Response {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        guard let body = try? encoder.encode(value) else { return Response(status: .internalServerError) }
+        var headers = headers
+        headers[.contentType] = "application/json"
+        return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
+    }
+
+    static func error(
+        _ status: HTTPResponse.Status, _ text: String, kids: [String]? = nil, headers: HTTPFields = [:]
+    ) -> Response {
+        json(ErrorBody(error: text, kids: kids), status: status, headers: headers)
+    }
+}
+
+extension Request {
+    /// The whole body, or nil where it is longer than `limit` bytes.
+    func bytes(upTo limit: Int) async throws -> [UInt8]? {
+        do {
+            return Array(buffer: try await body.collect(upTo: limit))
+        } catch is NIOTooManyBytesError {
+            return nil
+        }
+    }
+}

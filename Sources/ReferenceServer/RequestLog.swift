@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// The requests that the server handled, for tests that count them. Holds no keys, no bodies and no queries.
+public struct RequestLog: Sendable {
+    /// One request, as `GET /log` shows it.
+    public struct Entry: Codable, Hashable, Sendable {
+        public var method: String
+        /// As it came in, without the query.
+        public var path: String
+        /// Absent while there is no answer.
+        public var status: Int?
+        /// The KIDs of a licence request, as 32 hexadecimal digits each.
+        public var kids: [String]?
+        /// The faults that were put on the answer.
+        public var faults: [String]?
+    }
+
+    typealias ID = Int
+
+    /// Older entries are dropped above this number.
+    static let capacity = 10_000
+
+    private(set) var entries: [Entry] = []
+    private var firstID: ID = 0
+
+    mutating func begin(method: String, path: String) -> ID {
+        if entries.count == Self.capacity {
+            entries.removeFirst(Self.capacity / 10)
+            firstID += Self.capacity / 10
+        }
+        entries.append(Entry(method: method, path: path))
+        return firstID + entries.count - 1
+    }
+
+    /// Does nothing where the entry was dropped or cleared since.
+    mutating func update(_ id: ID, _ change: (inout Entry) -> Void) {
+        guard entries.indices.contains(id - firstID) else { return }
+        change(&entries[id - firstID])
+    }
+
+    mutating func clear() {
+        firstID += entries.count
+        entries.removeAll()
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTPTypes
+import Hummingbird
+
+/// The paths of the server and the methods that each takes.
+enum ServerEndpoint: String, CaseIterable {
+    case clearKey = "/clearkey"
+    case media = "/media/"
+    case health = "/health"
+    case faults = "/faults"
+    case log = "/log"
+
+    var methods: [HTTPRequest.Method] {
+        switch self {
+        case .clearKey: [.post]
+        case .media, .health: [.get, .head]
+        case .faults: [.get, .put, .delete]
+        case .log: [.get, .delete]
+        }
+    }
+
+    init?(path: String) {
+        if path.hasPrefix(Self.media.rawValue) {
+            self = .media
+        } else {
+            self.init(rawValue: path)
+        }
+    }
+
+    /// Whether the path reads or changes the server's own state.
+    static func isControl(_ path: String) -> Bool {
+        path == faults.rawValue || path == log.rawValue
+    }
+}
+
+/// Answers 405 where a path is known and the method is not. The router alone would answer 404.
+struct MethodMiddleware: RouterMiddleware {
+    func handle(
+        _ request: Request, context: ServerContext, next: (Request, ServerContext) async throws -> Response
+    ) async throws -> Response {
+        guard let endpoint = ServerEndpoint(path: request.uri.path), !endpoint.methods.contains(request.method) else {
+            return try await next(request, context)
+        }
+        let allowed = endpoint.methods.map(\.rawValue).joined(separator: ", ")
+        return .error(
+            .methodNotAllowed, "\(endpoint.rawValue) takes \(allowed), not \(request.method.rawValue)",
+            headers: [.allow: allowed])
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// What the reference server needs to know before it starts.
+public struct ServerSettings: Sendable {
+    /// The address to listen on: a host name or an IP address.
+    public var host: String
+    /// 0 takes a free port.
+    public var port: Int
+    /// The keys that `/clearkey` hands out.
+    public var keys: [KeyID: ContentKey]
+    /// The folder below `/media/`; nil serves no media.
+    public var mediaFolder: String?
+    /// The faults that hold from the start.
+    public var faults: [FaultRule]
+
+    public init(
+        host: String = "127.0.0.1", port: Int = 0, keys: [KeyID: ContentKey] = [:], mediaFolder: String? = nil,
+        faults: [FaultRule] = []
+    ) {
+        self.host = host
+        self.port = port
+        self.keys = keys
+        self.mediaFolder = mediaFolder
+        self.faults = faults
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import Glibc
+import ServiceLifecycle
+
+/// Ends when standard input does, so that a server does not outlive the process that started it with a pipe.
+struct StandardInputWatch: Service {
+    func run() async throws {
+        let (ends, source) = AsyncStream<Never>.makeStream()
+        // A thread of its own, because the read blocks until the very end; it goes with the process.
+        Thread.detachNewThread {
+            var buffer = [UInt8](repeating: 0, count: 256)
+            // SAFETY: reads at most the buffer's size into it.
+            while true {
+                let count = buffer.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
+                if count == 0 || (count < 0 && errno != EINTR) { break }
+            }
+            source.finish()
+        }
+        await withGracefulShutdownHandler {
+            for await _ in ends {}
+        } onGracefulShutdown: {
+            source.finish()
+        }
+    }
+}

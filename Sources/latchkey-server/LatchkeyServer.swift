@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ArgumentParser
+import Foundation
+import Logging
+import MediaFormats
+import ProtectionModel
+import ReferenceServer
+
+@main
+struct LatchkeyServer: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "latchkey-server",
+        abstract: "A licence and media server for tests and demonstrations.",
+        discussion: """
+            Serves a ClearKey licence service and the files of a folder, and breaks its answers on demand. It gives \
+            its keys to anybody who asks: keep it on a loopback address.
+
+            ENDPOINTS
+              POST /clearkey          W3C ClearKey licence; 404 names the KIDs without a key
+                   ?missing=omit      ... leaves them out of the licence instead
+              GET, HEAD /media/PATH   files below DIR, with byte ranges
+              GET /health             {"status":"ok"}
+              GET, DELETE /log        the requests so far: method, path, status, KIDs
+              GET, PUT, DELETE /faults
+                                      the fault rules, as JSON:
+                                      [{"prefix":"/clearkey","fault":"status:503","times":2}]
+
+            FAULTS
+              delay:MS                the answer comes late
+              status:CODE             that HTTP status instead of the answer
+              truncate:BYTES          the connection closes behind so many bytes of the body
+              garbage                 other bytes, of the same length
+              never                   no answer at all
+              drip:BYTES_PER_SECOND   the body comes slowly
+              On one request: /media/video.mp4?fault=drip:20000. By rule: --fault or PUT /faults;
+              the first rule whose prefix fits the path is used, N times where *N is given.
+
+            KEYS FILE
+              One key a line: KID KEY, both 32 hexadecimal digits; # starts a comment. Lines for a
+              URI or for * are allowed and not served. The file is read once, at the start.
+
+            EXAMPLE
+              latchkey-server --port 8080 --keys-file keys.txt --media ~/media --fault '/clearkey=status:503*1'
+            """)
+
+    @Option(help: "The address to listen on.")
+    var host = "127.0.0.1"
+
+    @Option(help: "The port to listen on; 0 takes a free one, which the first line of output names.")
+    var port: UInt16 = 0
+
+    @Option(help: ArgumentHelp("The keys that are given out.", valueName: "file"))
+    var keysFile: String?
+
+    @Option(help: ArgumentHelp("The folder below /media/.", valueName: "dir"))
+    var media: String?
+
+    @Option(
+        name: .customLong("fault"),
+        help: ArgumentHelp("A fault for paths that start with a prefix. May be repeated.", valueName: "prefix=fault[*n]"))
+    var faults: [String] = []
+
+    @Flag(
+        name: [.customLong("stop-on-stdin-eof"), .customLong("stop-with-parent")],
+        help: "Stop when standard input ends, as it does when the parent process goes.")
+    var stopOnStdinEOF = false
+
+    @Flag(help: "Write each request to standard error.")
+    var verbose = false
+
+    func run() async throws {
+        var settings = ServerSettings(host: host, port: Int(port), mediaFolder: media)
+        do {
+            settings.faults = try faults.map { try FaultRule($0) }
+            if let keysFile { settings.keys = try readKeys(keysFile) }
+        } catch let error as FaultError {
+            throw ValidationError("--fault: \(error)")
+        } catch let error as KeyError {
+            throw ValidationError("--keys-file: \(error)")
+        }
+        guard let server = ServerApplication(settings: settings) else {
+            throw ValidationError("--media: \(media ?? "") is no folder that can be read")
+        }
+        var logger = Logger(label: "latchkey-server", factory: { StreamLogHandler.standardError(label: $0) })
+        logger.logLevel = verbose ? .info : .error
+        let address = host.contains(":") ? "[\(host)]" : host
+        try await server.run(logger: logger, stopsWithStandardInput: stopOnStdinEOF) { port in
+            // Written past stdio's buffer, so that a parent process that reads a pipe sees it at once.
+            try? FileHandle.standardOutput.write(contentsOf: Data("listening on http://\(address):\(port)\n".utf8))
+        }
+    }
+
+    private func readKeys(_ path: String) throws -> [KeyID: ContentKey] {
+        guard let contents = FileManager.default.contents(atPath: path) else {
+            throw ValidationError("--keys-file: \(path) cannot be read")
+        }
+        var keys: [KeyID: ContentKey] = [:]
+        for entry in try KeysFile(contents: contents, name: path).entries {
+            if case .keyID(let keyID) = entry.subject { keys[keyID] = entry.key }
+        }
+        return keys
+    }
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+
+/**
+ * SECTION:latchkey
+ * @title: Latchkey
+ * @short_description: protected media in GStreamer, for every language that can call C
+ *
+ * The C interface of liblatchkey-1.0. An application that only plays media needs none of it: the plug-in
+ * libgstlatchkey.so registers the elements by itself, and settings reach them through properties, contexts and the
+ * configuration file. Link this library to register the elements without a plug-in file.
+ *
+ * The plug-in is linked to the same library, so the application and the plug-in of one process share one instance:
+ * keys, sessions and loaders that one of them sets up are there for the other.
+ *
+ * Interface and binary compatibility: the names in this file only grow within one soname (liblatchkey-1.0.so.0).
+ * Every exported symbol starts with `latchkey_`.
+ */
+
+#ifndef LATCHKEY_H
+#define LATCHKEY_H
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+/**
+ * LATCHKEY_VERSION_MAJOR:
+ *
+ * The major version of the header that the application was compiled with. latchkey_version() has that of the library
+ * it runs with.
+ */
+#define LATCHKEY_VERSION_MAJOR 0
+
+/**
+ * LATCHKEY_VERSION_MINOR:
+ *
+ * The minor version of the header that the application was compiled with.
+ */
+#define LATCHKEY_VERSION_MINOR 1
+
+/**
+ * LATCHKEY_VERSION_MICRO:
+ *
+ * The micro version of the header that the application was compiled with.
+ */
+#define LATCHKEY_VERSION_MICRO 0
+
+/**
+ * LATCHKEY_CHECK_VERSION:
+ * @major: the least major version
+ * @minor: the least minor version
+ * @micro: the least micro version
+ *
+ * Whether this header is at least of the given version. Usable in `#if`.
+ */
+#define LATCHKEY_CHECK_VERSION(major, minor, micro) \
+  (LATCHKEY_VERSION_MAJOR > (major) || \
+   (LATCHKEY_VERSION_MAJOR == (major) && LATCHKEY_VERSION_MINOR > (minor)) || \
+   (LATCHKEY_VERSION_MAJOR == (major) && LATCHKEY_VERSION_MINOR == (minor) && LATCHKEY_VERSION_MICRO >= (micro)))
+
+/**
+ * latchkey_version:
+ *
+ * The version of the library that the process runs with.
+ *
+ * Thread-safety: may be called from any thread, also before gst_init().
+ *
+ * Returns: (transfer none): `MAJOR.MINOR.MICRO` in ASCII, never %NULL. It stays valid until the process ends; do not
+ * free it.
+ */
+const char *latchkey_version (void);
+
+/**
+ * latchkey_register_elements:
+ * @plugin: (nullable) (transfer none): the plug-in that is being loaded, or %NULL
+ *
+ * Registers the elements of Latchkey with GStreamer.
+ *
+ * An application that ships no plug-in file passes %NULL, once, before it builds its first pipeline. The elements
+ * then belong to the process and are not written to the registry file. A plug-in passes its own #GstPlugin from its
+ * init function; libgstlatchkey.so does exactly this.
+ *
+ * Calls gst_init() where that has not happened yet. Starts no thread, reads no configuration and installs no signal
+ * handler. Calling it again is harmless.
+ *
+ * Thread-safety: not to be called by two threads at the same time.
+ *
+ * Returns: %TRUE when every element is registered. %FALSE when GStreamer refused one of them; the GStreamer log at
+ * level WARNING says which. Elements registered before that one stay registered.
+ */
+gboolean latchkey_register_elements (GstPlugin *plugin);
+
+G_END_DECLS
+
+#endif /* LATCHKEY_H */

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Foundation
+import Latchkey
+import LicenseControl
+import ProtectionModel
+import Testing
+
+@testable import Elements
+
+extension ElementTests {
+    /// Rules 1, 2 and 9: the wait for a key, and all that can end it.
+    @Suite struct KeyWaitTests {
+        init() {
+            TestProcess.prepare
+            #expect(Latchkey.registerElements())
+        }
+
+        /// Waits for ever: what ends the wait must be what the test does.
+        private static let forEver: [(String, FieldValue)] = [("key-timeout", .uint(0))]
+
+        private func answer(_ harness: Harness, _ request: BusMessage, _ bytes: [UInt8]) throws -> Bool {
+            let id = try #require(request.number("request-id"))
+            return harness.element.emit("key-response", [.uint64(id), .bytes(bytes), .string(nil)])
+        }
+
+        private func deny(_ harness: Harness, _ request: BusMessage, _ reason: String) throws -> Bool {
+            let id = try #require(request.number("request-id"))
+            return harness.element.emit("key-response", [.uint64(id), .bytes(nil), .string(reason)])
+        }
+
+        /// A harness in which one sample waits for its key.
+        private func waiting(_ properties: [(String, FieldValue)] = forEver) throws -> (Harness, BusMessage) {
+            let harness = try Harness("latchkeycencdec", properties)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample(Media.bytes(64)).makeBuffer()) == .ok)
+            return (harness, try harness.bus.next(element: "latchkey-key-request"))
+        }
+
+        // MARK: Answers
+
+        static let answers: [(name: String, bytes: [UInt8])] = [
+            ("the key's 16 bytes", Media.key),
+            ("a licence", Media.licence([(Media.keyID, Media.key)])),
+            ("a licence with more keys", Media.licence([(Media.otherKeyID, Media.otherKey), (Media.keyID, Media.key)])),
+            ("a licence behind white space", Array(" \n".utf8) + Media.licence([(Media.keyID, Media.key)])),
+            ("a keys file's line", Array("\(Media.keyIDText) \(Media.hex(Media.key))\n".utf8)),
+            ("a keys file", Array("# comment\r\n\r\n\(Media.keyIDText) \(Media.hex(Media.key))\r\n".utf8)),
+            ("a star line", Array("* \(Media.hex(Media.key))".utf8)),
+        ]
+
+        @Test(arguments: answers)
+        func everyFormOfAnswerBringsTheKey(name: String, bytes: [UInt8]) throws {
+            let (harness, request) = try waiting()
+            #expect(harness.output.samples.isEmpty)
+            #expect(try answer(harness, request, bytes))
+            #expect(harness.output.wait(samples: 1))
+            #expect(harness.output.samples.map(\.bytes) == [Media.bytes(64)])
+            // The queue is empty again: the next sample goes straight through.
+            #expect(harness.push(try Media.sample(Media.bytes(9)).makeBuffer()) == .ok)
+            #expect(harness.output.wait(samples: 2))
+            #expect(harness.output.samples.last?.bytes == Media.bytes(9))
+        }
+
+        static let refusals: [(name: String, bytes: [UInt8], reason: String)] = [
+            ("the key of another KID", Media.licence([(Media.otherKeyID, Media.otherKey)]), "key not in response"),
+            ("a licence without keys", Media.licence([]), "key not in response"),
+            ("15 bytes", [UInt8](repeating: 1, count: 15), "invalid configuration"),
+            ("JSON that is no licence", Array("{]".utf8), "malformed response"),
+            ("nothing", [], "key not in response"),
+        ]
+
+        @Test(arguments: refusals)
+        func anAnswerWithoutTheKeyEndsTheWait(name: String, bytes: [UInt8], reason: String) throws {
+            let (harness, request) = try waiting()
+            _ = try answer(harness, request, bytes)
+            let failed = try harness.bus.next(element: "latchkey-key-failed")
+            #expect(failed.number("request-id") == request.number("request-id"))
+            #expect(failed.strings("key-ids") == [Media.keyIDText])
+            #expect(failed.string("reason")?.contains(reason) == true, "\(failed)")
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains(Media.keyIDText) && error.text.contains(reason), "\(error)")
+            #expect(harness.output.samples.isEmpty)
+        }
+
+        @Test func aDenialEndsTheWait() throws {
+            let (harness, request) = try waiting()
+            #expect(try deny(harness, request, "not subscribed"))
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains("denied") && error.text.contains("not subscribed"), "\(error)")
+            // Upstream hears of it with a next sample, not always the first one: the message comes before the result.
+            let end = MonotonicTime.now + TestProcess.deadline
+            var result = FlowResult.ok
+            while result == .ok, MonotonicTime.now < end {
+                result = harness.push(try Media.sample([1]).makeBuffer())
+            }
+            #expect(result == .error)
+            #expect(harness.output.samples.isEmpty)
+        }
+
+        @Test func theFirstAnswerCounts() throws {
+            let (harness, request) = try waiting()
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.output.wait(samples: 1))
+            _ = try answer(harness, request, Media.otherKey)
+            _ = try deny(harness, request, "too late")
+            #expect(harness.push(try Media.sample(Media.bytes(64)).makeBuffer()) == .ok)
+            #expect(harness.output.wait(samples: 2))
+            #expect(harness.output.samples.map(\.bytes) == [Media.bytes(64), Media.bytes(64)])
+            #expect(!harness.bus.all().contains { $0.type == "error" })
+        }
+
+        @Test func anAnswerToNoRequestIsRefused() throws {
+            let (harness, request) = try waiting()
+            let id = try #require(request.number("request-id"))
+            for wrong in [0, id &+ 1_000_000, .max] {
+                #expect(!harness.element.emit("key-response", [.uint64(wrong), .bytes(Media.key), .string(nil)]))
+            }
+            #expect(!harness.element.emit("key-response", [.uint64(id), .bytes(nil), .string(nil)]))
+            #expect(harness.output.samples.isEmpty)
+        }
+
+        // MARK: Deadlines
+
+        @Test func theDeadlineEndsTheWait() throws {
+            let (harness, _) = try waiting([("key-timeout", .uint(60))])
+            let warning = try harness.bus.next { $0.type == "warning" || $0.type == "error" }
+            #expect(warning.type == "warning" && warning.text.contains(Media.keyIDText), "\(warning)")
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains(Media.keyIDText) && error.text.contains("no loader"), "\(error)")
+            #expect(harness.output.samples.isEmpty)
+        }
+
+        @Test func aLoaderThatNeverAnswersHasTheWholeDeadline() throws {
+            let session = KeySession(loaders: [CallbackLoader { _ in true }])
+            let context = try #require(SharedSession.context(for: SharedSession(session, ControlSettings())))
+            let harness = try Harness("latchkeycencdec", [("key-timeout", .uint(60))], context: context)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample([1, 2]).makeBuffer()) == .ok)
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains("timed out"), "\(error)")
+            #expect(!harness.bus.all().contains { $0.type == "warning" })
+        }
+
+        @Test func aKeyAfterTheDeadlineStillCounts() throws {
+            let (harness, request) = try waiting([("key-timeout", .uint(3))])
+            #expect(try harness.bus.nextError().isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY))
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.push(try Event.flushStart()))
+            #expect(harness.push(try Event.flushStop()))
+            #expect(harness.push(try Event.segment()))
+            #expect(harness.push(try Media.sample(Media.bytes(7)).makeBuffer()) == .ok)
+            #expect(harness.output.wait(samples: 1))
+            #expect(harness.output.samples.map(\.bytes) == [Media.bytes(7)])
+        }
+
+        @Test func aClosedSessionEndsTheWait() throws {
+            let (harness, _) = try waiting()
+            let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            decryptor.currentSession?.close(.denied("the viewing session ended"))
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains("session closed"), "\(error)")
+        }
+
+        // MARK: Order
+
+        @Test func everythingKeepsItsPlaceWhileASampleWaits() throws {
+            let (harness, request) = try waiting()
+            let before = harness.output.order
+            #expect(!before.contains("sample"))
+            #expect(harness.push(try Event.tags()))
+            #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
+            #expect(harness.push(try Event.gap(at: 40_000_000)))
+            #expect(harness.change(caps: "\(Media.bareVideo), width=99"))
+            #expect(harness.push([2]) == .ok)
+            #expect(harness.push(try Event.segment()))
+            #expect(harness.push(try Media.sample([3]).makeBuffer()) == .ok)
+            #expect(harness.pushEndOfStream())
+            #expect(harness.output.order == before)
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.output.wait(event: "eos"))
+            #expect(
+                Array(harness.output.order.dropFirst(before.count)) == [
+                    "sample", "tag", "sample", "gap", "caps", "sample", "segment", "sample", "eos",
+                ])
+            #expect(harness.output.samples.map(\.bytes) == [Media.bytes(64), [1], [2], [3]])
+            #expect(harness.output.caps.last?.contains("width=(int)99") == true)
+        }
+
+        @Test func theEndComesAfterAFailureToo() throws {
+            let (harness, request) = try waiting()
+            #expect(harness.pushEndOfStream())
+            #expect(try deny(harness, request, "no"))
+            #expect(try harness.bus.nextError().isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY))
+            #expect(harness.output.wait(event: "eos"))
+            #expect(harness.output.samples.isEmpty)
+        }
+
+        // MARK: Flush and stop
+
+        @Test func aFlushEndsTheWaitAndDropsTheSamples() throws {
+            let (harness, request) = try waiting()
+            #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
+            #expect(harness.change(caps: "\(Media.bareVideo), width=77"))
+            #expect(harness.push(try Event.flushStart()))
+            #expect(harness.push([2]) == .flushing)
+            #expect(harness.push(try Event.flushStop()))
+            #expect(harness.push(try Event.segment()))
+            // The caps that waited with the samples are not lost with them.
+            let source = try #require(gst_element_get_static_pad(harness.element, "src"))
+            defer { gst_object_unref(source) }
+            let caps = try #require(gst_pad_get_current_caps(source).map { Caps(owning: $0) })
+            #expect(caps.description.contains("width=(int)77"))
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.push(try Media.sample([3]).makeBuffer()) == .ok)
+            #expect(harness.output.wait(samples: 1))
+            #expect(harness.output.samples.map(\.bytes) == [[3]])
+        }
+
+        @Test func aFlushWhileWaitingDoesNotAskAgain() throws {
+            let (harness, request) = try waiting()
+            for _ in 0..<5 {
+                #expect(harness.push(try Event.flushStart()))
+                #expect(harness.push(try Event.flushStop()))
+                #expect(harness.push(try Event.segment()))
+                #expect(harness.push(try Media.sample([4, 5]).makeBuffer()) == .ok)
+            }
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.output.wait(samples: 1))
+            #expect(harness.output.samples.map(\.bytes) == [[4, 5]])
+            #expect(harness.bus.count(element: "latchkey-key-request") == 1)
+        }
+
+        @Test(arguments: [GST_STATE_READY, GST_STATE_NULL])
+        func aStopEndsTheWaitAtOnce(state: GstState) throws {
+            let (harness, _) = try waiting()
+            let start = MonotonicTime.now
+            #expect(harness.setState(state) == GST_STATE_CHANGE_SUCCESS)
+            let milliseconds = Double(MonotonicTime.now - start) / 1e6
+            #expect(milliseconds < 200 * TestProcess.patience)
+        }
+
+        @Test func afterAStopItStartsAnew() throws {
+            let (harness, request) = try waiting()
+            #expect(harness.setState(GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+            #expect(harness.setState(GST_STATE_PLAYING) == GST_STATE_CHANGE_SUCCESS)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
+            // The request of the first run is still open: its answer belongs to the session.
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.output.wait(samples: 1))
+            #expect(harness.output.samples.map(\.bytes) == [[1]])
+            #expect(harness.bus.count(element: "latchkey-key-request") == 1)
+        }
+
+        // MARK: Back-pressure
+
+        @Test func theQueueIsBounded() throws {
+            let harness = try Harness("latchkeycencdec", Self.forEver)
+            harness.start(caps: Media.bareVideo)
+            let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            let total = 12
+            let pushed = Progress()
+            let thread = Thread {
+                for index in 0..<total {
+                    var sample = Media.sample([UInt8(index)])
+                    sample.duration = 10_000_000_000
+                    pushed.begin()
+                    guard let buffer = try? sample.makeBuffer(), harness.push(buffer) == .ok else { break }
+                    pushed.end()
+                }
+                pushed.finish()
+            }
+            thread.start()
+            let request = try harness.bus.next(element: "latchkey-key-request")
+            // One sample is in the hand of the thread that waits, three fill the queue with 30 s, and one is at the door.
+            #expect(pushed.wait { $0.begun == 5 && $0.ended == 4 })
+            let (count, duration) = decryptor.monitor.withLock { (decryptor.flow.queue.count, decryptor.flow.queue.duration) }
+            #expect(count == 3)
+            #expect(duration == Decryptor.queueDurationLimit)
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.output.wait(samples: total))
+            #expect(pushed.wait { $0.isFinished })
+            #expect(harness.output.samples.map(\.bytes) == (0..<total).map { [UInt8($0)] })
+        }
+
+        @Test(arguments: [true, false])
+        func whoWaitsAtTheDoorIsLetGo(byFlush: Bool) throws {
+            let harness = try Harness("latchkeycencdec", Self.forEver)
+            harness.start(caps: Media.bareVideo)
+            let pushed = Progress()
+            let thread = Thread {
+                for _ in 0..<12 {
+                    var sample = Media.sample([0])
+                    sample.duration = 10_000_000_000
+                    pushed.begin()
+                    guard let buffer = try? sample.makeBuffer(), harness.push(buffer) == .ok else { break }
+                    pushed.end()
+                }
+                pushed.finish()
+            }
+            thread.start()
+            #expect(pushed.wait { $0.begun == 5 && $0.ended == 4 })
+            if byFlush {
+                #expect(harness.push(try Event.flushStart()))
+            } else {
+                #expect(harness.setState(GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+            }
+            #expect(pushed.wait { $0.isFinished })
+            #expect(harness.output.samples.isEmpty)
+        }
+    }
+}
+
+/// How far another thread got. Thread-safe.
+final class Progress: @unchecked Sendable {
+    // SAFETY: the counts are guarded by `condition`.
+    private let condition = NSCondition()
+    private var counts = Counts()
+
+    struct Counts: Equatable {
+        var begun = 0
+        var ended = 0
+        var isFinished = false
+    }
+
+    func begin() { change { $0.begun += 1 } }
+    func end() { change { $0.ended += 1 } }
+    func finish() { change { $0.isFinished = true } }
+
+    /// False at the deadline.
+    func wait(until fits: (Counts) -> Bool) -> Bool {
+        let end = Date(timeIntervalSinceNow: Double(TestProcess.deadline) / 1e9)
+        condition.lock()
+        defer { condition.unlock() }
+        while !fits(counts) {
+            if !condition.wait(until: end) { return fits(counts) }
+        }
+        return true
+    }
+
+    private func change(_ body: (inout Counts) -> Void) {
+        condition.lock()
+        body(&counts)
+        condition.broadcast()
+        condition.unlock()
+    }
+}

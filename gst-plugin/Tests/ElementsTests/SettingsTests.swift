@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Foundation
+import Latchkey
+import ProtectionModel
+import Testing
+
+@testable import Elements
+
+extension ElementTests {
+    /// Where settings come from, which win, and what happens to those that cannot be used.
+    @Suite final class SettingsTests {
+        private let folder: URL
+
+        init() throws {
+            TestProcess.prepare
+            #expect(Latchkey.registerElements())
+            folder = FileManager.default.temporaryDirectory.appendingPathComponent("latchkey-\(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        }
+
+        deinit {
+            setenv("LATCHKEY_CONFIG", "", 1)
+            setenv("LATCHKEY_KEYS_FILE", "", 1)
+            try? FileManager.default.removeItem(at: folder)
+        }
+
+        private func write(_ name: String, _ text: String) throws -> String {
+            let file = folder.appendingPathComponent(name)
+            try text.write(to: file, atomically: true, encoding: .utf8)
+            return file.path
+        }
+
+        private func keysFile(_ name: String = "keys.txt", key: [UInt8] = Media.key) throws -> String {
+            try write(name, "# keys\n\(Media.keyIDText) \(Media.hex(key))\n")
+        }
+
+        private func context(_ fields: [(String, FieldValue)]) throws -> Context {
+            let context = try #require(Context(type: SharedSession.contextType, persistent: true))
+            context.withPointer { pointer in
+                let structure = gst_context_writable_structure(pointer)
+                for (name, value) in fields {
+                    var stored = GValue()
+                    switch value {
+                    case .string(let text):
+                        ek_value_init(&stored, ek_type_string())
+                        if let text { g_value_set_string(&stored, text) }
+                    case .uint(let number):
+                        ek_value_init(&stored, ek_type_uint())
+                        g_value_set_uint(&stored, number)
+                    default: continue
+                    }
+                    gst_structure_take_value(structure, name, &stored)
+                }
+            }
+            return context
+        }
+
+        /// Whether a sample, encrypted with `key`, comes out right.
+        private func decrypts(
+            _ properties: [(String, FieldValue)] = [], context: Context? = nil, with key: [UInt8] = Media.key
+        ) throws -> Bool {
+            let harness = try Harness("latchkeycencdec", properties, context: context)
+            harness.start(caps: Media.bareVideo)
+            guard harness.push(try Media.sample(Media.bytes(40), key: key).makeBuffer()) == .ok else { return false }
+            guard harness.output.wait(samples: 1) else { return false }
+            return harness.output.samples.first?.bytes == Media.bytes(40)
+        }
+
+        // MARK: Sources
+
+        @Test func theKeysPropertyTakesSeveralForms() throws {
+            let key = Media.hex(Media.key)
+            let uuid = try #require(KeyID(Media.keyID)).uuidString
+            for text in [
+                "\(Media.keyIDText):\(key)", "\(Media.keyIDText.uppercased()):\(key.uppercased())", "\(uuid):\(key)",
+                "\(Media.otherKeyIDText):\(Media.hex(Media.otherKey)),\(Media.keyIDText):\(key)",
+                " \(Media.keyIDText):\(key) ", "\(Media.keyIDText):\(key),",
+            ] {
+                #expect(try decrypts([("keys", .string(text))]), "\(text.prefix(40))")
+            }
+        }
+
+        @Test func theKeysFileProperty() throws {
+            #expect(try decrypts([("keys-file", .string(try keysFile()))]))
+        }
+
+        @Test func theEnvironmentsKeysFile() throws {
+            setenv("LATCHKEY_KEYS_FILE", try keysFile(), 1)
+            #expect(try decrypts())
+        }
+
+        @Test func theConfigurationsKeysFileIsBesideIt() throws {
+            _ = try keysFile()
+            setenv("LATCHKEY_CONFIG", try write("latchkey.conf", "[latchkey]\nkeys-file=keys.txt\n"), 1)
+            #expect(try decrypts())
+        }
+
+        @Test func theContextsKeysFile() throws {
+            #expect(try decrypts(context: try context([("keys-file", .string(try keysFile()))])))
+        }
+
+        @Test func aKeysFileThatChangesIsReadAgain() throws {
+            let path = try keysFile(key: Media.otherKey)
+            let context = try context([("keys-file", .string(path))])
+            #expect(try decrypts(context: context, with: Media.otherKey))
+            _ = try keysFile()
+            #expect(try decrypts(context: context))
+        }
+
+        /// Property, then context, then the environment's keys file, then the configuration.
+        @Test func theNearerSettingWins() throws {
+            let right = try keysFile("right.txt")
+            let wrong = try keysFile("wrong.txt", key: Media.otherKey)
+            setenv("LATCHKEY_CONFIG", try write("c.conf", "[latchkey]\nkeys-file=\(wrong)\n"), 1)
+            setenv("LATCHKEY_KEYS_FILE", right, 1)
+            #expect(try decrypts())
+            setenv("LATCHKEY_KEYS_FILE", wrong, 1)
+            #expect(try decrypts(context: try context([("keys-file", .string(right))])))
+            let far = try context([("keys-file", .string(wrong))])
+            #expect(try decrypts([("keys-file", .string(right))], context: far))
+            #expect(try decrypts(Media.keysProperty + [("keys-file", .string(wrong))], context: far))
+        }
+
+        @Test func theContextsLicenceURLIsAsked() throws {
+            // Port 9 of this machine answers nobody. The query of the URL is not for messages.
+            let context = try context([
+                ("license-url", .string("http://127.0.0.1:9/license?token=hidden")), ("key-system", .string("clearkey")),
+            ])
+            let harness = try Harness("latchkeycencdec", context: context)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
+            let request = try harness.bus.next(element: "latchkey-key-request")
+            #expect(request.string("key-system") == "clearkey")
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains("network") && error.text.contains("http://127.0.0.1:9/license"), "\(error)")
+            #expect(!error.description.contains("hidden"))
+        }
+
+        @Test func theContextsTimeout() throws {
+            let context = try context([("key-timeout", .uint(30))])
+            let harness = try Harness("latchkeycencdec", context: context)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
+            #expect(try harness.bus.nextError().isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY))
+        }
+
+        @Test func propertiesAreReadBackButKeysAreNot() throws {
+            let harness = try Harness(
+                "latchkeycencdec", Media.keysProperty + [("key-timeout", .uint(5)), ("key-system", .string("clearkey"))])
+            #expect(harness.propertyText("key-timeout") == "5")
+            #expect(harness.propertyText("key-system") == "clearkey")
+            let specification = try #require(
+                g_object_class_find_property(ek_gobject_class(ek_object_class(harness.element)), "keys"))
+            #expect(specification.pointee.flags.rawValue & G_PARAM_READABLE.rawValue == 0)
+            #expect(specification.pointee.flags.rawValue & G_PARAM_WRITABLE.rawValue != 0)
+        }
+
+        // MARK: What cannot be used
+
+        /// The error with which an element refuses to start.
+        private func refusal(
+            _ properties: [(String, FieldValue)] = [], context: Context? = nil
+        ) throws -> BusMessage {
+            let element = try #require(gst_element_factory_make("latchkeycencdec", nil))
+            gst_object_ref_sink(element)
+            let bus = MessageBus()
+            gst_element_set_bus(element, bus.pointer)
+            defer {
+                gst_element_set_state(element, GST_STATE_NULL)
+                gst_element_set_bus(element, nil)
+                gst_object_unref(element)
+            }
+            for (name, value) in properties { element.setProperty(name, value) }
+            context?.withPointer { gst_element_set_context(element, $0) }
+            #expect(gst_element_set_state(element, GST_STATE_PAUSED) == GST_STATE_CHANGE_FAILURE)
+            return try bus.nextError()
+        }
+
+        @Test(arguments: [
+            ("key-system", "widevine", "clearkey, fairplay, playready"), ("keys", "nonsense", "keys"),
+            ("keys", "\(Media.keyIDText):0011", ""), ("keys", "\(Media.keyIDText)", ""),
+            ("keys-file", "/nonexistent/keys.txt", "/nonexistent/keys.txt"), ("keys-file", "/", "/"),
+        ])
+        func aPropertyThatCannotBeUsedStopsTheStart(name: String, value: String, text: String) throws {
+            let error = try refusal([(name, .string(value))])
+            #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
+            #expect(error.text.hasPrefix("invalid configuration"), "\(error)")
+            #expect(text.isEmpty || error.text.contains(text), "\(error)")
+            #expect(!error.description.contains(Media.hex(Media.key)))
+        }
+
+        @Test func aKeysFileWithABadLineIsNamedWithTheLine() throws {
+            let path = try write("bad.txt", "\(Media.keyIDText) \(Media.hex(Media.key))\n\(Media.hex(Media.otherKey)) 00\n")
+            let error = try refusal([("keys-file", .string(path))])
+            #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
+            #expect(error.text.contains(path) && error.text.contains("line 2"), "\(error)")
+            #expect(!error.description.contains(Media.hex(Media.otherKey)))
+        }
+
+        @Test(arguments: [
+            ("[latchkey]\nkey-sytem=clearkey\n", "key-sytem"), ("[latchkey]\nkey-timeout=soon\n", "key-timeout=soon"),
+            ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
+            ("no group=1\n", "no.conf"), ("[latchkey]\nhttp-timeout=99999999999\n", "http-timeout"),
+        ])
+        func aConfigurationThatCannotBeUsedStopsTheStart(contents: String, text: String) throws {
+            setenv("LATCHKEY_CONFIG", try write("no.conf", contents), 1)
+            let error = try refusal()
+            #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
+            #expect(error.text.contains(text), "\(error)")
+        }
+
+        @Test func aConfigurationThatIsNotThereStopsTheStart() throws {
+            setenv("LATCHKEY_CONFIG", "/nonexistent/latchkey.conf", 1)
+            let error = try refusal()
+            #expect(error.text.contains("/nonexistent/latchkey.conf"), "\(error)")
+        }
+
+        @Test func aContextThatCannotBeUsedStopsTheStart() throws {
+            let error = try refusal(context: try context([("key-system", .string("other"))]))
+            #expect(error.text.contains("“other”"), "\(error)")
+        }
+
+        @Test func aSessionsKeysFileThatIsNotThereIsNamedWhenItIsNeeded() throws {
+            setenv("LATCHKEY_KEYS_FILE", "/nonexistent/keys.txt", 1)
+            let harness = try Harness("latchkeycencdec")
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+            #expect(error.text.contains("/nonexistent/keys.txt"), "\(error)")
+        }
+    }
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Checks the symbols and the dependencies of the built library and plug-in, without loading them.
+
+- the library exports the functions of latchkey.h and nothing else, the plug-in only gst_plugin_latchkey_*;
+- neither needs a Swift library at run time (the runtime is linked in);
+- the library has its SONAME, the plug-in names it, and no search path leads into a build folder.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def exported_symbols(path):
+    symbols = set()
+    for line in output_of("nm", "-D", "--defined-only", "--format=posix", path).splitlines():
+        name, kind = line.split()[:2]
+        # Small letters are local symbols, but for weak, unique and indirect ones.
+        if kind.isupper() or kind in "iuvw":
+            symbols.add(name.split("@")[0])
+    return symbols
+
+
+def dynamic_entries(path):
+    entries = {}
+    for kind, value in re.findall(r"\((\w+)\)[^\[\n]*\[(.*)\]", output_of("readelf", "-dW", path)):
+        entries.setdefault(kind, []).append(value)
+    return entries
+
+
+def declared_functions(header):
+    with open(header, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+    text = re.sub(r"^[ \t]*#(?:\\\n|.)*$", "", text, flags=re.MULTILINE)
+    # A function pointer of a typedef stands in parentheses, so its name has no parenthesis right behind it.
+    return set(re.findall(r"\b(latchkey_\w+)\s*\(", text))
+
+
+def check_search_path(what, entries):
+    for path in ":".join(entries.get("RUNPATH", []) + entries.get("RPATH", [])).split(":"):
+        if path and not path.startswith("$ORIGIN"):
+            yield f"{what}: its RUNPATH has {path}; only paths from $ORIGIN are the same on every machine"
+
+
+def check_needed(what, entries):
+    for name in entries.get("NEEDED", []):
+        if re.match(r"lib(swift|Foundation|_Foundation|dispatch|BlocksRuntime)", name):
+            yield f"{what}: needs {name} at run time; the Swift runtime belongs inside (-static-stdlib)"
+
+
+def problems(arguments):
+    library = dynamic_entries(arguments.library)
+    plugin = dynamic_entries(arguments.plugin)
+
+    exported = exported_symbols(arguments.library)
+    declared = declared_functions(arguments.header)
+    if not declared:
+        yield f"{arguments.header} declares no function"
+    for name in sorted(exported):
+        if not name.startswith("latchkey_"):
+            yield f"the library exports {name}; only latchkey_* may be visible (exports.map)"
+        elif name not in declared:
+            yield f"the library exports {name}, which latchkey.h does not declare"
+    for name in sorted(declared - exported):
+        yield f"latchkey.h declares {name}, which the library does not export"
+
+    entries = exported_symbols(arguments.plugin)
+    for name in sorted(entries):
+        if not name.startswith("gst_plugin_latchkey_"):
+            yield f"the plug-in exports {name}; only gst_plugin_latchkey_* may be visible"
+    if "gst_plugin_latchkey_get_desc" not in entries:
+        yield "the plug-in has no gst_plugin_latchkey_get_desc; GStreamer cannot load it"
+
+    if library.get("SONAME") != [arguments.soname]:
+        yield f"the library's SONAME is {library.get('SONAME')}, not {arguments.soname}"
+    if arguments.soname not in plugin.get("NEEDED", []):
+        yield f"the plug-in is not linked to {arguments.soname}"
+    if "$ORIGIN/.." not in ":".join(plugin.get("RUNPATH", []) + plugin.get("RPATH", [])).split(":"):
+        yield "the plug-in's RUNPATH lacks $ORIGIN/.., so it cannot find the library beside its folder"
+    for what, entries in (("the library", library), ("the plug-in", plugin)):
+        yield from check_needed(what, entries)
+        yield from check_search_path(what, entries)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--header", required=True)
+    parser.add_argument("--soname", required=True)
+    found = list(problems(parser.parse_args()))
+    for problem in found:
+        print("check_exports: " + problem)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Compiles latchkey.h alone, as C11 and as C++17, with every warning an error, and checks its version."""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LANGUAGES = (
+    ("C11", os.environ.get("CC", "cc"), "header.c", ["-std=c11"]),
+    ("C++17", os.environ.get("CXX", "c++"), "header.cpp", ["-std=c++17"]),
+)
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+SOURCE = """#include "{header}"
+#include "{header}"
+#if !LATCHKEY_CHECK_VERSION(LATCHKEY_VERSION_MAJOR, LATCHKEY_VERSION_MINOR, LATCHKEY_VERSION_MICRO) \\
+    || LATCHKEY_CHECK_VERSION(LATCHKEY_VERSION_MAJOR, LATCHKEY_VERSION_MINOR, LATCHKEY_VERSION_MICRO + 1)
+#error "LATCHKEY_CHECK_VERSION is wrong"
+#endif
+int main(void) {{ return latchkey_register_elements(NULL) && latchkey_version() ? 0 : 1; }}
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--header", required=True)
+    parser.add_argument("--version", required=True)
+    arguments = parser.parse_args()
+    failed = False
+
+    flags = subprocess.run(["pkg-config", "--cflags", "gstreamer-1.0"], check=True, stdout=subprocess.PIPE, text=True)
+    # GLib's own headers are not what is checked here.
+    flags = [re.sub(r"^-I", "-isystem", flag) for flag in flags.stdout.split()]
+    with tempfile.TemporaryDirectory() as folder:
+        for language, compiler, name, standard in LANGUAGES:
+            source = os.path.join(folder, name)
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(SOURCE.format(header=os.path.abspath(arguments.header)))
+            command = compiler.split() + standard + WARNINGS + flags + ["-fsyntax-only", source]
+            if subprocess.run(command).returncode != 0:
+                print(f"check_header: latchkey.h does not compile alone as {language}")
+                failed = True
+
+    with open(arguments.header, encoding="utf-8") as file:
+        numbers = dict(re.findall(r"^#define LATCHKEY_VERSION_(MAJOR|MINOR|MICRO) (\d+)$", file.read(), re.MULTILINE))
+    version = ".".join(numbers.get(part, "?") for part in ("MAJOR", "MINOR", "MICRO"))
+    if version != arguments.version:
+        print(f"check_header: latchkey.h says {version}, Meson's project version is {arguments.version}")
+        failed = True
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

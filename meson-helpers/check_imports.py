@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Checks who imports whom.
+
+The compiler lets a module import what only one of its dependencies depends on, so the layers need a check of their
+own. The table is the one in ARCHITECTURE.md: model, formats, decryption and key systems, control, elements, facade,
+C interface. A module that is not in the table fails too, so that nobody adds a layer by accident.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# module: (folder, our modules, modules of the system and of packages)
+LAYERS = {
+    "ProtectionModel": ("Sources", [], ["Synchronization"]),
+    "MediaFormats": ("Sources", ["ProtectionModel"], ["CLibXML2", "FoundationEssentials"]),
+    "SampleDecryption": ("Sources", ["ProtectionModel"], ["COpenSSL", "Glibc", "Synchronization"]),
+    "KeySystems": (
+        "Sources", ["MediaFormats", "ProtectionModel"], ["COpenSSL", "FoundationEssentials", "Synchronization"]),
+    "HTTP": (
+        "Sources", [],
+        ["CCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
+    "LicenseControl": (
+        "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel"],
+        ["COpenSSL", "CSQLite", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
+    "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "Glibc", "Synchronization"]),
+    "ReferenceServer": (
+        "Sources", ["KeySystems", "MediaFormats", "ProtectionModel"],
+        ["COpenSSL", "Foundation", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "Logging", "NIOCore",
+         "NIOPosix", "ServiceLifecycle", "Synchronization", "UnixSignals"]),
+    "latchkey-server": (
+        "Sources", ["KeySystems", "MediaFormats", "ProtectionModel", "ReferenceServer"],
+        ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
+    "latchkey": (
+        "Sources", ["Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel"],
+        ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc"]),
+    "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
+    "Elements": (
+        "gst-plugin",
+        ["ElementKit", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl", "ProtectionModel",
+         "SampleDecryption", "SessionControl"],
+        ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "Latchkey": (
+        "gst-plugin",
+        ["ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
+         "ProtectionModel", "SampleDecryption", "SessionControl"],
+        ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "CLatchkey": ("gst-plugin", ["ElementKit", "Latchkey", "LicenseControl"], ["CGStreamer", "Synchronization"]),
+}
+
+# A module that one file alone may import: where the reason is that file.
+ONE_FILE = {("ProtectionModel", "Glibc"): "KeyMemory.swift"}
+
+IMPORT = re.compile(
+    r"^\s*(?:@\w+(?:\([^)]*\))?\s+)*(?:(?:public|package|internal|fileprivate|private)\s+)?import\s+"
+    r"(?:(?:struct|class|enum|protocol|typealias|func|let|var|actor)\s+)?([A-Za-z_]\w*)")
+COMMENT = re.compile(r"/\*.*?\*/|\"\"\".*?\"\"\"", re.DOTALL)
+
+
+def imports(path):
+    """The line number and the module of each import."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    text = COMMENT.sub(lambda match: "\n" * match.group().count("\n"), text)
+    for number, line in enumerate(text.splitlines(), 1):
+        for statement in line.split("//")[0].split(";"):
+            match = IMPORT.match(statement)
+            if match:
+                yield number, match.group(1)
+
+
+def is_clang_module(folder):
+    return os.path.exists(os.path.join(folder, "module.modulemap"))
+
+
+def check_order():
+    """The table itself must have no cycle: a module comes after all that it may import."""
+    seen = set()
+    remaining = {module: set(ours) for module, (_, ours, _) in LAYERS.items()}
+    while remaining:
+        free = [module for module, ours in remaining.items() if ours <= seen]
+        if not free:
+            yield "the table has a cycle among " + ", ".join(sorted(remaining))
+            return
+        seen.update(free)
+        for module in free:
+            del remaining[module]
+
+
+def check_sources(repository):
+    files = 0
+    for top in ("Sources", "gst-plugin"):
+        for module in sorted(os.listdir(os.path.join(repository, top))):
+            folder = os.path.join(repository, top, module)
+            if not os.path.isdir(folder) or is_clang_module(folder) or module == "Tests":
+                continue
+            sources = [
+                os.path.join(place, name) for place, _, names in os.walk(folder) for name in names
+                if name.endswith(".swift")]
+            if not sources:
+                continue
+            if LAYERS.get(module, (None,))[0] != top:
+                yield f"{top}/{module} is no layer of the table in meson-helpers/check_imports.py"
+                continue
+            _, ours, others = LAYERS[module]
+            for path in sorted(sources):
+                files += 1
+                for number, name in imports(path):
+                    if name in ours or name in others or name == "Swift":
+                        continue
+                    if ONE_FILE.get((module, name)) == os.path.basename(path):
+                        continue
+                    yield f"{os.path.relpath(path, repository)}:{number}: {module} may not import {name}"
+    if not files:
+        yield f"no Swift file under {repository}"
+
+
+def check_manifest(repository, swift):
+    """What Package.swift declares must be within the table too."""
+    # A scratch folder of its own: SwiftPM would wait for a build that has the usual one.
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [swift, "package", "dump-package", "--package-path", repository, "--scratch-path", scratch]
+        reply = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    if reply.returncode != 0:
+        yield "Package.swift cannot be read"
+        return
+    for target in json.loads(reply.stdout)["targets"]:
+        is_for_tests = "Tests" in (target.get("path") or "").split("/")
+        if target["type"] not in ("regular", "executable") or is_for_tests:
+            continue
+        name = target["name"]
+        if name not in LAYERS:
+            yield f"Package.swift: {name} is no layer of the table in meson-helpers/check_imports.py"
+            continue
+        _, ours, others = LAYERS[name]
+        for dependency in target["dependencies"]:
+            # {"byName": [name, condition]}, {"target": [...]} or {"product": [name, package, ...]}
+            used = next(iter(dependency.values()))[0]
+            if used not in ours and used not in others:
+                yield f"Package.swift: {name} may not depend on {used}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repository", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    parser.add_argument("--swift", default="swift")
+    arguments = parser.parse_args()
+    repository = os.path.abspath(arguments.repository)
+    found = list(check_order()) + list(check_sources(repository)) + list(check_manifest(repository, arguments.swift))
+    for problem in found:
+        print("check_imports: " + problem)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Installs into a temporary folder and uses what is there: the plug-in through gst-inspect-1.0, and the library from
+a C program built with nothing but pkg-config's answer. Nothing points the loader at the folder; the files must find
+each other."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = """#include <latchkey.h>
+#include <stdio.h>
+int main (void) { puts (latchkey_version ()); return latchkey_register_elements (NULL) ? 0 : 1; }
+"""
+
+
+def run(*command, **options):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if result.returncode != 0:
+        print(result.stdout)
+        sys.exit(f"check_install: {' '.join(command)} ends with status {result.returncode}")
+    return result.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--prefix", required=True)
+    parser.add_argument("--libdir", required=True)
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--meson", required=True)
+    parser.add_argument("--server", action="store_true")
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as root:
+        run(arguments.meson, "install", "-C", arguments.build, "--no-rebuild", "--destdir", root)
+        prefix = root + arguments.prefix
+        libraries = os.path.join(prefix, arguments.libdir)
+
+        environment = dict(
+            os.environ, GST_REGISTRY_1_0=os.path.join(root, "registry.bin"), GST_PLUGIN_SYSTEM_PATH_1_0="",
+            GST_PLUGIN_PATH_1_0=os.path.join(libraries, "gstreamer-1.0"))
+        environment.pop("LD_LIBRARY_PATH", None)
+        run("gst-inspect-1.0", "latchkey", env=environment)
+
+        # Only our own file is in another place than it thinks.
+        description = os.path.join(libraries, "pkgconfig", "latchkey-1.0.pc")
+        with open(description, encoding="utf-8") as file:
+            text = file.read()
+        with open(description, "w", encoding="utf-8") as file:
+            file.write(text.replace("prefix=" + arguments.prefix, "prefix=" + prefix, 1))
+        flags = run("pkg-config", "--cflags", "--libs", description, env=environment)
+        source = os.path.join(root, "program.c")
+        program = os.path.join(root, "program")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        run("cc", source, "-o", program, *flags.split(), "-Wl,-rpath," + libraries)
+        version = run(program, env=environment).strip()
+        if version != arguments.version:
+            sys.exit(f"check_install: the installed library is version {version}, not {arguments.version}")
+        if arguments.server:
+            run(os.path.join(prefix, "bin", "latchkey-server"), "--help", env=environment)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Builds the Swift products for Meson: one shared library and any number of executables, in release mode.
+
+The Swift runtime is linked in statically. SwiftPM ignores --static-swift-stdlib for dynamic products, so the compiler
+and the linker get the flags themselves. An output is replaced only when its bytes changed, and the depfile names every
+source file and folder, so that ninja starts this program only when there may be something to do.
+"""
+
+import argparse
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+# What a Swift package can be made of. Folders count too: a new or a deleted file changes the time of its folder.
+SOURCE_SUFFIXES = (".swift", ".h", ".c", ".modulemap", ".map")
+SOURCE_FOLDERS = ("Sources", "gst-plugin")
+OTHER_FOLDERS = {"Tests", "docs", "plugin"}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--swift", required=True, help="the swift command")
+    parser.add_argument("--package", required=True, help="the folder of Package.swift")
+    parser.add_argument("--scratch", required=True, help="SwiftPM's scratch folder")
+    parser.add_argument("--output-folder", required=True)
+    parser.add_argument("--depfile", required=True)
+    parser.add_argument("--target", required=True, help="the output that the depfile is for, as ninja names it")
+    parser.add_argument("--library", required=True, help="the product of the shared library")
+    parser.add_argument("--soname", required=True)
+    parser.add_argument("--exports", required=True, help="the linker's version script")
+    parser.add_argument("--executable", action="append", default=[], help="a product that is an executable")
+    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--strip", action="store_true")
+    return parser.parse_args()
+
+
+def static_runtime_folder(swift):
+    """Where the static Swift runtime lies: the compiler knows it best."""
+    reply = subprocess.run([swift, "-print-target-info"], check=True, stdout=subprocess.PIPE)
+    resources = json.loads(reply.stdout)["paths"]["runtimeResourcePath"]
+    folder = os.path.join(os.path.dirname(resources), "swift_static", "linux")
+    if not os.path.isdir(folder):
+        sys.exit(f"swift_build: {folder} is missing: this Swift toolchain has no static runtime. "
+                 "Install the toolchain from swift.org/install.")
+    return folder
+
+
+def build(arguments, product, link_flags):
+    command = [
+        arguments.swift, "build", "-c", "release", "--product", product,
+        "--package-path", arguments.package, "--scratch-path", arguments.scratch,
+        "-Xswiftc", "-static-stdlib",
+        "-Xlinker", "-L" + static_runtime_folder(arguments.swift),
+    ]
+    if arguments.jobs:
+        command += ["--jobs", str(arguments.jobs)]
+    if arguments.strip:
+        link_flags = link_flags + ["-s"]
+    for flag in link_flags:
+        command += ["-Xlinker", flag]
+    if subprocess.run(command, stdin=subprocess.DEVNULL).returncode != 0:
+        sys.exit(f"swift_build: cannot build {product}")
+
+
+def copy_if_changed(source, target):
+    if os.path.isfile(target) and not os.path.islink(target) and filecmp.cmp(source, target, shallow=False):
+        return
+    # A process may have the old file mapped: replace it, never write into it.
+    temporary = target + ".new"
+    shutil.copy2(source, temporary)
+    os.utime(temporary)
+    os.replace(temporary, target)
+
+
+def link(name, target):
+    if os.path.islink(target) and os.readlink(target) == name:
+        return
+    if os.path.lexists(target):
+        os.unlink(target)
+    os.symlink(name, target)
+
+
+def dependencies(package):
+    yield os.path.join(package, "Package.swift")
+    resolved = os.path.join(package, "Package.resolved")
+    if os.path.exists(resolved):
+        yield resolved
+    for top in SOURCE_FOLDERS:
+        for folder, folders, files in os.walk(os.path.join(package, top)):
+            folders[:] = sorted(name for name in folders if name not in OTHER_FOLDERS and not name.startswith("."))
+            yield folder
+            for name in sorted(files):
+                if name.endswith(SOURCE_SUFFIXES):
+                    yield os.path.join(folder, name)
+
+
+def write_depfile(path, target, files):
+    def escaped(name):
+        return name.replace("\\", "\\\\").replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")
+
+    with open(path, "w", encoding="utf-8") as output:
+        output.write(escaped(target) + ":")
+        for name in files:
+            output.write(" \\\n  " + escaped(os.path.normpath(name)))
+        output.write("\n")
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.package = os.path.abspath(arguments.package)
+    # Taken before the build: what changes while it runs is newer than the outputs and is built the next time.
+    files = list(dependencies(arguments.package))
+    products = os.path.join(arguments.scratch, "release")
+    outputs = arguments.output_folder
+
+    build(arguments, arguments.library, [
+        "-soname=" + arguments.soname,
+        "--version-script=" + os.path.abspath(arguments.exports),
+    ])
+    copy_if_changed(os.path.join(products, f"lib{arguments.library}.so"), os.path.join(outputs, arguments.soname))
+    link(arguments.soname, os.path.join(outputs, f"lib{arguments.library}.so"))
+    for executable in arguments.executable:
+        build(arguments, executable, [])
+        copy_if_changed(os.path.join(products, executable), os.path.join(outputs, executable))
+    write_depfile(arguments.depfile, arguments.target, files)
+
+
+if __name__ == "__main__":
+    main()
