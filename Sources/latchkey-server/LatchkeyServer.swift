@@ -62,7 +62,8 @@ struct LatchkeyServer: AsyncParsableCommand {
 
     @Option(
         name: .customLong("fault"),
-        help: ArgumentHelp("A fault for paths that start with a prefix. May be repeated.", valueName: "prefix=fault[*n]"))
+        help: ArgumentHelp(
+            "A fault for paths that start with a prefix. May be repeated.", valueName: "prefix=fault[*n]"))
     var faults: [String] = []
 
     @Flag(

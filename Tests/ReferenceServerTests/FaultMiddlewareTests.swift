@@ -36,9 +36,10 @@ import Testing
     @Test func aStatusTakesThePlaceOfTheAnswer() async throws {
         let response = try await get("/health?fault=status:503")
         #expect(response.status.code == 503)
-        #expect(server.state.log == [
-            RequestLog.Entry(method: "GET", path: "/health", status: 503, kids: nil, faults: ["status:503"])
-        ])
+        #expect(
+            server.state.log == [
+                RequestLog.Entry(method: "GET", path: "/health", status: 503, kids: nil, faults: ["status:503"])
+            ])
     }
 
     @Test func aDelayWaitsThenAnswers() async throws {

@@ -7,7 +7,8 @@ import Testing
 
 @Suite struct FaultTests {
     @Test(arguments: [
-        ("delay:250", Fault.delay(milliseconds: 250)), ("status:503", .status(503)), ("truncate:0", .truncate(bytes: 0)),
+        ("delay:250", Fault.delay(milliseconds: 250)), ("status:503", .status(503)),
+        ("truncate:0", .truncate(bytes: 0)),
         ("garbage", .garbage), ("never", .never), ("drip:1", .drip(bytesPerSecond: 1)),
     ])
     func isReadAsItIsWritten(text: String, fault: Fault) throws {

@@ -23,7 +23,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("a%20b.mp4", 5), ("sub/..b.mp4", 3), ("sub%2F..b.mp4", 3), ("inside.mp4", 3), ("%2541.mp4", 0), ("up/media/a b.mp4", 5),
+        ("a%20b.mp4", 5), ("sub/..b.mp4", 3), ("sub%2F..b.mp4", 3), ("inside.mp4", 3), ("%2541.mp4", 0),
+        ("up/media/a b.mp4", 5),
     ])
     func findsAFileWithin(path: String, size: Int) throws {
         let file = try #require(folder.file(atEscapedPath: path))
