@@ -97,6 +97,21 @@ static inline gboolean ek_is_being_stopped(GstElement *element) {
   return stopped;
 }
 
+/* The outermost element of GStreamer's newer adaptive demuxers (adaptivedemux2) around the element, with a reference;
+ * NULL where there is none. */
+static inline GstElement *ek_adaptive_demuxer_around(GstElement *element) {
+  GType type = g_type_from_name("GstAdaptiveDemux2");
+  GstObject *object = gst_object_ref(GST_OBJECT_CAST(element));
+  GstElement *found = NULL;
+  while (object) {
+    GstObject *parent = gst_object_get_parent(object);
+    if (type && g_type_is_a(G_OBJECT_TYPE(object), type)) gst_object_replace((GstObject **)&found, object);
+    gst_object_unref(object);
+    object = parent;
+  }
+  return found;
+}
+
 static inline GstDebugCategory *ek_debug_category(const char *name, const char *description) {
   GstDebugCategory *category = NULL;
 #ifndef GST_DISABLE_GST_DEBUG
