@@ -44,7 +44,9 @@ extension Decryptor {
     }
 
     private func decrypt(_ buffer: consuming Buffer, with cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
-        switch decryptInPlace(buffer, cipher, keyID) {
+        // Where downstream wants secure memory, no clear sample may lie in ordinary memory, the sample's own included.
+        guard stream.output.isMappable else { return .failed(.secureMemory) }
+        return switch decryptInPlace(buffer, cipher, keyID) {
         case .done: .ready(buffer)
         case .failed(let failure): .failed(failure)
         case .notWritable: intoNewMemory(buffer, cipher, keyID)
