@@ -86,10 +86,26 @@ extension Decryptor {
             monitor.unlock()
             return pass(event)
         }
+        let isEnd = event.kind == .endOfStream
         flow.queue.append(event)
         startTask()
         monitor.unlock()
+        if isEnd, reference.isInsideAdaptiveDemuxer { waitUntilDelivered() }
         return true
+    }
+
+    /// adaptivedemux2 takes the elements inside for synchronous: once the end has been taken it ends its tracks, and
+    /// what still waits here for a key would be lost.
+    private func waitUntilDelivered() {
+        monitor.lock()
+        defer { monitor.unlock() }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing {
+            monitor.wait(microseconds: Self.pollInterval)
+            monitor.unlock()
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if isBeingStopped { return }
+        }
     }
 
     // MARK: The source pad's thread
@@ -100,6 +116,7 @@ extension Decryptor {
             flow.isTaskActive = false
             // With the lock held: a start that comes next must not be undone by this pause.
             sourcePad.pauseTask()
+            monitor.broadcast()
             monitor.unlock()
             return
         }
