@@ -40,19 +40,20 @@ var targets: [Target] = [
         swiftSettings: settings),
 
     // Their tests
+    .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: settings),
     .testTarget(name: "ProtectionModelTests", dependencies: ["ProtectionModel"], swiftSettings: settings),
     .testTarget(
-        name: "MediaFormatsTests", dependencies: ["MediaFormats", "ProtectionModel"], swiftSettings: settings),
+        name: "MediaFormatsTests", dependencies: ["TestSupport", "MediaFormats", "ProtectionModel"], swiftSettings: settings),
     .testTarget(
-        name: "SampleDecryptionTests", dependencies: ["SampleDecryption", "ProtectionModel", "COpenSSL"],
+        name: "SampleDecryptionTests", dependencies: ["TestSupport", "SampleDecryption", "ProtectionModel", "COpenSSL"],
         swiftSettings: settings),
     .testTarget(
-        name: "KeySystemsTests", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
+        name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
-        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
+        dependencies: ["TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
         swiftSettings: settings),
 ]
 

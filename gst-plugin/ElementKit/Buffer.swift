@@ -89,8 +89,8 @@ import CGStreamer
         return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
     }
 
-    /// Maps for reading and writing. Nil where the buffer or its memory is shared or cannot be mapped: this never
-    /// copies. The bytes must not be kept.
+    /// Maps for reading and writing. Nil where others hold the buffer or its memory, or map it at the moment: this
+    /// never copies, as `gst_buffer_map` would. The bytes must not be kept.
     @inlinable public borrowing func withMutableBytes<Result>(
         _ body: (UnsafeMutableRawBufferPointer) throws -> Result
     ) rethrows -> Result? {

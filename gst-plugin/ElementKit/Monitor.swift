@@ -1,30 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
+import Glibc
 
-/// A mutex with a condition, for streaming threads that must wait: GLib's `GMutex` and `GCond`.
+/// A mutex with a condition, for streaming threads that must wait.
 ///
-/// Control code never waits here. Thread-safe.
+/// Control code never waits here. Thread-safe. These are POSIX threads' own and not GLib's, which thread sanitizers
+/// cannot see into: under those every access that they guard would look like a race.
 public final class Monitor: @unchecked Sendable {
-    // SAFETY: GMutex and GCond are made for use from many threads; the storage is freed only in deinit.
-    @usableFromInline let mutex = UnsafeMutablePointer<GMutex>.allocate(capacity: 1)
-    private let condition = UnsafeMutablePointer<GCond>.allocate(capacity: 1)
+    // SAFETY: mutex and condition are made for use from many threads; the storage is freed only in deinit.
+    @usableFromInline let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
     public init() {
-        // SAFETY: freshly allocated storage of the right type.
-        g_mutex_init(mutex)
-        g_cond_init(condition)
+        // SAFETY: freshly allocated storage of the right type. None of the calls can fail with these arguments.
+        pthread_mutex_init(mutex, nil)
+        var attributes = pthread_condattr_t()
+        pthread_condattr_init(&attributes)
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        pthread_cond_init(condition, &attributes)
+        pthread_condattr_destroy(&attributes)
     }
 
     deinit {
-        g_mutex_clear(mutex)
-        g_cond_clear(condition)
+        pthread_cond_destroy(condition)
+        pthread_mutex_destroy(mutex)
         mutex.deallocate()
         condition.deallocate()
     }
 
-    @inlinable public func lock() { g_mutex_lock(mutex) }
-    @inlinable public func unlock() { g_mutex_unlock(mutex) }
+    @inlinable public func lock() { pthread_mutex_lock(mutex) }
+    @inlinable public func unlock() { pthread_mutex_unlock(mutex) }
 
     @inlinable public func withLock<Result>(_ body: () -> Result) -> Result {
         lock()
@@ -33,16 +39,25 @@ public final class Monitor: @unchecked Sendable {
     }
 
     /// Wakes every waiter. The lock may be held or not.
-    public func broadcast() { g_cond_broadcast(condition) }
+    public func broadcast() { pthread_cond_broadcast(condition) }
 
     /// Gives up the lock and waits for a broadcast, at most `microseconds`. The lock must be held, and is held again
     /// afterwards. Wakes without a broadcast are possible.
     public func wait(microseconds: Int64) {
-        _ = g_cond_wait_until(condition, mutex, g_get_monotonic_time() &+ gint64(microseconds))
+        var end = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &end)
+        let (seconds, rest) = max(microseconds, 0).quotientAndRemainder(dividingBy: 1_000_000)
+        end.tv_sec &+= Int(clamping: seconds)
+        end.tv_nsec &+= Int(rest) &* 1000
+        if end.tv_nsec >= 1_000_000_000 {
+            end.tv_sec &+= 1
+            end.tv_nsec &-= 1_000_000_000
+        }
+        pthread_cond_timedwait(condition, mutex, &end)
     }
 }
 
 /// Time that only goes forward, in nanoseconds.
 public enum MonotonicTime {
-    @inlinable public static var now: UInt64 { UInt64(ek_monotonic_ns()) }
+    public static var now: UInt64 { UInt64(ek_monotonic_ns()) }
 }
