@@ -77,7 +77,10 @@ extension Decryptor {
             monitor.unlock()
             return false
         }
-        if event.kind == .endOfStream { flow.hasEnded = true }
+        if event.kind == .endOfStream {
+            flow.hasEnded = true
+            reportWhatUpstreamWillNot()
+        }
         if event.kind == .streamStart {
             flow.hasEnded = false
             if flow.result == .endOfStream { flow.result = .ok }
@@ -140,6 +143,7 @@ extension Decryptor {
                 return sourcePad.push(clear)
             case .failed(let failure):
                 failure.post(on: reference)
+                monitor.withLock { flow.isFailureReported = true }
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
                 var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
@@ -147,6 +151,7 @@ extension Decryptor {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
                         reason.post(on: reference)
+                        monitor.withLock { flow.isFailureReported = true }
                         return reason.flow
                     }
                 }
@@ -166,10 +171,22 @@ extension Decryptor {
         flow.result = result
         flow.queue.removeAll()
         let hasEnded = flow.hasEnded
+        if hasEnded { reportWhatUpstreamWillNot() }
         monitor.broadcast()
         monitor.unlock()
         // Upstream has sent everything and will not ask for the result any more.
         if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+    }
+
+    /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
+    /// end already and asks no more. The lock is held.
+    private func reportWhatUpstreamWillNot() {
+        let result = flow.result
+        guard result.isFatal, !flow.isFailureReported else { return }
+        flow.isFailureReported = true
+        monitor.unlock()
+        DecryptorFailure.downstream(result).post(on: reference)
+        monitor.lock()
     }
 
     // MARK: Waiting for a key
@@ -273,6 +290,7 @@ extension Decryptor {
         monitor.withLock {
             flow.isFlushing = false
             flow.result = .ok
+            flow.isFailureReported = false
             flow.hasEnded = false
             flow.isTaskActive = false
         }
@@ -288,6 +306,7 @@ extension Decryptor {
             monitor.withLock {
                 flow.isFlushing = false
                 flow.result = .ok
+                flow.isFailureReported = false
                 flow.hasEnded = false
                 flow.isTaskActive = false
             }
