@@ -77,7 +77,10 @@ extension Decryptor {
             monitor.unlock()
             return false
         }
-        if event.kind == .endOfStream { flow.hasEnded = true }
+        if event.kind == .endOfStream {
+            flow.hasEnded = true
+            reportWhatUpstreamWillNot()
+        }
         if event.kind == .streamStart {
             flow.hasEnded = false
             if flow.result == .endOfStream { flow.result = .ok }
@@ -86,10 +89,26 @@ extension Decryptor {
             monitor.unlock()
             return pass(event)
         }
+        let isEnd = event.kind == .endOfStream
         flow.queue.append(event)
         startTask()
         monitor.unlock()
+        if isEnd, reference.isInsideAdaptiveDemuxer { waitUntilDelivered() }
         return true
+    }
+
+    /// adaptivedemux2 takes the elements inside for synchronous: once the end has been taken it ends its tracks, and
+    /// what still waits here for a key would be lost.
+    private func waitUntilDelivered() {
+        monitor.lock()
+        defer { monitor.unlock() }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing {
+            monitor.wait(microseconds: Self.pollInterval)
+            monitor.unlock()
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if isBeingStopped { return }
+        }
     }
 
     // MARK: The source pad's thread
@@ -100,6 +119,7 @@ extension Decryptor {
             flow.isTaskActive = false
             // With the lock held: a start that comes next must not be undone by this pause.
             sourcePad.pauseTask()
+            monitor.broadcast()
             monitor.unlock()
             return
         }
@@ -123,6 +143,7 @@ extension Decryptor {
                 return sourcePad.push(clear)
             case .failed(let failure):
                 failure.post(on: reference)
+                monitor.withLock { flow.isFailureReported = true }
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
                 var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
@@ -130,6 +151,7 @@ extension Decryptor {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
                         reason.post(on: reference)
+                        monitor.withLock { flow.isFailureReported = true }
                         return reason.flow
                     }
                 }
@@ -149,10 +171,22 @@ extension Decryptor {
         flow.result = result
         flow.queue.removeAll()
         let hasEnded = flow.hasEnded
+        if hasEnded { reportWhatUpstreamWillNot() }
         monitor.broadcast()
         monitor.unlock()
         // Upstream has sent everything and will not ask for the result any more.
         if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+    }
+
+    /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
+    /// end already and asks no more. The lock is held.
+    private func reportWhatUpstreamWillNot() {
+        let result = flow.result
+        guard result.isFatal, !flow.isFailureReported else { return }
+        flow.isFailureReported = true
+        monitor.unlock()
+        DecryptorFailure.downstream(result).post(on: reference)
+        monitor.lock()
     }
 
     // MARK: Waiting for a key
@@ -256,6 +290,7 @@ extension Decryptor {
         monitor.withLock {
             flow.isFlushing = false
             flow.result = .ok
+            flow.isFailureReported = false
             flow.hasEnded = false
             flow.isTaskActive = false
         }
@@ -271,6 +306,7 @@ extension Decryptor {
             monitor.withLock {
                 flow.isFlushing = false
                 flow.result = .ok
+                flow.isFailureReported = false
                 flow.hasEnded = false
                 flow.isTaskActive = false
             }

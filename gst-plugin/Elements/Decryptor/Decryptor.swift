@@ -40,6 +40,8 @@ final class Decryptor: Element, @unchecked Sendable {
         var isFlushing = true
         /// What downstream last said; returned to upstream when the source pad's thread got it.
         var result = FlowResult.ok
+        /// An error message has told why `result` is a failure.
+        var isFailureReported = false
         var queue = StreamItemQueue()
         /// The source pad's thread has the stream: nothing may overtake it.
         var isTaskActive = false
