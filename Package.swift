@@ -17,7 +17,7 @@ let settings: [SwiftSetting] = [
 ]
 
 var products: [Product] = [
-    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP"])
+    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"])
 ]
 
 var dependencies: [Package.Dependency] = []

@@ -73,8 +73,6 @@ static inline GstMemory *ek_buffer_only_memory(GstBuffer *buffer) {
   return gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : NULL;
 }
 
-static inline GstCaps *ek_caps_make_writable(GstCaps *caps) { return gst_caps_make_writable(caps); }
-static inline gboolean ek_caps_is_fixed(const GstCaps *caps) { return gst_caps_is_fixed(caps); }
 
 static inline GstElementClass *ek_element_class(void *klass) { return GST_ELEMENT_CLASS(klass); }
 static inline GObjectClass *ek_gobject_class(void *klass) { return G_OBJECT_CLASS(klass); }

@@ -93,6 +93,8 @@ public final class Pad: @unchecked Sendable {
         ek_mini_object_unref(owned)
     }
 
+    public var isLinked: Bool { gst_pad_is_linked(pointer) != 0 }
+
     // MARK: Caps
 
     public var currentCaps: Caps? { gst_pad_get_current_caps(pointer).map { Caps(owning: $0) } }

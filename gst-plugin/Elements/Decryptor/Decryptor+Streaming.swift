@@ -128,10 +128,24 @@ extension Decryptor {
 
         var result = FlowResult.ok
         switch consume item {
-        case .event(let event): _ = pass(event)
+        case .event(let event): passOrKeep(event)
         case .buffer(let buffer): result = pushWhenKeyIsThere(buffer)
         }
-        if result != .ok { stopFlow(result) }
+        // A selector further down may link the stream later, as when the user selects another track.
+        if result != .ok, !(result == .notLinked && sourcePad.isLinked) { stopFlow(result) }
+    }
+
+    /// A flushing pad does not store the event that it is given, and upstream does not send caps again.
+    private func passOrKeep(_ event: consuming Event) {
+        guard event.isSticky, event.kind != .segment, event.kind != .endOfStream else {
+            _ = pass(event)
+            return
+        }
+        let spare = event.share()
+        guard !pass(event) else { return }
+        monitor.lock()
+        defer { monitor.unlock() }
+        if flow.isFlushing { flow.queue.prepend(spare) }
     }
 
     private func pushWhenKeyIsThere(_ buffer: consuming Buffer) -> FlowResult {
@@ -169,11 +183,11 @@ extension Decryptor {
             return
         }
         flow.result = result
-        flow.queue.removeAll()
         let hasEnded = flow.hasEnded
         if hasEnded { reportWhatUpstreamWillNot() }
         monitor.broadcast()
         monitor.unlock()
+        dropQueue(keepingSticky: true)
         // Upstream has sent everything and will not ask for the result any more.
         if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
     }
@@ -196,6 +210,7 @@ extension Decryptor {
         let startedAt: UInt64
         var seenEvents: UInt64?
         var hasWarned = false
+        var hasLookedLast = false
     }
 
     enum WaitEnd {
@@ -209,13 +224,12 @@ extension Decryptor {
         defer { monitor.unlock() }
         while true {
             if flow.isFlushing { return .flushing }
-            if let seen = wait.seenEvents, flow.keyEvents != seen {
+            // The key may have come between the last look and this: look once more. After the deadline that is the
+            // last time, so that a flood of events cannot hold it off.
+            if wait.seenEvents != flow.keyEvents, !wait.hasLookedLast {
                 wait.seenEvents = flow.keyEvents
-                return nil
-            }
-            guard wait.seenEvents != nil else {
-                // The key may have come between the last look and this: look once more.
-                wait.seenEvents = flow.keyEvents
+                wait.hasLookedLast =
+                    stream.keys?.sources.timeout.map { MonotonicTime.now &- wait.startedAt >= $0 } ?? false
                 return nil
             }
             let isUntaken = requestIsUntaken(wait.keyID)
@@ -229,8 +243,8 @@ extension Decryptor {
             let waited = MonotonicTime.now &- wait.startedAt
             var pause = Self.pollInterval
             // A request that no loader takes waits for the application a third of the time.
-            if let limit = sources?.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
-                if waited >= limit, let sources {
+            if let sources = stream.keys?.sources, let limit = sources.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
+                if waited >= limit {
                     monitor.unlock()
                     defer { monitor.lock() }
                     return .failed(sources.timeOut(wait.keyID, after: waited, isUntaken: isUntaken))
@@ -248,7 +262,9 @@ extension Decryptor {
 
     /// The lock is held.
     private func requestIsUntaken(_ keyID: KeyID?) -> Bool {
-        guard !flow.untaken.isEmpty, case .pending(let id) = sources?.session.status(of: keyID) else { return false }
+        guard !flow.untaken.isEmpty, case .pending(let id) = stream.keys?.sources.session.status(of: keyID) else {
+            return false
+        }
         return flow.untaken.contains(id)
     }
 
@@ -278,8 +294,9 @@ extension Decryptor {
     }
 
     func flushStart(_ event: consuming Event) -> Bool {
-        let result = sourcePad.push(event)
+        // First: a push that downstream refuses from now on is no failure.
         beginFlush()
+        let result = sourcePad.push(event)
         sourcePad.pauseTask()
         return result
     }
