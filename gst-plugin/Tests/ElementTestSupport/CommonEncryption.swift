@@ -23,64 +23,73 @@ public struct CommonEncryption {
     }
 
     public func encrypt(_ clear: [UInt8]) -> [UInt8] {
-        let start = vector + [UInt8](repeating: 0, count: 16 - vector.count)
-        let hasPattern = (scheme == .cens || scheme == .cbcs) && pattern.skip > 0
-        // Only cenc, and cens without any pattern in subsamples, encrypt the last partial block.
-        let isPartialClear = scheme != .cenc && (scheme != .cens || pattern.crypt > 0 || subsamples.isEmpty)
-        let cipher = BlockCipher(key)
         var sample = clear
-        var (counter, used, stream) = (start, 16, [UInt8]())
-        var previous = start
-        var offset = 0
-        for range in subsamples.isEmpty ? [(clear: 0, protected: clear.count)] : subsamples {
-            offset += range.clear
-            if scheme == .cbcs { previous = start }
-            let count = isPartialClear ? range.protected / 16 * 16 : range.protected
-            for position in 0..<count {
-                if hasPattern, position / 16 % (pattern.crypt + pattern.skip) >= pattern.crypt { continue }
-                switch scheme {
-                case .cenc, .cens:
-                    if used == 16 {
-                        stream = cipher.encrypt(counter)
-                        used = 0
-                        increment(&counter)
-                    }
-                    sample[offset + position] ^= stream[used]
-                    used += 1
-                case .cbc1, .cbcs:
-                    guard position % 16 == 0 else { continue }
-                    let block = offset + position..<offset + position + 16
-                    previous = cipher.encrypt(zip(clear[block], previous).map { $0 ^ $1 })
-                    sample.replaceSubrange(block, with: previous)
+        let start = vector + [UInt8](repeating: 0, count: 16 - vector.count)
+        let cipher = BlockCipher(key)
+        let runs = runs(in: clear.count)
+        switch scheme {
+        case .cenc, .cens:
+            var stream = cipher.encrypt(counters(from: start, count: runs.joined().reduce(0) { $0 + $1.count }))[...]
+            for run in runs.joined() {
+                for position in run { sample[position] ^= stream.removeFirst() }
+            }
+        case .cbc1, .cbcs:
+            var previous = start
+            for subsample in runs {
+                if scheme == .cbcs { previous = start }
+                for block in subsample.flatMap({ stride(from: $0.lowerBound, to: $0.upperBound, by: 16) }) {
+                    for index in 0..<16 { previous[index] ^= sample[block + index] }
+                    previous = cipher.encrypt(previous)
+                    sample.replaceSubrange(block..<block + 16, with: previous)
                 }
             }
-            offset += range.protected
         }
         return sample
     }
 
-    /// The low half counts and wraps; the high half stays (ISO/IEC 23001-7, 9.3).
-    private func increment(_ counter: inout [UInt8]) {
-        for index in (8..<16).reversed() {
-            counter[index] &+= 1
-            if counter[index] != 0 { return }
+    /// The runs of bytes to encrypt, for each subsample.
+    private func runs(in size: Int) -> [[Range<Int>]] {
+        let hasPattern = (scheme == .cens || scheme == .cbcs) && pattern.skip > 0
+        // Only cenc, and cens without any pattern in subsamples, encrypt the last partial block.
+        let isPartialClear = scheme != .cenc && (scheme != .cens || pattern.crypt > 0 || subsamples.isEmpty)
+        var offset = 0
+        return (subsamples.isEmpty ? [(clear: 0, protected: size)] : subsamples).map { range in
+            let first = offset + range.clear
+            offset = first + range.protected
+            let end = isPartialClear ? first + range.protected / 16 * 16 : offset
+            guard hasPattern else { return [first..<end] }
+            return stride(from: first, to: end, by: (pattern.crypt + pattern.skip) * 16).map {
+                $0..<min($0 + pattern.crypt * 16, end)
+            }
         }
     }
 
+    /// The low half counts and wraps; the high half stays (ISO/IEC 23001-7, 9.3).
+    private func counters(from start: [UInt8], count: Int) -> [UInt8] {
+        var low = start[8...].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        var blocks: [UInt8] = []
+        while blocks.count < count {
+            blocks += start[..<8]
+            for shift in stride(from: UInt64(56), through: 0, by: -8) { blocks.append(UInt8(truncatingIfNeeded: low >> shift)) }
+            low &+= 1
+        }
+        return blocks
+    }
 }
 
-/// One AES-128 block after the other.
+/// AES-128, each block for itself.
 private final class BlockCipher {
     private let context = EVP_CIPHER_CTX_new()
-    private var output = [UInt8](repeating: 0, count: 32)
 
     init(_ key: [UInt8]) { EVP_EncryptInit_ex(context, EVP_aes_128_ecb(), nil, key, nil) }
 
     deinit { EVP_CIPHER_CTX_free(context) }
 
-    func encrypt(_ block: [UInt8]) -> [UInt8] {
+    func encrypt(_ blocks: [UInt8]) -> [UInt8] {
         var length: Int32 = 0
-        EVP_EncryptUpdate(context, &output, &length, block, 16)
-        return Array(output[..<16])
+        return [UInt8](unsafeUninitializedCapacity: blocks.count + 16) { output, count in
+            EVP_EncryptUpdate(context, output.baseAddress, &length, blocks, Int32(blocks.count))
+            count = blocks.count
+        }
     }
 }

@@ -5,7 +5,7 @@ import ElementKit
 import ProtectionModel
 
 /// An encrypted sample with the protection meta that a demuxer gives it.
-public struct EncryptedSample {
+public struct EncryptedSample: Sendable {
     public var bytes: [UInt8]
     public var keyID: [UInt8]?
     public var vector: [UInt8]?

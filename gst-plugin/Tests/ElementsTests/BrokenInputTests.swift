@@ -156,7 +156,7 @@ extension ElementTests {
             }
             let version = Environment.gstreamerVersion
             let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-                .appendingPathComponent("broken-inputs-\(version.major).\(version.minor).golden")
+                .appendingPathComponent("../Golden/broken-inputs-\(version.major).\(version.minor).txt").standardizedFileURL
             let table = lines.joined(separator: "\n") + "\n"
             if getenv("LATCHKEY_UPDATE_GOLDEN") != nil { try table.write(to: file, atomically: true, encoding: .utf8) }
             let recorded = try? String(contentsOf: file, encoding: .utf8)

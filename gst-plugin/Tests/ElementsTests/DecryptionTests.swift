@@ -55,6 +55,14 @@ extension ElementTests {
             }
         }()
 
+        /// The vectors with their clear bytes, encrypted by the reference.
+        private static let samples: [(vector: Vector, clear: [UInt8], encrypted: EncryptedSample)] = vectors.map {
+            let clear = Media.bytes($0.size, seed: UInt64($0.size))
+            let encryption = CommonEncryption(
+                key: Media.key, scheme: $0.scheme, vector: $0.vector, pattern: $0.pattern, subsamples: $0.subsamples)
+            return ($0, clear, EncryptedSample(clear, keyID: Media.keyID, encryption))
+        }
+
         /// How the sample's memory is held.
         enum Memory: CaseIterable { case exclusive, partOfAFragment }
 
@@ -64,12 +72,8 @@ extension ElementTests {
                 let harness = try Harness("latchkeycencdec", Media.keysProperty)
                 // qtdemux names the scheme in the caps; other demuxers may name it in the meta.
                 harness.start(caps: inCaps ? Media.caps(scheme) : Media.audio)
-                for vector in Self.vectors where vector.scheme == scheme {
-                    let clear = Media.bytes(vector.size, seed: UInt64(vector.size))
-                    let encryption = CommonEncryption(
-                        key: Media.key, scheme: scheme, vector: vector.vector, pattern: vector.pattern,
-                        subsamples: vector.subsamples)
-                    var sample = EncryptedSample(clear, keyID: Media.keyID, encryption)
+                for (vector, clear, encrypted) in Self.samples where vector.scheme == scheme {
+                    var sample = encrypted
                     if !inCaps { sample.cipherMode = scheme.rawValue }
                     harness.output.clear()
                     switch memory {

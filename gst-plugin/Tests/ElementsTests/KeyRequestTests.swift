@@ -20,20 +20,14 @@ extension ElementTests {
 
         private static let forEver: [(String, FieldValue)] = [("key-timeout", .uint(0))]
 
-        private func sharing(_ session: KeySession, _ settings: ControlSettings = ControlSettings()) throws -> Context {
-            try #require(SharedSession.context(for: SharedSession(session, settings)))
-        }
-
         // MARK: Messages
 
         @Test func theRequestMessageSaysWhatIsNeeded() throws {
             let url = "http://127.0.0.1:9/licence?token=secret"
-            // A first loader that never answers keeps the second, for the URL, from being asked.
-            let session = KeySession()
             let harness = try Harness(
                 "latchkeycencdec",
                 Self.forEver + [("license-url", .string(url)), ("key-system", .string("fairplay"))],
-                context: try sharing(session))
+                context: try OpenSession().context)
             let pssh = Media.pssh("94ce86fb-07ff-4f43-adb8-93d2fa968ca2", [Media.keyID])
             harness.start(caps: Media.bareVideo)
             #expect(harness.push(try Media.protectionEvent("94ce86fb-07ff-4f43-adb8-93d2fa968ca2", pssh)))
@@ -50,7 +44,7 @@ extension ElementTests {
 
         @Test func aClearKeyRequestCarriesItsChallenge() throws {
             let harness = try Harness(
-                "latchkeyclearkeydec", Self.forEver, context: try sharing(KeySession()))
+                "latchkeyclearkeydec", Self.forEver, context: try OpenSession().context)
             harness.start(caps: Media.video)
             #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
             let request = try harness.bus.next(element: "latchkey-key-request")
@@ -172,7 +166,7 @@ extension ElementTests {
         // MARK: One session
 
         @Test func twoElementsOfOneSessionAskOnce() throws {
-            let context = try sharing(KeySession())
+            let context = try OpenSession().context
             let harnesses = try (0..<2).map { _ in try Harness("latchkeycencdec", Self.forEver, context: context) }
             for harness in harnesses {
                 harness.start(caps: Media.bareVideo)
@@ -221,14 +215,15 @@ extension ElementTests {
         }
 
         @Test func keysOfTheSessionWorkWithEveryFactory() throws {
-            let session = KeySession()
+            let open = try OpenSession()
+            let session = open.session
             session.install([try #require(KeyID(Media.keyID)): try #require(ContentKey(Media.key))])
             for (factory, system) in [
                 ("latchkeyfairplaydec", "94ce86fb-07ff-4f43-adb8-93d2fa968ca2"),
                 ("latchkeyplayreadydec", Media.playReadySystem), ("latchkeyclearkeydec", Media.commonSystem),
                 ("latchkeycencdec", Media.widevineSystem),
             ] {
-                let harness = try Harness(factory, context: try sharing(session))
+                let harness = try Harness(factory, context: open.context)
                 harness.start(caps: "\(Media.bareVideo), protection-system=\(system)")
                 #expect(harness.push(try Media.protectionEvent(system, Media.pssh(system, [Media.keyID]))))
                 #expect(harness.push(try Media.sample(Media.bytes(12)).makeBuffer()) == .ok)
@@ -238,8 +233,9 @@ extension ElementTests {
         }
 
         @Test func oldKeysStayAtARotation() throws {
-            let session = KeySession()
-            let harness = try Harness("latchkeycencdec", context: try sharing(session))
+            let open = try OpenSession()
+            let session = open.session
+            let harness = try Harness("latchkeycencdec", context: open.context)
             harness.start(caps: Media.bareVideo)
             session.install([try #require(KeyID(Media.keyID)): try #require(ContentKey(Media.key))])
             #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
@@ -251,8 +247,9 @@ extension ElementTests {
         }
 
         @Test func aClosedSessionClosesItsKeys() throws {
-            let session = KeySession()
-            let harness = try Harness("latchkeycencdec", context: try sharing(session))
+            let open = try OpenSession()
+            let session = open.session
+            let harness = try Harness("latchkeycencdec", context: open.context)
             harness.start(caps: Media.bareVideo)
             session.install([try #require(KeyID(Media.keyID)): try #require(ContentKey(Media.key))])
             #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)

@@ -138,9 +138,9 @@ extension ElementTests {
         }
 
         @Test func aLoaderThatNeverAnswersHasTheWholeDeadline() throws {
-            let session = KeySession(loaders: [CallbackLoader { _ in true }])
-            let context = try #require(SharedSession.context(for: SharedSession(session, ControlSettings())))
-            let harness = try Harness("latchkeycencdec", [("key-timeout", .uint(60))], context: context)
+            let open = try OpenSession()
+            open.session.addLoader(CallbackLoader { _ in true })
+            let harness = try Harness("latchkeycencdec", [("key-timeout", .uint(60))], context: open.context)
             harness.start(caps: Media.bareVideo)
             #expect(harness.push(try Media.sample([1, 2]).makeBuffer()) == .ok)
             let error = try harness.bus.nextError()

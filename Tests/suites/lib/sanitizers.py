@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Builds the element tests with a sanitizer, in a folder of their own, and runs them: one line a test."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from report import Report
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+TARGETS = "ElementKitTests|ElementsTests"
+BUILD_DEADLINE = 1500
+RUN_DEADLINE = 600
+# What a sanitizer says when it found something.
+FINDING = re.compile(r"(?:ERROR|WARNING): (?:Address|Leak|Thread)Sanitizer")
+SUMMARY = re.compile(r"SUMMARY: (.*)")
+PASSED = re.compile(r"^. Test (\w+\(.*?\))(?: with \d+ test cases?)? passed after", re.MULTILINE)
+FAILED = re.compile(r"^. Test (\w+\(.*?\))(?: with \d+ test cases?)? failed after", re.MULTILINE)
+ISSUE = re.compile(r"^. Test (\w+\(.*?\)) recorded an issue(.*)$", re.MULTILINE)
+STARTED = re.compile(r"^. Test (\w+\(.*?\)) started\.$", re.MULTILINE)
+
+
+def suppressions(name):
+    return os.path.join(ROOT, "gst-plugin", "Tests", name)
+
+
+def environment(options, registry):
+    env = dict(os.environ)
+    for variable in ("GST_PLUGIN_PATH", "GST_PLUGIN_PATH_1_0", "LATCHKEY_CONFIG", "LATCHKEY_KEYS_FILE"):
+        env.pop(variable, None)
+    env.update(
+        # The server and the packages that it needs have no part in these tests.
+        LATCHKEY_NO_SERVER="1",
+        G_DEBUG="fatal-warnings",
+        GST_REGISTRY=registry,
+        # Sanitizers see GLib's memory blocks only where each is allocated by itself.
+        G_SLICE="always-malloc",
+        LATCHKEY_TEST_PATIENCE="10",
+        NO_COLOR="1",
+    )
+    for variable, values in options.items():
+        env[variable] = ":".join(f"{key}={value}" for key, value in values.items())
+    return env
+
+
+def swift(*arguments, deadline, env=None):
+    """Returns the exit status (None at the deadline) and what was printed."""
+    process = subprocess.Popen(
+        ["swift", *arguments], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=deadline)
+        return process.returncode, output.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        # The group was made for this command, so nobody else's processes are in it.
+        os.killpg(process.pid, 9)
+        output, _ = process.communicate()
+        return None, output.decode("utf-8", "replace")
+
+
+def build(sanitizer, scratch, env):
+    env = {name: value for name, value in env.items() if not name.endswith("SAN_OPTIONS") and name != "G_DEBUG"}
+    status, output = swift(
+        "build", "--build-tests", "--sanitize", sanitizer, "--scratch-path", scratch, deadline=BUILD_DEADLINE, env=env)
+    if status == 0:
+        return None
+    errors = [line for line in output.splitlines() if "error:" in line]
+    return "; ".join(errors[:3]) or ("the build took too long" if status is None else output[-400:])
+
+
+def run(sanitizer, options):
+    report = Report()
+    name = {"address": "asan", "thread": "tsan"}[sanitizer]
+    scratch = os.path.join(ROOT, f".build-{name}")
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment(options, os.path.join(folder, "registry.bin"))
+        problem = build(sanitizer, scratch, env)
+        report.checked(f"{name}/build", problem)
+        if problem:
+            report.exit()
+        status, output = swift(
+            "test", "--skip-build", "--disable-xctest", "--sanitize", sanitizer, "--scratch-path", scratch, "--filter",
+            sys.argv[1] if len(sys.argv) > 1 else TARGETS, deadline=RUN_DEADLINE, env=env)
+    judge(report, name, status, output)
+    report.exit()
+
+
+def judge(report, name, status, output):
+    passed, failed = set(PASSED.findall(output)), set(FAILED.findall(output))
+    for test in sorted(passed - failed):
+        report.passed(f"{name}/{test}")
+    issues = {}
+    for test, text in ISSUE.findall(output):
+        issues.setdefault(test, text)
+    for test in sorted(failed):
+        report.failed(f"{name}/{test}", issues.get(test, "no reason given")[:400])
+    for test in sorted(set(STARTED.findall(output)) - passed - failed):
+        report.failed(f"{name}/{test}", "it did not end")
+    findings = SUMMARY.findall(output)
+    count = len(FINDING.findall(output))
+    if count or findings:
+        detail = "; ".join(sorted(set(findings)))[:600] or "see the output"
+        report.failed(f"{name}/findings", f"{count} findings: {detail}")
+        sys.stderr.write(output[-20000:])
+    else:
+        report.passed(f"{name}/findings")
+    if status is None:
+        report.failed(f"{name}/end", f"not at an end after {RUN_DEADLINE} s")
+    elif status != 0 and not failed and not count:
+        report.failed(f"{name}/end", f"exit status {status}: {output[-300:]}")
+        sys.stderr.write(output[-20000:])
+    elif not passed:
+        report.failed(f"{name}/end", "no test ran")
