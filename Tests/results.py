@@ -14,7 +14,9 @@ import sys
 
 
 def one_line(text):
-    return " ".join(text.split())
+    """The text on one line, cut where nobody reads on. The log has all of it."""
+    text = " ".join(text.split())
+    return text if len(text) <= 600 else text[:600] + "…"
 
 
 def json_lines(path):
@@ -108,7 +110,7 @@ def meson(path):
     results = {"OK": "PASS", "EXPECTEDFAIL": "PASS", "SKIP": "SKIP"}
     for record in json_lines(path):
         result = results.get(record["result"], "FAIL")
-        reason = one_line(record.get("stdout", "") + " " + record.get("stderr", ""))[:1000]
+        reason = one_line(record.get("stdout", "") + " " + record.get("stderr", ""))
         reason = reason or "ended with status %s" % record.get("returncode")
         yield f"{result} shipping/{record['name']}" + (f": {reason}" if result != "PASS" else "")
 
