@@ -20,7 +20,7 @@ gi.require_version("Gst", "1.0")
 from gi.repository import Gst  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASE = os.path.join(HERE, "..", "Tests", "Corpus", "shaka-cenc-iv8-h264-aac")
+CASE = os.path.join(HERE, "..", "Tests", "Corpus", "dash-cenc-static-live")
 DEADLINE = 60  # seconds, for the whole playback
 
 

@@ -77,12 +77,13 @@ struct KeySessionState {
     // MARK: Reading
 
     func status(of slot: Slot) -> KeyStatus {
-        if let closure { return .failed(closure, generation: generation) }
+        // Not to be retried: a generation that no demand reaches.
+        if let closure { return .failed(closure, generation: .max) }
         switch entries[slot]?.entry {
         case .pending(let id): return .pending(requestID: id)
         case .usable(let key): return .usable(key)
         case .failed(let error, let generation): return .failed(error, generation: generation)
-        case nil where pendingCount >= limits.pending: return .failed(overflow, generation: generation)
+        case nil where pendingCount >= limits.pending: return .failed(overflow, generation: .max)
         case nil: return .absent
         }
     }

@@ -43,4 +43,3 @@ public enum Base64 {
         return Data(base64Encoded: Data(characters)).map { Array($0) }
     }
 }
-

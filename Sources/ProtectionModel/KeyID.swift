@@ -5,26 +5,16 @@
 /// The bytes stand in the order of the `tenc` box, which is the order in which a UUID is written. PlayReady's
 /// GUID order is converted at the edge, where WRMHEADER is read.
 public struct KeyID: Hashable, Sendable {
-    private let high: UInt64
-    private let low: UInt64
+    private let value: SixteenBytes
 
     /// Nil unless `bytes` has exactly 16 elements.
     public init?(_ bytes: some Collection<UInt8>) {
         guard bytes.count == 16 else { return nil }
-        var high: UInt64 = 0
-        var low: UInt64 = 0
-        for (position, byte) in bytes.enumerated() {
-            if position < 8 { high = high << 8 | UInt64(byte) } else { low = low << 8 | UInt64(byte) }
-        }
-        self.high = high
-        self.low = low
+        value = SixteenBytes(bytes)
     }
 
     /// The first eight bytes and the last eight, each read as a big-endian number.
-    public init(high: UInt64, low: UInt64) {
-        self.high = high
-        self.low = low
-    }
+    public init(high: UInt64, low: UInt64) { value = SixteenBytes(high: high, low: low) }
 
     /// Reads 32 hexadecimal digits, in a row or in the UUID form with four hyphens.
     public init?(hex text: some StringProtocol) {
@@ -34,12 +24,10 @@ public struct KeyID: Hashable, Sendable {
     }
 
     /// The 16 bytes, in UUID order.
-    public var bytes: [UInt8] {
-        (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> (56 - UInt64($0 % 8) * 8)) }
-    }
+    public var bytes: [UInt8] { value.bytes }
 
     /// The KID of 16 zero bytes, which content that is not protected carries.
-    public var isZero: Bool { high == 0 && low == 0 }
+    public var isZero: Bool { value.high == 0 && value.low == 0 }
 
     /// The UUID form with hyphens, in lower case, as a manifest's `cenc:default_KID` has it.
     public var uuidString: String {

@@ -31,31 +31,23 @@ public struct BlockPattern: Hashable, Sendable {
 
 /// The initialization vector of one sample: 8 or 16 bytes, held as 16 with zeros behind.
 public struct InitializationVector: Hashable, Sendable {
-    public let high: UInt64
-    public let low: UInt64
+    private let value: SixteenBytes
+    /// The first eight bytes, as a big-endian number.
+    public var high: UInt64 { value.high }
+    /// The last eight bytes, as a big-endian number.
+    public var low: UInt64 { value.low }
 
     /// An 8-byte IV is the high half of the counter block; the low half counts blocks from zero
     /// (ISO/IEC 23001-7, 9.3). Nil for any other length than 8 or 16.
     public init?(_ bytes: some Collection<UInt8>) {
         guard bytes.count == 8 || bytes.count == 16 else { return nil }
-        var high: UInt64 = 0
-        var low: UInt64 = 0
-        for (position, byte) in bytes.enumerated() {
-            if position < 8 { high = high << 8 | UInt64(byte) } else { low = low << 8 | UInt64(byte) }
-        }
-        self.high = high
-        self.low = low
+        value = SixteenBytes(bytes)
     }
 
     /// The first eight bytes and the last eight, each read as a big-endian number.
-    public init(high: UInt64, low: UInt64) {
-        self.high = high
-        self.low = low
-    }
+    public init(high: UInt64, low: UInt64) { value = SixteenBytes(high: high, low: low) }
 
-    public var bytes: [UInt8] {
-        (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> (56 - UInt64($0 % 8) * 8)) }
-    }
+    public var bytes: [UInt8] { value.bytes }
 }
 
 /// A clear range and the protected range behind it, in bytes.

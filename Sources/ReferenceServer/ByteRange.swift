@@ -28,7 +28,9 @@ enum ByteRange: Equatable, Sendable {
 
     /// Nil inside for no digits, nil for no number. What does not fit counts as the largest number.
     private static func number(_ text: Substring) -> Int?? {
-        let digits = text.drop { $0 == " " || $0 == "\t" }.prefix { $0 != " " && $0 != "\t" }
+        let isSpace = { (character: Character) in character == " " || character == "\t" }
+        var digits = text.drop(while: isSpace)
+        while let last = digits.last, isSpace(last) { digits.removeLast() }
         guard digits.utf8.allSatisfy({ 0x30...0x39 ~= $0 }) else { return .none }
         return .some(digits.isEmpty ? nil : Int(digits) ?? Int.max)
     }

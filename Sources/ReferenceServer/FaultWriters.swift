@@ -28,18 +28,26 @@ struct TruncatingWriter: ResponseBodyWriter {
 /// Writes as many other bytes as it gets. They are the same each time.
 struct GarbageWriter: ResponseBodyWriter {
     var writer: any ResponseBodyWriter
-    private var state: UInt32 = 0x2545_F491
 
-    init(writer: any ResponseBodyWriter) { self.writer = writer }
+    /// 4 KiB of pseudo-random bytes (xorshift32), made once.
+    private static let block: ByteBuffer = {
+        var state: UInt32 = 0x2545_F491
+        return ByteBuffer(
+            bytes: (0..<4096).map { _ in
+                state ^= state << 13
+                state ^= state >> 17
+                state ^= state << 5
+                return UInt8(truncatingIfNeeded: state >> 8)
+            })
+    }()
 
     mutating func write(_ buffer: ByteBuffer) async throws {
         var garbage = ByteBuffer()
         garbage.reserveCapacity(buffer.readableBytes)
-        for _ in 0..<buffer.readableBytes {
-            state ^= state << 13
-            state ^= state >> 17
-            state ^= state << 5
-            garbage.writeInteger(UInt8(truncatingIfNeeded: state >> 8))
+        while garbage.readableBytes < buffer.readableBytes {
+            let length = min(Self.block.readableBytes, buffer.readableBytes - garbage.readableBytes)
+            var piece = Self.block.getSlice(at: 0, length: length) ?? ByteBuffer()
+            garbage.writeBuffer(&piece)
         }
         try await writer.write(garbage)
     }

@@ -2,11 +2,12 @@
 
 /// The `Content-Type` of media files, by the ending of the name.
 enum MediaTypes {
-    static func contentType(ofFile name: String) -> String {
+    /// `path` may have folders in front.
+    static func contentType(ofFile path: String) -> String {
+        let name = path[(path.lastIndex(of: "/").map { path.index(after: $0) } ?? path.startIndex)...]
         guard let dot = name.lastIndex(of: ".") else {
-            // A Smooth Streaming manifest is called "Manifest".
-            return name.hasSuffix("Manifest") || name.hasSuffix("manifest")
-                ? "application/vnd.ms-sstr+xml" : fallback
+            // A Smooth Streaming manifest has no ending.
+            return name.lowercased() == "manifest" ? "application/vnd.ms-sstr+xml" : fallback
         }
         return types[name[name.index(after: dot)...].lowercased()] ?? fallback
     }

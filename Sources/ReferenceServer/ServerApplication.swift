@@ -79,7 +79,8 @@ extension ServerApplication {
         onListening: @escaping @Sendable (Int) async -> Void
     ) async throws {
         var services = [
-            ServiceGroupConfiguration.ServiceConfiguration(service: application(logger: logger, onListening: onListening))
+            ServiceGroupConfiguration.ServiceConfiguration(
+                service: application(logger: logger, onListening: onListening))
         ]
         if stopsWithStandardInput {
             services.append(

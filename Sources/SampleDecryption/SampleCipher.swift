@@ -84,10 +84,10 @@ public final class SampleCipher {
         switch plan.scheme {
         case .cenc:
             try sample.decryptRanges(
-                counter: context(.counter, in: &counter), startingAt: plan.initializationVector, wholeBlocks: false)
+                counter: counterContext(), startingAt: plan.initializationVector, wholeBlocks: false)
         case .cbc1:
             try sample.decryptRanges(
-                chained: context(.chained, in: &chained), startingAt: plan.initializationVector, eachAnew: false)
+                chained: chainedContext(), startingAt: plan.initializationVector, eachAnew: false)
         case .cens, .cbcs:
             guard skip > 0 else { return try decryptWithoutSkipping(plan, sample) }
             sample.copyAll()
@@ -95,11 +95,11 @@ public final class SampleCipher {
             let walk = PatternWalk(crypt: crypt, skip: skip, over: subsamples)
             if plan.scheme == .cens {
                 try sample.decryptBlocks(
-                    of: walk, counter: context(.counter, in: &counter), startingAt: plan.initializationVector,
+                    of: walk, counter: counterContext(), startingAt: plan.initializationVector,
                     gatheredIn: gatherBuffer())
             } else {
                 try sample.decryptBlocks(
-                    of: walk, chainedWith: context(.blocks, in: &blocks), startingAt: plan.initializationVector,
+                    of: walk, chainedWith: blocksContext(), startingAt: plan.initializationVector,
                     gatheredIn: gatherBuffer())
             }
         }
@@ -109,21 +109,37 @@ public final class SampleCipher {
     private func decryptWithoutSkipping(_ plan: SamplePlan, _ sample: CheckedSample) throws(DecryptionError) {
         if plan.scheme == .cbcs {
             try sample.decryptRanges(
-                chained: context(.chained, in: &chained), startingAt: plan.initializationVector, eachAnew: true)
+                chained: chainedContext(), startingAt: plan.initializationVector, eachAnew: true)
         } else {
             try sample.decryptRanges(
-                counter: context(.counter, in: &counter), startingAt: plan.initializationVector,
+                counter: counterContext(), startingAt: plan.initializationVector,
                 wholeBlocks: plan.pattern.crypt > 0 || plan.subsamples.isEmpty)
         }
     }
 
+    // Three functions and not one with an `inout`: that would be an access to check at run time for each sample.
+
     @inline(__always)
-    private func context(
-        _ mode: CipherMode, in slot: inout CipherContext?
-    ) throws(DecryptionError) -> CipherContext {
-        if let context = slot { return context }
-        let context = try CipherContext(mode, key: key)
-        slot = context
+    private func counterContext() throws(DecryptionError) -> CipherContext {
+        if let counter { return counter }
+        let context = try CipherContext(.counter, key: key)
+        counter = context
+        return context
+    }
+
+    @inline(__always)
+    private func chainedContext() throws(DecryptionError) -> CipherContext {
+        if let chained { return chained }
+        let context = try CipherContext(.chained, key: key)
+        chained = context
+        return context
+    }
+
+    @inline(__always)
+    private func blocksContext() throws(DecryptionError) -> CipherContext {
+        if let blocks { return blocks }
+        let context = try CipherContext(.blocks, key: key)
+        blocks = context
         return context
     }
 

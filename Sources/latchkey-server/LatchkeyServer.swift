@@ -17,31 +17,35 @@ struct LatchkeyServer: AsyncParsableCommand {
             its keys to anybody who asks: keep it on a loopback address.
 
             ENDPOINTS
-              POST /clearkey          W3C ClearKey licence; 404 names the KIDs without a key
-                   ?missing=omit      ... leaves them out of the licence instead
-              GET, HEAD /media/PATH   files below DIR, with byte ranges
-              GET /health             {"status":"ok"}
-              GET, DELETE /log        the requests so far: method, path, status, KIDs
+              POST /clearkey         a W3C ClearKey licence; 404 names KIDs without a key
+                   ?missing=omit     ... leaves them out of the licence instead
+              GET, HEAD /media/PATH  files below the folder, with byte ranges
+              GET /health            {"status":"ok"}
+              GET, DELETE /log       the requests: method, path, status, KIDs
               GET, PUT, DELETE /faults
-                                      the fault rules, as JSON:
-                                      [{"prefix":"/clearkey","fault":"status:503","times":2}]
+                                     the fault rules, as a JSON list of
+                                     {"prefix":"/clearkey","fault":"status:503",
+                                     "times":2}
 
             FAULTS
-              delay:MS                the answer comes late
-              status:CODE             that HTTP status instead of the answer
-              truncate:BYTES          the connection closes behind so many bytes of the body
-              garbage                 other bytes, of the same length
-              never                   no answer at all
-              drip:BYTES_PER_SECOND   the body comes slowly
-              On one request: /media/video.mp4?fault=drip:20000. By rule: --fault or PUT /faults;
-              the first rule whose prefix fits the path is used, N times where *N is given.
+              delay:MS               the answer comes late
+              status:CODE            that HTTP status instead of the answer
+              truncate:BYTES         the connection closes within the body
+              garbage                other bytes, of the same length
+              never                  no answer at all
+              drip:BYTES_PER_SECOND  the body comes slowly
+            For one request: /media/video.mp4?fault=drip:20000
+            By rule: --fault or PUT /faults. The first rule whose prefix fits the path \
+            is used, N times where it says *N.
 
             KEYS FILE
-              One key a line: KID KEY, both 32 hexadecimal digits; # starts a comment. Lines for a
-              URI or for * are allowed and not served. The file is read once, at the start.
+            One key a line: KID KEY, both 32 hexadecimal digits. # starts a comment. \
+            Lines for a URI or for * are allowed and not served. The file is read once, \
+            at the start.
 
             EXAMPLE
-              latchkey-server --port 8080 --keys-file keys.txt --media ~/media --fault '/clearkey=status:503*1'
+              latchkey-server --port 8080 --keys-file keys.txt --media movies \\
+                  --fault '/clearkey=status:503*1'
             """)
 
     @Option(help: "The address to listen on.")
@@ -58,7 +62,8 @@ struct LatchkeyServer: AsyncParsableCommand {
 
     @Option(
         name: .customLong("fault"),
-        help: ArgumentHelp("A fault for paths that start with a prefix. May be repeated.", valueName: "prefix=fault[*n]"))
+        help: ArgumentHelp(
+            "A fault for paths that start with a prefix. May be repeated.", valueName: "prefix=fault[*n]"))
     var faults: [String] = []
 
     @Flag(
@@ -85,9 +90,16 @@ struct LatchkeyServer: AsyncParsableCommand {
         var logger = Logger(label: "latchkey-server", factory: { StreamLogHandler.standardError(label: $0) })
         logger.logLevel = verbose ? .info : .error
         let address = host.contains(":") ? "[\(host)]" : host
-        try await server.run(logger: logger, stopsWithStandardInput: stopOnStdinEOF) { port in
-            // Written past stdio's buffer, so that a parent process that reads a pipe sees it at once.
-            try? FileHandle.standardOutput.write(contentsOf: Data("listening on http://\(address):\(port)\n".utf8))
+        do {
+            try await server.run(logger: logger, stopsWithStandardInput: stopOnStdinEOF) { port in
+                // Written past stdio's buffer, so that a parent process that reads a pipe sees it at once.
+                try? FileHandle.standardOutput.write(
+                    contentsOf: Data("listening on http://\(address):\(port)\n".utf8))
+            }
+        } catch {
+            try? FileHandle.standardError.write(
+                contentsOf: Data("Error: cannot serve on \(address), port \(port): \(error)\n".utf8))
+            throw ExitCode.failure
         }
     }
 

@@ -2,6 +2,7 @@
 
 import KeySystems
 import ProtectionModel
+import TestSupport
 import Testing
 
 /// Requests and licences of any content survive the way there and back; damaged ones throw or are read, and never trap.

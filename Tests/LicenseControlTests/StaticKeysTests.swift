@@ -4,6 +4,7 @@ import Foundation
 import LicenseControl
 import MediaFormats
 import ProtectionModel
+import TestSupport
 import Testing
 
 @Suite("Static keys")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import MediaFormats
+import TestSupport
 import Testing
 
 @Suite struct Base64Tests {

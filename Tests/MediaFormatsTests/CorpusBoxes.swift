@@ -32,4 +32,3 @@ enum CorpusBoxes {
         return try Data(contentsOf: tests.appendingPathComponent("Corpus/\(name)"))
     }
 }
-

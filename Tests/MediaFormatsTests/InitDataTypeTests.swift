@@ -3,6 +3,7 @@
 import Foundation
 import MediaFormats
 import ProtectionModel
+import TestSupport
 import Testing
 
 @Suite struct InitDataTypeTests {

@@ -2,6 +2,7 @@
 
 import MediaFormats
 import ProtectionModel
+import TestSupport
 import Testing
 
 @Suite struct KeysFileTests {

@@ -2,6 +2,7 @@
 
 import MediaFormats
 import ProtectionModel
+import TestSupport
 import Testing
 
 /// Damaged boxes throw or are read; they never trap, and never become more than the bytes that came in.

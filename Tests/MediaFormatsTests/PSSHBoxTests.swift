@@ -10,7 +10,8 @@ import Testing
     private let second = KeyID(hex: "00112233445566778899aabbccddeeff")
 
     @Test func readsVersion0() throws {
-        let bytes = [0, 0, 0, 0x22] + Array("pssh".utf8) + [0, 0, 0, 0] + ProtectionSystem.widevine.bytes
+        let bytes =
+            [0, 0, 0, 0x22] + Array("pssh".utf8) + [0, 0, 0, 0] + ProtectionSystem.widevine.bytes
             + [0, 0, 0, 2, 0xAB, 0xCD]
         let box = try #require(try PSSHBox.boxes(in: bytes).first)
         #expect(box.system == .widevine)
@@ -22,7 +23,8 @@ import Testing
 
     @Test func readsVersion1WithItsKeyIDs() throws {
         let (first, second) = (try #require(first), try #require(second))
-        let bytes = [0, 0, 0, 0x45] + Array("pssh".utf8) + [1, 0, 0, 0] + ProtectionSystem.common.bytes
+        let bytes =
+            [0, 0, 0, 0x45] + Array("pssh".utf8) + [1, 0, 0, 0] + ProtectionSystem.common.bytes
             + [0, 0, 0, 2] + first.bytes + second.bytes + [0, 0, 0, 1, 7]
         let boxes = try PSSHBox.boxes(in: bytes)
         #expect(boxes == [PSSHBox(system: .common, keyIDs: [first, second], data: [7])])
@@ -40,7 +42,8 @@ import Testing
     }
 
     @Test func bytesBehindDataAreIgnored() throws {
-        let bytes = [0, 0, 0, 0x23] + Array("pssh".utf8) + [0, 0, 0, 0] + ProtectionSystem.common.bytes
+        let bytes =
+            [0, 0, 0, 0x23] + Array("pssh".utf8) + [0, 0, 0, 0] + ProtectionSystem.common.bytes
             + [0, 0, 0, 0, 1, 2, 3]
         #expect(try PSSHBox.boxes(in: bytes) == [PSSHBox(system: .common)])
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import TestSupport
 import ProtectionModel
 import Testing
 

@@ -30,6 +30,10 @@ static inline GType ek_type_buffer(void) { return GST_TYPE_BUFFER; }
 static inline GType ek_object_type(void *object) { return G_OBJECT_TYPE(object); }
 static inline void *ek_object_class(void *object) { return G_OBJECT_GET_CLASS(object); }
 static inline gboolean ek_value_holds(const GValue *value, GType type) { return G_VALUE_HOLDS(value, type); }
+/* The buffer in a GValue, or NULL. g_value_get_boxed would look the type up again. */
+static inline GstBuffer *ek_value_buffer(const GValue *value) {
+  return value && G_VALUE_HOLDS(value, GST_TYPE_BUFFER) ? (GstBuffer *)value->data[0].v_pointer : NULL;
+}
 static inline void ek_value_init(GValue *value, GType type) {
   memset(value, 0, sizeof *value);
   g_value_init(value, type);
@@ -64,8 +68,11 @@ static inline gboolean ek_buffer_is_mappable(GstBuffer *buffer) {
   return TRUE;
 }
 
-static inline GstCaps *ek_caps_make_writable(GstCaps *caps) { return gst_caps_make_writable(caps); }
-static inline gboolean ek_caps_is_fixed(const GstCaps *caps) { return gst_caps_is_fixed(caps); }
+/* The memory of a buffer that has exactly one, or NULL. Mapping it alone costs half of gst_buffer_map. */
+static inline GstMemory *ek_buffer_only_memory(GstBuffer *buffer) {
+  return gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : NULL;
+}
+
 
 static inline GstElementClass *ek_element_class(void *klass) { return GST_ELEMENT_CLASS(klass); }
 static inline GObjectClass *ek_gobject_class(void *klass) { return G_OBJECT_CLASS(klass); }
@@ -86,6 +93,21 @@ static inline gboolean ek_is_being_stopped(GstElement *element) {
     object = parent;
   }
   return stopped;
+}
+
+/* The outermost element of GStreamer's newer adaptive demuxers (adaptivedemux2) around the element, with a reference;
+ * NULL where there is none. */
+static inline GstElement *ek_adaptive_demuxer_around(GstElement *element) {
+  GType type = g_type_from_name("GstAdaptiveDemux2");
+  GstObject *object = gst_object_ref(GST_OBJECT_CAST(element));
+  GstElement *found = NULL;
+  while (object) {
+    GstObject *parent = gst_object_get_parent(object);
+    if (type && g_type_is_a(G_OBJECT_TYPE(object), type)) gst_object_replace((GstObject **)&found, object);
+    gst_object_unref(object);
+    object = parent;
+  }
+  return found;
 }
 
 static inline GstDebugCategory *ek_debug_category(const char *name, const char *description) {

@@ -71,19 +71,38 @@ import CGStreamer
     @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
         -> Result?
     {
+        try Self.withBytes(of: pointer, body)
+    }
+
+    @inlinable @inline(__always)
+    static func withBytes<Result>(
+        of buffer: UnsafeMutablePointer<GstBuffer>, _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) rethrows -> Result? {
         var map = GstMapInfo()
-        guard gst_buffer_map(pointer, &map, GST_MAP_READ) != 0 else { return nil }
-        defer { gst_buffer_unmap(pointer, &map) }
+        if let memory = ek_buffer_only_memory(buffer) {
+            guard gst_memory_map(memory, &map, GST_MAP_READ) != 0 else { return nil }
+            defer { gst_memory_unmap(memory, &map) }
+            return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+        }
+        guard gst_buffer_map(buffer, &map, GST_MAP_READ) != 0 else { return nil }
+        defer { gst_buffer_unmap(buffer, &map) }
         return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
     }
 
-    /// Maps for reading and writing. Nil where the buffer or its memory is shared or cannot be mapped: this never
-    /// copies. The bytes must not be kept.
+    /// Maps for reading and writing. Nil where others hold the buffer or its memory, or map it at the moment: this
+    /// never copies, as `gst_buffer_map` would. The bytes must not be kept.
     @inlinable public borrowing func withMutableBytes<Result>(
         _ body: (UnsafeMutableRawBufferPointer) throws -> Result
     ) rethrows -> Result? {
         guard isMemoryWritable else { return nil }
         var map = GstMapInfo()
+        if let memory = ek_buffer_only_memory(pointer) {
+            guard gst_memory_map(memory, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
+                return nil
+            }
+            defer { gst_memory_unmap(memory, &map) }
+            return try body(UnsafeMutableRawBufferPointer(start: map.data, count: Int(map.size)))
+        }
         guard gst_buffer_map(pointer, &map, GstMapFlags(GST_MAP_READ.rawValue | GST_MAP_WRITE.rawValue)) != 0 else {
             return nil
         }

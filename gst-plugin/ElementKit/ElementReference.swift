@@ -70,11 +70,35 @@ public struct ElementReference: @unchecked Sendable {
         _ type: GstMessageType, _ domain: GQuark, _ code: Int32, _ text: String, _ debug: String,
         _ file: StaticString, _ function: StaticString, _ line: Int
     ) {
+        if type == GST_MESSAGE_ERROR, let demuxer = ek_adaptive_demuxer_around(pointer) {
+            defer { gst_object_unref(UnsafeMutableRawPointer(demuxer)) }
+            postError(beyond: demuxer, domain, code, text, "\(file)(\(line)): \(function):\n\(debug)")
+            return
+        }
         // SAFETY: gst_element_message_full takes over both g_malloc'ed texts; the static strings live for ever.
         gst_element_message_full(
             pointer, type, domain, code, g_strdup(text), g_strdup(debug),
             UnsafeRawPointer(file.utf8Start).assumingMemoryBound(to: CChar.self),
             UnsafeRawPointer(function.utf8Start).assumingMemoryBound(to: CChar.self), gint(line))
+    }
+
+    /// adaptivedemux2 keeps the errors of the elements inside to itself and ends their stream: the application would
+    /// wait for ever. So it does not get to see them.
+    private func postError(
+        beyond demuxer: UnsafeMutablePointer<GstElement>, _ domain: GQuark, _ code: Int32, _ text: String,
+        _ debug: String
+    ) {
+        let error = g_error_new_literal(domain, code, text)
+        // The message copies what it is made of.
+        gst_element_post_message(demuxer, gst_message_new_error(ek_as_object(pointer), error, debug))
+        g_error_free(error)
+    }
+
+    /// Whether the element is inside one of GStreamer's newer adaptive demuxers, as under `playbin3`.
+    public var isInsideAdaptiveDemuxer: Bool {
+        guard let demuxer = ek_adaptive_demuxer_around(pointer) else { return false }
+        gst_object_unref(UnsafeMutableRawPointer(demuxer))
+        return true
     }
 }
 

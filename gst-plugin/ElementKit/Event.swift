@@ -18,6 +18,9 @@ public struct Event: ~Copyable, @unchecked Sendable {
     /// An end-of-stream event.
     public static func endOfStream() -> Event { Event(owning: gst_event_new_eos()) }
 
+    /// Another reference to the same event.
+    public borrowing func share() -> Event { Event(owning: gst_event_ref(pointer)) }
+
     /// Hands the reference to the caller.
     public consuming func release() -> UnsafeMutablePointer<GstEvent> {
         let pointer = self.pointer

@@ -15,6 +15,9 @@ public enum FlowResult: Int32, Sendable {
     /// A value outside the known ones, as elements use among themselves.
     case custom = -100
 
+    /// Whether the data flow failed, and somebody has to say so on the bus.
+    public var isFatal: Bool { self == .notLinked || rawValue < FlowResult.endOfStream.rawValue }
+
     init(_ flow: GstFlowReturn) {
         self = flow.rawValue > 0 ? .ok : FlowResult(rawValue: Int32(flow.rawValue)) ?? .custom
     }
@@ -89,6 +92,8 @@ public final class Pad: @unchecked Sendable {
         gst_pad_store_sticky_event(pointer, owned)
         ek_mini_object_unref(owned)
     }
+
+    public var isLinked: Bool { gst_pad_is_linked(pointer) != 0 }
 
     // MARK: Caps
 

@@ -61,22 +61,21 @@ import CGStreamer
 
     /// The first 16 bytes of a field that holds a buffer.
     @inlinable public func shortBytes(_ field: Field) -> ShortBytes? {
-        guard let buffer = buffer(field) else { return nil }
-        var words: (UInt64, UInt64) = (0, 0)
-        // SAFETY: 16 bytes of storage; gst_buffer_extract writes no more than it is allowed.
-        _ = withUnsafeMutableBytes(of: &words) { gst_buffer_extract(buffer, 0, $0.baseAddress, 16) }
-        return ShortBytes(
-            count: Int(gst_buffer_get_size(buffer)), high: UInt64(bigEndian: words.0),
-            low: UInt64(bigEndian: words.1))
+        withBytes(field) { bytes in
+            var words: (UInt64, UInt64) = (0, 0)
+            // SAFETY: 16 bytes of storage, and no more than `bytes` has.
+            withUnsafeMutableBytes(of: &words) {
+                $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(16)))
+            }
+            return ShortBytes(
+                count: bytes.count, high: UInt64(bigEndian: words.0), low: UInt64(bigEndian: words.1))
+        }
     }
 
     /// Lends the bytes of a field that holds a buffer.
     @inlinable public func withBytes<Result>(_ field: Field, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
         guard let buffer = buffer(field) else { return nil }
-        var map = GstMapInfo()
-        guard gst_buffer_map(buffer, &map, GST_MAP_READ) != 0 else { return nil }
-        defer { gst_buffer_unmap(buffer, &map) }
-        return body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+        return Buffer.withBytes(of: buffer, body)
     }
 
     @inlinable func value(_ field: Field, _ type: GType) -> UnsafePointer<GValue>? {
@@ -87,8 +86,7 @@ import CGStreamer
     }
 
     @inlinable func buffer(_ field: Field) -> UnsafeMutablePointer<GstBuffer>? {
-        guard let value = value(field, ek_type_buffer()), let boxed = g_value_get_boxed(value) else { return nil }
-        return boxed.assumingMemoryBound(to: GstBuffer.self)
+        ek_value_buffer(gst_structure_id_get_value(structure, field.quark))
     }
 }
 

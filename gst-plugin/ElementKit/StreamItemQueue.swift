@@ -35,6 +35,11 @@ public struct StreamItemQueue: ~Copyable {
         entries.append(UnsafeMutableRawPointer(event.release()))
     }
 
+    /// Puts an event in front of all others.
+    public mutating func prepend(_ event: consuming Event) {
+        entries.insert(UnsafeMutableRawPointer(event.release()), at: head)
+    }
+
     public mutating func popFirst() -> StreamItem? {
         guard head < entries.count else { return nil }
         let entry = entries[head]

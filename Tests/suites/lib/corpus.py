@@ -19,7 +19,7 @@ PUBLIC_NAMES = [
 def sums(path):
     """The MD5 sums of a framemd5 listing, in order."""
     with open(path) as listing:
-        return [line.split(",")[-1].strip() for line in listing if line.strip() and not line.startswith("#")]
+        return [line.split(",")[5].strip() for line in listing if line.strip() and not line.startswith("#")]
 
 
 class Track:
@@ -31,6 +31,7 @@ class Track:
         self.container = fields["container"]
         self.files = [os.path.join(case.folder, name) for name in fields["files"]]
         self.expected = fields.get("expected") or {}
+        self.keys = {pair["kid"]: pair["key"] for pair in fields.get("keys") or [] if pair.get("kid")}
 
     @property
     def packets(self):
@@ -67,16 +68,22 @@ class Case:
         self.scheme = self.fields.get("scheme", "")
         tracks = self.fields.get("tracks") or []
         self.tracks = [Track(self, track) for track in tracks if isinstance(track, dict)]
-        keys = list(self.fields.get("keys") or [])
-        for track in tracks:
-            keys += (track.get("keys") or []) if isinstance(track, dict) else []
-        self.keys = {pair["kid"]: pair["key"] for pair in keys if pair.get("kid")}
+        self.keys = {pair["kid"]: pair["key"] for pair in self.fields.get("keys") or [] if pair.get("kid")}
+        for track in self.tracks:
+            self.keys.update(track.keys)
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
     def has(self, name):
         return os.path.exists(self.path(name))
+
+    def keys_for(self, tracks):
+        """Lines of a keys file. Two tracks may have different keys of one KID: all zeros, where keys rotate."""
+        keys = {}
+        for track in tracks:
+            keys.update(track.keys)
+        return "".join(f"{kid} {key}\n" for kid, key in sorted((keys or self.keys).items()))
 
     @property
     def keys_file(self):

@@ -8,6 +8,12 @@ import threading
 import urllib.parse
 
 
+TYPES = {
+    ".mpd": "application/dash+xml", ".m3u8": "application/vnd.apple.mpegurl", ".mp4": "video/mp4",
+    ".m4s": "video/iso.segment", ".webm": "video/webm", ".ts": "video/mp2t",
+}
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -25,16 +31,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         with open(path, "rb") as file:
             body = file.read()
+        kind = {"Content-Type": TYPES.get(os.path.splitext(path)[1], "application/octet-stream")}
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if not span:
-            self._send(200, body, {}, with_body)
+            self._send(200, body, kind, with_body)
             return
         first = int(span.group(1))
         last = min(int(span.group(2) or len(body) - 1), len(body) - 1)
         if first > last:
             self._send(416, b"", {"Content-Range": f"bytes */{len(body)}"}, with_body)
             return
-        self._send(206, body[first:last + 1], {"Content-Range": f"bytes {first}-{last}/{len(body)}"}, with_body)
+        span = kind | {"Content-Range": f"bytes {first}-{last}/{len(body)}"}
+        self._send(206, body[first:last + 1], span, with_body)
 
     def _send(self, status, body, headers, with_body):
         try:

@@ -46,6 +46,9 @@ class Packets:
         if self.kind is None:
             self.kind = self.pad.get_current_caps().get_structure(0).get_name().split("/")[0]
         for buffer in buffers:
+            # matroskademux sends Vorbis headers, which are no packets of the file, as buffers too.
+            if buffer.has_flags(Gst.BufferFlags.HEADER):
+                continue
             self.sums.append(sum_of(buffer))
             self.times.append(buffer.pts)
         return Gst.PadProbeReturn.OK
@@ -61,6 +64,9 @@ class Watched:
         self.streams = []
         self.messages = []
         self.lock = threading.Lock()
+        self.arrived = threading.Condition()
+        # What each decryptor was given so far: buffers, and whether the end.
+        self.inputs = {}
         self.pipeline.connect("deep-element-added", self._element_added)
 
     # What is in it
@@ -71,6 +77,9 @@ class Watched:
             with self.lock:
                 self.decryptors.append(element)
                 self.streams.append(Packets(element.get_static_pad("src"), name))
+            self.inputs[element] = [0, False]
+            element.get_static_pad("sink").add_probe(
+                Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM, self._input, element)
         elif name in DEMUXERS:
             element.connect("pad-added", self._demuxer_pad_added)
 
@@ -80,6 +89,25 @@ class Watched:
             return
         with self.lock:
             self.streams.append(Packets(pad, factory_name(element)))
+
+    def _input(self, _pad, info, element):
+        with self.arrived:
+            if info.type & Gst.PadProbeType.BUFFER:
+                self.inputs[element][0] += 1
+            elif info.get_event().type == Gst.EventType.EOS:
+                self.inputs[element][1] = True
+            self.arrived.notify_all()
+        return Gst.PadProbeReturn.OK
+
+    def wait_for_input(self, decryptors, buffers=1, end=False, deadline=10.0):
+        """Whether so many decryptors were given so many buffers, and the end, before the deadline."""
+
+        def there():
+            enough = [count >= buffers and (ended or not end) for count, ended in self.inputs.values()]
+            return sum(enough) >= decryptors
+
+        with self.arrived:
+            return self.arrived.wait_for(there, deadline)
 
     def add(self, factory, **properties):
         element = Gst.ElementFactory.make(factory)
@@ -98,9 +126,9 @@ class Watched:
         return pad.link(sink.get_static_pad("sink"))
 
     def packets(self, kind):
-        """All that streams of that kind sent. Adaptive demuxers make a new stream for each period or quality."""
+        """What each stream of that kind sent."""
         with self.lock:
-            return [sum for stream in self.streams if stream.kind == kind for sum in stream.sums]
+            return [stream.sums for stream in self.streams if stream.kind == kind]
 
     # Running
 
@@ -128,10 +156,15 @@ class Watched:
     def element_message(self, name, deadline=10.0):
         return self.next_message(lambda message: structure_name(message) == name, deadline)
 
-    def until_end(self, deadline=20.0):
-        """None after EOS; else the error, or that there was no end."""
-        message = self.next_message(
-            lambda message: message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR), deadline)
+    def until_end(self, deadline=20.0, on_request=None):
+        """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
+
+        def is_end(message):
+            if on_request and structure_name(message) == "latchkey-key-request":
+                on_request(message)
+            return message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR)
+
+        message = self.next_message(is_end, deadline)
         if message is None:
             return f"no end after {deadline} s"
         return describe(message) if message.type == Gst.MessageType.ERROR else None

@@ -15,9 +15,7 @@ extension Decryptor {
 
     /// Starts the request for the keys that a protection event names, unless they are there or under way.
     func prefetchKeys(_ protection: Event.Protection) {
-        guard let sources = monitor.withLock({ sources }) else { return }
-        let keyIDs = sources.prefetch(protection)
-        if !keyIDs.isEmpty { wake { $0.awaited.formUnion(keyIDs) } }
+        currentSources?.prefetch(protection) { keyIDs in wake { $0.awaited.formUnion(keyIDs) } }
     }
 
     /// The session tells what happens to keys. Any thread.
@@ -30,7 +28,7 @@ extension Decryptor {
         case .usable(let requestID, let keyIDs, let elapsed):
             let mine = wake { flow -> Bool in
                 if let requestID { flow.untaken.remove(requestID) }
-                return flow.isAwaiting(keyIDs)
+                return flow.stopAwaiting(keyIDs)
             }
             guard mine else { return }
             reference.post(
@@ -42,7 +40,7 @@ extension Decryptor {
         case .failed(let requestID, let keyIDs, let error):
             let mine = wake { flow -> Bool in
                 flow.untaken.remove(requestID)
-                return flow.isAwaiting(keyIDs)
+                return flow.stopAwaiting(keyIDs)
             }
             guard mine else { return }
             reference.post(
@@ -66,7 +64,7 @@ extension Decryptor {
         }
     }
 
-    private var observerID: UInt64? { monitor.withLock { observation?.id } }
+    private var observerID: UInt64? { facts.withLock { observation?.id } }
 
     /// `latchkey-key-request`: what an application needs to answer with the `key-response` signal.
     private func post(_ request: KeyLoadingRequest) {
@@ -77,7 +75,7 @@ extension Decryptor {
                 ("key-ids", .strings(request.keyIDs.map(\.description))),
                 ("init-data", .bytes(request.initializationData.first?.bytes ?? [])),
                 ("init-data-origin", .string(request.initializationData.first?.origin ?? "")),
-                ("suggested-url", .string(request.suggestedURL ?? "")),
+                ("suggested-url", .string(request.suggestedURL ?? currentSources?.printableLicenseURL ?? "")),
                 ("challenge", .bytes(request.challenge)), ("renewal", .boolean(request.isRenewal)),
             ])
     }
@@ -93,7 +91,7 @@ extension Decryptor {
 
     /// `key-response (request-id, answer, error) -> taken`: the application's answer to `latchkey-key-request`.
     static let keyResponse = ActionSignal("key-response", arguments: [.uint64, .bytes, .string]) { element, arguments in
-        guard let decryptor = element as? Decryptor, let session = decryptor.currentSession,
+        guard let decryptor = element as? Decryptor, let session = decryptor.currentSources?.session,
             case .uint64(let id) = arguments.first
         else { return false }
         if arguments.count > 2, case .string(let reason?) = arguments[2], !reason.isEmpty {
@@ -109,7 +107,11 @@ extension Decryptor {
 }
 
 extension Decryptor.FlowState {
-    fileprivate func isAwaiting(_ keyIDs: [KeyID]) -> Bool {
-        keyIDs.isEmpty ? awaited.contains(nil) : keyIDs.contains { awaited.contains($0) }
+    /// Whether this element asked for one of the keys; it does not from now on.
+    fileprivate mutating func stopAwaiting(_ keyIDs: [KeyID]) -> Bool {
+        if keyIDs.isEmpty { return awaited.remove(nil) != nil }
+        var wasAwaiting = false
+        for keyID in keyIDs where awaited.remove(keyID) != nil { wasAwaiting = true }
+        return wasAwaiting
     }
 }

@@ -46,7 +46,18 @@ extension Decryptor {
     private func decrypt(_ buffer: consuming Buffer, with cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
         // Where downstream wants secure memory, no clear sample may lie in ordinary memory, the sample's own included.
         guard stream.output.isMappable else { return .failed(.secureMemory) }
-        return buffer.isMemoryWritable ? inPlace(buffer, cipher, keyID) : intoNewMemory(buffer, cipher, keyID)
+        return switch decryptInPlace(buffer, cipher, keyID) {
+        case .done: .ready(buffer)
+        case .failed(let failure): .failed(failure)
+        case .notWritable: intoNewMemory(buffer, cipher, keyID)
+        }
+    }
+
+    private enum Attempt {
+        case done
+        case failed(DecryptorFailure)
+        /// Others hold the buffer or its memory, or read it at this moment.
+        case notWritable
     }
 
     private func countDecrypted(_ size: Int, since start: UInt64) {
@@ -58,7 +69,7 @@ extension Decryptor {
         }
     }
 
-    private func inPlace(_ buffer: consuming Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
+    private func decryptInPlace(_ buffer: borrowing Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Attempt {
         let start = MonotonicTime.now
         var failure: DecryptorFailure?
         let mapped: Void? = buffer.withMutableBytes { bytes in
@@ -69,10 +80,10 @@ extension Decryptor {
             }
         }
         if let failure { return .failed(failure) }
-        guard mapped != nil else { return .failed(.notMappable) }
+        guard mapped != nil else { return .notWritable }
         buffer.removeProtectionInfo()
         countDecrypted(buffer.size, since: start)
-        return .ready(buffer)
+        return .done
     }
 
     /// For samples whose memory others read too: adaptive demuxers hand out parts of a whole fragment.

@@ -77,7 +77,10 @@ extension Decryptor {
             monitor.unlock()
             return false
         }
-        if event.kind == .endOfStream { flow.hasEnded = true }
+        if event.kind == .endOfStream {
+            flow.hasEnded = true
+            reportWhatUpstreamWillNot()
+        }
         if event.kind == .streamStart {
             flow.hasEnded = false
             if flow.result == .endOfStream { flow.result = .ok }
@@ -86,10 +89,26 @@ extension Decryptor {
             monitor.unlock()
             return pass(event)
         }
+        let isEnd = event.kind == .endOfStream
         flow.queue.append(event)
         startTask()
         monitor.unlock()
+        if isEnd, reference.isInsideAdaptiveDemuxer { waitUntilDelivered() }
         return true
+    }
+
+    /// adaptivedemux2 takes the elements inside for synchronous: once the end has been taken it ends its tracks, and
+    /// what still waits here for a key would be lost.
+    private func waitUntilDelivered() {
+        monitor.lock()
+        defer { monitor.unlock() }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing {
+            monitor.wait(microseconds: Self.pollInterval)
+            monitor.unlock()
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if isBeingStopped { return }
+        }
     }
 
     // MARK: The source pad's thread
@@ -100,6 +119,7 @@ extension Decryptor {
             flow.isTaskActive = false
             // With the lock held: a start that comes next must not be undone by this pause.
             sourcePad.pauseTask()
+            monitor.broadcast()
             monitor.unlock()
             return
         }
@@ -108,10 +128,24 @@ extension Decryptor {
 
         var result = FlowResult.ok
         switch consume item {
-        case .event(let event): _ = pass(event)
+        case .event(let event): passOrKeep(event)
         case .buffer(let buffer): result = pushWhenKeyIsThere(buffer)
         }
-        if result != .ok { stopFlow(result) }
+        // A selector further down may link the stream later, as when the user selects another track.
+        if result != .ok, !(result == .notLinked && sourcePad.isLinked) { stopFlow(result) }
+    }
+
+    /// A flushing pad does not store the event that it is given, and upstream does not send caps again.
+    private func passOrKeep(_ event: consuming Event) {
+        guard event.isSticky, event.kind != .segment, event.kind != .endOfStream else {
+            _ = pass(event)
+            return
+        }
+        let spare = event.share()
+        guard !pass(event) else { return }
+        monitor.lock()
+        defer { monitor.unlock() }
+        if flow.isFlushing { flow.queue.prepend(spare) }
     }
 
     private func pushWhenKeyIsThere(_ buffer: consuming Buffer) -> FlowResult {
@@ -123,6 +157,7 @@ extension Decryptor {
                 return sourcePad.push(clear)
             case .failed(let failure):
                 failure.post(on: reference)
+                monitor.withLock { flow.isFailureReported = true }
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
                 var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
@@ -130,6 +165,7 @@ extension Decryptor {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
                         reason.post(on: reference)
+                        monitor.withLock { flow.isFailureReported = true }
                         return reason.flow
                     }
                 }
@@ -147,12 +183,24 @@ extension Decryptor {
             return
         }
         flow.result = result
-        flow.queue.removeAll()
         let hasEnded = flow.hasEnded
+        if hasEnded { reportWhatUpstreamWillNot() }
         monitor.broadcast()
         monitor.unlock()
+        dropQueue(keepingSticky: true)
         // Upstream has sent everything and will not ask for the result any more.
         if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+    }
+
+    /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
+    /// end already and asks no more. The lock is held.
+    private func reportWhatUpstreamWillNot() {
+        let result = flow.result
+        guard result.isFatal, !flow.isFailureReported else { return }
+        flow.isFailureReported = true
+        monitor.unlock()
+        DecryptorFailure.downstream(result).post(on: reference)
+        monitor.lock()
     }
 
     // MARK: Waiting for a key
@@ -162,6 +210,7 @@ extension Decryptor {
         let startedAt: UInt64
         var seenEvents: UInt64?
         var hasWarned = false
+        var hasLookedLast = false
     }
 
     enum WaitEnd {
@@ -175,13 +224,12 @@ extension Decryptor {
         defer { monitor.unlock() }
         while true {
             if flow.isFlushing { return .flushing }
-            if let seen = wait.seenEvents, flow.keyEvents != seen {
+            // The key may have come between the last look and this: look once more. After the deadline that is the
+            // last time, so that a flood of events cannot hold it off.
+            if wait.seenEvents != flow.keyEvents, !wait.hasLookedLast {
                 wait.seenEvents = flow.keyEvents
-                return nil
-            }
-            guard wait.seenEvents != nil else {
-                // The key may have come between the last look and this: look once more.
-                wait.seenEvents = flow.keyEvents
+                wait.hasLookedLast =
+                    stream.keys?.sources.timeout.map { MonotonicTime.now &- wait.startedAt >= $0 } ?? false
                 return nil
             }
             let isUntaken = requestIsUntaken(wait.keyID)
@@ -195,8 +243,8 @@ extension Decryptor {
             let waited = MonotonicTime.now &- wait.startedAt
             var pause = Self.pollInterval
             // A request that no loader takes waits for the application a third of the time.
-            if let limit = sources?.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
-                if waited >= limit, let sources {
+            if let sources = stream.keys?.sources, let limit = sources.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
+                if waited >= limit {
                     monitor.unlock()
                     defer { monitor.lock() }
                     return .failed(sources.timeOut(wait.keyID, after: waited, isUntaken: isUntaken))
@@ -214,7 +262,9 @@ extension Decryptor {
 
     /// The lock is held.
     private func requestIsUntaken(_ keyID: KeyID?) -> Bool {
-        guard !flow.untaken.isEmpty, case .pending(let id) = sources?.session.status(of: keyID) else { return false }
+        guard !flow.untaken.isEmpty, case .pending(let id) = stream.keys?.sources.session.status(of: keyID) else {
+            return false
+        }
         return flow.untaken.contains(id)
     }
 
@@ -244,8 +294,9 @@ extension Decryptor {
     }
 
     func flushStart(_ event: consuming Event) -> Bool {
-        let result = sourcePad.push(event)
+        // First: a push that downstream refuses from now on is no failure.
         beginFlush()
+        let result = sourcePad.push(event)
         sourcePad.pauseTask()
         return result
     }
@@ -256,6 +307,7 @@ extension Decryptor {
         monitor.withLock {
             flow.isFlushing = false
             flow.result = .ok
+            flow.isFailureReported = false
             flow.hasEnded = false
             flow.isTaskActive = false
         }
@@ -271,6 +323,7 @@ extension Decryptor {
             monitor.withLock {
                 flow.isFlushing = false
                 flow.result = .ok
+                flow.isFailureReported = false
                 flow.hasEnded = false
                 flow.isTaskActive = false
             }

@@ -12,8 +12,9 @@ import SampleDecryption
 /// into a queue, and the source pad's own thread waits for the key: adaptive demuxers feed all their tracks from one
 /// thread and stop it before they stop their children, so a wait on that thread could not be ended.
 final class Decryptor: Element, @unchecked Sendable {
-    // SAFETY: `flow`, `userSettings`, `sources`, `observation` and `counters` are guarded by `monitor`. `stream` belongs to whichever
-    // thread is the stream's at the moment: the upstream thread, or the source pad's while the queue is in use.
+    // SAFETY: `flow` is guarded by `monitor`; `userSettings`, `sources`, `observation` and `counters` by `facts`. `stream`
+    // belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while the queue is in
+    // use.
 
     /// More than this waits upstream.
     static let queueByteLimit = 32 << 20
@@ -25,13 +26,17 @@ final class Decryptor: Element, @unchecked Sendable {
     let sinkPad: Pad
     let sourcePad: Pad
 
+    /// Guards the data flow.
     let monitor = Monitor()
+    /// Guards what properties and signals show. Never held while `monitor` is asked for: an application may read a
+    /// property while GStreamer posts a message under `monitor`.
+    let facts = Monitor()
     // Each has one owner at a time, as above, and no access lasts while another begins; the run-time check of that
     // would cost more than the rest of a sample's bookkeeping.
     @exclusivity(unchecked) var flow = FlowState()
     @exclusivity(unchecked) var stream = StreamState()
     private var userSettings = DecryptorSettings()
-    private(set) var sources: KeySources?
+    private var sources: KeySources?
     private(set) var observation: KeyObservation?
     @exclusivity(unchecked) private var counters = DecryptorStatistics()
 
@@ -40,6 +45,8 @@ final class Decryptor: Element, @unchecked Sendable {
         var isFlushing = true
         /// What downstream last said; returned to upstream when the source pad's thread got it.
         var result = FlowResult.ok
+        /// An error message has told why `result` is a failure.
+        var isFailureReported = false
         var queue = StreamItemQueue()
         /// The source pad's thread has the stream: nothing may overtake it.
         var isTaskActive = false
@@ -77,11 +84,12 @@ final class Decryptor: Element, @unchecked Sendable {
         add(sourcePad)
     }
 
-    var settings: DecryptorSettings { monitor.withLock { userSettings } }
-    func changeSettings(_ body: (inout DecryptorSettings) -> Void) { monitor.withLock { body(&userSettings) } }
-    var statistics: DecryptorStatistics { monitor.withLock { counters } }
-    func count(_ body: (inout DecryptorStatistics) -> Void) { monitor.withLock { body(&counters) } }
-    var currentSession: KeySession? { monitor.withLock { sources?.session } }
+    var settings: DecryptorSettings { facts.withLock { userSettings } }
+    func changeSettings(_ body: (inout DecryptorSettings) -> Void) { facts.withLock { body(&userSettings) } }
+    var statistics: DecryptorStatistics { facts.withLock { counters } }
+    func count(_ body: (inout DecryptorStatistics) -> Void) { facts.withLock { body(&counters) } }
+    var currentSources: KeySources? { facts.withLock { sources } }
+    var currentSession: KeySession? { currentSources?.session }
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
         switch change {
@@ -117,23 +125,25 @@ final class Decryptor: Element, @unchecked Sendable {
         }
         stream = StreamState()
         stream.keys = KeyRing(sources)
-        monitor.withLock {
+        monitor.withLock { flow.hasCaps = false }
+        facts.withLock {
             self.sources = sources
             self.observation = observation
             counters = DecryptorStatistics()
-            flow.hasCaps = false
         }
     }
 
     private func stop() {
-        let observation = monitor.withLock { () -> KeyObservation? in
+        monitor.withLock {
+            flow.queue.removeAll()
+            flow.untaken.removeAll()
+            flow.awaited.removeAll()
+        }
+        let observation = facts.withLock { () -> KeyObservation? in
             defer {
                 self.observation = nil
                 sources = nil
             }
-            flow.queue.removeAll()
-            flow.untaken.removeAll()
-            flow.awaited.removeAll()
             return self.observation
         }
         observation?.cancel()

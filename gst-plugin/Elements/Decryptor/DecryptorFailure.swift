@@ -13,10 +13,13 @@ enum DecryptorFailure: Error, Sendable {
     case outOfMemory
     case notMappable
     case configuration(KeyError)
+    /// What comes after the decryptor failed.
+    case downstream(FlowResult)
 
     var flow: FlowResult {
         switch self {
         case .secureMemory: .notNegotiated
+        case .downstream(let result): result
         default: .error
         }
     }
@@ -45,6 +48,10 @@ enum DecryptorFailure: Error, Sendable {
         case .notMappable:
             element.postStreamError(
                 GST_STREAM_ERROR_DECRYPT, "A sample lies in memory that cannot be read.", debug: "")
+        case .downstream(let result):
+            element.postStreamError(
+                GST_STREAM_ERROR_FAILED, "The stream behind the decryptor failed.",
+                debug: "streaming stopped, reason \(result) (\(result.rawValue))")
         case .configuration(let error):
             element.postResourceError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
         }

@@ -39,7 +39,7 @@ struct DecryptorSettings: Sendable {
             "key-timeout", nick: "Key timeout",
             blurb: "How long to wait for a key before the stream fails, in milliseconds; 0: for ever. A request that "
                 + "no loader takes waits for the application a third as long",
-            kind: .uint(default: defaultKeyTimeout, range: 0...UInt32.max), mutability: .playing,
+            kind: .uint(default: defaultKeyTimeout, range: 0...UInt32.max),
             get: read { .uint($0.keyTimeout ?? defaultKeyTimeout) },
             set: change { settings, value in
                 if case .uint(let milliseconds) = value { settings.keyTimeout = milliseconds }

@@ -17,7 +17,8 @@ final class KeySources: Sendable {
     let timeout: UInt64?
     private let loaders: [any ResourceLoader]
     private let keySystem: KeySystem?
-    private let licenseURL: String?
+    /// The configured licence service, without user name and query, for the application.
+    let printableLicenseURL: String?
     /// The element, as an observer of the session.
     private let observer: UInt64
     /// Failures up to here belong to an earlier run and may be asked again.
@@ -35,13 +36,17 @@ final class KeySources: Sendable {
 
     /// At most this many pieces of initialization data are kept: a stream that rotates keys brings new ones for ever.
     private static let initializationDataLimit = 64
+    /// KIDs beyond this number are asked for when a sample needs them.
+    private static let prefetchLimit = 4096
 
     init(settings: DecryptorSettings, shared: SharedSession, observer: UInt64) throws(KeyError) {
         session = shared.session
         self.observer = observer
         startGeneration = shared.session.generation
         keySystem = try Configuration.keySystem(settings.keySystem) ?? shared.settings.keySystem
-        licenseURL = settings.licenseURL ?? shared.settings.licenseURL
+        printableLicenseURL = (settings.licenseURL ?? shared.settings.licenseURL).map {
+            HTTPRequest(url: $0).printableURL
+        }
         let timeout =
             settings.keyTimeout.map { .milliseconds(Int64($0)) } ?? shared.settings.keyTimeout
             ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
@@ -53,6 +58,8 @@ final class KeySources: Sendable {
         own.keysFile = nil
         own.licenseURL = settings.licenseURL
         own.keySystem = keySystem
+        // The configured headers may hold credentials, and those are for the configured service.
+        if own.licenseURL != shared.settings.licenseURL { own.httpHeaders = [] }
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
     }
 
@@ -91,8 +98,8 @@ final class KeySources: Sendable {
 
     /// Starts the request for the keys that a protection event names, and tells which. Never blocks.
     ///
-    /// Nothing is asked for data of a key system that is not this element's.
-    func prefetch(_ protection: Event.Protection) -> [KeyID] {
+    /// Nothing is asked for data of a key system that is not this element's. `willDemand` hears of the KIDs first.
+    func prefetch(_ protection: Event.Protection, willDemand: ([KeyID]) -> Void) {
         let data = InitializationData(
             system: ProtectionSystem(uuid: protection.systemID), bytes: protection.data, origin: protection.origin)
         let (isNew, capsSystem) = state.withLock { state -> (Bool, ProtectionSystem?) in
@@ -103,12 +110,17 @@ final class KeySources: Sendable {
         }
         let dataSystem = data.system.flatMap { KeySystem($0) }
         let wanted = keySystem ?? capsSystem.flatMap { KeySystem($0) }
-        guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return [] }
+        guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return }
         let missing = data.keyIDs.filter { ownKeys.key(for: $0) == nil }
-        guard !missing.isEmpty else { return [] }
-        if missing.count > 1 { state.withLock { $0.prefetchedWithOthers.formUnion(missing) } }
+        guard !missing.isEmpty else { return }
+        let isWithinLimit = state.withLock { state -> Bool in
+            guard state.prefetchedWithOthers.count + missing.count <= Self.prefetchLimit else { return false }
+            if missing.count > 1 { state.prefetchedWithOthers.formUnion(missing) }
+            return true
+        }
+        guard isWithinLimit else { return }
+        willDemand(missing)
         demand(missing, system: wanted ?? dataSystem, data: [data], retryFailuresUpTo: startGeneration)
-        return missing
     }
 
     private func demand(
@@ -116,8 +128,8 @@ final class KeySources: Sendable {
     ) {
         session.demand(
             KeyDemand(
-                keyIDs: keyIDs, keySystem: system, initializationData: data, suggestedURL: licenseURL,
-                loaders: loaders, retryFailuresUpTo: generation, origin: observer))
+                keyIDs: keyIDs, keySystem: system, initializationData: data, loaders: loaders,
+                retryFailuresUpTo: generation, origin: observer))
     }
 
     /// Ends the request for a key that did not come in time.

@@ -25,18 +25,22 @@ struct SampleProtection {
             gstreamerVersion.major == 1 && gstreamerVersion.minor == 22 && gstreamerVersion.micro < 6
     }
 
-    private enum Field {
-        static let encrypted = ProtectionInfo.Field("encrypted")
-        static let keyID = ProtectionInfo.Field("kid")
-        static let initializationVector = ProtectionInfo.Field("iv")
-        static let constantIVSize = ProtectionInfo.Field("constant_iv_size")
-        static let cryptByteBlock = ProtectionInfo.Field("crypt_byte_block")
-        static let skipByteBlock = ProtectionInfo.Field("skip_byte_block")
-        static let cipherMode = ProtectionInfo.Field("cipher-mode")
-        static let subsampleCount = ProtectionInfo.Field("subsample_count")
-        static let subsamples = ProtectionInfo.Field("subsamples")
-        static let piffAlgorithm = ProtectionInfo.Field("piff_algorithm_id")
+    /// The names of the meta's fields, looked up once and kept here: a global would be guarded at each use.
+    private struct Fields {
+        let encrypted = ProtectionInfo.Field("encrypted")
+        let keyID = ProtectionInfo.Field("kid")
+        let initializationVector = ProtectionInfo.Field("iv")
+        let constantIVSize = ProtectionInfo.Field("constant_iv_size")
+        let cryptByteBlock = ProtectionInfo.Field("crypt_byte_block")
+        let skipByteBlock = ProtectionInfo.Field("skip_byte_block")
+        let cipherMode = ProtectionInfo.Field("cipher-mode")
+        let subsampleCount = ProtectionInfo.Field("subsample_count")
+        let subsamples = ProtectionInfo.Field("subsamples")
+        let piffAlgorithm = ProtectionInfo.Field("piff_algorithm_id")
+        static let shared = Fields()
     }
+
+    private let fields = Fields.shared
 
     /// qtdemux stores PIFF's AlgorithmID shifted by eight bits.
     private static let piffAESCBC: UInt32 = 0x200
@@ -47,32 +51,32 @@ struct SampleProtection {
     }
 
     private mutating func read(_ info: borrowing ProtectionInfo, format: EncryptedFormat) -> Reading {
-        if info.boolean(Field.encrypted) == false { return .clear }
-        let subsampleCount = info.uint(Field.subsampleCount)
-        if marksClearLeadAsEncrypted, format.isNALVideo, subsampleCount == nil, info.has(Field.constantIVSize) {
+        if info.boolean(fields.encrypted) == false { return .clear }
+        let subsampleCount = info.uint(fields.subsampleCount)
+        if marksClearLeadAsEncrypted, format.isNALVideo, subsampleCount == nil, info.has(fields.constantIVSize) {
             return .clear
         }
 
         plan.scheme = format.scheme
-        if let scheme = info.fourCharacterCode(Field.cipherMode).flatMap(EncryptedFormat.scheme(fourCharacterCode:)) {
+        if let scheme = info.fourCharacterCode(fields.cipherMode).flatMap(EncryptedFormat.scheme(fourCharacterCode:)) {
             plan.scheme = scheme
-        } else if let name = info.string(Field.cipherMode) {
+        } else if let name = info.string(fields.cipherMode) {
             guard let scheme = EncryptedFormat.scheme(named: name) else {
                 return .malformed("the protection scheme “\(name.prefix(16))” is not known")
             }
             plan.scheme = scheme
-        } else if let algorithm = info.uint(Field.piffAlgorithm) {
+        } else if let algorithm = info.uint(fields.piffAlgorithm) {
             if algorithm == Self.piffClear { return .clear }
             plan.scheme = algorithm == Self.piffAESCBC ? .cbc1 : .cenc
         }
 
-        guard let vector = info.shortBytes(Field.initializationVector), vector.count == 8 || vector.count == 16 else {
+        guard let vector = info.shortBytes(fields.initializationVector), vector.count == 8 || vector.count == 16 else {
             return .malformed("the sample has no initialization vector of 8 or 16 bytes")
         }
         plan.initializationVector = InitializationVector(high: vector.high, low: vector.count == 8 ? 0 : vector.low)
 
-        guard let crypt = UInt8(exactly: info.uint(Field.cryptByteBlock) ?? 0),
-            let skip = UInt8(exactly: info.uint(Field.skipByteBlock) ?? 0)
+        guard let crypt = UInt8(exactly: info.uint(fields.cryptByteBlock) ?? 0),
+            let skip = UInt8(exactly: info.uint(fields.skipByteBlock) ?? 0)
         else { return .malformed("the block pattern is out of range") }
         plan.pattern = BlockPattern(crypt: crypt, skip: skip)
 
@@ -80,7 +84,7 @@ struct SampleProtection {
             return .malformed("the subsample table is shorter than its count")
         }
 
-        guard let identifier = info.shortBytes(Field.keyID) else { return .encrypted(nil) }
+        guard let identifier = info.shortBytes(fields.keyID) else { return .encrypted(nil) }
         guard identifier.count == 16 else { return .malformed("the KID has \(identifier.count) bytes instead of 16") }
         return .encrypted(KeyID(high: identifier.high, low: identifier.low))
     }
@@ -92,7 +96,7 @@ struct SampleProtection {
             plan.subsamples.removeAll(keepingCapacity: true)
             return true
         }
-        return info.withBytes(Field.subsamples) { table -> Bool in
+        return info.withBytes(fields.subsamples) { table -> Bool in
             let (needed, overflow) = count.multipliedReportingOverflow(by: 6)
             guard !overflow, needed <= table.count else { return false }
             // The storage of the sample before is written over: growing it entry by entry would check it each time.

@@ -11,29 +11,34 @@ final class SharedSession: Sendable {
     let session: KeySession
     let settings: ControlSettings
 
-    init(_ session: KeySession, _ settings: ControlSettings) {
+    /// The application brought the session; settings from files and contexts do not apply to it.
+    let isAttached: Bool
+
+    init(_ session: KeySession, _ settings: ControlSettings, isAttached: Bool = true) {
         self.session = session
         self.settings = settings
+        self.isAttached = isAttached
     }
 
     /// The type of the `GstContext`. Its structure may hold, set by the application, `license-url`, `keys-file`,
     /// `key-system` (strings) and `key-timeout` (milliseconds); the element that makes the session adds `session`.
     static let contextType = "latchkey.session"
-    fileprivate static let sessionField = "session"
-    fileprivate static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
+    private static let sessionField = "session"
+    private static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
 
     /// The session of the pipeline around `element`: from a context, from another element, or a new one with the
     /// settings of the context and the configuration.
     static func obtain(for element: ElementReference) throws(KeyError) -> SharedSession {
-        if let known = existing(element.context(type: contextType)) { return known }
+        if let known = try current(element.context(type: contextType)) { return known }
         element.requestContext(type: contextType)
         let context = element.context(type: contextType)
-        if let known = existing(context) { return known }
+        if let known = try current(context) { return known }
 
         let settings = try settings(from: context)
         // Settings that changed since make a new session; the old one goes with the elements that still use it.
         let shared = element.sharedInPipeline(contextType, while: { $0.settings == settings }) {
-            SharedSession(KeySession(loaders: settings.makeLoaders(transport: CurlTransport.shared)), settings)
+            SharedSession(
+                KeySession(loaders: settings.makeLoaders(transport: CurlTransport.shared)), settings, isAttached: false)
         }
         if let published = Context(type: contextType, persistent: true, copying: context) {
             published.set(sessionField, shared, of: objectType)
@@ -42,8 +47,19 @@ final class SharedSession: Sendable {
         return shared
     }
 
-    private static func existing(_ context: Context?) -> SharedSession? {
-        context?.object(sessionField, of: objectType)
+    /// A context that carries a session which is there already.
+    static func context(for shared: SharedSession) -> Context? {
+        let context = Context(type: contextType, persistent: true)
+        context?.set(sessionField, shared, of: objectType)
+        return context
+    }
+
+    /// The context's session, unless settings have changed since it was made.
+    private static func current(_ context: Context?) throws(KeyError) -> SharedSession? {
+        guard let known = context?.object(sessionField, of: objectType) else { return nil }
+        if known.isAttached { return known }
+        let settings = try settings(from: context)
+        return known.settings == settings ? known : nil
     }
 
     /// The context's settings come before the environment's keys file, and that before the configuration.
@@ -64,9 +80,7 @@ public enum PipelineSession {
     /// Makes the Latchkey elements in `element`, now and later, use `session`. Call it before the pipeline leaves
     /// READY. The pipeline keeps the session. Thread-safe.
     public static func attach(_ session: KeySession, to element: UnsafeMutablePointer<GstElement>) {
-        guard let context = Context(type: SharedSession.contextType, persistent: true) else { return }
-        context.set(
-            SharedSession.sessionField, SharedSession(session, ControlSettings()), of: SharedSession.objectType)
+        guard let context = SharedSession.context(for: SharedSession(session, ControlSettings())) else { return }
         ElementReference(element).set(context)
     }
 }

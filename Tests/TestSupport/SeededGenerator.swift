@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 
 /// A generator with a seed, so that a failing case can be had again (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator {
+public struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
-    init(seed: UInt64) { state = seed }
+    public init(seed: UInt64) { state = seed }
 
-    mutating func next() -> UInt64 {
+    public mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var value = (state ^ state >> 30) &* 0xBF58_476D_1CE4_E5B9
         value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
         return value ^ value >> 31
     }
 
-    mutating func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &self) } }
+    public mutating func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &self) } }
 
     /// `source` with a few bytes changed, removed, doubled or set to a value that sizes break on.
-    mutating func mutate(_ source: [UInt8]) -> [UInt8] {
+    public mutating func mutate(_ source: [UInt8]) -> [UInt8] {
         var bytes = source
         for _ in 0..<Int.random(in: 1...4, using: &self) where !bytes.isEmpty {
             let position = Int.random(in: 0..<bytes.count, using: &self)

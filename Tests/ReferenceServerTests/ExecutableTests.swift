@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import FoundationNetworking
+import KeySystems
+import ProtectionModel
+import Synchronization
+import Testing
+
+/// The program itself, as a test or a person starts it.
+@Suite(.serialized, .timeLimit(.minutes(1))) struct ExecutableTests {
+    private static let keyID = "2a54856d33e557f486aa203a9eb94ca5"
+    private static let key = "c685730e9039aa683a2b62218280f4c1"
+
+    @Test(arguments: [SIGTERM, SIGINT])
+    func servesOnAFreePortAndStopsCleanlyOnASignal(signal: Int32) async throws {
+        let folder = try TemporaryFolder()
+        try folder.write("# test\n\(Self.keyID) \(Self.key)\nskd://x \(Self.key)\n", to: "keys.txt")
+        try folder.write("media file", to: "media/a.txt")
+        let server = try Program([
+            "--port", "0", "--keys-file", folder.root.appendingPathComponent("keys.txt").path, "--media",
+            folder.media.path, "--fault", "/health=status:418*1",
+        ])
+        let line = try #require(await server.firstLine())
+        #expect(line.hasPrefix("listening on http://127.0.0.1:"))
+        let base = try #require(URL(string: String(line.dropFirst("listening on ".count))))
+        #expect((base.port ?? 0) > 0)
+
+        let (media, _) = try await URLSession.shared.data(from: base.appendingPathComponent("media/a.txt"))
+        #expect(String(decoding: media, as: UTF8.self) == "media file")
+        let (_, broken) = try await URLSession.shared.data(from: base.appendingPathComponent("health"))
+        #expect((broken as? HTTPURLResponse)?.statusCode == 418)
+
+        let keyID = try #require(KeyID(hex: Self.keyID))
+        var request = URLRequest(url: base.appendingPathComponent("clearkey"))
+        request.httpMethod = "POST"
+        request.httpBody = Data(ClearKey.licenseRequest(for: [keyID]))
+        let (license, _) = try await URLSession.shared.data(for: request)
+        let keys = try ClearKey.keys(inLicense: Array(license))
+        #expect(try #require(keys[keyID]) == (try #require(ContentKey(hex: Self.key))))
+
+        server.send(signal)
+        #expect(await server.exitStatus() == 0)
+    }
+
+    @Test(arguments: ["--stop-on-stdin-eof", "--stop-with-parent"])
+    func stopsWhenStandardInputEnds(flag: String) async throws {
+        let server = try Program([flag])
+        #expect(try #require(await server.firstLine()).hasPrefix("listening on "))
+        server.closeInput()
+        #expect(await server.exitStatus() == 0)
+    }
+
+    @Test(arguments: [
+        ["--media", "/nothing/here"], ["--keys-file", "/nothing/here"], ["--fault", "never"], ["--port", "70000"],
+        ["--host", "192.0.2.1"],
+    ])
+    func saysWhatIsWrongAndFails(arguments: [String]) async throws {
+        let server = try Program(arguments)
+        #expect(await server.firstLine() == nil)
+        #expect(await server.exitStatus() != 0)
+        #expect(server.errors.contains("Error: "))
+        #expect(server.errors.contains(arguments[1]))
+    }
+
+    @Test func aKeysFileThatCannotBeReadIsNamedWithItsLineAndNotItsContent() async throws {
+        let folder = try TemporaryFolder()
+        try folder.write("\(Self.keyID) \(Self.key)0\n", to: "keys.txt")
+        let server = try Program(["--keys-file", folder.root.appendingPathComponent("keys.txt").path])
+        #expect(await server.exitStatus() != 0)
+        #expect(server.errors.contains("keys.txt, line 1"))
+        #expect(!server.errors.contains(Self.key))
+    }
+
+    @Test func helpNamesTheEndpointsAndTheFaults() async throws {
+        let server = try Program(["--help"])
+        #expect(await server.exitStatus() == 0)
+        for word in ["POST /clearkey", "/media/", "/log", "/faults", "truncate:BYTES", "--stop-with-parent"] {
+            #expect(server.output.contains(word), "\(word)")
+        }
+        // The usage line is one line, however long, and not ours.
+        let lines = server.output.split(separator: "\n").filter { !$0.hasPrefix("USAGE:") }
+        #expect(lines.allSatisfy { $0.count <= 80 })
+    }
+}
+
+/// A running `latchkey-server` of this build. Ends with the last reference at the latest.
+private final class Program: Sendable {
+    /// What came out of one pipe.
+    private final class Text: Sendable {
+        private let data = Mutex(Data())
+        var string: String { data.withLock { String(decoding: $0, as: UTF8.self) } }
+        func append(_ more: Data) { data.withLock { $0.append(more) } }
+    }
+
+    private let process = Process()
+    private let input = Pipe()
+    private let outputText = Text()
+    private let errorText = Text()
+    private let outputChanges: AsyncStream<Void>
+    private let exits: AsyncStream<Int32>
+
+    init(_ arguments: [String]) throws {
+        // The test program and the products of the build lie in one folder.
+        let folder = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+        process.executableURL = folder.appendingPathComponent("latchkey-server")
+        process.arguments = arguments
+        process.standardInput = input
+        let (output, errors) = (Pipe(), Pipe())
+        process.standardOutput = output
+        process.standardError = errors
+        let (changes, changed) = AsyncStream<Void>.makeStream()
+        let (exits, exited) = AsyncStream<Int32>.makeStream()
+        (outputChanges, self.exits) = (changes, exits)
+        // Exits count once both pipes have been read to their ends.
+        let open = DispatchGroup()
+        for (pipe, text) in [(output, outputText), (errors, errorText)] {
+            open.enter()
+            let handle = pipe.fileHandleForReading
+            Thread.detachNewThread {
+                while true {
+                    let data = handle.availableData
+                    if data.isEmpty { break }
+                    text.append(data)
+                    changed.yield()
+                }
+                open.leave()
+            }
+        }
+        process.terminationHandler = { process in
+            open.notify(queue: .global()) {
+                changed.finish()
+                exited.yield(process.terminationStatus)
+                exited.finish()
+            }
+        }
+        try process.run()
+    }
+
+    deinit { if process.isRunning { process.terminate() } }
+
+    var output: String { outputText.string }
+    var errors: String { errorText.string }
+
+    /// The first line of standard output; nil where the program ends without one.
+    func firstLine() async -> String? {
+        for await _ in outputChanges where output.contains("\n") { break }
+        return output.contains("\n") ? output.split(separator: "\n").first.map(String.init) : nil
+    }
+
+    func exitStatus() async -> Int32? {
+        for await status in exits { return status }
+        return nil
+    }
+
+    func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
+
+    func closeInput() { try? input.fileHandleForWriting.close() }
+}

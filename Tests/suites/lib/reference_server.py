@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MPL-2.0
+"""latchkey-server: licences, media and faults over real HTTP, on a loopback port."""
+
+import json
+import re
+import subprocess
+import tempfile
+import urllib.request
+
+
+class ReferenceServer:
+    """Runs for as long as the `with` block lasts; `url` is its address."""
+
+    def __init__(self, keys, media):
+        """`keys` is the text of a keys file, `media` the folder below /media/."""
+        self._keys = keys
+        self._media = media
+
+    def __enter__(self):
+        self._file = tempfile.NamedTemporaryFile("w", prefix="latchkey-suite-")
+        self._file.write(self._keys)
+        self._file.flush()
+        self._process = subprocess.Popen(
+            ["latchkey-server", "--port", "0", "--keys-file", self._file.name, "--media", self._media,
+             "--stop-on-stdin-eof"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for line in self._process.stdout:
+            found = re.search(r"listening on (http://\S+)", line)
+            if found:
+                self.url = found.group(1)
+                return self
+        raise RuntimeError("latchkey-server did not start")
+
+    def __exit__(self, *_):
+        self._process.stdin.close()
+        self._process.terminate()
+        self._process.wait(timeout=10)
+        self._file.close()
+
+    def licence_requests(self):
+        """The KIDs of each licence request so far."""
+        with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:
+            entries = json.load(answer)
+        return [entry.get("kids", []) for entry in entries if entry["path"] == "/clearkey"]
