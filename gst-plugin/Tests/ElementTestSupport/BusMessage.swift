@@ -69,7 +69,9 @@ public struct BusMessage: Sendable, CustomStringConvertible {
                     numbers[field] = UInt64(g_value_get_boolean(value))
                 } else if ek_value_holds(value, ek_type_strv()) != 0, let boxed = g_value_get_boxed(value) {
                     let vector = boxed.assumingMemoryBound(to: UnsafeMutablePointer<CChar>?.self)
-                    lists[field] = (0..<Int(g_strv_length(vector))).compactMap { vector[$0].map { String(cString: $0) } }
+                    lists[field] = (0..<Int(g_strv_length(vector))).compactMap {
+                        vector[$0].map { String(cString: $0) }
+                    }
                 } else if ek_value_holds(value, ek_type_bytes()) != 0, let boxed = g_value_get_boxed(value) {
                     var size: gsize = 0
                     let data = g_bytes_get_data(OpaquePointer(boxed), &size)

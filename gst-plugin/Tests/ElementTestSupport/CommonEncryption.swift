@@ -70,7 +70,9 @@ public struct CommonEncryption {
         var blocks: [UInt8] = []
         while blocks.count < count {
             blocks += start[..<8]
-            for shift in stride(from: UInt64(56), through: 0, by: -8) { blocks.append(UInt8(truncatingIfNeeded: low >> shift)) }
+            for shift in stride(from: UInt64(56), through: 0, by: -8) {
+                blocks.append(UInt8(truncatingIfNeeded: low >> shift))
+            }
             low &+= 1
         }
         return blocks

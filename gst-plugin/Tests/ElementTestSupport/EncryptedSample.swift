@@ -49,7 +49,9 @@ public struct EncryptedSample: Sendable {
 
     /// A new buffer over a part of memory that `owner` holds too, as adaptive demuxers hand out.
     public func makeBuffer(inside owner: borrowing Buffer, at offset: Int) throws -> Buffer {
-        let part = owner.withPointer { gst_buffer_copy_region($0, GST_BUFFER_COPY_MEMORY, gsize(offset), gsize(bytes.count)) }
+        let part = owner.withPointer {
+            gst_buffer_copy_region($0, GST_BUFFER_COPY_MEMORY, gsize(offset), gsize(bytes.count))
+        }
         guard let part else { throw TestFailure("no memory") }
         let buffer = Buffer(owning: part)
         mark(buffer)

@@ -100,7 +100,8 @@ public final class FilePlayback: @unchecked Sendable {
             // Its pads have no caps yet when they come.
             if parent == adaptiveDemuxer { return addDemuxer(behind: pad) }
         }
-        guard let element = gst_element_factory_make(decryptor, nil), let sink = gst_element_factory_make("fakesink", nil),
+        guard let element = gst_element_factory_make(decryptor, nil),
+            let sink = gst_element_factory_make("fakesink", nil),
             let sinkPad = gst_element_get_static_pad(element, "sink"),
             let sourcePad = gst_element_get_static_pad(element, "src")
         else { return }
@@ -115,7 +116,8 @@ public final class FilePlayback: @unchecked Sendable {
             defer { g_free(text) }
             return String(cString: text)
         }
-        let track = Track(name: name ?? "", input: StreamRecorder(), output: StreamRecorder(), elements: [element, sink])
+        let track = Track(
+            name: name ?? "", input: StreamRecorder(), output: StreamRecorder(), elements: [element, sink])
         track.input.attach(to: sinkPad)
         track.output.attach(to: sourcePad)
         lock.lock()

@@ -86,7 +86,8 @@ public final class StreamRecorder: @unchecked Sendable {
 
     /// Records from now on. The recorder must outlive the pad's use.
     public func attach(to pad: UnsafeMutablePointer<GstPad>) {
-        let mask = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM.rawValue
+        let mask =
+            GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM.rawValue
             | GST_PAD_PROBE_TYPE_EVENT_FLUSH.rawValue
         gst_pad_add_probe(
             pad, GstPadProbeType(mask), record, Unmanaged.passRetained(self).toOpaque(),

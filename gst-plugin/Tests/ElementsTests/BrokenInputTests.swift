@@ -8,8 +8,8 @@ import Latchkey
 import Testing
 
 extension ElementTests {
-    /// Every broken file of the corpus that a stock demuxer of this slice can meet: an error or the end, in time, and no
-    /// sample that was made with a wrong key.
+    /// Every broken file of the corpus that a stock demuxer can meet: an error or the end, in time, and no sample that
+    /// was made with a wrong key.
     @Suite struct BrokenInputTests {
         init() {
             TestProcess.prepare
@@ -22,7 +22,8 @@ extension ElementTests {
 
         private static let cases = [
             "broken-ffmpeg51-fragmented-noaux", "broken-mp4-cbcs", "broken-mp4-playready-object", "broken-mp4-pssh",
-            "broken-mp4-saiz-saio", "broken-mp4-seig", "broken-mp4-senc", "broken-mp4-tenc-sinf", "broken-mp4-truncated",
+            "broken-mp4-saiz-saio", "broken-mp4-seig", "broken-mp4-senc", "broken-mp4-tenc-sinf",
+            "broken-mp4-truncated",
             "broken-mpd-contentprotection", "broken-piff", "broken-webm",
         ]
 
@@ -60,7 +61,8 @@ extension ElementTests {
 
         static let variants: [Variant] = cases.flatMap { folder -> [Variant] in
             let file = corpus.appendingPathComponent("\(folder)/case.json")
-            guard let data = try? Data(contentsOf: file), let read = try? JSONDecoder().decode(CaseFile.self, from: data)
+            guard let data = try? Data(contentsOf: file),
+                let read = try? JSONDecoder().decode(CaseFile.self, from: data)
             else { return [] }
             let keys = read.keys.map { "\($0.kid):\($0.key)" }.joined(separator: ",")
             return read.variants.map { Variant(folder: folder, file: $0.file, keys: keys) }
@@ -156,13 +158,15 @@ extension ElementTests {
             }
             let version = Environment.gstreamerVersion
             let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-                .appendingPathComponent("../Golden/broken-inputs-\(version.major).\(version.minor).txt").standardizedFileURL
+                .appendingPathComponent("../Golden/broken-inputs-\(version.major).\(version.minor).txt")
+                .standardizedFileURL
             let table = lines.joined(separator: "\n") + "\n"
             if getenv("LATCHKEY_UPDATE_GOLDEN") != nil { try table.write(to: file, atomically: true, encoding: .utf8) }
             let recorded = try? String(contentsOf: file, encoding: .utf8)
             let known = Set((recorded ?? "").split(separator: "\n").map(String.init))
             for line in lines {
-                #expect(known.contains(line), "not as in \(file.lastPathComponent); LATCHKEY_UPDATE_GOLDEN=1 records it")
+                #expect(
+                    known.contains(line), "not as in \(file.lastPathComponent); LATCHKEY_UPDATE_GOLDEN=1 records it")
             }
             #expect(known.count == lines.count)
         }

@@ -48,7 +48,9 @@ extension ElementTests {
             },
             Case("one byte not covered", "cover 99 of the sample's 100 bytes") { $0.setSubsamples([(10, 89)]) },
             Case("nothing covered", "cover 0 of the sample's 100 bytes") { $0.setSubsamples([(0, 0), (0, 0)]) },
-            Case("an IV of 7 bytes", "no initialization vector of 8 or 16 bytes") { $0.vector = [1, 2, 3, 4, 5, 6, 7] },
+            Case("an IV of 7 bytes", "no initialization vector of 8 or 16 bytes") {
+                $0.vector = [1, 2, 3, 4, 5, 6, 7]
+            },
             Case("an IV of 17 bytes", "no initialization vector of 8 or 16 bytes") { sample in
                 sample.vector = [UInt8](repeating: 1, count: 17)
             },

@@ -3,7 +3,6 @@
 import CGStreamer
 import ElementKit
 import ElementTestSupport
-import Foundation
 import Latchkey
 import LicenseControl
 import ProtectionModel
@@ -45,7 +44,10 @@ extension ElementTests {
         static let answers: [(name: String, bytes: [UInt8])] = [
             ("the key's 16 bytes", Media.key),
             ("a licence", Media.licence([(Media.keyID, Media.key)])),
-            ("a licence with more keys", Media.licence([(Media.otherKeyID, Media.otherKey), (Media.keyID, Media.key)])),
+            (
+                "a licence with more keys",
+                Media.licence([(Media.otherKeyID, Media.otherKey), (Media.keyID, Media.key)])
+            ),
             ("a licence behind white space", Array(" \n".utf8) + Media.licence([(Media.keyID, Media.key)])),
             ("a keys file's line", Array("\(Media.keyIDText) \(Media.hex(Media.key))\n".utf8)),
             ("a keys file", Array("# comment\r\n\r\n\(Media.keyIDText) \(Media.hex(Media.key))\r\n".utf8)),
@@ -260,97 +262,5 @@ extension ElementTests {
             #expect(harness.output.samples.map(\.bytes) == [[1]])
             #expect(harness.bus.count(element: "latchkey-key-request") == 1)
         }
-
-        // MARK: Back-pressure
-
-        @Test func theQueueIsBounded() throws {
-            let harness = try Harness("latchkeycencdec", Self.forEver)
-            harness.start(caps: Media.bareVideo)
-            let decryptor = try #require(Decryptor.implementation(of: harness.element))
-            let total = 12
-            let pushed = Progress()
-            let thread = Thread {
-                for index in 0..<total {
-                    var sample = Media.sample([UInt8(index)])
-                    sample.duration = 10_000_000_000
-                    pushed.begin()
-                    guard let buffer = try? sample.makeBuffer(), harness.push(buffer) == .ok else { break }
-                    pushed.end()
-                }
-                pushed.finish()
-            }
-            thread.start()
-            let request = try harness.bus.next(element: "latchkey-key-request")
-            // One sample is in the hand of the thread that waits, three fill the queue with 30 s, and one is at the door.
-            #expect(pushed.wait { $0.begun == 5 && $0.ended == 4 })
-            let (count, duration) = decryptor.monitor.withLock { (decryptor.flow.queue.count, decryptor.flow.queue.duration) }
-            #expect(count == 3)
-            #expect(duration == Decryptor.queueDurationLimit)
-            #expect(try answer(harness, request, Media.key))
-            #expect(harness.output.wait(samples: total))
-            #expect(pushed.wait { $0.isFinished })
-            #expect(harness.output.samples.map(\.bytes) == (0..<total).map { [UInt8($0)] })
-        }
-
-        @Test(arguments: [true, false])
-        func whoWaitsAtTheDoorIsLetGo(byFlush: Bool) throws {
-            let harness = try Harness("latchkeycencdec", Self.forEver)
-            harness.start(caps: Media.bareVideo)
-            let pushed = Progress()
-            let thread = Thread {
-                for _ in 0..<12 {
-                    var sample = Media.sample([0])
-                    sample.duration = 10_000_000_000
-                    pushed.begin()
-                    guard let buffer = try? sample.makeBuffer(), harness.push(buffer) == .ok else { break }
-                    pushed.end()
-                }
-                pushed.finish()
-            }
-            thread.start()
-            #expect(pushed.wait { $0.begun == 5 && $0.ended == 4 })
-            if byFlush {
-                #expect(harness.push(try Event.flushStart()))
-            } else {
-                #expect(harness.setState(GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
-            }
-            #expect(pushed.wait { $0.isFinished })
-            #expect(harness.output.samples.isEmpty)
-        }
-    }
-}
-
-/// How far another thread got. Thread-safe.
-final class Progress: @unchecked Sendable {
-    // SAFETY: the counts are guarded by `condition`.
-    private let condition = NSCondition()
-    private var counts = Counts()
-
-    struct Counts: Equatable {
-        var begun = 0
-        var ended = 0
-        var isFinished = false
-    }
-
-    func begin() { change { $0.begun += 1 } }
-    func end() { change { $0.ended += 1 } }
-    func finish() { change { $0.isFinished = true } }
-
-    /// False at the deadline.
-    func wait(until fits: (Counts) -> Bool) -> Bool {
-        let end = Date(timeIntervalSinceNow: Double(TestProcess.deadline) / 1e9)
-        condition.lock()
-        defer { condition.unlock() }
-        while !fits(counts) {
-            if !condition.wait(until: end) { return fits(counts) }
-        }
-        return true
-    }
-
-    private func change(_ body: (inout Counts) -> Void) {
-        condition.lock()
-        body(&counts)
-        condition.broadcast()
-        condition.unlock()
     }
 }

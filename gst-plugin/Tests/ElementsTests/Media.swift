@@ -20,7 +20,8 @@ enum Media {
     static let otherKeyIDText = hex(otherKeyID)
     static let keysProperty: [(String, FieldValue)] = [("keys", .string("\(hex(keyID)):\(hex(key))"))]
 
-    static let video = "application/x-cenc, original-media-type=video/x-h264, cipher-mode=cenc, width=320, "
+    static let video =
+        "application/x-cenc, original-media-type=video/x-h264, cipher-mode=cenc, width=320, "
         + "stream-format=avc, protection-system=1077efec-c0b2-4d02-ace3-3c1e52e2fb4b"
     static let bareVideo = "application/x-cenc, original-media-type=video/x-h264, cipher-mode=cenc"
     static let audio = "application/x-cenc, original-media-type=audio/mpeg, mpegversion=4"
@@ -81,7 +82,9 @@ enum Media {
         return number(body.count + 8) + Array("pssh".utf8) + body
     }
 
-    private static func number(_ value: Int) -> [UInt8] { [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: value >> $0) } }
+    private static func number(_ value: Int) -> [UInt8] {
+        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: value >> $0) }
+    }
 
     static func protectionEvent(_ system: String, _ data: [UInt8], origin: String = "isobmff/moov") throws -> Event {
         guard let buffer = Buffer(copying: data) else { throw TestFailure("no memory") }

@@ -128,7 +128,8 @@ extension ElementTests {
         @Test func theContextsLicenceURLIsAsked() throws {
             // Port 9 of this machine answers nobody. The query of the URL is not for messages.
             let context = try context([
-                ("license-url", .string("http://127.0.0.1:9/license?token=hidden")), ("key-system", .string("clearkey")),
+                ("license-url", .string("http://127.0.0.1:9/license?token=hidden")),
+                ("key-system", .string("clearkey")),
             ])
             let harness = try Harness("latchkeycencdec", context: context)
             harness.start(caps: Media.bareVideo)
@@ -151,7 +152,8 @@ extension ElementTests {
 
         @Test func propertiesAreReadBackButKeysAreNot() throws {
             let harness = try Harness(
-                "latchkeycencdec", Media.keysProperty + [("key-timeout", .uint(5)), ("key-system", .string("clearkey"))])
+                "latchkeycencdec",
+                Media.keysProperty + [("key-timeout", .uint(5)), ("key-system", .string("clearkey"))])
             #expect(harness.propertyText("key-timeout") == "5")
             #expect(harness.propertyText("key-system") == "clearkey")
             let specification = try #require(
@@ -195,7 +197,8 @@ extension ElementTests {
         }
 
         @Test func aKeysFileWithABadLineIsNamedWithTheLine() throws {
-            let path = try write("bad.txt", "\(Media.keyIDText) \(Media.hex(Media.key))\n\(Media.hex(Media.otherKey)) 00\n")
+            let path = try write(
+                "bad.txt", "\(Media.keyIDText) \(Media.hex(Media.key))\n\(Media.hex(Media.otherKey)) 00\n")
             let error = try refusal([("keys-file", .string(path))])
             #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
             #expect(error.text.contains(path) && error.text.contains("line 2"), "\(error)")
