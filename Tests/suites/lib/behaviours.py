@@ -179,12 +179,13 @@ def seek_before_key(kind):
         watched = scene.pipeline()
         watched.play()
         requests = [wait_for_request(watched)]
-        pad = watched.decryptors[0].get_static_pad("src")
+        # There are no sinks yet that could pass a seek on.
+        target = watched.adaptive_demuxer or watched.decryptors[0].get_static_pad("src")
         for _ in range(2):
             seek = Gst.Event.new_seek(
                 1.0, Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, Gst.SeekType.SET, 2 * Gst.SECOND,
                 Gst.SeekType.NONE, -1)
-            demand(in_thread(lambda: pad.send_event(seek)), "the seek was refused")
+            demand(in_thread(lambda: target.send_event(seek)), "the seek was refused")
         demand(watched.wait_for_input(1), "no sample after the seek")
 
         def answer(message):
@@ -410,40 +411,60 @@ def resident():
         return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
 
 
+def bare(scene, settings):
+    """A pipeline without probes or callbacks: those of the bindings would keep elements alive."""
+    if scene.kind == "file":
+        path = scene.expected["video"].files[0]
+        pipeline = Gst.parse_launch(
+            f"filesrc location={path} ! qtdemux name=d d.video_0 ! latchkeycencdec ! fakesink "
+            "d.audio_0 ! latchkeycencdec ! fakesink")
+    else:
+        pipeline = Gst.ElementFactory.make("playbin3" if scene.kind == "dash" else "playbin")
+        pipeline.set_property("uri", f"{scene.server.url}/media/stream.mpd")
+        # Video and audio, without the volume element, which leaks in 1.22.
+        pipeline.set_property("flags", 3)
+        pipeline.set_property("video-sink", Gst.ElementFactory.make("fakesink"))
+        pipeline.set_property("audio-sink", Gst.ElementFactory.make("fakesink"))
+    pipeline.set_context(context(settings))
+    return pipeline
+
+
+def described(message):
+    return pipelines.describe(message) if message.type == Gst.MessageType.ERROR else ""
+
+
 def cycles(kind):
-    """A pipeline goes to PLAYING and back to NULL: to the end, in the middle, and while it waits for the key."""
+    """Pipelines go to PLAYING and back to NULL: to the end, in the middle, and while they wait for a key."""
     early = None
     with Scene(kind) as scene:
-        watched = None
         for cycle in range(CYCLES):
-            if watched is None or cycle % 10 == 0:
-                watched = scene.pipeline("" if cycle % 20 < 10 else "?fault=delay:20")
-            watched.streams.clear()
-            watched.messages.clear()
-            watched.play()
-            if cycle % 3 == 0:
-                error = watched.until_end()
-                demand(error is None, f"cycle {cycle}: {error}")
-            elif cycle % 3 == 1:
-                demand(watched.element_message("latchkey-key-request"), f"cycle {cycle}: no request")
+            has_keys = cycle % 10 < 7
+            # A session lasts as long as its pipeline, and asks once; delayed links of a description are made once.
+            if kind == "file" or cycle % 10 in (0, 7, 8, 9):
+                query = "?fault=delay:5" if has_keys else "?fault=never"
+                pipeline = bare(scene, {"license-url": f"{scene.server.url}/clearkey{query}"})
+            wanted = (Gst.MessageType.EOS if cycle % 2 else Gst.MessageType.ASYNC_DONE) | Gst.MessageType.ERROR
+            pipeline.set_state(Gst.State.PLAYING)
+            if has_keys:
+                message = pipeline.get_bus().timed_pop_filtered(20 * Gst.SECOND, wanted)
+                demand(message is not None, f"cycle {cycle}: it does not play")
+                demand(message.type != Gst.MessageType.ERROR, f"cycle {cycle}: {described(message)}")
             else:
-                demand(watched.wait_for_input(1, buffers=2), f"cycle {cycle}: no samples")
-            watched.inputs = {element: [0, False] for element in watched.inputs}
-            demand_stop(watched)
-            if kind != "file":
-                watched.inputs.clear()
-                watched.decryptors.clear()
-            elif watched.decryptors:
-                # New pads bring new decryptors.
-                watched = None
+                message = None
+                while message is None or pipelines.structure_name(message) != "latchkey-key-request":
+                    message = pipeline.get_bus().timed_pop_filtered(20 * Gst.SECOND, Gst.MessageType.ELEMENT)
+                    demand(message is not None, f"cycle {cycle}: no request for a key")
+            del message
+            pipeline.set_state(Gst.State.NULL)
             if cycle == CYCLES // 2:
                 gc.collect()
                 early = threads(), resident()
-        watched = None
-    gc.collect()
-    late = threads(), resident()
-    demand(late[0] <= early[0] + 1, f"threads grow from {early[0]} to {late[0]}")
-    demand(late[1] <= early[1] + 24 * 1024, f"memory grows from {early[1]} to {late[1]} KiB")
+        del pipeline
+        gc.collect()
+        late = threads(), resident()
+    # Pools of threads may still grow a little; a thread or a buffer for each cycle would be many more.
+    demand(late[0] < early[0] + CYCLES // 4, f"threads grow from {early[0]} to {late[0]}")
+    demand(late[1] < early[1] + 24 * 1024, f"memory grows from {early[1]} to {late[1]} KiB")
 
 
 def pipelines_at_once(kind):
@@ -475,7 +496,10 @@ def encrypted_then_clear(_kind):
             demuxer = watched.add("qtdemux")
             source.link(demuxer)
             target = joined.get_request_pad("sink_%u")
-            demuxer.connect("pad-added", lambda _demuxer, pad, target=target: pad.link(target))
+            # Unchecked: a decryptor takes clear media only when it has started with encrypted ones.
+            demuxer.connect(
+                "pad-added",
+                lambda _demuxer, pad, target=target: pad.link_full(target, Gst.PadLinkCheck.NOTHING))
         decryptor = watched.add("latchkeycencdec", keys_file=keys)
         joined.link(decryptor)
         watched.end_in_sink(decryptor.get_static_pad("src"))

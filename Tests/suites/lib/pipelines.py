@@ -60,6 +60,7 @@ class Watched:
     def __init__(self, pipeline=None):
         self.pipeline = pipeline or Gst.Pipeline.new(None)
         self.bus = self.pipeline.get_bus()
+        self.adaptive_demuxer = None
         self.decryptors = []
         self.streams = []
         self.messages = []
@@ -80,6 +81,8 @@ class Watched:
             self.inputs[element] = [0, False]
             element.get_static_pad("sink").add_probe(
                 Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM, self._input, element)
+        elif name == "dashdemux2":
+            self.adaptive_demuxer = element
         elif name in DEMUXERS:
             element.connect("pad-added", self._demuxer_pad_added)
 
