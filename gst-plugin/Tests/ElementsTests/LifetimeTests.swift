@@ -63,7 +63,7 @@ extension ElementTests {
                 let decryptor = Decryptor.implementation(of: element)
                 witness.watch(decryptor)
                 witness.watch(decryptor?.currentSession)
-                witness.watch(decryptor?.sources)
+                witness.watch(decryptor?.currentSources)
             }
         }
 
@@ -132,7 +132,7 @@ extension ElementTests {
                 for _ in 0..<50 {
                     harness.start(caps: Media.bareVideo)
                     #expect(harness.push(try Media.sample([1]).makeBuffer()) == .ok)
-                    witness.watch(Decryptor.implementation(of: harness.element)?.sources)
+                    witness.watch(Decryptor.implementation(of: harness.element)?.currentSources)
                     #expect(harness.setState(GST_STATE_NULL) == GST_STATE_CHANGE_SUCCESS)
                     #expect(harness.setState(GST_STATE_PLAYING) == GST_STATE_CHANGE_SUCCESS)
                 }
