@@ -13,7 +13,9 @@ public struct SeededGenerator: RandomNumberGenerator {
         return value ^ value >> 31
     }
 
-    public mutating func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &self) } }
+    public mutating func bytes(_ count: Int) -> [UInt8] {
+        (0..<count).map { _ in UInt8.random(in: 0...255, using: &self) }
+    }
 
     /// `source` with a few bytes changed, removed, doubled or set to a value that sizes break on.
     public mutating func mutate(_ source: [UInt8]) -> [UInt8] {

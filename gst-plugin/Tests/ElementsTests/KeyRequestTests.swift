@@ -37,7 +37,9 @@ extension ElementTests {
             #expect(request.strings("key-ids") == [Media.keyIDText])
             #expect(request.bytes("init-data") == pssh)
             #expect(request.string("init-data-origin") == "isobmff/moov")
+            // The query may hold a credential, and messages are logged.
             #expect(request.string("suggested-url") == "http://127.0.0.1:9/licence")
+            #expect(!harness.bus.all().contains { $0.description.contains("secret") })
             #expect(request.bytes("challenge") == [])
             #expect(request.number("renewal") == 0)
         }

@@ -111,6 +111,24 @@ extension ElementTests {
             #expect(try decrypts(context: context))
         }
 
+        @Test func settingsThatChangedMakeANewSession() throws {
+            setenv("LATCHKEY_KEYS_FILE", try keysFile("wrong.txt", key: Media.otherKey), 1)
+            let harness = try Harness("latchkeycencdec")
+            let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            let first = decryptor.currentSession
+            for isChanged in [false, true] {
+                if isChanged { setenv("LATCHKEY_KEYS_FILE", try keysFile("right.txt"), 1) }
+                #expect(harness.setState(GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+                #expect(harness.setState(GST_STATE_PLAYING) == GST_STATE_CHANGE_SUCCESS)
+                let isSame = decryptor.currentSession === first
+                #expect(isSame == !isChanged)
+            }
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample([1, 2]).makeBuffer()) == .ok)
+            #expect(harness.output.wait(samples: 1))
+            #expect(harness.output.samples.map(\.bytes) == [[1, 2]])
+        }
+
         /// Property, then context, then the environment's keys file, then the configuration.
         @Test func theNearerSettingWins() throws {
             let right = try keysFile("right.txt")
