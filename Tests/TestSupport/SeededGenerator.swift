@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+
 /// A generator with a seed, so that a failing case can be had again (SplitMix64).
 public struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
-    public init(seed: UInt64) { state = seed }
+    /// Long runs set `LATCHKEY_TEST_SEED` to get other numbers each time.
+    private static let round = getenv("LATCHKEY_TEST_SEED").flatMap { UInt64(String(cString: $0)) } ?? 0
+
+    public init(seed: UInt64) { state = seed &+ Self.round &* 0x1_0000_0000 }
 
     public mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
