@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
-import Synchronization
 
 /// What a chain or push function returns: `GstFlowReturn`.
 public enum FlowResult: Int32, Sendable {
@@ -118,7 +117,6 @@ public final class Pad: @unchecked Sendable {
 
     /// Starts the pad's thread, or wakes it; it runs until `pauseTask` or `stopTask`.
     public func startTask() {
-        taskStarts.add(1, ordering: .releasing)
         gst_pad_start_task(pointer, padLoop, Unmanaged.passUnretained(self).toOpaque(), nil)
     }
 
@@ -171,11 +169,6 @@ private func padActivateMode(
     return 1
 }
 
-/// Says in a way that thread sanitizers see what GStreamer's own lock ensures: what came before the start of a pad's
-/// thread has happened for that thread.
-private let taskStarts = Atomic<UInt>(0)
-
 private func padLoop(_ data: gpointer?) {
-    _ = taskStarts.load(ordering: .acquiring)
     if let data { Unmanaged<Pad>.fromOpaque(data).takeUnretainedValue().loop?() }
 }
