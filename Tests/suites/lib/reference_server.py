@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import tempfile
+import time
 import urllib.request
 
 
@@ -37,8 +38,19 @@ class ReferenceServer:
         self._process.wait(timeout=10)
         self._file.close()
 
+    def log(self):
+        with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:
+            return json.load(answer)
+
     def licence_requests(self):
         """The KIDs of each licence request so far."""
-        with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:
-            entries = json.load(answer)
-        return [entry.get("kids", []) for entry in entries if entry["path"] == "/clearkey"]
+        return [entry.get("kids", []) for entry in self.log() if entry["path"] == "/clearkey"]
+
+    def wait_for_answers(self, count, path, deadline=10.0):
+        """Whether so many requests for a path were answered before the deadline."""
+        end = time.monotonic() + deadline
+        while sum(entry["path"] == path and "status" in entry for entry in self.log()) < count:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
