@@ -12,6 +12,14 @@ from gi.repository import GLib, Gst  # noqa: E402
 
 Gst.init(None)
 
+# Looked up once: the bindings make such names when they are first used, and not safely in many threads at once.
+PROBE_OK = Gst.PadProbeReturn.OK
+BUFFER = Gst.PadProbeType.BUFFER
+BUFFER_LIST = Gst.PadProbeType.BUFFER_LIST
+DOWNSTREAM_EVENT = Gst.PadProbeType.EVENT_DOWNSTREAM
+END_OF_STREAM = Gst.EventType.EOS
+HEADER = Gst.BufferFlags.HEADER
+
 ENCRYPTED = ("application/x-cenc", "application/x-cbcs", "application/x-webm-enc")
 DEMUXERS = ("qtdemux", "matroskademux")
 
@@ -35,10 +43,10 @@ class Packets:
         self.times = []
         # video or audio, by the caps of the first buffer.
         self.kind = None
-        pad.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST, self._probe)
+        pad.add_probe(BUFFER | BUFFER_LIST, self._probe)
 
     def _probe(self, _pad, info):
-        if info.type & Gst.PadProbeType.BUFFER_LIST:
+        if info.type & BUFFER_LIST:
             buffers = info.get_buffer_list()
             buffers = [buffers.get(index) for index in range(buffers.length())]
         else:
@@ -47,11 +55,11 @@ class Packets:
             self.kind = self.pad.get_current_caps().get_structure(0).get_name().split("/")[0]
         for buffer in buffers:
             # matroskademux sends Vorbis headers, which are no packets of the file, as buffers too.
-            if buffer.has_flags(Gst.BufferFlags.HEADER):
+            if buffer.has_flags(HEADER):
                 continue
             self.sums.append(sum_of(buffer))
             self.times.append(buffer.pts)
-        return Gst.PadProbeReturn.OK
+        return PROBE_OK
 
 
 class Watched:
@@ -80,7 +88,7 @@ class Watched:
                 self.streams.append(Packets(element.get_static_pad("src"), name))
             self.inputs[element] = [0, False]
             element.get_static_pad("sink").add_probe(
-                Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM, self._input, element)
+                BUFFER | DOWNSTREAM_EVENT, self._input, element)
         elif name == "dashdemux2":
             self.adaptive_demuxer = element
         elif name in DEMUXERS:
@@ -95,12 +103,12 @@ class Watched:
 
     def _input(self, _pad, info, element):
         with self.arrived:
-            if info.type & Gst.PadProbeType.BUFFER:
+            if info.type & BUFFER:
                 self.inputs[element][0] += 1
-            elif info.get_event().type == Gst.EventType.EOS:
+            elif info.get_event().type == END_OF_STREAM:
                 self.inputs[element][1] = True
             self.arrived.notify_all()
-        return Gst.PadProbeReturn.OK
+        return PROBE_OK
 
     def wait_for_input(self, decryptors, buffers=1, end=False, deadline=10.0):
         """Whether so many decryptors were given so many buffers, and the end, before the deadline."""
