@@ -30,7 +30,7 @@ import Testing
         let expected = try #require(ContentKey(hex: key))
         #expect(entries.allSatisfy { $0.key == expected })
         let vector = try #require(Hex.decode(iv).flatMap { InitializationVector($0) })
-        #expect(entries.map(\.initializationVector) == [nil, nil, vector, vector, nil])
+        #expect(entries.map(\.key.initializationVector) == [nil, nil, vector, vector, nil])
     }
 
     @Test func toleratesAByteOrderMarkAndCRLFAndAnEndWithoutNewline() throws {
