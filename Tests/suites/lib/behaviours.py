@@ -230,6 +230,8 @@ def key_denied(kind):
         end_without_key(
             scene, watched, "denied", "no subscription",
             on_request=lambda message: respond(message, reason="no subscription"))
+        names = [message.get_structure().get_name() for message in watched.messages if message.get_structure()]
+        demand("latchkey-key-failed" in names, f"the error comes before latchkey-key-failed: {names}")
 
 
 def key_of_another_kid(kind):
