@@ -57,7 +57,19 @@ var targets: [Target] = [
         name: "LicenseControlTests",
         dependencies: ["TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
         swiftSettings: settings),
+    .target(
+        name: "FuzzTargets",
+        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "ProtectionModel"],
+        path: "Tests/Fuzz/FuzzTargets", swiftSettings: settings),
+    .testTarget(
+        name: "FuzzTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzz/FuzzTests",
+        swiftSettings: settings),
 ]
+
+// LATCHKEY_FUZZ=1 makes the library that Tests/suites/long/60-fuzz links to libFuzzer.
+if Context.environment["LATCHKEY_FUZZ"] != nil {
+    products.append(.library(name: "FuzzTargets", type: .dynamic, targets: ["FuzzTargets"]))
+}
 
 if withServer {
     products.append(.executable(name: "latchkey-server", targets: ["latchkey-server"]))
