@@ -172,6 +172,9 @@ private struct Reader {
 
     private mutating func absolute(_ reference: Substring) throws(FormatError) -> String {
         let url = URIReference.resolve(reference, against: base)
+        guard url.utf8.count <= URIReference.maximumURLSize else {
+            throw .tooLarge("a URL of \(url.utf8.count) bytes; \(URIReference.maximumURLSize) are read")
+        }
         urlSize += url.utf8.count
         guard urlSize <= Self.maximumURLSize else {
             throw .tooLarge("more than \(Self.maximumURLSize) bytes of absolute URLs")

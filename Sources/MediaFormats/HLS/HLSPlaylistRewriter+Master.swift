@@ -24,6 +24,9 @@ extension HLSPlaylistRewriter {
                 case .tag(let name, let value):
                     try rewriteTag(line, name, value ?? "", to: &output)
                 case .uri(let reference):
+                    guard reference.utf8.count <= URIReference.maximumURLSize else {
+                        throw .tooLarge("a URL of \(reference.utf8.count) bytes")
+                    }
                     let url = output.absolute(reference)
                     if isVariant { output.addChild(url, role: .variant) }
                     isVariant = false

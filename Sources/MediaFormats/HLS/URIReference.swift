@@ -5,6 +5,9 @@
 /// Any text can be taken apart; what is no URI becomes a path. The schemes of keys (`skd:`, `data:`) are kept to the
 /// letter. A value type.
 public struct URIReference: Hashable, Sendable {
+    /// In bytes, of a URL that is fetched: longer ones in a playlist are refused.
+    public static let maximumURLSize = 65_536
+
     /// In the spelling of the text, without the colon.
     public var scheme: String?
     /// `user@host:port`, without the slashes in front.

@@ -7,7 +7,8 @@ import Testing
 @Suite struct HLSAttributeListTests {
     @Test func allTypesOfValues() throws {
         let list = try HLSAttributeList(
-            parsing: "BANDWIDTH=123,CODECS=\"avc1.4d400d,mp4a.40.2\",RESOLUTION=320x180,IV=0xAB,TIME=-1.5,NAME=\"\",X-A=YES")
+            parsing:
+                "BANDWIDTH=123,CODECS=\"avc1.4d400d,mp4a.40.2\",RESOLUTION=320x180,IV=0xAB,TIME=-1.5,NAME=\"\",X-A=YES")
         #expect(list.attributes.map(\.name) == ["BANDWIDTH", "CODECS", "RESOLUTION", "IV", "TIME", "NAME", "X-A"])
         #expect(list["CODECS"] == "avc1.4d400d,mp4a.40.2")
         #expect(list["NAME"] == "")

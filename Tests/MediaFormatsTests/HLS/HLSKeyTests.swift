@@ -30,7 +30,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("NONE", HLSKey.Method.none), ("AES-128", .aes128), ("SAMPLE-AES", .sampleAES), ("SAMPLE-AES-CTR", .sampleAESCTR),
+        ("NONE", HLSKey.Method.none), ("AES-128", .aes128), ("SAMPLE-AES", .sampleAES),
+        ("SAMPLE-AES-CTR", .sampleAESCTR),
         ("SAMPLE-AES-CENC", .sampleAESCTR), ("ISO-23001-7", .sampleAESCTR), ("AES-256-GCM", .aes256GCM),
         ("sample-aes", .other("sample-aes")), ("AES-4096", .other("AES-4096")),
     ])
@@ -60,7 +61,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "URI=\"k\"", "METHOD=,URI=\"k\"", "METHOD=AES-128", "METHOD=AES-128,URI=\"\"", "METHOD=SAMPLE-AES,URI=\"skd://\"",
+        "URI=\"k\"", "METHOD=,URI=\"k\"", "METHOD=AES-128", "METHOD=AES-128,URI=\"\"",
+        "METHOD=SAMPLE-AES,URI=\"skd://\"",
         "METHOD=SAMPLE-AES,URI=\"skd:\"", "METHOD=AES-128,URI=\"#x\"", "METHOD=AES-128,URI=\"k\",IV=0x",
         "METHOD=AES-128,URI=\"k\",IV=12", "METHOD=AES-128,URI=\"k\",IV=0xZZ", "METHOD=AES-128,URI=\"k\",IV=0x+1",
         "METHOD=AES-128,URI=\"k\",IV=0x000000000000000000000000000000000", "METHOD=AES-128,URI=\"k\",KEYID=0xx",
@@ -103,14 +105,16 @@ import Testing
     ])
     func initializationDataNamesTheKey(format: HLSKeyFormat, system: ProtectionSystem) throws {
         let key = HLSKey(
-            method: .sampleAES, uri: "skd://asset/ü?x=%2F&y=,", initializationVector: InitializationVector(high: 3, low: 4),
+            method: .sampleAES, uri: "skd://asset/ü?x=%2F&y=,",
+            initializationVector: InitializationVector(high: 3, low: 4),
             keyFormat: format.name, keyFormatVersions: [1, 2], keyID: KeyID(high: 5, low: 6))
         let keyID = KeyID(high: 7, low: 8)
         let box = key.initializationData(keyID: keyID)
         #expect(box.version == 1)
         #expect(box.system == system)
         #expect(box.keyIDs == [keyID])
-        #expect(String(decoding: box.data, as: UTF8.self).hasPrefix("METHOD=SAMPLE-AES,URI=\"skd://asset/ü?x=%2F&y=,\""))
+        #expect(
+            String(decoding: box.data, as: UTF8.self).hasPrefix("METHOD=SAMPLE-AES,URI=\"skd://asset/ü?x=%2F&y=,\""))
         let bytes = try #require(box.serialized())
         #expect(try PSSHBox.boxes(in: bytes).map(HLSKey.key(in:)) == [key])
     }

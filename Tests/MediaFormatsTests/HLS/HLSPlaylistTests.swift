@@ -31,7 +31,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "\n#EXTM3U\n", "#EXT", "<html>", " #EXTM3U", "#EXTM3U\n\u{0}", "#EXTM3U\n#EXTINF:1,\na\n#EXT-X-STREAM-INF:A=1\nb",
+        "", "\n#EXTM3U\n", "#EXT", "<html>", " #EXTM3U", "#EXTM3U\n\u{0}",
+        "#EXTM3U\n#EXTINF:1,\na\n#EXT-X-STREAM-INF:A=1\nb",
     ])
     func whatIsNoPlaylist(text: String) {
         #expect {
