@@ -149,7 +149,13 @@ private struct InitSegmentWriter {
         return [0, 0, 0, size] + Array(type.utf8) + body
     }
 
-    private mutating func copy(_ box: ISOBox) { output += source[box.range] }
+    private mutating func copy(_ box: ISOBox) {
+        let start = output.count
+        output += source[box.range]
+        // A size of 0 means "to the end", and the end is elsewhere now.
+        let isOpen = source[box.range].prefix(4).allSatisfy { $0 == 0 }
+        if isOpen { setSize(UInt32(truncatingIfNeeded: box.range.count), at: start) }
+    }
 
     private mutating func begin(_ type: String) -> Int {
         defer { output += [0, 0, 0, 0] + Array(type.utf8) }
@@ -158,8 +164,10 @@ private struct InitSegmentWriter {
 
     private mutating func end(_ start: Int) throws(FormatError) {
         guard let size = UInt32(exactly: output.count - start) else { throw .tooLarge("a box of 4 GiB") }
-        for position in 0..<4 {
-            output[start + position] = UInt8(truncatingIfNeeded: size >> (24 - 8 * UInt32(position)))
-        }
+        setSize(size, at: start)
+    }
+
+    private mutating func setSize(_ size: UInt32, at start: Int) {
+        for position in 0..<4 { output[start + position] = UInt8(truncatingIfNeeded: size >> (24 - 8 * position)) }
     }
 }
