@@ -100,9 +100,12 @@ struct SampleAESPackedAudio: ~Copyable {
 
     var outputSize: Int { output.count }
 
+    var heldSize: Int { output.count + input.count - position }
+
     mutating func takeOutput(into target: UnsafeMutableRawBufferPointer) {
-        output.withUnsafeBytes { target.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0.prefix(target.count))) }
-        output.removeAll(keepingCapacity: true)
+        let size = min(target.count, output.count)
+        output.withUnsafeBytes { target.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0.prefix(size))) }
+        output.removeFirst(size)
     }
 
     // MARK: Tags

@@ -76,7 +76,7 @@ public final class SampleAESStream {
         switch container {
         case .transportStream: try transport.end()
         case .packedAudio: packed.end()
-        case .unknown: unread.removeAll()
+        case .unknown: return
         }
     }
 
@@ -108,7 +108,7 @@ public final class SampleAESStream {
         }
     }
 
-    /// How many bytes can go on.
+    /// How many bytes can go on: of a transport stream, whole packets.
     public var outputSize: Int {
         switch container {
         case .unknown: 0
@@ -117,7 +117,17 @@ public final class SampleAESStream {
         }
     }
 
-    /// Moves the output into `target`, which has `outputSize` bytes.
+    /// Everything that was appended and not taken yet, in bytes, ready or not.
+    public var heldSize: Int {
+        switch container {
+        case .unknown: unread.count
+        case .transportStream: transport.heldSize
+        case .packedAudio: packed.heldSize
+        }
+    }
+
+    /// Moves the first bytes of the output into `target`, which is not larger than `outputSize`; of a transport stream,
+    /// whole packets.
     public func takeOutput(into target: UnsafeMutableRawBufferPointer) {
         switch container {
         case .unknown: return
@@ -126,14 +136,16 @@ public final class SampleAESStream {
         }
     }
 
+    /// What is wrong with bytes that are none of the formats.
+    public static let notRecognised = FormatError.unsupported(
+        "neither a transport stream nor packed audio with ADTS, AC-3 or E-AC-3 frames")
+
     /// So many bytes are looked at before they count as none of the formats.
     private static let searchLimit = 64 << 10
 
     private func recognise(isEnd: Bool) throws(FormatError) {
         guard let found = Self.container(of: unread, isEnd: isEnd) else {
-            if isEnd && !unread.isEmpty || unread.count > Self.searchLimit {
-                throw .unsupported("neither a transport stream nor packed audio with ADTS, AC-3 or E-AC-3 frames")
-            }
+            guard unread.count <= Self.searchLimit else { throw Self.notRecognised }
             return
         }
         container = found

@@ -115,12 +115,13 @@ struct SampleAESTransportStream: ~Copyable {
     /// Bytes that are ready to go on.
     var outputSize: Int { max(0, firstHeld - store.first) * TransportPacket.size }
 
-    /// Copies what is ready, `outputSize` bytes, and forgets it.
+    /// Everything that was appended and not taken yet.
+    var heldSize: Int { store.count * TransportPacket.size + synchroniser.heldSize }
+
+    /// Moves what is ready, as much as `target` holds in whole packets.
     mutating func takeOutput(into target: UnsafeMutableRawBufferPointer) {
-        let held = firstHeld
-        store.withPackets(before: held) {
-            target.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0.prefix(target.count)))
-        }
+        let held = min(firstHeld, store.first + target.count / TransportPacket.size)
+        store.withPackets(before: held) { target.copyMemory(from: $0) }
         store.remove(before: held)
     }
 

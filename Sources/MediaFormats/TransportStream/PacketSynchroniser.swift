@@ -9,6 +9,8 @@ struct PacketSynchroniser {
     /// The start of a packet; or, where the packets are not found yet, all bytes that may belong to one.
     private var rest: [UInt8] = []
 
+    var heldSize: Int { rest.count }
+
     mutating func reset() {
         isSynchronised = false
         rest.removeAll(keepingCapacity: true)
