@@ -150,7 +150,7 @@ if withGStreamer {
             name: "ElementsTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
     ]

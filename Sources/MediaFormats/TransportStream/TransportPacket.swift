@@ -38,11 +38,12 @@ struct TransportPacket {
 
     @inline(__always) var payloadSize: Int { max(0, Self.size - payloadOffset) }
 
-    /// Makes it a packet that every receiver ignores.
+    /// Makes it a packet that every receiver ignores, without what was in it.
     func makeNull() {
         bytes[1] = UInt8(Self.nullPID >> 8)
         bytes[2] = UInt8(Self.nullPID & 0xFF)
         bytes[3] = 0x10 | continuityCounter
+        (bytes + 4).update(repeating: 0xFF, count: Self.size - 4)
     }
 
     /// Moves the start of the payload, by stuffing in the adaptation field, so that `size` bytes are left. `size` is
