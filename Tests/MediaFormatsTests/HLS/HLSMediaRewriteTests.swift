@@ -198,6 +198,15 @@ import Testing
         #expect(result.isProtected)
     }
 
+    /// The first bytes of a segment that is encrypted as a whole tell nothing.
+    @Test func whatCannotBeInspected() throws {
+        let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:4,\na\n"
+        #expect(try rewritten(key).result.segmentToInspect == nil)
+        #expect(try rewritten("\(key)#EXT-X-KEY:METHOD=NONE\n#EXTINF:4,\nb").result.segmentToInspect == nil)
+        let samples = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"k\"\n#EXTINF:4,\nb"
+        #expect(try rewritten("\(key)\(samples)").result.segmentToInspect == "\(root)/b")
+    }
+
     @Test func wholeSegmentsOfTransportStreamsStayWithTheDemuxer() throws {
         let (seen, _, result) = try rewritten(
             """
