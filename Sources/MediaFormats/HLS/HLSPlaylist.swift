@@ -76,7 +76,7 @@ public struct HLSPlaylist: Hashable, Sendable {
     private static func kind(of lines: [HLSLine]) throws(FormatError) -> Kind {
         var (namesPlaylists, namesSegments, looksLikeMaster) = (false, false, false)
         for line in lines {
-            guard case .tag(let name, _) = line.content else { continue }
+            guard line.text.utf8.first == UInt8(ascii: "#"), case .tag(let name, _) = line.content else { continue }
             switch name {
             case "EXT-X-STREAM-INF", "EXT-X-I-FRAME-STREAM-INF": namesPlaylists = true
             case "EXTINF", "EXT-X-PART": namesSegments = true

@@ -78,6 +78,12 @@ import Testing
         #expect(text == "#EXTM3U\r\n#EXTINF:1,\r\n\(root)/a.ts\r\n# x")
     }
 
+    @Test func carriageReturnsHideNothing() throws {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let (text, _) = try rewriter.rewrite("#EXTM3U\r#x\n#EXTINF:1,\ra\r\nb.ts\rc.ts\n#EXT-X-Y\r", routes: routes)
+        #expect(text == "#EXTM3U\n#EXTINF:1,\n\(root)/b.ts\n#EXT-X-Y\n")
+    }
+
     @Test func fragmentedMP4WithRotation() throws {
         let fairPlay = "KEYFORMAT=\"com.apple.streamingkeydelivery\""
         let (seen, text, result) = try rewritten(
