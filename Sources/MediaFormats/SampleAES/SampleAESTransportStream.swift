@@ -145,7 +145,13 @@ struct SampleAESTransportStream: ~Copyable {
         if role == Role.note {
             takeNote(packet)
         } else {
-            try takePacket(packet, number, of: Int(role - Role.firstStream))
+            let index = Int(role - Role.firstStream)
+            let last = streams[index].last
+            if streams[index].goOn(packet, number) {
+                store.setLink(of: last, to: number)
+            } else {
+                try takePacket(packet, number, of: index)
+            }
         }
     }
 
@@ -159,7 +165,7 @@ struct SampleAESTransportStream: ~Copyable {
     }
 
     private mutating func takePacket(_ packet: TransportPacket, _ number: Int, of index: Int) throws(FormatError) {
-        let isSamples = streams[index].content != .sections
+        let isSamples = streams[index].isSamples
         if isSamples, isClear || packet.isScrambled {
             close(index)
             streams[index].lastCounter = -1
@@ -184,7 +190,9 @@ struct SampleAESTransportStream: ~Copyable {
             close(index)
             streams[index].first = number
             streams[index].size = size
-            streams[index].expectedSize = isSamples ? expectedSize(packet, size, streams[index].content) : 0
+            let expected = isSamples ? expectedSize(packet, size, streams[index].content) : 0
+            streams[index].expectedSize = expected
+            streams[index].wantedSize = expected > 0 ? expected : Self.maximumUnitSize
         } else if streams[index].isOpen {
             store.setLink(of: streams[index].last, to: number)
             streams[index].size += size
