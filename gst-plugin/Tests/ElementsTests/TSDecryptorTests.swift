@@ -241,7 +241,8 @@ extension ElementTests {
 
         @Test func clearSegmentsGoThroughBothWays() throws {
             let segment = try segment()
-            let harness = try Harness("latchkeytsdec", [("keys", .string("\(Media.keyIDText):\(Media.hex(segment.key))"))])
+            let harness = try Harness(
+                "latchkeytsdec", [("keys", .string("\(Media.keyIDText):\(Media.hex(segment.key))"))])
             harness.start(caps: Self.type)
             let clear = SegmentKey(keyID: nil)
             // An advertisement in front, one behind; the last has not even the clear stream types.
