@@ -33,7 +33,8 @@ var targets: [Target] = [
     .target(name: "ProtectionModel", swiftSettings: settings),
     .target(name: "MediaFormats", dependencies: ["ProtectionModel"], swiftSettings: settings),
     .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "COpenSSL"], swiftSettings: settings),
-    .target(name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats"], swiftSettings: settings),
+    .target(
+        name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),
     .target(name: "HTTP", dependencies: ["CCurl"], swiftSettings: settings),
     .target(
         name: "LicenseControl", dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP"],
@@ -55,13 +56,25 @@ var targets: [Target] = [
         swiftSettings: settings),
     .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
-        swiftSettings: settings),
+        exclude: ["Golden"], swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: ["TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
         swiftSettings: settings),
+    .target(
+        name: "FuzzTargets",
+        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "ProtectionModel"],
+        path: "Tests/Fuzz/FuzzTargets", swiftSettings: settings),
+    .testTarget(
+        name: "FuzzTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzz/FuzzTests",
+        swiftSettings: settings),
 ]
+
+// LATCHKEY_FUZZ=1 makes the library that Tests/suites/long/60-fuzz links to libFuzzer.
+if Context.environment["LATCHKEY_FUZZ"] != nil {
+    products.append(.library(name: "FuzzTargets", type: .dynamic, targets: ["FuzzTargets"]))
+}
 
 if withServer {
     products.append(.executable(name: "latchkey-server", targets: ["latchkey-server"]))

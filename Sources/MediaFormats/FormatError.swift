@@ -9,6 +9,7 @@ public struct FormatError: Error, Hashable, Sendable {
         case malformed
         case tooLarge = "too large"
         case unsupported
+        case duplicate
     }
 
     private let code: Code
@@ -28,11 +29,17 @@ public struct FormatError: Error, Hashable, Sendable {
     /// A version or a variant that this reader does not know.
     public static func unsupported(_ detail: String) -> FormatError { FormatError(.unsupported, detail) }
 
+    /// Something that may stand there once stands there twice.
+    public static func duplicate(_ detail: String) -> FormatError { FormatError(.duplicate, detail) }
+
     /// The kind of failure alone.
     public var shortDescription: String { code.rawValue }
 
     /// What is wrong and where, without the kind.
     public var reason: String { detail }
+
+    /// The same failure, with a place in front of the text.
+    public func within(_ place: String) -> FormatError { FormatError(code, "\(place): \(detail)") }
 
     /// Whether `other` is of the same kind, whatever the details.
     public func isSameKind(as other: FormatError) -> Bool { code == other.code }
