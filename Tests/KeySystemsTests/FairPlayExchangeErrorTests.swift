@@ -119,7 +119,7 @@ import Testing
             certificate: authority.certificate, contentIdentifier: [1, 2], options: options,
             provider: Kit(inner: authority.provider))
         let license = try exchange.open(response: try FairPlayTestKit.answer(exchange).ckc)
-        #expect(try #require(license.contentKey) == (try FairPlayTestKit.key().key))
+        #expect(try #require(license.contentKey) == (try FairPlayTestKit.contentKey()))
         // It gives no code, so that an answer with one cannot be believed.
         let coded = try FairPlayExchange(
             certificate: authority.certificate, contentIdentifier: [1, 2], provider: Kit(inner: authority.provider))

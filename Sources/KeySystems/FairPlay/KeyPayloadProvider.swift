@@ -34,7 +34,8 @@ public protocol KeyPayload: Sendable {
     /// Whether these are the 44 bytes of R1 that the request had.
     func isEcho(ofR1 bytes: [UInt8]) -> Bool
 
-    /// The content key out of 16 bytes that the session key encrypts.
+    /// The content key out of 16 bytes that the session key encrypts. The IV of the content comes with them; the
+    /// exchange adds it to the key.
     func decryptContentKey(_ bytes: [UInt8], iv: InitializationVector) throws -> ContentKey
 
     /// The code for `PayloadIntegrity` of a CKC: HMAC-SHA-256 with the key of the CKC's payload. Nil where the kit
