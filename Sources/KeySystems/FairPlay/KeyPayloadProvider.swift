@@ -21,6 +21,13 @@ public protocol KeyPayloadProvider: Sendable {
     ///
     /// Called on any thread, also on several at once. The text of an error is not shown.
     func makeKeyPayload(deviceIdentifier: [UInt8], random: RandomSource) throws -> any KeyPayload
+
+    /// Whether its key servers are this project's own, which know this project's own blocks. False by default.
+    var isOfTestAuthority: Bool { get }
+}
+
+extension KeyPayloadProvider {
+    public var isOfTestAuthority: Bool { false }
 }
 
 /// The keys of one request, and of its answer. Thread-safe. The text of its errors is not shown.
