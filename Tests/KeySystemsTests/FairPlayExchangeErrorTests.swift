@@ -113,16 +113,17 @@ import Testing
             }
         }
         let authority = try FairPlayTestKit.authority()
-        var options = FairPlayExchange.Options()
-        options.sendsIntegrity = false
+        let kit = Kit(inner: authority.provider)
         let exchange = try FairPlayExchange(
-            certificate: authority.certificate, contentIdentifier: [1, 2], options: options,
-            provider: Kit(inner: authority.provider))
+            certificate: authority.certificate, contentIdentifier: [1, 2], provider: kit)
+        #expect(try FairPlayTestKit.payload(of: exchange)[.requestIntegrity] == nil)
         let license = try exchange.open(response: try FairPlayTestKit.answer(exchange).ckc)
-        #expect(try #require(license.contentKey) == (try FairPlayTestKit.key().key))
+        #expect(try #require(license.contentKey) == (try FairPlayTestKit.contentKey()))
         // It gives no code, so that an answer with one cannot be believed.
+        var options = FairPlayExchange.Options()
+        options.sendsIntegrity = true
         let coded = try FairPlayExchange(
-            certificate: authority.certificate, contentIdentifier: [1, 2], provider: Kit(inner: authority.provider))
+            certificate: authority.certificate, contentIdentifier: [1, 2], options: options, provider: kit)
         let answer = try FairPlayTestKit.answer(coded)
         #expect(throws: FairPlayError.self) { try coded.open(response: answer.ckc) }
     }

@@ -18,7 +18,7 @@ import Testing
         #expect(answer.request.transactionIdentifier == exchange.transactionIdentifier)
         #expect(answer.request.hasIntegrity)
         let license = try exchange.open(response: answer.ckc)
-        #expect(try #require(license.contentKey) == (try FairPlayTestKit.key().key))
+        #expect(try #require(license.contentKey) == (try FairPlayTestKit.contentKey()))
         #expect(license.initializationVector?.bytes == FairPlayTestKit.ivBytes)
         #expect(license.leaseDuration == nil)
         #expect(license.rentalDuration == nil)
@@ -171,7 +171,7 @@ import Testing
             let answer = try FairPlayTestKit.server().respond(to: exchange.request, now: .zero, key: { _ in key })
             #expect(answer.request.assetIdentifier == identifier)
             let license = try exchange.open(response: answer.ckc)
-            #expect(try #require(license.contentKey) == key.key)
+            #expect(try #require(license.contentKey) == (try FairPlayTestKit.contentKey()))
             #expect(license.returnedBlocks.count == 1 + options.returnRequests.count)
         }
     }

@@ -26,6 +26,11 @@ enum FairPlayTestKit {
 
     static func server() -> FairPlayKeyServer { FairPlayKeyServer(authorities: Array(authorities.values)) }
 
+    /// As a client gets it, with the IV.
+    static func contentKey() throws -> ContentKey {
+        try #require(ContentKey(keyBytes, initializationVector: InitializationVector(ivBytes)))
+    }
+
     static func key() throws -> FairPlayKeyServer.Key {
         FairPlayKeyServer.Key(
             key: try #require(ContentKey(keyBytes)),

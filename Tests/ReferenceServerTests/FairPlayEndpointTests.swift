@@ -58,6 +58,9 @@ import Testing
             provider: authority.provider)
     }
 
+    /// Without the IV.
+    private func digits(_ key: ContentKey?) -> String? { key?.withBytes { Hex.encode($0) } }
+
     private func error(_ response: TestResponse) throws -> ErrorBody {
         try JSONDecoder().decode(ErrorBody.self, from: Data(response.bytes))
     }
@@ -77,7 +80,7 @@ import Testing
         #expect(response.headers[.contentType] == "application/octet-stream")
         #expect(response.headers[.cacheControl] == "no-store")
         let license = try exchange.open(response: response.bytes)
-        #expect(try #require(license.contentKey) == (try #require(ContentKey(hex: "00000000000000000000000000000001"))))
+        #expect(digits(license.contentKey) == "00000000000000000000000000000001")
         #expect(license.initializationVector?.low == 0xF1)
         let entry = try #require(server.state.log.last)
         #expect(entry.path == "/fairplay/license" && entry.status == 200)
@@ -103,9 +106,7 @@ import Testing
     func findsTheKeyByContentIdentifier(identifier: String, number: Int) async throws {
         let exchange = try exchange(identifier)
         let license = try exchange.open(response: try await send("/fairplay/a/b/c", exchange.request).bytes)
-        #expect(
-            try #require(license.contentKey)
-                == (try #require(ContentKey(hex: String(repeating: "0", count: 31) + "\(number)"))))
+        #expect(digits(license.contentKey) == String(repeating: "0", count: 31) + "\(number)")
         #expect(license.initializationVector?.low == (number == 3 ? 0 : 0xF0 + UInt64(number)))
     }
 
@@ -113,10 +114,8 @@ import Testing
         let keys = try KeysFile(contents: Array("\(Self.keys)\n* 00000000000000000000000000000009".utf8), name: "test")
         let found = ContentIdentifierKeys(keys.entries)
         let keyID = try #require(KeyID(hex: "00112233445566778899aabbccddeeff"))
-        #expect(
-            try #require(found[keyID.bytes]).key == (try #require(ContentKey(hex: "00000000000000000000000000000005"))))
-        let other = try #require(found[[0xFF, 0xFE]])
-        #expect(other.key == (try #require(ContentKey(hex: "00000000000000000000000000000009"))))
+        #expect(digits(found[keyID.bytes]?.key) == "00000000000000000000000000000005")
+        #expect(digits(found[[0xFF, 0xFE]]?.key) == "00000000000000000000000000000009")
     }
 
     @Test func takesEveryFormOfARequest() async throws {

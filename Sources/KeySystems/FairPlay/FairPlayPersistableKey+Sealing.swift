@@ -26,16 +26,19 @@ extension FairPlayPersistableKey {
 
     /// The form to be stored. It is as safe as the secret, whose copy is the caller's to wipe.
     ///
-    /// Throws `invalidPersistableKey` where the secret has not 32 bytes, the content identifier has more than 255, or
-    /// OpenSSL refuses.
+    /// Throws `invalidPersistableKey` where the secret has not 32 bytes, the content identifier has more than 255, the key has
+    /// no IV, or OpenSSL refuses.
     public func sealed(secret: [UInt8], random: RandomSource = .system) throws(FairPlayError) -> [UInt8] {
+        guard let iv = contentKey.initializationVector else {
+            throw .invalidPersistableKey("the key has no IV")
+        }
         guard let length = UInt8(exactly: contentIdentifier.count) else {
             throw .invalidPersistableKey("a content identifier of \(contentIdentifier.count) bytes; at most 255 fit")
         }
         var clear = contentKey.withBytes { Array($0) }
         defer { wipe(&clear) }
         clear.reserveCapacity(Self.maximumSize)
-        clear += initializationVector.bytes
+        clear += iv.bytes
         for number in [revision, created, rentalEnd ?? .max, storageEnd ?? .max, firstPlayback ?? .max] {
             clear += bigEndian(number)
         }
@@ -109,9 +112,10 @@ extension FairPlayPersistableKey {
             let number = try reader.readUInt64()
             return number == .max ? nil : number
         }
-        guard let key = ContentKey(try reader.readBytes(16)),
-            let iv = InitializationVector(try reader.readBytes(16))
-        else { throw FairPlayError.invalidPersistableKey("no memory for a key is left") }
+        let (keyBytes, ivBytes) = (try reader.readBytes(16), try reader.readBytes(16))
+        guard let iv = InitializationVector(ivBytes), let key = ContentKey(keyBytes, initializationVector: iv) else {
+            throw FairPlayError.invalidPersistableKey("no memory for a key is left")
+        }
         let (revision, created) = (try reader.readUInt64(), try reader.readUInt64())
         let (rentalEnd, storageEnd, firstPlayback) = (try time(), try time(), try time())
         let duration = try reader.readUInt32()
@@ -121,8 +125,8 @@ extension FairPlayPersistableKey {
             throw FairPlayError.invalidPersistableKey("it cannot be read")
         }
         return FairPlayPersistableKey(
-            contentIdentifier: identifier, contentKey: key, initializationVector: iv,
-            outputRequirement: OutputRequirement(rawValue: requirement), created: created, rentalEnd: rentalEnd,
+            contentIdentifier: identifier, contentKey: key, outputRequirement: OutputRequirement(rawValue: requirement),
+            created: created, rentalEnd: rentalEnd,
             storageEnd: storageEnd, playbackDuration: duration == .max ? nil : duration,
             firstPlayback: firstPlayback, revision: revision)
     }

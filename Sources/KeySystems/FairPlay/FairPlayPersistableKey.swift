@@ -14,8 +14,8 @@ public struct FairPlayPersistableKey: Sendable {
     public static let clockTolerance: UInt64 = 300
 
     public let contentIdentifier: [UInt8]
+    /// With the IV of the content.
     public let contentKey: ContentKey
-    public let initializationVector: InitializationVector
     /// What the output needs; nil where the key server said nothing.
     public let outputRequirement: OutputRequirement?
     /// When the key server gave the key.
@@ -38,14 +38,14 @@ public struct FairPlayPersistableKey: Sendable {
         guard license.persistence != .notAllowed else {
             throw .invalidResponse("the key server does not allow the key to be stored")
         }
-        guard let key = license.contentKey, let iv = license.initializationVector else {
+        guard let key = license.contentKey else {
             throw .invalidResponse("there is no content key to be stored")
         }
         func end(after seconds: Int64?) -> UInt64? { seconds.map { now.addingClamped(UInt64(clamping: $0)) } }
         let offline = license.offlineKey
         self.init(
-            contentIdentifier: contentIdentifier, contentKey: key, initializationVector: iv,
-            outputRequirement: license.outputRequirement, created: now,
+            contentIdentifier: contentIdentifier, contentKey: key, outputRequirement: license.outputRequirement,
+            created: now,
             rentalEnd: end(after: license.rentalDuration?.components.seconds),
             storageEnd: offline.flatMap { $0.storage == 0 ? nil : end(after: Int64($0.storage)) },
             playbackDuration: offline.flatMap { $0.playback == 0 ? nil : $0.playback }, firstPlayback: nil,
@@ -53,13 +53,12 @@ public struct FairPlayPersistableKey: Sendable {
     }
 
     init(
-        contentIdentifier: [UInt8], contentKey: ContentKey, initializationVector: InitializationVector,
-        outputRequirement: OutputRequirement?, created: UInt64, rentalEnd: UInt64?, storageEnd: UInt64?,
+        contentIdentifier: [UInt8], contentKey: ContentKey, outputRequirement: OutputRequirement?, created: UInt64,
+        rentalEnd: UInt64?, storageEnd: UInt64?,
         playbackDuration: UInt32?, firstPlayback: UInt64?, revision: UInt64
     ) {
         self.contentIdentifier = contentIdentifier
         self.contentKey = contentKey
-        self.initializationVector = initializationVector
         self.outputRequirement = outputRequirement
         self.created = created
         self.rentalEnd = rentalEnd
