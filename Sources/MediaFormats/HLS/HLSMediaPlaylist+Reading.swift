@@ -34,8 +34,8 @@ private struct Reader {
     var variables: HLSVariables
     private var result = HLSMediaPlaylist()
     private var sequence: UInt64 = 0
-    private var map: HLSMap?
-    private var key: HLSKey?
+    private var map: HLSShared<HLSMap>?
+    private var key: HLSShared<HLSKey>?
     private var isKeyKnown = false
     private var duration: Double?
     private var byteRange: Substring?
@@ -86,7 +86,7 @@ private struct Reader {
         case "EXT-X-KEY":
             try result.scope.apply(value, line: line, base: base.reference)
             isKeyKnown = false
-        case "EXT-X-MAP": map = try readMap(value)
+        case "EXT-X-MAP": map = HLSShared(try readMap(value))
         case "EXT-X-SKIP": try skip(value)
         default: break
         }
@@ -109,7 +109,7 @@ private struct Reader {
 
     private mutating func appendSegment(url: String?, duration: Double, byteRange: HLSByteRange?) throws(FormatError) {
         if !isKeyKnown {
-            key = try result.scope.key(formats: keyFormats)
+            key = try result.scope.key(formats: keyFormats).map { HLSShared($0) }
             isKeyKnown = true
             result.scopeChanges.append((sequence, result.scope))
             if result.scopeChanges.count > 2 * HLSWindow.maximumScopes {
@@ -118,7 +118,7 @@ private struct Reader {
         }
         result.segments.append(
             HLSMediaPlaylist.Segment(
-                url: url, sequence: sequence, duration: duration, byteRange: byteRange, key: key, map: map,
+                url: url, sequence: sequence, duration: duration, byteRange: byteRange, sharedKey: key, sharedMap: map,
                 lines: firstLine..<result.lines.count))
         firstLine = result.lines.count
     }
@@ -160,7 +160,7 @@ private struct Reader {
         result.isDelta = true
         result.scope = scope
         isKeyKnown = false
-        map = last.map
+        map = last.sharedMap
         previous = last.byteRange.map { (last.url, $0) }
     }
 

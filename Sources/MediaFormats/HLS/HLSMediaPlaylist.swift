@@ -32,10 +32,21 @@ struct HLSMediaPlaylist: Sendable {
         /// In seconds.
         var duration: Double
         var byteRange: HLSByteRange?
-        var key: HLSKey?
-        var map: HLSMap?
+        var sharedKey: HLSShared<HLSKey>?
+        var sharedMap: HLSShared<HLSMap>?
         /// Indices of `lines`; the last is the URI.
         var lines: Range<Int>
+
+        var key: HLSKey? { sharedKey?.value }
+        var map: HLSMap? { sharedMap?.value }
+        /// The key, if it encrypts samples.
+        var sampleKey: HLSKey? { key.flatMap { $0.method.encryptsSamples ? $0 : nil } }
+        /// What opens the segment, if it is encrypted as a whole.
+        var decryption: HLSSegmentDecryption? {
+            guard let key, key.method == .aes128 else { return nil }
+            return HLSSegmentDecryption(
+                key: key, initializationVector: key.initializationVector(forSegment: sequence))
+        }
     }
 
     /// With the variables filled in, and without their definitions.

@@ -3,7 +3,7 @@
 extension HLSPlan {
     /// The map and the key that the lines written so far leave in force.
     private struct Written {
-        var front: HLSFront?
+        var front: HLSShared<HLSFront>?
         var key: HLSSegmentDecryption?
         var isKeyKnown: Bool
     }
@@ -17,7 +17,7 @@ extension HLSPlan {
             for index in segment.lines {
                 let line = media.lines[index]
                 if !isIntroduced, line.startsSegment {
-                    try introduce(placement, behind: &written, to: &output)
+                    try introduce(segment, placement, behind: &written, to: &output)
                     isIntroduced = true
                 }
                 let isLast = index == segment.lines.upperBound - 1
@@ -34,11 +34,12 @@ extension HLSPlan {
     /// They go in front of the segment's own tags: the stock demuxer takes an `EXT-X-BYTERANGE` before a map for the
     /// map's.
     private func introduce(
-        _ placement: Placement, behind written: inout Written, to output: inout HLSOutput
+        _ segment: HLSMediaPlaylist.Segment, _ placement: Placement, behind written: inout Written,
+        to output: inout HLSOutput
     ) throws(FormatError) {
         if let next = placement.front, next != written.front {
             written.front = next
-            switch next {
+            switch next.value {
             case .own(let map):
                 output.note(map.url)
                 let range = map.byteRange.map { ",BYTERANGE=\"\($0.text)\"" } ?? ""
@@ -47,7 +48,7 @@ extension HLSPlan {
                 try output.write("#EXT-X-MAP:URI=\"\(output.url(resource))\"")
             }
         }
-        let next = placement.delivery == .withKey ? placement.decryption : nil
+        let next = placement.delivery == .withKey ? segment.decryption : nil
         guard next != written.key || !written.isKeyKnown else { return }
         (written.key, written.isKeyKnown) = (next, true)
         guard let next else { return try output.write("#EXT-X-KEY:METHOD=NONE") }
@@ -71,7 +72,7 @@ extension HLSPlan {
                 return try output.write(output.absolute(reference), ending: line.ending)
             }
             output.note(url)
-            guard let placement, placement.delivery == .decrypted, let decryption = placement.decryption else {
+            guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
                 return try output.write(url, ending: line.ending)
             }
             let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)

@@ -4,8 +4,7 @@
 struct HLSPlan {
     struct Placement {
         var delivery: HLSDelivery
-        var front: HLSFront?
-        var decryption: HLSSegmentDecryption?
+        var front: HLSShared<HLSFront>?
     }
 
     /// One for each segment.
@@ -25,58 +24,57 @@ struct HLSPlan {
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
         let isKeyed = media.segments.contains { $0.key != nil || $0.map?.decryption != nil }
         hasSamples = zip(media.segments, kinds).contains { segment, kind in
-            segment.key?.method.encryptsSamples == true && (segment.map != nil || kind.takesNotes)
+            segment.sampleKey != nil && (segment.map != nil || kind.takesNotes)
         }
         let isExpected = !media.isEnded && !rewriter.sessionKeys.filter(\.method.encryptsSamples).isEmpty
         let needsFronts = hasSamples || window.hasSampleKeys || isExpected
         let hasMaps = window.hasFronts || media.segments.contains { $0.map != nil }
         isRewritten = isKeyed || needsFronts || window.hasFronts
         guard isRewritten else {
+            var map: HLSShared<HLSMap>?
+            var front: HLSShared<HLSFront>?
             placements = media.segments.map { segment in
-                Placement(delivery: .direct, front: segment.map.map(HLSFront.own), decryption: nil)
+                if segment.sharedMap != map {
+                    map = segment.sharedMap
+                    front = map.map { HLSShared(.own($0.value)) }
+                }
+                return Placement(delivery: .direct, front: front)
             }
             return
         }
         if needsFronts { segmentToInspect = kindsByExtension.unknown }
 
         // A run of clear segments speaks in the terms of the key before it, or of the first one behind it.
-        let first = media.segments.first { $0.key?.method.encryptsSamples == true }?.key
+        let first = media.segments.first { $0.sampleKey != nil }?.sampleKey
         var likeness = window.sampleKey ?? first ?? rewriter.sessionKeys.first { $0.method.encryptsSamples }
         placements.reserveCapacity(media.segments.count)
         for (segment, kind) in zip(media.segments, kinds) {
-            if let key = segment.key, key.method.encryptsSamples { likeness = key }
+            if let key = segment.sampleKey { likeness = key }
             if let record = window.record(segment.sequence), record.url == segment.url,
-                record.byteRange == segment.byteRange, record.key == segment.key, record.map == segment.map
+                record.byteRange == segment.byteRange, record.sharedKey == segment.sharedKey,
+                record.sharedMap == segment.sharedMap
             {
-                placements.append(
-                    Placement(
-                        delivery: record.delivery, front: record.front, decryption: Self.decryption(of: segment)))
+                placements.append(record.placement)
                 continue
             }
             let needsServer = needsFronts || hasMaps || kind == .fragmentedMP4
-            placements.append(
-                Self.placement(
-                    segment, kind: kind, needsServer: needsServer, hasSamples: needsFronts, likeness: likeness))
+            var placement = Self.placement(
+                segment, kind: kind, needsServer: needsServer, hasSamples: needsFronts, likeness: likeness)
+            if let last = placements.last?.front, last == placement.front { placement.front = last }
+            placements.append(placement)
         }
-    }
-
-    private static func decryption(of segment: HLSMediaPlaylist.Segment) -> HLSSegmentDecryption? {
-        guard let key = segment.key, key.method == .aes128 else { return nil }
-        return HLSSegmentDecryption(
-            key: key, initializationVector: key.initializationVector(forSegment: segment.sequence))
     }
 
     private static func placement(
         _ segment: HLSMediaPlaylist.Segment, kind: HLSSegmentKind, needsServer: Bool, hasSamples: Bool,
         likeness: HLSKey?
     ) -> Placement {
-        let sampleKey = segment.key.flatMap { $0.method.encryptsSamples ? $0 : nil }
-        let decryption = decryption(of: segment)
-        var placement = Placement(delivery: .direct, front: nil, decryption: decryption)
-        if let decryption {
+        let sampleKey = segment.sampleKey
+        var placement = Placement(delivery: .direct, front: nil)
+        if let key = segment.key, key.method == .aes128 {
             // The stock demuxer fetches keys over http(s) only and takes their bytes as they are.
-            let isPlain = decryption.key.keyFormat == HLSKeyFormat.identity.name
-            let isFetched = decryption.key.uri.map { URIReference($0).isHTTP } ?? false
+            let isPlain = key.keyFormat == HLSKeyFormat.identity.name
+            let isFetched = key.uri.map { URIReference($0).isHTTP } ?? false
             placement.delivery = isPlain && isFetched && !needsServer ? .withKey : .decrypted
         }
         if let map = segment.map {
@@ -86,16 +84,13 @@ struct HLSPlan {
             } else if hasSamples {
                 protection = .clear(like: likeness)
             }
-            placement.front = .routed(
-                .initSegment(
-                    HLSInitSegment(
-                        url: map.url, byteRange: map.byteRange, decryption: map.decryption, protection: protection)))
+            let section = HLSInitSegment(
+                url: map.url, byteRange: map.byteRange, decryption: map.decryption, protection: protection)
+            placement.front = HLSShared(.routed(.initSegment(section)))
         } else if hasSamples, kind.takesNotes {
-            placement.front = .routed(
-                .keyNote(
-                    HLSKeyNote(
-                        kind: kind, key: sampleKey,
-                        initializationVector: sampleKey?.initializationVector(forSegment: segment.sequence))))
+            let vector = sampleKey?.initializationVector(forSegment: segment.sequence)
+            let note = HLSKeyNote(kind: kind, key: sampleKey, initializationVector: vector)
+            placement.front = HLSShared(.routed(.keyNote(note)))
         }
         return placement
     }

@@ -11,15 +11,15 @@ extension HLSPlaylistRewriter {
 
         var window = window
         window.hasSampleKeys = window.hasSampleKeys || plan.hasSamples
-        window.hasFronts = window.hasFronts || plan.placements.contains { $0.front?.isRouted == true }
-        window.sampleKey = media.segments.last { $0.key?.method.encryptsSamples == true }?.key ?? window.sampleKey
+        window.hasFronts = window.hasFronts || plan.placements.contains { $0.front?.value.isRouted == true }
+        window.sampleKey = media.segments.last { $0.sampleKey != nil }?.sampleKey ?? window.sampleKey
         let records = zip(media.segments, plan.placements).compactMap { segment, placement in
             segment.url.map { url in
                 (
                     segment.sequence,
                     HLSWindow.Record(
-                        url: url, byteRange: segment.byteRange, key: segment.key, map: segment.map,
-                        delivery: placement.delivery, front: placement.front)
+                        url: url, byteRange: segment.byteRange, sharedKey: segment.sharedKey,
+                        sharedMap: segment.sharedMap, placement: placement)
                 )
             }
         }

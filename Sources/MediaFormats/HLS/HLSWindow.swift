@@ -11,11 +11,10 @@ struct HLSWindow: Sendable {
     struct Record: Sendable {
         var url: String
         var byteRange: HLSByteRange?
-        var key: HLSKey?
+        var sharedKey: HLSShared<HLSKey>?
         /// As the playlist has it.
-        var map: HLSMap?
-        var delivery: HLSDelivery
-        var front: HLSFront?
+        var sharedMap: HLSShared<HLSMap>?
+        var placement: HLSPlan.Placement
     }
 
     private(set) var records: [UInt64: Record] = [:]

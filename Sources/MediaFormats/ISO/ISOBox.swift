@@ -38,9 +38,12 @@ public struct ISOBox: Hashable, Sendable {
             var header = reader
             var size = UInt64(try header.readUInt32())
             let type = try header.readFourCC()
-            if size == 1 { size = try header.readUInt64() }
+            if size == 0 {
+                size = UInt64(reader.remaining)
+            } else if size == 1 {
+                size = try header.readUInt64()
+            }
             let headerSize = header.offset - reader.offset
-            if size == 0 { size = UInt64(reader.remaining) }
             guard size >= headerSize else { throw .malformed("\(place): a box of \(size) bytes") }
             guard let whole = Int(exactly: size), whole <= reader.remaining else {
                 throw .truncated("\(place): box “\(type)” of \(size) bytes, \(reader.remaining) left")

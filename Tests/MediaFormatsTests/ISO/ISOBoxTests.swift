@@ -25,6 +25,13 @@ import Testing
         #expect(try reader.readUInt24() == 0x010203)
     }
 
+    /// In 64 bits, 0 is a size like any other, and too small.
+    @Test(arguments: [UInt8(0), 1, 15])
+    func sizesBelowTheHeader(size: UInt8) {
+        let bytes: [UInt8] = [0, 0, 0, 1] + Array("free".utf8) + [0, 0, 0, 0, 0, 0, 0, size]
+        #expect(throws: FormatError.self) { try ISOBox.boxes(in: bytes, range: 0..<bytes.count) }
+    }
+
     @Test func boxesWithinBoxes() throws {
         let bytes = box("moov", box("mvhd") + box("stsd", [0, 0, 0, 0, 0, 0, 0, 1] + box("avc1", [5])))
         let moov = try #require(try ISOBox.boxes(in: bytes, range: 0..<bytes.count).first)
