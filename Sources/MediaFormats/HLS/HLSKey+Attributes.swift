@@ -25,6 +25,9 @@ extension HLSKey {
         }
         guard let uri = list["URI"] else { throw .malformed("no URI") }
         guard !Self.namesNothing(uri) else { throw .malformed("an empty URI") }
+        guard !(uri + keyFormat).utf8.contains(where: { $0 < 0x20 }) else {
+            throw .malformed("a control character in URI or KEYFORMAT")
+        }
         self.uri = uri
         if let versions = list["KEYFORMATVERSIONS"] { keyFormatVersions = try Self.versions(versions) }
         if let digits = list["IV"] {

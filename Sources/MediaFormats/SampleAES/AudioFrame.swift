@@ -57,11 +57,12 @@ struct AudioFrame: Equatable {
         return .frame(AudioFrame(size: size, clearSize: clearLeader, codec: .ac3))
     }
 
-    /// The same; but where frames were lost, only one counts behind which another starts, or nothing is left: encrypted
-    /// bytes look like a header now and then.
-    static func read(_ bytes: UnsafeRawBufferPointer, at offset: Int, isLost: Bool) -> Reading {
+    /// The same; but where frames were lost, only one counts behind which another starts, or the end: encrypted bytes
+    /// look like a header now and then.
+    static func read(_ bytes: UnsafeRawBufferPointer, at offset: Int, isLost: Bool, isEnd: Bool) -> Reading {
         let reading = read(bytes, at: offset)
-        guard isLost, case .frame(let frame) = reading, frame.size != bytes.count - offset else { return reading }
+        guard isLost, case .frame(let frame) = reading else { return reading }
+        if isEnd, frame.size == bytes.count - offset { return reading }
         guard frame.size < bytes.count - offset else { return .incomplete }
         return read(bytes, at: offset + frame.size) == .noFrame ? .noFrame : reading
     }

@@ -176,7 +176,7 @@ struct SampleAESPackedAudio: ~Copyable {
                 {
                     break
                 }
-                let reading = AudioFrame.read(bytes, at: offset, isLost: isLost)
+                let reading = AudioFrame.read(bytes, at: offset, isLost: isLost, isEnd: hasEnded)
                 if case .frame(let frame) = reading {
                     guard frame.size <= bytes.count - offset || hasEnded else { break }
                     let end = min(bytes.count, offset + frame.size)

@@ -82,7 +82,7 @@ struct SampleAESPlanner {
         var offset = 0
         var isLost = false
         while offset < bytes.count {
-            switch AudioFrame.read(bytes, at: offset, isLost: isLost) {
+            switch AudioFrame.read(bytes, at: offset, isLost: isLost, isEnd: true) {
             case .frame(let frame):
                 planFrame(frame, at: offset, to: min(bytes.count, offset + frame.size), &planned)
                 offset += frame.size
