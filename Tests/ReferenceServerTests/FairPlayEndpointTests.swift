@@ -139,6 +139,13 @@ import Testing
         }
     }
 
+    @Test(arguments: [nil, "application/x-www-form-urlencoded", "text/plain", "application/json"])
+    func theBytesOfAnSPCAreTakenForOneWhateverTheTypeSays(type: String?) async throws {
+        let exchange = try exchange()
+        let response = try await send("/fairplay/license", type: type, exchange.request)
+        #expect(try exchange.open(response: response.bytes).contentKey != nil)
+    }
+
     @Test func writesEveryFormOfAnAnswer() async throws {
         for (form, type, read): (String, String, (String) throws -> String) in [
             ("base64", "text/plain", { $0 }),

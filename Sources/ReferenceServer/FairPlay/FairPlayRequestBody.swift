@@ -18,23 +18,25 @@ struct FairPlayRequestBody: Equatable {
         var assetId: String?
     }
 
-    /// `contentType` may have parameters. Without one, and for a type that is not known, the bytes decide.
+    /// `contentType` may have parameters. Without one, and for a type that is not known, the bytes decide. What starts
+    /// with a zero is an SPC whatever the type says.
     ///
     /// Forms: the bytes of the SPC (`application/octet-stream`); `spc=…&assetId=…`, with the SPC in Base64 and escaped
     /// or not (`application/x-www-form-urlencoded`); `{"spc":"…","assetId":"…"}` (`application/json`); Base64 alone
     /// (`text/plain`).
     init(_ body: [UInt8], contentType: String?) throws(FairPlayServerError) {
         let type = contentType?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces).lowercased()
+        // An SPC starts with its version, which is below 2^24; text has no zeros. curl calls every body a form.
+        if body.first == 0 || type == "application/octet-stream" {
+            self.init(spc: body)
+            return
+        }
         switch type {
-        case "application/octet-stream": self.init(spc: body)
         case "application/x-www-form-urlencoded": try self.init(form: body)
         case "application/json": try self.init(json: body)
         case "text/plain": try self.init(base64: body)
         default:
-            // An SPC starts with its version, which is below 2^24.
-            if body.isEmpty || body.first == 0 {
-                self.init(spc: body)
-            } else if body.first == UInt8(ascii: "{") {
+            if body.first == UInt8(ascii: "{") {
                 try self.init(json: body)
             } else if body.starts(with: "spc=".utf8) || body.contains(UInt8(ascii: "&")) {
                 try self.init(form: body)
