@@ -18,6 +18,10 @@ extension KeyAnswer {
                     "a \(keySystem?.rawValue ?? "") licence cannot be opened here; answer with keys")
             }
             return KeySessionState.Keys(byID: try ClearKey.keys(inLicense: bytes))
+        case .limited(let answer, let terms):
+            var keys = try answer.keys(for: keySystem)
+            if keys.terms == nil { keys.terms = terms }
+            return keys
         }
     }
 }
