@@ -35,6 +35,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         var taker: (any ResourceLoader)?
         /// Who was asked last, and so is the one that answers.
         weak var candidate: (any ResourceLoader)?
+        var exchange: FairPlayExchange?
     }
 
     private weak let session: KeySession?
@@ -133,6 +134,18 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     }
 
     // MARK: For the session
+
+    var configuration: KeySessionConfiguration? { session?.configuration }
+
+    /// In seconds since 1970-01-01 00:00 UTC, by the session's clock.
+    var sessionDate: Int64 { session?.clock.date() ?? 0 }
+
+    var playbackSessionID: UInt64 { session?.playbackSessionID ?? 0 }
+
+    /// The exchange that opens the answer.
+    var exchange: FairPlayExchange? { state.withLock(\.exchange) }
+
+    func setExchange(_ exchange: FairPlayExchange) { state.withLock { $0.exchange = exchange } }
 
     /// The loader whose answer it is, when this object is finished.
     var answerer: (any ResourceLoader)? { state.withLock(\.candidate) }

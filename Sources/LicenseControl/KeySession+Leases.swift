@@ -65,7 +65,7 @@ extension KeySession {
         guard let keySystem = core.withLock({ $0.state.keySystem(ofRequest: request.id) }) else { return false }
         let loader = request.answerer
         let outcome = result.flatMap { answer in
-            Result { () throws(KeyError) in try answer.keys(for: keySystem) }
+            Result { () throws(KeyError) in try answer.keys(for: keySystem, of: request) }
         }
         if let reason = retryReason(of: outcome, for: request), request.attempt < KeyLoadingRequest.maximumAttempts,
             let loader, loader.shouldRetry(request, reason: reason), retry(request)
@@ -76,7 +76,12 @@ extension KeySession {
         case .success(let keys):
             guard retryReason(of: outcome, for: request) == .receivedObsoleteContentKey else {
                 let isCounted = answer(request.id, with: keys)
-                if isCounted { report(request, to: loader) }
+                if isCounted {
+                    if let key = keys.updatedPersistableKey {
+                        loader?.didUpdatePersistableContentKey(key, for: request)
+                    }
+                    report(request, to: loader)
+                }
                 return isCounted
             }
             return fail(requestID: request.id, with: .leaseExpired("the renewal brings no more time than there is"))

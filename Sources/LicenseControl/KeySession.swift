@@ -12,6 +12,8 @@ public final class KeySession: Sendable {
     let statusRevision = Atomic<UInt64>(0)
     let configuration: KeySessionConfiguration
     let clock: KeySessionClock
+    /// Random; the same in all requests of this session, so that a key server can count its leases together.
+    let playbackSessionID = UInt64.random(in: 0 ... .max)
     private let random: @Sendable () -> Double
     private static let lastID = Atomic<UInt64>(0)
 
@@ -148,9 +150,10 @@ public final class KeySession: Sendable {
     /// as well. False where the answer did not count: unknown request, session closed, a late error.
     @discardableResult
     public func respond(toRequest id: UInt64, with result: Result<KeyAnswer, KeyError>) -> Bool {
-        guard let keySystem = core.withLock({ $0.state.keySystem(ofRequest: id) }) else { return false }
+        let (known, request) = core.withLock { ($0.state.keySystem(ofRequest: id), $0.open[id]?.request) }
+        guard let keySystem = known else { return false }
         do throws(KeyError) {
-            return answer(id, with: try result.get().keys(for: keySystem))
+            return answer(id, with: try result.get().keys(for: keySystem, of: request))
         } catch {
             return fail(requestID: id, with: error)
         }

@@ -54,6 +54,8 @@ struct KeySessionState {
         var withoutID: ContentKey?
         /// Nil: without an end.
         var terms: KeyTerms?
+        /// The form in which a stored key is to be kept from now on.
+        var updatedPersistableKey: [UInt8]?
     }
 
     enum Entry {

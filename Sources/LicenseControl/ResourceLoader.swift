@@ -33,6 +33,9 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// The answer of this loader could not be used.
     func didFail(_ request: KeyLoadingRequest, with error: KeyError)
 
+    /// Playback with a stored key began, and with it another end of the key: store this one in its place.
+    func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest)
+
     /// An output does, or does not, have the protection that the licence of this key wants.
     func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?)
 }
@@ -43,5 +46,6 @@ extension ResourceLoader {
     public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool { false }
     public func didSucceed(_ request: KeyLoadingRequest) {}
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
+    public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {}
     public func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?) {}
 }

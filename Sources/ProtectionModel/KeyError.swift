@@ -56,6 +56,9 @@ public struct KeyError: Error, Hashable, Sendable {
     /// The kind of failure alone.
     public var shortDescription: String { code.rawValue }
 
+    /// What `description` says beside the kind.
+    public var reason: String { detail }
+
     /// Whether `other` is of the same kind, whatever the details.
     public func isSameKind(as other: KeyError) -> Bool { code == other.code }
 }

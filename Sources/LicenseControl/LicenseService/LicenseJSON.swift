@@ -7,11 +7,14 @@ indirect enum LicenseJSON: Decodable {
     case object([String: LicenseJSON])
     case array([LicenseJSON])
     case string(String)
+    case number(Int)
     case other
 
     init(from decoder: any Decoder) throws {
         if let text = try? decoder.singleValueContainer().decode(String.self) {
             self = .string(text)
+        } else if let number = try? decoder.singleValueContainer().decode(Int.self) {
+            self = .number(number)
         } else if var list = try? decoder.unkeyedContainer() {
             var items: [LicenseJSON] = []
             while !list.isAtEnd { items.append(try list.decode(LicenseJSON.self)) }
@@ -40,7 +43,7 @@ indirect enum LicenseJSON: Decodable {
                 return true
             }
             return (named ?? items.first)?.text(at: path, keyURI: keyURI)
-        case .other: return nil
+        case .number, .other: return nil
         }
     }
 

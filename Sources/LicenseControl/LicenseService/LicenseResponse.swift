@@ -49,6 +49,17 @@ public enum LicenseResponse {
             "the answer of \(body.count) bytes is no CKC, no Base64, no JSON and has no <ckc>")
     }
 
+    /// The number of a failure, where the body is a JSON object with one in the usual place. For error texts.
+    static func errorCode(in body: [UInt8]) -> Int? {
+        guard body.count <= maximumSize, trimmed(body[...]).first == UInt8(ascii: "{"),
+            case .object(let members)? = try? JSONDecoder().decode(LicenseJSON.self, from: Data(body))
+        else { return nil }
+        for name in ["code", "errorCode", "error_code", "ErrorCode", "error"] {
+            if case .number(let code)? = members[name] { return code }
+        }
+        return nil
+    }
+
     private static func looksLikeCKC(_ bytes: ArraySlice<UInt8>) -> Bool {
         bytes.starts(with: [0, 0, 0, 1]) || bytes.starts(with: [0, 0, 0, 2])
     }
