@@ -51,6 +51,10 @@ var targets: [Target] = [
         dependencies: ["TestSupport", "SampleDecryption", "ProtectionModel", "COpenSSL"],
         swiftSettings: settings),
     .testTarget(
+        name: "SampleAESTests",
+        dependencies: ["TestSupport", "MediaFormats", "SampleDecryption", "ProtectionModel", "COpenSSL"],
+        swiftSettings: settings),
+    .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         exclude: ["Golden"], swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
@@ -58,7 +62,19 @@ var targets: [Target] = [
         name: "LicenseControlTests",
         dependencies: ["TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
         swiftSettings: settings),
+    .target(
+        name: "FuzzTargets",
+        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "ProtectionModel"],
+        path: "Tests/Fuzz/FuzzTargets", swiftSettings: settings),
+    .testTarget(
+        name: "FuzzTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzz/FuzzTests",
+        swiftSettings: settings),
 ]
+
+// LATCHKEY_FUZZ=1 makes the library that Tests/suites/long/60-fuzz links to libFuzzer.
+if Context.environment["LATCHKEY_FUZZ"] != nil {
+    products.append(.library(name: "FuzzTargets", type: .dynamic, targets: ["FuzzTargets"]))
+}
 
 if withServer {
     products.append(.executable(name: "latchkey-server", targets: ["latchkey-server"]))
@@ -147,7 +163,7 @@ if withGStreamer {
             name: "ElementsTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
     ]

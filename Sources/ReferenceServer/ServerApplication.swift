@@ -7,7 +7,7 @@ import NIOCore
 import ServiceLifecycle
 import UnixSignals
 
-/// The reference server: a ClearKey licence service, static media, and faults on demand.
+/// The reference server: a ClearKey licence service, a FairPlay-style key server, static media, and faults on demand.
 ///
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback
 /// address.
@@ -16,6 +16,7 @@ public struct ServerApplication: Sendable {
     /// The faults and the log, shared by every application that is made of this value.
     public let state: ServerState
     private let media: MediaFolder?
+    private let fairPlay: FairPlayEndpoint
     private let pause: @Sendable (Duration) async throws -> Void
 
     /// Nil where the media folder is none.
@@ -30,6 +31,7 @@ public struct ServerApplication: Sendable {
         self.settings = settings
         self.pause = pause
         state = ServerState(faults: settings.faults)
+        fairPlay = FairPlayEndpoint(settings: settings, state: state)
     }
 
     /// The application for Hummingbird to run or to test. `onListening` is called with the port, once connections are
@@ -53,6 +55,10 @@ public struct ServerApplication: Sendable {
 
         let clearKey = ClearKeyEndpoint(keys: settings.keys, state: state)
         router.post("/clearkey", use: clearKey.respond)
+
+        router.get("/fairplay/certificate", use: fairPlay.certificate)
+        router.head("/fairplay/certificate", use: fairPlay.certificate)
+        router.post("/fairplay/**", use: fairPlay.respond)
 
         let media = MediaEndpoint(folder: media)
         router.get("/media/**", use: media.respond)
