@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import MediaFormats
 public import ProtectionModel
 
 /// A content key that may be kept for later, and until when it may be used.
