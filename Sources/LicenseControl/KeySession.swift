@@ -41,6 +41,7 @@ public final class KeySession: Sendable {
         let (open, timer) = core.withLock { (Array($0.open.values), $0.timer) }
         timer?.task.cancel()
         for open in open { open.request.dismiss() }
+        endReport(for: [])
     }
 
     // MARK: Status
@@ -196,7 +197,18 @@ public final class KeySession: Sendable {
             defer { core.loaders = [] }
             return (core.state.close(reason, at: now), core.loaders)
         }
+        endReport(for: loaders)
         withExtendedLifetime(loaders) {}
+    }
+
+    /// Writes down that the session is over, on a task.
+    private func endReport(for loaders: [any ResourceLoader]) {
+        guard let reports = configuration.expiredSessionReports else { return }
+        let (session, date) = (playbackSessionID, clock.date())
+        Task {
+            guard let report = reports.end(session, at: date) else { return }
+            for loader in loaders { loader.didGenerateExpiredSessionReport(report) }
+        }
     }
 
     // MARK: For requests

@@ -12,6 +12,8 @@ public struct KeySessionConfiguration: Sendable {
     public var deviceIdentifier: [UInt8]?
     /// Seals stored keys. Nil: none can be stored.
     public var deviceSecret: DeviceSecret?
+    /// Where it is written down that sessions are over. Nil: nowhere.
+    public var expiredSessionReports: ExpiredSessionReports?
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
     /// Called on any thread; must not block.
     public var log: @Sendable (String) -> Void = { _ in }

@@ -96,6 +96,9 @@ struct KeySessionState {
     var leases = KeyLeases()
     /// The renewal that is under way for a key.
     var renewals: [Slot: UInt64] = [:]
+    /// What the licences want of outputs, and whether these have it.
+    var requirements: [Slot: OutputRequirement] = [:]
+    var protection: [Slot: ExternalProtectionStatus] = [:]
     /// Counts failures. Zero before the first.
     var generation: UInt64 = 0
 
@@ -209,6 +212,8 @@ struct KeySessionState {
         if entry.isPending { pendingCount -= 1 }
         set(new, entry)
         leases.rename(old, to: new)
+        requirements[new] = requirements.removeValue(forKey: old)
+        protection[new] = protection.removeValue(forKey: old)
         let owner: UInt64? =
             if case .pending(let id) = entry { id } else { renewals.removeValue(forKey: old) }
         if let id = owner, var request = requests[id] {
@@ -240,6 +245,8 @@ struct KeySessionState {
         action.ended = leases.leases.keys.sorted()
         leases.removeAll()
         renewals = [:]
+        requirements = [:]
+        protection = [:]
         settled = [:]
         settledOrder = []
         generation += 1
@@ -310,6 +317,10 @@ extension KeySessionState {
             set(slot, .usable(key))
             action.changesStatus = true
         }
+        for slot in keys.keys {
+            if requirements[slot] != terms?.outputRequirement { protection[slot] = nil }
+            requirements[slot] = terms?.outputRequirement
+        }
         if let terms, terms.isLimited {
             action.begun.append((begin(terms, for: Set(keys.keys), from: start ?? now, id, random), id))
         }
@@ -365,6 +376,8 @@ extension KeySessionState {
         for (slot, value) in entries where !value.entry.isPending && value.age <= limit {
             entries[slot] = nil
             leases.release(slot)
+            requirements[slot] = nil
+            protection[slot] = nil
         }
     }
 

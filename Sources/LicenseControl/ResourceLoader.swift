@@ -36,6 +36,10 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// Playback with a stored key began, and with it another end of the key: store this one in its place.
     func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest)
 
+    /// The session is over, and this report of it waits for a server's acknowledgement
+    /// (`ExpiredSessionReports.remove`).
+    func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport)
+
     /// An output does, or does not, have the protection that the licence of this key wants.
     func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?)
 }
@@ -47,5 +51,6 @@ extension ResourceLoader {
     public func didSucceed(_ request: KeyLoadingRequest) {}
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
     public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {}
+    public func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport) {}
     public func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?) {}
 }

@@ -33,6 +33,7 @@ extension KeyLoadingRequest {
             throw error.keyError
         }
         setExchange(exchange)
+        configuration.expiredSessionReports?.note(contentIdentifier, of: playbackSessionID, at: sessionDate)
         return exchange.request
     }
 
