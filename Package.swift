@@ -168,7 +168,7 @@ if withGStreamer {
         .testTarget(
             name: "ElementsTests",
             dependencies: [
-                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
+                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
                 "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),

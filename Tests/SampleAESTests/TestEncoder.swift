@@ -73,12 +73,13 @@ struct TestEncoder {
 
     /// A NAL unit as an encoder makes it: escaped, with a last byte that is not zero. Few values, so that zeros meet.
     static func nalUnit(_ random: inout SeededGenerator) -> [UInt8] {
-        let size = [
-            Int.random(in: 2...60, using: &random), Int.random(in: 47...50, using: &random),
-            // Around the places where the last block is clear or encrypted.
-            32 + 160 * Int.random(in: 0...3, using: &random) + Int.random(in: 14...18, using: &random),
-            Int.random(in: 61...1500, using: &random),
-        ].randomElement(using: &random) ?? 60
+        let size =
+            [
+                Int.random(in: 2...60, using: &random), Int.random(in: 47...50, using: &random),
+                // Around the places where the last block is clear or encrypted.
+                32 + 160 * Int.random(in: 0...3, using: &random) + Int.random(in: 14...18, using: &random),
+                Int.random(in: 61...1500, using: &random),
+            ].randomElement(using: &random) ?? 60
         let type: UInt8 = [1, 1, 5, 5, 6, 7, 9].randomElement(using: &random) ?? 1
         let isDense = Bool.random(using: &random)
         var content = (1..<size).map { _ in

@@ -7,7 +7,7 @@ extension HLSMediaPlaylist {
     ///
     /// Throws with the number of the line.
     init(
-        _ playlist: HLSPlaylist, base: URIReference, variables: HLSVariables, keyFormats: [HLSKeyFormat],
+        _ playlist: HLSPlaylist, base: URIBase, variables: HLSVariables, keyFormats: [HLSKeyFormat],
         window: HLSWindow
     ) throws(FormatError) {
         var reader = Reader(base: base, keyFormats: keyFormats, window: window, variables: variables)
@@ -28,7 +28,7 @@ private struct Reader {
     /// In bytes, of all absolute URLs: a long playlist URL and many short references must not fill the memory.
     private static let maximumURLSize = 64 * 1024 * 1024
 
-    let base: URIReference
+    let base: URIBase
     let keyFormats: [HLSKeyFormat]
     let window: HLSWindow
     var variables: HLSVariables
@@ -44,7 +44,7 @@ private struct Reader {
     private var previous: (url: String, range: HLSByteRange)?
     private var urlSize = 0
 
-    init(base: URIReference, keyFormats: [HLSKeyFormat], window: HLSWindow, variables: HLSVariables) {
+    init(base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, variables: HLSVariables) {
         self.base = base
         self.keyFormats = keyFormats
         self.window = window
@@ -84,7 +84,7 @@ private struct Reader {
             sequence = number
             result.mediaSequence = number
         case "EXT-X-KEY":
-            try result.scope.apply(value, line: line, base: base)
+            try result.scope.apply(value, line: line, base: base.reference)
             isKeyKnown = false
         case "EXT-X-MAP": map = try readMap(value)
         case "EXT-X-SKIP": try skip(value)
@@ -157,6 +157,7 @@ private struct Reader {
             throw .unsupported("a delta update that goes on from segments not seen; load the whole playlist")
         }
         sequence = next
+        result.isDelta = true
         result.scope = scope
         isKeyKnown = false
         map = last.map
@@ -171,7 +172,7 @@ private struct Reader {
     }
 
     private mutating func absolute(_ reference: Substring) throws(FormatError) -> String {
-        let url = URIReference.resolve(reference, against: base)
+        let url = base.resolve(reference)
         guard url.utf8.count <= URIReference.maximumURLSize else {
             throw .tooLarge("a URL of \(url.utf8.count) bytes; \(URIReference.maximumURLSize) are read")
         }

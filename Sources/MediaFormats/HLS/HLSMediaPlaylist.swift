@@ -44,6 +44,8 @@ struct HLSMediaPlaylist: Sendable {
     var targetDuration: Double?
     var mediaSequence: UInt64 = 0
     var isEnded = false
+    /// Whether it leaves segments out that the player has seen.
+    var isDelta = false
     /// What holds behind the last segment.
     var scope = HLSKeyScope()
     /// Where `scope` changes, with the number of the first segment.

@@ -2,17 +2,19 @@
 
 /// A rewritten playlist in the making.
 struct HLSOutput {
-    let base: URIReference
+    let base: URIBase
     private let route: (HLSResource) -> String
     private var routes: [HLSResource: String] = [:]
+    /// The scheme and the authority of the URL that was noted last.
+    private var lastPlace = ""
     var routedChildren: Set<HLSRewriting.Child> = []
     var result: HLSRewriting
 
-    init(kind: HLSPlaylist.Kind, base: URIReference, route: @escaping (HLSResource) -> String) {
+    init(kind: HLSPlaylist.Kind, base: URIBase, route: @escaping (HLSResource) -> String) {
         self.base = base
         self.route = route
         result = HLSRewriting(kind: kind)
-        if let origin = base.origin { result.origins.insert(origin) }
+        if let origin = base.reference.origin { result.origins.insert(origin) }
     }
 
     /// The URL of a resource; remembers it.
@@ -26,14 +28,21 @@ struct HLSOutput {
 
     /// `reference` as an absolute URL; remembers its origin.
     mutating func absolute(_ reference: some StringProtocol) -> String {
-        let url = URIReference.resolve(reference, against: base)
+        let url = base.resolve(reference)
         note(url)
         return url
     }
 
     /// Remembers the origin of a URL.
     mutating func note(_ url: String) {
-        if let origin = URIReference(url).origin { result.origins.insert(origin) }
+        // Neighbours have mostly the same, and to find it out takes longer.
+        if !lastPlace.isEmpty, url.utf8.starts(with: lastPlace.utf8) { return }
+        let reference = URIReference(url)
+        guard let origin = reference.origin, let scheme = reference.scheme, let authority = reference.authority else {
+            return
+        }
+        result.origins.insert(origin)
+        lastPlace = "\(scheme)://\(authority)/"
     }
 
     mutating func write(_ line: HLSLine) throws(FormatError) {
@@ -42,7 +51,12 @@ struct HLSOutput {
 
     mutating func write(_ text: some StringProtocol, ending: Substring = "\n") throws(FormatError) {
         result.bytes += text.utf8
-        result.bytes += ending.utf8
+        if ending.utf8.starts(with: "\r\n".utf8) {
+            result.bytes += "\r\n".utf8
+        } else if !ending.isEmpty {
+            // What a carriage return within the line hides from us is hidden from all others too.
+            result.bytes += "\n".utf8
+        }
         guard result.bytes.count <= HLSPlaylistRewriter.maximumResultSize else {
             throw .tooLarge("more than \(HLSPlaylistRewriter.maximumResultSize) bytes when rewritten")
         }

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 
 extension HLSPlan {
-    /// Writes the lines of `media` as planned.
-    func write(_ media: HLSMediaPlaylist, to output: inout HLSOutput) throws(FormatError) {
+    /// The map and the key that the lines written so far leave in force.
+    private struct Written {
         var front: HLSFront?
         var key: HLSSegmentDecryption?
+        var isKeyKnown: Bool
+    }
+
+    /// Writes the lines of `media` as planned.
+    func write(_ media: HLSMediaPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        // What held for segments that a delta update leaves out would hold on.
+        var written = Written(isKeyKnown: !media.isDelta)
         for (segment, placement) in zip(media.segments, placements) {
             var isIntroduced = !isRewritten
             for index in segment.lines {
                 let line = media.lines[index]
                 if !isIntroduced, line.startsSegment {
-                    try introduce(placement, front: &front, key: &key, to: &output)
+                    try introduce(placement, behind: &written, to: &output)
                     isIntroduced = true
                 }
                 let isLast = index == segment.lines.upperBound - 1
@@ -27,10 +34,10 @@ extension HLSPlan {
     /// They go in front of the segment's own tags: the stock demuxer takes an `EXT-X-BYTERANGE` before a map for the
     /// map's.
     private func introduce(
-        _ placement: Placement, front: inout HLSFront?, key: inout HLSSegmentDecryption?, to output: inout HLSOutput
+        _ placement: Placement, behind written: inout Written, to output: inout HLSOutput
     ) throws(FormatError) {
-        if let next = placement.front, next != front {
-            front = next
+        if let next = placement.front, next != written.front {
+            written.front = next
             switch next {
             case .own(let map):
                 output.note(map.url)
@@ -41,8 +48,8 @@ extension HLSPlan {
             }
         }
         let next = placement.delivery == .withKey ? placement.decryption : nil
-        guard next != key else { return }
-        key = next
+        guard next != written.key || !written.isKeyKnown else { return }
+        (written.key, written.isKeyKnown) = (next, true)
         guard let next else { return try output.write("#EXT-X-KEY:METHOD=NONE") }
         var tag = next.key
         // Written out for each segment: the stock demuxer counts segments differently and takes 32 bits of the number.
@@ -60,11 +67,14 @@ extension HLSPlan {
         case .blank, .comment:
             try output.write(line)
         case .uri(let reference):
-            guard isLast, let segment, let url = segment.url, let placement, placement.delivery == .decrypted,
-                let decryption = placement.decryption
-            else { return try output.write(output.absolute(reference), ending: line.ending) }
-            let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)
+            guard isLast, let segment, let url = segment.url else {
+                return try output.write(output.absolute(reference), ending: line.ending)
+            }
             output.note(url)
+            guard let placement, placement.delivery == .decrypted, let decryption = placement.decryption else {
+                return try output.write(url, ending: line.ending)
+            }
+            let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)
             try output.write(output.url(.segment(resource)), ending: line.ending)
         case .tag(let name, let value):
             try writeTag(line, name, value ?? "", segment, placement, to: &output)
@@ -93,7 +103,8 @@ extension HLSPlan {
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
         case "EXT-X-PRELOAD-HINT":
             // A hint at what will have another URL would be fetched in vain.
-            guard placement?.delivery != .decrypted, !isRewritten || !value.contains("TYPE=MAP") else { return }
+            let isMap = (try? HLSAttributeList(parsing: value))?["TYPE"] == "MAP"
+            guard placement?.delivery != .decrypted, !isRewritten || !isMap else { return }
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
         case "EXT-X-RENDITION-REPORT":
             guard let list = try? HLSAttributeList(parsing: value) else { return try output.write(line) }

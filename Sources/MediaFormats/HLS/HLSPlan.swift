@@ -37,7 +37,7 @@ struct HLSPlan {
             }
             return
         }
-        if isKeyed || needsFronts { segmentToInspect = kindsByExtension.unknown }
+        if needsFronts { segmentToInspect = kindsByExtension.unknown }
 
         // A run of clear segments speaks in the terms of the key before it, or of the first one behind it.
         let first = media.segments.first { $0.key?.method.encryptsSamples == true }?.key
@@ -109,7 +109,7 @@ extension HLSSegmentKind {
 /// Finds out what segments are; the answer for a file name extension is found once.
 private struct KindGuess {
     let known: HLSSegmentKind?
-    /// The first segment that nothing tells of.
+    /// The first segment that nothing tells of, and whose first bytes can tell.
     var unknown: String?
 
     init(known: HLSSegmentKind?) { self.known = known }
@@ -119,7 +119,7 @@ private struct KindGuess {
         if let known { return known }
         guard let url = segment.url else { return .transportStream }
         if let kind = HLSSegmentKind(url: url) { return kind }
-        unknown = unknown ?? url
+        if segment.key?.method != .aes128 { unknown = unknown ?? url }
         return .transportStream
     }
 }

@@ -72,22 +72,22 @@ public struct HLSPlaylist: Hashable, Sendable {
         return lines
     }
 
+    /// By the tags that stand for what a playlist names; without any, by the others.
     private static func kind(of lines: [HLSLine]) throws(FormatError) -> Kind {
-        var (isMaster, isMedia) = (false, false)
+        var (namesPlaylists, namesSegments, looksLikeMaster) = (false, false, false)
         for line in lines {
-            guard case .tag(let name, _) = line.content else { continue }
+            guard line.text.utf8.first == UInt8(ascii: "#"), case .tag(let name, _) = line.content else { continue }
             switch name {
-            case "EXT-X-STREAM-INF", "EXT-X-I-FRAME-STREAM-INF", "EXT-X-MEDIA", "EXT-X-SESSION-KEY",
-                "EXT-X-SESSION-DATA", "EXT-X-CONTENT-STEERING":
-                isMaster = true
-            case "EXTINF", "EXT-X-TARGETDURATION", "EXT-X-MEDIA-SEQUENCE", "EXT-X-PART":
-                isMedia = true
+            case "EXT-X-STREAM-INF", "EXT-X-I-FRAME-STREAM-INF": namesPlaylists = true
+            case "EXTINF", "EXT-X-PART": namesSegments = true
+            case "EXT-X-MEDIA", "EXT-X-SESSION-KEY", "EXT-X-SESSION-DATA", "EXT-X-CONTENT-STEERING":
+                looksLikeMaster = true
             default: break
             }
-            if isMaster, isMedia {
+            if namesPlaylists, namesSegments {
                 throw .malformed("line \(line.number): a playlist that is both a master and a media playlist")
             }
         }
-        return isMaster ? .master : .media
+        return namesPlaylists || looksLikeMaster && !namesSegments ? .master : .media
     }
 }

@@ -3,7 +3,7 @@
 extension HLSPlaylistRewriter {
     /// Variants and renditions get routed URLs; the rest becomes absolute.
     func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
-        var variables = HLSVariables(imported: [:], url: output.base)
+        var variables = HLSVariables(imported: [:], url: output.base.reference)
         var sessionKeys: [HLSKey] = []
         var isVariant = false
         for line in playlist.lines {
@@ -16,7 +16,7 @@ extension HLSPlaylistRewriter {
                 case .tag("EXT-X-SESSION-KEY", let value):
                     // The demuxer has no use for these. One that cannot be read only means less of a head start.
                     if let key = try? HLSKey(attributeList: value ?? ""), key.method != .none {
-                        sessionKeys.append(key.resolved(against: output.base))
+                        sessionKeys.append(key.resolved(against: output.base.reference))
                     }
                 case .tag("EXT-X-STREAM-INF", _):
                     isVariant = true

@@ -2,7 +2,7 @@
 
 extension HLSPlaylistRewriter {
     mutating func rewriteMedia(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
-        let variables = HLSVariables(imported: importedVariables, url: output.base)
+        let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
         let media = try HLSMediaPlaylist(
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window)
         let plan = HLSPlan(media, rewriter: self)

@@ -46,7 +46,7 @@ public struct HLSPlaylistRewriter: Sendable {
     public mutating func rewrite(
         _ bytes: some Collection<UInt8>, from url: String, route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {
-        let base = URIReference(url)
+        let base = URIBase(URIReference(url))
         do throws(FormatError) {
             let playlist = try HLSPlaylist(bytes)
             var output = HLSOutput(kind: playlist.kind, base: base, route: route)
@@ -58,7 +58,7 @@ public struct HLSPlaylistRewriter: Sendable {
             }
             return output.result
         } catch {
-            throw error.within("playlist \(base.printable)")
+            throw error.within("playlist \(base.reference.printable)")
         }
     }
 }

@@ -21,7 +21,9 @@ public struct URIReference: Hashable, Sendable {
     /// Takes `text` apart as RFC 3986, appendix B does.
     public init(_ text: some StringProtocol) {
         var rest = Substring(text).utf8
-        let isDelimiter: (UInt8) -> Bool = { "/?#".utf8.contains($0) }
+        let isDelimiter: (UInt8) -> Bool = {
+            $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#")
+        }
         if let colon = rest.firstIndex(of: UInt8(ascii: ":")), Self.isScheme(rest[..<colon]) {
             scheme = String(Substring(rest[..<colon]))
             rest = rest[rest.index(after: colon)...]

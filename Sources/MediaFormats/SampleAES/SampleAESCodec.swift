@@ -4,7 +4,7 @@
 ///
 /// Public source: "MPEG-2 Stream Encryption Format for HTTP Live Streaming" (developer.apple.com/library/archive,
 /// HLS_Sample_Encryption).
-public enum SampleAESCodec: Sendable, Hashable {
+public enum SampleAESCodec: Sendable, Hashable, CaseIterable {
     case h264
     /// AAC in ADTS frames.
     case aac

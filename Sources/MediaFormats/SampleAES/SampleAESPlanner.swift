@@ -144,7 +144,8 @@ enum StartCode {
     /// `00 00 01`
     static let size = 3
 
-    private typealias Vector = SIMD32<UInt8>
+    /// Bytes that are looked at together.
+    private static let stride = 32
 
     /// The offset of the next `00 00 01` at or behind `start`, nil where there is none in front of `end`. Offsets of
     /// the `03` in `00 00 03` on the way there go into `escapes`.
@@ -171,17 +172,11 @@ enum StartCode {
     private static func zeroPair(_ bytes: UnsafeRawPointer, from start: Int, to end: Int) -> Int? {
         var offset = start
         // SAFETY: each load ends in front of `end`.
-        while offset + Vector.scalarCount < end {
-            let here = (bytes + offset).loadUnaligned(as: Vector.self)
-            let next = (bytes + offset + 1).loadUnaligned(as: Vector.self)
-            // A byte is zero here where both are.
-            let both = unsafeBitCast(here | next, to: SIMD4<UInt64>.self)
-            if hasZeroByte(both) {
-                for position in offset..<offset + Vector.scalarCount where isZeroPair(bytes, position) {
-                    return position
-                }
+        while offset + stride < end {
+            if hasZeroPair(bytes + offset) {
+                for position in offset..<offset + stride where isZeroPair(bytes, position) { return position }
             }
-            offset += Vector.scalarCount
+            offset += stride
         }
         while offset + 1 < end {
             if isZeroPair(bytes, offset) { return offset }
@@ -190,11 +185,17 @@ enum StartCode {
         return nil
     }
 
+    /// Whether one of the first 32 bytes is zero and the next too.
     @inline(__always)
-    private static func hasZeroByte(_ words: SIMD4<UInt64>) -> Bool {
-        let ones = SIMD4<UInt64>(repeating: 0x0101_0101_0101_0101)
-        let flags = (words &- ones) & ~words
-        return (flags[0] | flags[1] | flags[2] | flags[3]) & 0x8080_8080_8080_8080 != 0
+    private static func hasZeroPair(_ bytes: UnsafeRawPointer) -> Bool {
+        // The type of 16 bytes is what compilers turn into vector instructions everywhere. A byte with the next one
+        // over it is zero where both are.
+        let zeros = SIMD16<UInt8>()
+        let first = bytes.loadUnaligned(as: SIMD16<UInt8>.self) | (bytes + 1).loadUnaligned(as: SIMD16<UInt8>.self)
+        let second =
+            (bytes + 16).loadUnaligned(as: SIMD16<UInt8>.self) | (bytes + 17).loadUnaligned(as: SIMD16<UInt8>.self)
+        let found = unsafeBitCast((first .== zeros) .| (second .== zeros), to: SIMD2<UInt64>.self)
+        return found[0] | found[1] != 0
     }
 
     @inline(__always)

@@ -87,6 +87,12 @@ public final class SampleAESStream {
         packed.flush()
     }
 
+    /// No program map could be read in this transport stream up to now, so nothing in it can be found.
+    public var lacksProgram: Bool { container == .transportStream && !transport.hasProgram }
+
+    /// The last note names a key, but the transport stream calls its H.264 and audio clear. They go on as they are.
+    public var contradictsNote: Bool { transport.contradictsNote }
+
     /// What to do next.
     public func next() throws(FormatError) -> SampleAESStep {
         switch container {

@@ -67,6 +67,7 @@ extension SampleAESTransportStream {
     }
 
     private mutating func adopt(_ table: ProgramMap) {
+        check(table)
         for stream in table.streams where stream.pid != ProgramAssociation.pid && !programMapPIDs.contains(stream.pid) {
             if let codec = stream.codec {
                 addStream(pid: stream.pid, .samples(codec))

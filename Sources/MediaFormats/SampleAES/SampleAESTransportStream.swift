@@ -35,7 +35,12 @@ struct SampleAESTransportStream: ~Copyable {
     var programMapPIDs: [Int] = []
     private var pending: [Pending] = []
     private var nextPending = 0
-    private var isClear = false
+    /// A program map was read.
+    private(set) var hasProgram = false
+    /// What the last note says; nil before the first.
+    private var isNotedClear: Bool?
+    /// A note names a key, but a programme has clear streams alone of those kinds that could be encrypted.
+    var contradictsNote = false
     var planner = SampleAESPlanner()
     var unitBuffer = UnitBuffer()
     /// The first of `pending` is a unit that lies, planned, in `unitBuffer` from `unitStart` to `unitEnd`.
@@ -76,6 +81,14 @@ struct SampleAESTransportStream: ~Copyable {
         nextPending = 0
         isPlanned = false
         for index in streams.indices { streams[index].reset() }
+    }
+
+    /// A programme's streams are known.
+    mutating func check(_ table: ProgramMap) {
+        hasProgram = true
+        let clearTypes = SampleAESCodec.allCases.map(\.clearStreamType)
+        guard isNotedClear == false, table.streams.allSatisfy({ $0.codec == nil }) else { return }
+        if table.streams.contains(where: { clearTypes.contains($0.type) }) { contradictsNote = true }
     }
 
     // MARK: Steps
@@ -145,22 +158,29 @@ struct SampleAESTransportStream: ~Copyable {
         if role == Role.note {
             takeNote(packet)
         } else {
-            try takePacket(packet, number, of: Int(role - Role.firstStream))
+            let index = Int(role - Role.firstStream)
+            let last = streams[index].last
+            if streams[index].goOn(packet, number) {
+                store.setLink(of: last, to: number)
+            } else {
+                try takePacket(packet, number, of: index)
+            }
         }
     }
 
     private mutating func takeNote(_ packet: TransportPacket) {
         guard let key = SegmentKey(packet) else { return }
         closeUnits()
-        isClear = key.keyID == nil
+        isNotedClear = key.keyID == nil
+        contradictsNote = false
         pending.append(.key(key))
         packet.makeNull()
         for index in streams.indices { streams[index].lastCounter = -1 }
     }
 
     private mutating func takePacket(_ packet: TransportPacket, _ number: Int, of index: Int) throws(FormatError) {
-        let isSamples = streams[index].content != .sections
-        if isSamples, isClear || packet.isScrambled {
+        let isSamples = streams[index].isSamples
+        if isSamples, isNotedClear == true || packet.isScrambled {
             close(index)
             streams[index].lastCounter = -1
             return
@@ -184,7 +204,9 @@ struct SampleAESTransportStream: ~Copyable {
             close(index)
             streams[index].first = number
             streams[index].size = size
-            streams[index].expectedSize = isSamples ? expectedSize(packet, size, streams[index].content) : 0
+            let expected = isSamples ? expectedSize(packet, size, streams[index].content) : 0
+            streams[index].expectedSize = expected
+            streams[index].wantedSize = expected > 0 ? expected : Self.maximumUnitSize
         } else if streams[index].isOpen {
             store.setLink(of: streams[index].last, to: number)
             streams[index].size += size

@@ -199,6 +199,18 @@ import Testing
         #expect(SeenSegment.segments(of: delta) == Array(SeenSegment.segments(of: whole).dropFirst(2)))
     }
 
+    /// A player would take the key of the segments left out for those behind them.
+    @Test func deltaUpdatesSayThatSegmentsAreClear() throws {
+        var channel = Channel(kind: .wholeSegments)
+        (channel.start, channel.breaks) = (38, 40)
+        let routes = TestRoutes()
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let whole = try rewriter.rewrite(channel.playlist(at: 0), routes: routes).text
+        #expect(SeenSegment.segments(of: whole).map { $0.key == nil } == [false, false, true, true, true, true])
+        let delta = try rewriter.rewrite(channel.playlist(at: 0, skipping: 2), routes: routes).text
+        #expect(delta.contains("#EXT-X-KEY:METHOD=NONE\n#EXTINF:4.0,\nhttps://cdn.example/p/s40.ts\n"))
+    }
+
     @Test func theSamePlaylistGivesTheSameBytes() throws {
         let routes = TestRoutes()
         for kind in Channel.Kind.allCases {

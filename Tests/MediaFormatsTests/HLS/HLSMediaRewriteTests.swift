@@ -78,6 +78,12 @@ import Testing
         #expect(text == "#EXTM3U\r\n#EXTINF:1,\r\n\(root)/a.ts\r\n# x")
     }
 
+    @Test func carriageReturnsHideNothing() throws {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let (text, _) = try rewriter.rewrite("#EXTM3U\r#x\n#EXTINF:1,\ra\r\nb.ts\rc.ts\n#EXT-X-Y\r", routes: routes)
+        #expect(text == "#EXTM3U\n#EXTINF:1,\n\(root)/b.ts\n#EXT-X-Y\n")
+    }
+
     @Test func fragmentedMP4WithRotation() throws {
         let fairPlay = "KEYFORMAT=\"com.apple.streamingkeydelivery\""
         let (seen, text, result) = try rewritten(
@@ -196,6 +202,15 @@ import Testing
         (seen, text, result) = try rewritten("\(key)\n#EXTINF:4,\na.vtt")
         #expect(seen == [SeenSegment(url: "\(root)/a.vtt")])
         #expect(result.isProtected)
+    }
+
+    /// The first bytes of a segment that is encrypted as a whole tell nothing.
+    @Test func whatCannotBeInspected() throws {
+        let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:4,\na\n"
+        #expect(try rewritten(key).result.segmentToInspect == nil)
+        #expect(try rewritten("\(key)#EXT-X-KEY:METHOD=NONE\n#EXTINF:4,\nb").result.segmentToInspect == nil)
+        let samples = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"k\"\n#EXTINF:4,\nb"
+        #expect(try rewritten("\(key)\(samples)").result.segmentToInspect == "\(root)/b")
     }
 
     @Test func wholeSegmentsOfTransportStreamsStayWithTheDemuxer() throws {

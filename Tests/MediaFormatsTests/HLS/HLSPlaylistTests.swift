@@ -47,10 +47,19 @@ import Testing
     }
 
     @Test func errorsNameTheLine() {
-        let text = "#EXTM3U\n#EXTINF:1,\na\n#EXT-X-MEDIA:A=1\n"
+        let text = "#EXTM3U\n#EXTINF:1,\na\n#EXT-X-STREAM-INF:A=1\n"
         #expect {
             try HLSPlaylist(text.utf8)
         } throws: { ($0 as? FormatError)?.reason.hasPrefix("line 4: ") == true }
+    }
+
+    @Test(arguments: [
+        ("#EXT-X-STREAM-INF:A=1\nv\n#EXT-X-TARGETDURATION:4", HLSPlaylist.Kind.master), ("#EXT-X-MEDIA:A=1", .master),
+        ("#EXT-X-MEDIA:A=1\n#EXTINF:1,\na", .media), ("#EXT-X-I-FRAME-STREAM-INF:A=1", .master), ("", .media),
+        ("#EXT-X-TARGETDURATION:4", .media), ("#EXT-X-PART:A=1", .media), ("#EXT-X-SESSION-KEY:A=1", .master),
+    ])
+    func kinds(lines: String, expected: HLSPlaylist.Kind) throws {
+        #expect(try HLSPlaylist("#EXTM3U\n\(lines)".utf8).kind == expected)
     }
 
     @Test func limits() throws {
@@ -78,6 +87,17 @@ import Testing
     @Test(arguments: ["http://h.ts/x", "x", "", "a.ts/", "x.php"])
     func fileNamesThatSayNothing(url: String) {
         #expect(HLSSegmentKind(url: url) == (url == "a.ts/" ? .transportStream : nil))
+    }
+
+    @Test(arguments: [
+        ("_HLS_msn=5&_HLS_part=1", "https://h/a?t=1", "https://h/a?t=1&_HLS_msn=5&_HLS_part=1"),
+        ("x=1&_HLS_skip=YES", "https://h/a", "https://h/a?_HLS_skip=YES"),
+        ("_HLS_msn=5", "https://h/a?_HLS_msn=4&b", "https://h/a?b&_HLS_msn=5"),
+        ("", "https://h/a?b#c", "https://h/a?b#c"),
+        ("HLS=1", "https://h/a", "https://h/a"), ("_HLS_msn=5#x\r\ny", "https://h/a", "https://h/a"),
+    ])
+    func deliveryDirectives(query: String, url: String, expected: String) {
+        #expect(HLSDeliveryDirectives.forwarding(query, to: url) == expected)
     }
 
     @Test func kindsByFirstBytes() throws {

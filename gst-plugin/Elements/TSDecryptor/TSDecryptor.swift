@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CGStreamer
 import ElementKit
 import MediaFormats
 import ProtectionModel
@@ -16,6 +17,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var note: SegmentKey?
     @exclusivity(unchecked) private var marks = StreamMarks()
     @exclusivity(unchecked) private var output: SampleAESStream.Output?
+    @exclusivity(unchecked) private var hasWarned = false
     /// A SEGMENT event that waits for the caps, which have to come first.
     @exclusivity(unchecked) private var waitingSegment: Event?
 
@@ -24,6 +26,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         samples = SampleAESStream()
         note = nil
         output = nil
+        hasWarned = false
         forgetBytes()
     }
 
@@ -70,8 +73,14 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             return proceed { () throws(FormatError) in try samples.end() }
         case .endOfStream:
             let last = proceed { () throws(FormatError) in try samples.end() }
-            guard samples.heldSize > 0, samples.output == nil else { return last }
-            return .failed(.malformedStream(SampleAESStream.notRecognised.description))
+            if samples.heldSize > 0, samples.output == nil {
+                return .failed(.malformedStream(SampleAESStream.notRecognised.description))
+            }
+            // tsdemux says nothing then, and never ends.
+            if samples.lacksProgram {
+                return .failed(.malformedStream("the transport stream has no program map that can be read"))
+            }
+            return last
         default: return .nothing
         }
     }
@@ -83,6 +92,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             while true {
                 switch try samples.next() {
                 case .nothing:
+                    if samples.contradictsNote, !hasWarned { warnOfContradiction() }
                     return makeOutput()
                 case .key(let key):
                     note = key
@@ -135,6 +145,14 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             countDecrypted(size, since: start)
             return .done
         }
+    }
+
+    private func warnOfContradiction() {
+        hasWarned = true
+        reference.postStreamWarning(
+            GST_STREAM_ERROR_DECRYPT,
+            "The playlist says that the segments are encrypted, the stream that they are not.",
+            debug: "The program map names clear stream types alone. They go on as they are.")
     }
 
     /// Asks for the key of a segment before its samples need it.

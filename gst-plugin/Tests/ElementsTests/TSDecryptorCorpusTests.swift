@@ -28,9 +28,12 @@ extension ElementTests {
             let file = track.files[index]
             let parser = try #require(Self.parsers[track.codec])
             // id3demux does not know a type by one frame alone.
-            if (try? SampleAESCase.read("\(item.name)/\(file)"))?.count ?? 0 < 512 { return try playAlone(item, track, segment: index) }
+            if (try? SampleAESCase.read("\(item.name)/\(file)"))?.count ?? 0 < 512 {
+                return try playAlone(item, track, segment: index)
+            }
             let demuxer = file.hasSuffix(".ts") ? "tsdemux" : "id3demux"
-            let type = track.codec == "h264" ? "video/x-h264" : "audio/\(track.codec == "aac" ? "mpeg" : "x-\(track.codec)")"
+            let type =
+                track.codec == "h264" ? "video/x-h264" : "audio/\(track.codec == "aac" ? "mpeg" : "x-\(track.codec)")"
             let playback = try LaunchedPipeline(
                 "filesrc location=\(item.path(file)) ! latchkeytsdec keys=*:\(item.key):\(item.iv(ofSegment: index)) "
                     + "! \(demuxer) ! \(type) ! identity name=stream ! \(parser) ! fakesink name=sink",
@@ -38,7 +41,9 @@ extension ElementTests {
             let end = try playback.play()
             #expect(end.type == "eos", "\(file): \(end)")
             // tsdemux 1.22 warns of every E-AC-3 stream.
-            let warnings = playback.bus.all().filter { $0.type == "warning" && !$0.text.hasPrefix("Assuming ATSC E-AC3") }
+            let warnings = playback.bus.all().filter {
+                $0.type == "warning" && !$0.text.hasPrefix("Assuming ATSC E-AC3")
+            }
             #expect(warnings.isEmpty, "\(warnings)")
             #expect(playback.recorders["sink"]?.samples.isEmpty == false)
             return playback.bytes("stream")
@@ -63,7 +68,9 @@ extension ElementTests {
                 for index in track.files.indices { stream += try play(item, track, segment: index) }
                 #expect(!track.packets.isEmpty)
                 let wrong = track.wrongPackets(in: stream)
-                #expect(wrong.isEmpty, "\(track.id): \(wrong.count) of \(track.packets.count) packets differ: \(wrong.prefix(9))")
+                #expect(
+                    wrong.isEmpty,
+                    "\(track.id): \(wrong.count) of \(track.packets.count) packets differ: \(wrong.prefix(9))")
                 #expect(SampleAESCase.md5(stream) == track.elementaryStreamMD5)
             }
         }
@@ -96,7 +103,9 @@ extension ElementTests {
                 let kind = track.files[0].hasSuffix(".ts") ? "video/mpegts" : "application/x-id3"
                 #expect(harness.output.caps.count == 1)
                 #expect(harness.output.caps.first?.hasPrefix(kind) == true)
-                #expect(harness.output.order.firstIndex(of: "caps") ?? 9 < harness.output.order.firstIndex(of: "segment") ?? 0)
+                #expect(
+                    harness.output.order.firstIndex(of: "caps") ?? 9 < harness.output.order.firstIndex(of: "segment")
+                        ?? 0)
             }
         }
 
@@ -136,6 +145,8 @@ extension [UInt8] {
     fileprivate func contains(_ text: String) -> Bool {
         let pattern = Array(text.utf8)
         guard count >= pattern.count else { return false }
-        return indices.dropLast(pattern.count - 1).contains { self[$0] == pattern[0] && self[$0...].starts(with: pattern) }
+        return indices.dropLast(pattern.count - 1).contains {
+            self[$0] == pattern[0] && self[$0...].starts(with: pattern)
+        }
     }
 }
