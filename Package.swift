@@ -40,6 +40,12 @@ var targets: [Target] = [
         name: "LicenseControl", dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP"],
         swiftSettings: settings),
 
+    // examples/fairplay: the three ways to a FairPlay-style key
+    .executableTarget(
+        name: "latchkey-loader-example",
+        dependencies: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"], path: "examples/fairplay",
+        exclude: ["run.sh"], swiftSettings: settings),
+
     // Their tests
     .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: settings),
     .testTarget(name: "ProtectionModelTests", dependencies: ["ProtectionModel"], swiftSettings: settings),

@@ -88,11 +88,7 @@ public final class ClearKeyLoader: ResourceLoader {
         do throws(KeyError) {
             return try ClearKey.keys(inLicense: response.body)
         } catch {
-            // The kind would stand there twice.
-            let kind = "\(error.shortDescription): "
-            let text = error.description
-            let detail = text.hasPrefix(kind) ? String(text.dropFirst(kind.count)) : text
-            throw .malformedResponse("\(response.printableURL): \(detail)")
+            throw .malformedResponse("\(response.printableURL): \(error.reason)")
         }
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+public import HTTP
 import KeySystems
+public import ProtectionModel
 
 /// What configuration can say about getting keys. Prints without the values of headers and without the URL's query.
 public struct ControlSettings: Sendable, Equatable {
@@ -17,10 +18,15 @@ public struct ControlSettings: Sendable, Equatable {
     public var httpTimeout: Duration?
     /// Sent to `licenseURL`, and nowhere else.
     public var httpHeaders: [HTTPHeader]
+    /// Nil: no FairPlay-style keys from a server.
+    public var fairPlay: FairPlaySettings?
+    /// The HLS key formats that are preferred where a playlist offers several, best first. Empty: no preference.
+    public var keyFormats: [String]
 
     public init(
         keysFile: String? = nil, licenseURL: String? = nil, keySystem: KeySystem? = nil, keyTimeout: Duration? = nil,
-        httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = []
+        httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = [], fairPlay: FairPlaySettings? = nil,
+        keyFormats: [String] = []
     ) {
         self.keysFile = keysFile
         self.licenseURL = licenseURL
@@ -28,19 +34,57 @@ public struct ControlSettings: Sendable, Equatable {
         self.keyTimeout = keyTimeout
         self.httpTimeout = httpTimeout
         self.httpHeaders = httpHeaders
+        self.fairPlay = fairPlay
+        self.keyFormats = keyFormats
     }
 
-    /// The loaders that these settings ask for, in order: the keys file, then the licence service.
+    /// The loaders that these settings ask for, in order: the keys file, then the FairPlay-style key server, then the
+    /// licence service.
     ///
+    /// What cannot be used becomes a loader that says so to the requests it is for. With `keySystem` FairPlay, the key
+    /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another.
     /// The last one also takes Clear Key requests whose media names a URL, unless `keySystem` is another one.
     public func makeLoaders(transport: any HTTPTransport = CurlTransport.shared) -> [any ResourceLoader] {
         var loaders: [any ResourceLoader] = []
         if let keysFile { loaders.append(KeysFileLoader(path: keysFile)) }
+        if let fairPlay = fairPlayOrLicenseURL {
+            do throws(KeyError) {
+                loaders.append(try fairPlay.makeLoader(transport: transport))
+            } catch {
+                loaders.append(
+                    CallbackLoader(name: "FairPlay") { request in
+                        guard request.keySystem == .fairPlay, request.keyURI != nil else { return false }
+                        request.finishLoading(with: error)
+                        return true
+                    })
+            }
+        }
         if keySystem ?? .clearKey == .clearKey {
             loaders.append(
                 ClearKeyLoader(url: licenseURL, headers: httpHeaders, timeout: httpTimeout, transport: transport))
         }
         return loaders
+    }
+
+    /// What a session for these settings is made with, beside what the application registered.
+    ///
+    /// Throws `invalidConfiguration` where a file of secrets cannot be read.
+    public func makeConfiguration(
+        _ registered: KeySessionConfiguration = ResourceLoaderFactory.default.configuration
+    ) throws(KeyError) -> KeySessionConfiguration {
+        var configuration = registered
+        try fairPlay?.apply(to: &configuration)
+        return configuration
+    }
+
+    private var fairPlayOrLicenseURL: FairPlaySettings? {
+        guard var settings = fairPlay else { return nil }
+        if keySystem == .fairPlay, settings.service.url == nil, let licenseURL {
+            settings.service.url = licenseURL
+            settings.service.headers += httpHeaders
+        }
+        if settings.service.timeout == nil { settings.service.timeout = httpTimeout }
+        return settings
     }
 }
 
@@ -50,6 +94,8 @@ extension ControlSettings: CustomStringConvertible, CustomReflectable {
         let parts: [(String, String?)] = [
             ("keys file", keysFile), ("licence URL", url), ("key system", keySystem?.rawValue),
             ("key timeout", keyTimeout?.description), ("HTTP timeout", httpTimeout?.description),
+            ("FairPlay", fairPlay?.description),
+            ("key formats", keyFormats.isEmpty ? nil : keyFormats.joined(separator: ", ")),
             ("headers", httpHeaders.isEmpty ? nil : httpHeaders.map(\.name).joined(separator: ", ")),
         ]
         return parts.compactMap { name, value in value.map { "\(name): \($0)" } }.joined(separator: "; ")

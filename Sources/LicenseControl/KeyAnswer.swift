@@ -3,7 +3,7 @@
 import ProtectionModel
 
 /// What answers a key request. Prints without keys and without the licence's bytes.
-public enum KeyAnswer: Sendable {
+public indirect enum KeyAnswer: Sendable {
     /// Content keys by KID. All are installed, also those that the request did not name. For media without a KID, the
     /// only key is the one.
     case keys([KeyID: ContentKey])
@@ -11,6 +11,10 @@ public enum KeyAnswer: Sendable {
     case key(ContentKey)
     /// The licence service's response as it came. The request's key system opens it.
     case license([UInt8])
+    /// A stored key, as `KeyLoadingRequest.persistableContentKey(fromKeyVendorResponse:)` made it.
+    case persistableKey([UInt8])
+    /// Another answer, whose keys may be used on these terms. A licence that brings terms of its own keeps those.
+    case limited(KeyAnswer, KeyTerms)
 }
 
 extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
@@ -19,6 +23,8 @@ extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, Cust
         case .keys(let keys): "keys \(keys.keys.map(\.description).sorted().joined(separator: ", "))"
         case .key: "one key"
         case .license(let bytes): "licence of \(bytes.count) bytes"
+        case .persistableKey(let bytes): "stored key of \(bytes.count) bytes"
+        case .limited(let answer, _): "\(answer.description), limited"
         }
     }
 

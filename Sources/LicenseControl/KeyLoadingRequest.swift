@@ -24,17 +24,18 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Whether the request extends a licence that the session has. Clear Key licences do not end, so theirs are not.
     public let isRenewal: Bool
 
-    private enum Phase {
-        case pending
-        /// Finished, by this object or by the application.
-        case finished
-        case cancelled
-    }
+    /// How often a request is made for the same keys before nobody is asked whether to try again.
+    public static let maximumAttempts = 4
+    /// 1 for the first, one more for each retry.
+    public let attempt: Int
 
     private struct State {
-        var phase = Phase.pending
+        var status = KeyRequestStatus.requestingResponse
         var hasAnswered = false
         var taker: (any ResourceLoader)?
+        /// Who was asked last, and so is the one that answers.
+        weak var candidate: (any ResourceLoader)?
+        var exchange: FairPlayExchange?
     }
 
     private weak let session: KeySession?
@@ -42,7 +43,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
 
     init(
         id: UInt64, demand: KeyDemand, keyIDs: [KeyID], keyURI: String? = nil, isRenewal: Bool = false,
-        session: KeySession?
+        attempt: Int = 1, session: KeySession?
     ) {
         self.id = id
         self.keySystem = demand.keySystem
@@ -51,7 +52,33 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         self.initializationData = demand.initializationData
         self.suggestedURL = demand.suggestedURL
         self.isRenewal = isRenewal
+        self.attempt = attempt
         self.session = session
+    }
+
+    /// A request for the same keys, or some of them, that is new to everybody.
+    private init(
+        id: UInt64, like other: KeyLoadingRequest, keyIDs: [KeyID], isRenewal: Bool, attempt: Int, session: KeySession
+    ) {
+        self.id = id
+        keySystem = other.keySystem
+        self.keyIDs = keyIDs
+        keyURI = other.keyURI
+        initializationData = other.initializationData
+        suggestedURL = other.suggestedURL
+        self.isRenewal = isRenewal
+        self.attempt = attempt
+        self.session = session
+    }
+
+    convenience init(id: UInt64, renewing other: KeyLoadingRequest, keyIDs: [KeyID], session: KeySession) {
+        self.init(id: id, like: other, keyIDs: keyIDs, isRenewal: true, attempt: 1, session: session)
+    }
+
+    convenience init(id: UInt64, repeating other: KeyLoadingRequest, keyIDs: [KeyID], session: KeySession) {
+        self.init(
+            id: id, like: other, keyIDs: keyIDs, isRenewal: other.isRenewal, attempt: other.attempt + 1,
+            session: session)
     }
 
     /// The body to send to the licence service. Empty where the key system has no exchange without a loader's help.
@@ -61,11 +88,13 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         keySystem == .clearKey ? ClearKey.licenseRequest(for: keyIDs) : []
     }
 
+    public var status: KeyRequestStatus { state.withLock(\.status) }
+
     /// Whether the request needs no answer any more.
-    public var isFinished: Bool { state.withLock { $0.phase != .pending } }
+    public var isFinished: Bool { status != .requestingResponse }
 
     /// Whether it ended without this object's answer: withdrawn, answered by somebody else, or the session is gone.
-    public var isCancelled: Bool { state.withLock { $0.phase == .cancelled } }
+    public var isCancelled: Bool { status == .cancelled }
 
     /// Those of `keyIDs` that have no key yet; for a key that has a URI, the KID that stands for it now. Empty also for
     /// media without a KID, and when the request is over.
@@ -74,14 +103,14 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// The URI by which a playlist names the key of this KID.
     public func keyURI(of keyID: KeyID) -> String? { session?.keyURI(of: keyID) }
 
-    /// Answers, once; a second call does nothing. Keys that the answer lacks fail.
+    /// Answers, once; a second call does nothing but write to the session's log. Keys that the answer lacks fail.
     ///
     /// An answer to a request that was withdrawn still counts, unless its session is closed or gone. Returns whether
     /// the answer counted.
     @discardableResult
     public func finishLoading(with answer: KeyAnswer) -> Bool { finish(.success(answer)) }
 
-    /// Denies the keys that are missing, once; a second call does nothing. Returns whether it counted.
+    /// Denies the keys that are missing, once, as the other `finishLoading`. Returns whether it counted.
     @discardableResult
     public func finishLoading(with error: KeyError) -> Bool { finish(.failure(error)) }
 
@@ -91,34 +120,61 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     private func finish(_ result: Result<KeyAnswer, KeyError>) -> Bool {
         let isFirst = state.withLock { state in
             defer { state.hasAnswered = true }
-            if state.phase == .pending { state.phase = .finished }
-            state.taker = nil
+            if state.status == .requestingResponse {
+                if case .success = result { state.status = .receivedResponse } else { state.status = .failed }
+            }
             return !state.hasAnswered
         }
-        guard isFirst, let session else { return false }
-        return session.respond(toRequest: id, with: result)
+        guard let session else { return false }
+        guard isFirst else {
+            session.log("\(description) was finished a second time; that answer is ignored")
+            return false
+        }
+        return session.respond(to: self, with: result)
     }
 
     // MARK: For the session
 
+    var configuration: KeySessionConfiguration? { session?.configuration }
+
+    /// In seconds since 1970-01-01 00:00 UTC, by the session's clock.
+    var sessionDate: Int64 { session?.clock.date() ?? 0 }
+
+    var playbackSessionID: UInt64 { session?.playbackSessionID ?? 0 }
+
+    /// The exchange that opens the answer.
+    var exchange: FairPlayExchange? { state.withLock(\.exchange) }
+
+    func setExchange(_ exchange: FairPlayExchange) { state.withLock { $0.exchange = exchange } }
+
+    /// The loader whose answer it is, when this object is finished.
+    var answerer: (any ResourceLoader)? { state.withLock(\.candidate) }
+
+    /// Notes whom it is offered to next.
+    func willOffer(to loader: any ResourceLoader) { state.withLock { $0.candidate = loader } }
+
     /// Notes who will answer. False where the request was cancelled meanwhile and the loader is still to be told.
     func take(by loader: any ResourceLoader) -> Bool {
         state.withLock { state in
-            if state.phase == .pending { state.taker = loader }
-            return state.phase != .cancelled || state.hasAnswered
+            if state.status == .requestingResponse { state.taker = loader }
+            return state.status != .cancelled || state.hasAnswered
         }
     }
 
     /// Ends the request. Tells the loader that took it, on a task, unless it was the one that answered.
-    func dismiss() {
+    func dismiss(hasFailed: Bool = false) {
         let taker = state.withLock { state in
             defer { state.taker = nil }
-            if state.phase == .pending { state.phase = .cancelled }
-            return state.phase == .cancelled ? state.taker : nil
+            if state.status == .requestingResponse { state.status = .cancelled }
+            if state.status == .receivedResponse, hasFailed { state.status = .failed }
+            return state.status == .cancelled ? state.taker : nil
         }
         guard let taker else { return }
         Task { taker.didCancel(self) }
     }
+
+    /// Another request took its place, or brought its keys anew.
+    func setStatus(_ status: KeyRequestStatus) { state.withLock { $0.status = status } }
 }
 
 extension KeyLoadingRequest: CustomStringConvertible, CustomReflectable {

@@ -8,6 +8,9 @@ extension KeySession {
         var state: KeySessionState
         var names = KeyNames()
         var open: [UInt64: OpenRequest] = [:]
+        /// What brought the keys of each lease.
+        var origins: [UInt64: LeaseOrigin] = [:]
+        var timer: (deadline: ContinuousClock.Instant, task: Task<Void, Never>)?
         var loaders: [any ResourceLoader]
         var observers: [Observer] = []
         var events: [KeyEvent] = []
@@ -24,6 +27,15 @@ extension KeySession {
         var askedOfSession = 0
         /// False once every loader declined. Stays true when one took it.
         var isAsking = true
+        /// Those whose keys it brings anew.
+        var renewed: [KeyLoadingRequest] = []
+    }
+
+    /// What a renewal is made of.
+    struct LeaseOrigin {
+        let request: KeyLoadingRequest
+        let origin: UInt64
+        let loaders: [any ResourceLoader]
     }
 
     struct Observer {
@@ -37,11 +49,21 @@ extension KeySession {
         let (value, settled) = core.withLock { core in
             let (action, value) = change(&core)
             core.events += action.events
+            core.keepOrigins(of: action)
             // Inside the lock, so that nobody reads a new status under an old revision and keeps it as current.
             if action.changesStatus { statusRevision.add(1, ordering: .releasing) }
-            return (value, action.settled.compactMap { core.open.removeValue(forKey: $0) })
+            setTimer(&core)
+            return (
+                value,
+                action.settled.compactMap { id in
+                    core.open.removeValue(forKey: id).map { ($0, action.failed.contains(id)) }
+                }
+            )
         }
-        for open in settled { open.request.dismiss() }
+        for (open, hasFailed) in settled {
+            open.request.dismiss(hasFailed: hasFailed)
+            if !hasFailed { for request in open.renewed { request.setStatus(.renewed) } }
+        }
         deliver()
         return value
     }
@@ -81,7 +103,10 @@ extension KeySession {
     /// Whether nobody else is to be asked.
     private static func offer(_ request: KeyLoadingRequest, to loader: any ResourceLoader) -> Bool {
         if request.isFinished { return true }
-        guard loader.shouldWaitForLoading(of: request) else { return request.isFinished }
+        request.willOffer(to: loader)
+        let isTaken =
+            request.isRenewal ? loader.shouldWaitForRenewal(of: request) : loader.shouldWaitForLoading(of: request)
+        guard isTaken else { return request.isFinished }
         if !request.take(by: loader) { loader.didCancel(request) }
         return true
     }

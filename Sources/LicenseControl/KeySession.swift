@@ -10,30 +10,56 @@ import Synchronization
 public final class KeySession: Sendable {
     let core: Mutex<Core>
     let statusRevision = Atomic<UInt64>(0)
-    private let now: @Sendable () -> ContinuousClock.Instant
+    let configuration: KeySessionConfiguration
+    let clock: KeySessionClock
+    /// Random; the same in all requests of this session, so that a key server can count its leases together.
+    let playbackSessionID = UInt64.random(in: 0 ... .max)
+    private let random: @Sendable () -> Double
     private static let lastID = Atomic<UInt64>(0)
 
-    public convenience init(loaders: [any ResourceLoader] = []) {
-        self.init(loaders: loaders, limits: KeySessionState.Limits(), now: { ContinuousClock.now })
+    public convenience init(
+        loaders: [any ResourceLoader] = [], configuration: KeySessionConfiguration = KeySessionConfiguration()
+    ) {
+        self.init(loaders: loaders, configuration: configuration, clock: .system) { Double.random(in: 0...1) }
     }
 
+    /// `random`, 0 to 1, spreads renewals.
     init(
-        loaders: [any ResourceLoader], limits: KeySessionState.Limits,
-        now: @escaping @Sendable () -> ContinuousClock.Instant
+        loaders: [any ResourceLoader], configuration: KeySessionConfiguration = KeySessionConfiguration(),
+        limits: KeySessionState.Limits = KeySessionState.Limits(), clock: KeySessionClock,
+        random: @escaping @Sendable () -> Double = { 0 }
     ) {
-        core = Mutex(Core(state: KeySessionState(limits: limits), loaders: loaders))
-        self.now = now
+        core = Mutex(
+            Core(
+                state: KeySessionState(limits: limits, renewalPolicy: configuration.renewalPolicy), loaders: loaders))
+        self.configuration = configuration
+        self.clock = clock
+        self.random = random
     }
 
     deinit {
-        for open in core.withLock({ Array($0.open.values) }) { open.request.dismiss() }
+        let (open, timer) = core.withLock { (Array($0.open.values), $0.timer) }
+        timer?.task.cancel()
+        for open in open { open.request.dismiss() }
+        endReport(for: [])
     }
 
     // MARK: Status
 
     /// How the session stands to a key; nil is the key of media without a KID. Cheap: one short lock, one look-up.
+    ///
+    /// To read a key is to use it: a lease is renewed only where somebody read one of its keys since it began. A key is
+    /// never usable past the end of its lease, also where the session's timer is late.
     public func status(of keyID: KeyID?) -> KeyStatus {
-        core.withLock { $0.state.status(of: keyID) }
+        let status = core.withLock { core -> KeyStatus? in
+            guard !core.state.leases.isEmpty, core.state.leases.isOverdue(keyID, at: clock.now()) else {
+                return core.state.use(keyID)
+            }
+            return nil
+        }
+        if let status { return status }
+        advance()
+        return core.withLock { $0.state.status(of: keyID) }
     }
 
     /// Changes whenever any status changes, before the call that changed it returns. While it is the same, what was
@@ -104,7 +130,7 @@ public final class KeySession: Sendable {
     /// loaders are also offered the pending requests for its KIDs, where nobody took them yet.
     public func demand(_ demand: KeyDemand) {
         let id = Self.makeID()
-        let start = now()
+        let start = clock.now()
         let slots = demand.keyIDs.isEmpty ? [nil] : demand.keyIDs.map(Optional.some)
         let requests = perform { core -> (KeySessionState.Action, [KeyLoadingRequest]) in
             let joined = core.join(demand, slots: slots)
@@ -125,31 +151,39 @@ public final class KeySession: Sendable {
     /// as well. False where the answer did not count: unknown request, session closed, a late error.
     @discardableResult
     public func respond(toRequest id: UInt64, with result: Result<KeyAnswer, KeyError>) -> Bool {
-        guard let keySystem = core.withLock({ $0.state.keySystem(ofRequest: id) }) else { return false }
+        let (known, request) = core.withLock { ($0.state.keySystem(ofRequest: id), $0.open[id]?.request) }
+        guard let keySystem = known else { return false }
         do throws(KeyError) {
-            let keys = try result.get().keys(for: keySystem)
-            let end = now()
-            return perform { core in
-                let action = core.state.answer(id, with: keys, at: end)
-                return (action, action.isCounted)
-            }
+            return answer(id, with: try result.get().keys(for: keySystem, of: request))
         } catch {
             return fail(requestID: id, with: error)
         }
     }
 
     /// Withdraws a request: the keys that it still lacks fail. The loader that took it is told. False where the
-    /// request is not pending.
+    /// request is not pending. The keys of a renewal stay usable until their lease ends.
     @discardableResult
     public func fail(requestID id: UInt64, with error: KeyError) -> Bool {
-        perform { core in
-            let action = core.state.fail(id, with: error)
+        let now = clock.now()
+        return perform { core in
+            let action = core.state.fail(id, with: error, at: now)
+            return (action, action.isCounted)
+        }
+    }
+
+    func answer(_ id: UInt64, with keys: KeySessionState.Keys) -> Bool {
+        let now = clock.now()
+        let random = random()
+        return perform { core in
+            let action = core.state.answer(id, with: keys, at: now, random: random)
             return (action, action.isCounted)
         }
     }
 
     /// Makes keys usable that nobody has to ask for. Requests that lack nothing else end.
-    public func install(_ keys: [KeyID: ContentKey]) { install(KeySessionState.Keys(byID: keys), for: nil) }
+    public func install(_ keys: [KeyID: ContentKey], terms: KeyTerms? = nil) {
+        install(KeySessionState.Keys(byID: keys, terms: terms), for: nil)
+    }
 
     /// The key of media without a KID.
     public func install(keyWithoutID key: ContentKey) { install(KeySessionState.Keys(withoutID: key), for: nil) }
@@ -158,14 +192,28 @@ public final class KeySession: Sendable {
     /// Answers do not count any more. A second call does nothing.
     public func close(_ reason: KeyError) {
         // Loaders go after the lock: the end of one may call the session.
+        let now = clock.now()
         let loaders = perform { core in
             defer { core.loaders = [] }
-            return (core.state.close(reason), core.loaders)
+            return (core.state.close(reason, at: now), core.loaders)
         }
+        endReport(for: loaders)
         withExtendedLifetime(loaders) {}
     }
 
+    /// Writes down that the session is over, on a task.
+    private func endReport(for loaders: [any ResourceLoader]) {
+        guard let reports = configuration.expiredSessionReports else { return }
+        let (session, date) = (playbackSessionID, clock.date())
+        Task {
+            guard let report = reports.end(session, at: date) else { return }
+            for loader in loaders { loader.didGenerateExpiredSessionReport(report) }
+        }
+    }
+
     // MARK: For requests
+
+    func log(_ text: String) { configuration.log(text) }
 
     func provide(_ keys: [KeyID: ContentKey], for id: UInt64) { install(KeySessionState.Keys(byID: keys), for: id) }
 
@@ -174,9 +222,10 @@ public final class KeySession: Sendable {
     }
 
     private func install(_ keys: KeySessionState.Keys, for id: UInt64?) {
-        let end = now()
-        perform { core in (core.state.install(keys, for: id, at: end), true) }
+        let end = clock.now()
+        let random = random()
+        perform { core in (core.state.install(keys, for: id, at: end, random: random), true) }
     }
 
-    private static func makeID() -> UInt64 { lastID.add(1, ordering: .relaxed).newValue }
+    static func makeID() -> UInt64 { lastID.add(1, ordering: .relaxed).newValue }
 }

@@ -25,6 +25,14 @@ struct KeySessionState {
         var requested: [Slot]?
         /// Requests that are over.
         var settled: [UInt64] = []
+        /// Those of them that got no key, or not all.
+        var failed: Set<UInt64> = []
+        /// Renewals to request.
+        var renewals: [Renewal] = []
+        /// Leases that begin, with the request whose answer brought them.
+        var begun: [(lease: UInt64, request: UInt64?)] = []
+        /// Leases that are over.
+        var ended: [UInt64] = []
         /// In order.
         var events: [KeyEvent] = []
         /// Whether any status changed.
@@ -33,13 +41,24 @@ struct KeySessionState {
         var isCounted = false
     }
 
+    /// A request for keys that are usable now.
+    struct Renewal {
+        let id: UInt64
+        let slots: [Slot]
+        let leases: [UInt64]
+    }
+
     /// Keys without the form in which they came.
     struct Keys {
         var byID: [KeyID: ContentKey] = [:]
         var withoutID: ContentKey?
+        /// Nil: without an end.
+        var terms: KeyTerms?
+        /// The form in which a stored key is to be kept from now on.
+        var updatedPersistableKey: [UInt8]?
     }
 
-    private enum Entry {
+    enum Entry {
         case pending(UInt64)
         case usable(ContentKey)
         case failed(KeyError, UInt64)
@@ -47,33 +66,45 @@ struct KeySessionState {
         var isPending: Bool { if case .pending = self { true } else { false } }
     }
 
-    private struct Request {
+    struct Request {
         var slots: [Slot]
         let keySystem: KeySystem?
         var missing: Set<Slot>
         /// KIDs under which keys may still come, and for which they are now.
         var renamed: [KeyID: KeyID] = [:]
         let start: ContinuousClock.Instant
+        /// The leases that it is to renew; nil where it is no renewal. The keys of one are usable while it is pending.
+        var renewedLeases: [UInt64]?
+        var isRenewal: Bool { renewedLeases != nil }
     }
 
     private struct Settled {
         let slots: Set<Slot>
         let keySystem: KeySystem?
+        let start: ContinuousClock.Instant
     }
 
     private let limits: Limits
-    private var entries: [Slot: (entry: Entry, age: UInt64)] = [:]
+    let renewalPolicy: KeyRenewalPolicy
+    var entries: [Slot: (entry: Entry, age: UInt64)] = [:]
     private var lastAge: UInt64 = 0
     private var pendingCount = 0
-    private var requests: [UInt64: Request] = [:]
+    var requests: [UInt64: Request] = [:]
     private var settled: [UInt64: Settled] = [:]
     private var settledOrder: [UInt64] = []
-    private var closure: KeyError?
+    private(set) var closure: KeyError?
+    var leases = KeyLeases()
+    /// The renewal that is under way for a key.
+    var renewals: [Slot: UInt64] = [:]
+    /// What the licences want of outputs, and whether these have it.
+    var requirements: [Slot: OutputRequirement] = [:]
+    var protection: [Slot: ExternalProtectionStatus] = [:]
     /// Counts failures. Zero before the first.
-    private(set) var generation: UInt64 = 0
+    var generation: UInt64 = 0
 
-    init(limits: Limits = Limits()) {
+    init(limits: Limits = Limits(), renewalPolicy: KeyRenewalPolicy = KeyRenewalPolicy()) {
         self.limits = limits
+        self.renewalPolicy = renewalPolicy
     }
 
     // MARK: Reading
@@ -110,6 +141,8 @@ struct KeySessionState {
         return nil
     }
 
+    func start(ofRequest id: UInt64) -> ContinuousClock.Instant? { requests[id]?.start ?? settled[id]?.start }
+
     // MARK: Events
 
     /// Somebody needs these slots.
@@ -137,29 +170,36 @@ struct KeySessionState {
         return Action(requested: missing, changesStatus: true, isCounted: true)
     }
 
-    /// Keys for a request. The slots that they leave without a key fail.
-    mutating func answer(_ id: UInt64, with keys: Keys, at now: ContinuousClock.Instant) -> Action {
+    /// Keys for a request. The slots that they leave without a key fail. `random`, 0 to 1, spreads renewals.
+    mutating func answer(
+        _ id: UInt64, with keys: Keys, at now: ContinuousClock.Instant, random: Double = 0
+    ) -> Action {
         guard closure == nil else { return Action() }
-        guard let request = requests[id] else { return answerLate(id, with: keys) }
+        if isOver(keys.terms, for: id, at: now) {
+            return fail(id, with: .leaseExpired("the answer allows its keys for no time"), at: now)
+        }
+        guard let request = requests[id] else { return answerLate(id, with: keys, at: now, random: random) }
         var action = Action(isCounted: true)
         var keys = keys
         for (old, new) in request.renamed {
             if let key = keys.byID.removeValue(forKey: old) { keys.byID[new] = key }
         }
-        install(assign(keys, to: request.slots), for: id, at: now, into: &action)
+        install(assign(keys, to: request.slots), keys.terms, for: id, at: now, random, into: &action)
         guard let open = requests[id] else { return action }
         let missing = request.slots.filter(open.missing.contains)
-        fail(missing, of: id, with: Self.notInResponse(missing, keys: keys), into: &action)
+        fail(missing, of: id, with: Self.notInResponse(missing, keys: keys), at: now, into: &action)
         return action
     }
 
     /// Keys that came without a request, or that answer request `id` in part and leave it pending.
-    mutating func install(_ keys: Keys, for id: UInt64? = nil, at now: ContinuousClock.Instant) -> Action {
-        guard closure == nil else { return Action() }
+    mutating func install(
+        _ keys: Keys, for id: UInt64? = nil, at now: ContinuousClock.Instant, random: Double = 0
+    ) -> Action {
+        guard closure == nil, !isOver(keys.terms, for: id, at: now) else { return Action() }
         var slots: [Slot: ContentKey] = keys.byID.reduce(into: [:]) { $0[$1.key] = $1.value }
         if let key = keys.withoutID { slots[nil] = key }
         var action = Action(isCounted: true)
-        install(slots, for: id, at: now, into: &action)
+        install(slots, keys.terms, for: id, at: now, random, into: &action)
         return action
     }
 
@@ -171,7 +211,13 @@ struct KeySessionState {
         }
         if entry.isPending { pendingCount -= 1 }
         set(new, entry)
-        if case .pending(let id) = entry, var request = requests[id] {
+        leases.rename(old, to: new)
+        requirements[new] = requirements.removeValue(forKey: old)
+        protection[new] = protection.removeValue(forKey: old)
+        let owner: UInt64? =
+            if case .pending(let id) = entry { id } else { renewals.removeValue(forKey: old) }
+        if let id = owner, var request = requests[id] {
+            if request.isRenewal { renewals[new] = id }
             request.slots = request.slots.map { $0 == old ? new : $0 }
             if request.missing.remove(old) != nil { request.missing.insert(new) }
             request.renamed[old] = new
@@ -181,21 +227,26 @@ struct KeySessionState {
     }
 
     /// The request is denied or withdrawn. An error for a request that is over changes nothing.
-    mutating func fail(_ id: UInt64, with error: KeyError) -> Action {
+    mutating func fail(_ id: UInt64, with error: KeyError, at now: ContinuousClock.Instant) -> Action {
         guard requests[id] != nil else { return Action() }
         var action = Action(isCounted: true)
-        fail(missing(in: id), of: id, with: error, into: &action)
+        fail(missing(in: id), of: id, with: error, at: now, into: &action)
         return action
     }
 
     /// The end. Every key is unusable from here on.
-    mutating func close(_ reason: KeyError) -> Action {
+    mutating func close(_ reason: KeyError, at now: ContinuousClock.Instant) -> Action {
         guard closure == nil else { return Action() }
         let error = reason.isSameKind(as: .sessionClosed("")) ? reason : .sessionClosed(reason.description)
         var action = Action(changesStatus: true, isCounted: true)
-        for id in requests.keys.sorted() { fail(missing(in: id), of: id, with: error, into: &action) }
+        for id in requests.keys.sorted() { fail(missing(in: id), of: id, with: error, at: now, into: &action) }
         closure = error
         entries = [:]
+        action.ended = leases.leases.keys.sorted()
+        leases.removeAll()
+        renewals = [:]
+        requirements = [:]
+        protection = [:]
         settled = [:]
         settledOrder = []
         generation += 1
@@ -234,39 +285,59 @@ extension KeySessionState {
     }
 
     /// An answer belongs to the session, so its keys count although the request is over. They replace none.
-    private mutating func answerLate(_ id: UInt64, with keys: Keys) -> Action {
-        guard let request = settled[id] else { return Action() }
+    private mutating func answerLate(
+        _ id: UInt64, with keys: Keys, at now: ContinuousClock.Instant, random: Double
+    ) -> Action {
+        guard let request = settled[id], !isOver(keys.terms, for: id, at: now) else { return Action() }
         let late = assign(keys, to: Array(request.slots)).filter { slot, _ in
             if case .usable = entries[slot]?.entry { false } else { true }
         }
         var action = Action(isCounted: true)
-        install(late, for: id, at: nil, into: &action)
+        install(late, keys.terms, for: id, at: now, random, into: &action)
         return action
     }
 
     private mutating func install(
-        _ keys: [Slot: ContentKey], for id: UInt64?, at now: ContinuousClock.Instant?, into action: inout Action
+        _ keys: [Slot: ContentKey], _ terms: KeyTerms?, for id: UInt64?, at now: ContinuousClock.Instant,
+        _ random: Double, into action: inout Action
     ) {
         guard !keys.isEmpty else { return }
-        let start = id.flatMap { requests[$0]?.start }
+        let start = id.flatMap { self.start(ofRequest: $0) }
         for (slot, key) in keys {
             switch entries[slot]?.entry {
             case .pending(let owner):
-                requests[owner]?.missing.remove(slot)
-                if requests[owner]?.missing.isEmpty == true { settle(owner, into: &action) }
-            case .usable(let present) where present == key:
-                continue
-            case .usable, .failed, nil:
+                remove(slot, from: owner, into: &action)
+            case .usable(let present):
+                let hadLease = endLease(of: slot, into: &action)
+                // Whoever uses a key with a lease has to look again, so that the next renewal knows of the use.
+                if present == key, !hadLease, terms?.isLimited != true { continue }
+            case .failed, nil:
                 break
             }
             set(slot, .usable(key))
             action.changesStatus = true
         }
-        let elapsed: Duration = if let start, let now { start.duration(to: now) } else { .zero }
+        for slot in keys.keys {
+            if requirements[slot] != terms?.outputRequirement { protection[slot] = nil }
+            requirements[slot] = terms?.outputRequirement
+        }
+        if let terms, terms.isLimited {
+            action.begun.append((begin(terms, for: Set(keys.keys), from: start ?? now, id, random), id))
+        }
+        let elapsed: Duration = start.map { $0.duration(to: now) } ?? .zero
         action.events.append(.usable(requestID: id, Self.sorted(keys.keys), elapsed: elapsed))
     }
 
-    private mutating func fail(_ slots: [Slot], of id: UInt64, with error: KeyError, into action: inout Action) {
+    private mutating func fail(
+        _ slots: [Slot], of id: UInt64, with error: KeyError, at now: ContinuousClock.Instant, into action: inout Action
+    ) {
+        action.failed.insert(id)
+        if requests[id]?.isRenewal == true {
+            settle(id, into: &action)
+            retryRenewal(of: slots, at: now)
+            action.events.append(.renewalFailed(requestID: id, slots.compactMap(\.self), error))
+            return
+        }
         generation += 1
         for slot in slots { set(slot, .failed(error, generation)) }
         settle(id, into: &action)
@@ -274,15 +345,21 @@ extension KeySessionState {
         action.events.append(.failed(requestID: id, slots.compactMap(\.self), error))
     }
 
-    private mutating func settle(_ id: UInt64, into action: inout Action) {
+    mutating func remove(_ slot: Slot, from id: UInt64, into action: inout Action) {
+        requests[id]?.missing.remove(slot)
+        if requests[id]?.missing.isEmpty == true { settle(id, into: &action) }
+    }
+
+    mutating func settle(_ id: UInt64, into action: inout Action) {
         guard let request = requests.removeValue(forKey: id) else { return }
+        if request.isRenewal { endRenewal(id, request) }
         action.settled.append(id)
-        settled[id] = Settled(slots: Set(request.slots), keySystem: request.keySystem)
+        settled[id] = Settled(slots: Set(request.slots), keySystem: request.keySystem, start: request.start)
         settledOrder.append(id)
         if settledOrder.count > limits.settledRequests { settled[settledOrder.removeFirst()] = nil }
     }
 
-    private mutating func set(_ slot: Slot, _ entry: Entry) {
+    mutating func set(_ slot: Slot, _ entry: Entry) {
         let old = entries[slot]
         if old == nil, entries.count >= limits.slots { forgetOlderHalf() }
         if old?.entry.isPending == true { pendingCount -= 1 }
@@ -296,10 +373,15 @@ extension KeySessionState {
         let ages = entries.values.filter { !$0.entry.isPending }.map(\.age).sorted()
         guard !ages.isEmpty else { return }
         let limit = ages[ages.count / 2]
-        entries = entries.filter { $0.value.entry.isPending || $0.value.age > limit }
+        for (slot, value) in entries where !value.entry.isPending && value.age <= limit {
+            entries[slot] = nil
+            leases.release(slot)
+            requirements[slot] = nil
+            protection[slot] = nil
+        }
     }
 
-    private static func sorted(_ slots: some Sequence<Slot>) -> [KeyID] {
+    static func sorted(_ slots: some Sequence<Slot>) -> [KeyID] {
         slots.compactMap(\.self).map { ($0.description, $0) }.sorted { $0.0 < $1.0 }.map(\.1)
     }
 }

@@ -17,15 +17,23 @@ public enum KeyStatus: Sendable {
 ///
 /// An empty list of KIDs stands for the key of media without a KID.
 public enum KeyEvent: Sendable {
-    /// A request begins. Its loaders are asked next. `origin` is `KeyDemand.origin`.
+    /// A request begins, which `KeyLoadingRequest.isRenewal` tells from a renewal. Its loaders are asked next. `origin`
+    /// is `KeyDemand.origin`.
     case requested(KeyLoadingRequest, origin: UInt64)
     /// No loader took the request. It stays pending, so that the application can answer.
     case untaken(KeyLoadingRequest, origin: UInt64)
-    /// Keys are there. `requestID` is the request that was answered, nil for keys that came without one. `elapsed`
+    /// Keys are there, new ones or the same with another lease. `requestID` is the request that was answered, nil for keys that came without one. `elapsed`
     /// is the time from the request to the keys, zero without a request.
     case usable(requestID: UInt64?, [KeyID], elapsed: Duration)
     /// The KIDs of a request that got no key.
     case failed(requestID: UInt64, [KeyID], KeyError)
+    /// A renewal brought no key, or not all. The keys are usable until their lease ends, and another renewal follows
+    /// while there is time.
+    case renewalFailed(requestID: UInt64, [KeyID], KeyError)
+    /// The lease of these keys is over, and none is usable any more. `wasInUse`: somebody read one of them since the
+    /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
+    /// wants them.
+    case expired([KeyID], KeyError, wasInUse: Bool)
     /// The session is closed. Nothing comes after it but failures of later demands.
     case closed(KeyError)
 }

@@ -15,28 +15,29 @@ struct RegularFile: ~Copyable {
     }
 
     let stamp: Stamp
-    private let path: String
+    private let subject: String
     private let descriptor: Int32
 
-    /// Throws `invalidConfiguration` with the path and the reason.
-    init(path: String) throws(KeyError) {
+    /// `kind` is for error texts. Throws `invalidConfiguration` with the path and the reason.
+    init(path: String, kind: String = "keys file") throws(KeyError) {
         guard !path.isEmpty, !path.utf8.contains(0) else {
-            throw .invalidConfiguration("keys file: the path is empty or has a NUL in it")
+            throw .invalidConfiguration("\(kind): the path is empty or has a NUL in it")
         }
         // A pipe would block the open without O_NONBLOCK.
+        let subject = "\(kind) \(path)"
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else { throw Self.failure(path, errno) }
+        guard descriptor >= 0 else { throw Self.failure(subject, errno) }
         var status = stat()
         guard fstat(descriptor, &status) == 0 else {
             let code = errno
             _ = Glibc.close(descriptor)
-            throw Self.failure(path, code)
+            throw Self.failure(subject, code)
         }
         guard status.st_mode & S_IFMT == S_IFREG else {
             _ = Glibc.close(descriptor)
-            throw .invalidConfiguration("keys file \(path): not a regular file")
+            throw .invalidConfiguration("\(subject): not a regular file")
         }
-        self.path = path
+        self.subject = subject
         self.descriptor = descriptor
         stamp = Stamp(
             device: UInt64(status.st_dev), inode: UInt64(status.st_ino), size: Int64(status.st_size),
@@ -49,7 +50,7 @@ struct RegularFile: ~Copyable {
     /// The whole file. The caller wipes the bytes where they are secret. Throws where there are more than `limit`.
     func contents(limit: Int) throws(KeyError) -> [UInt8] {
         guard stamp.size <= limit else {
-            throw .invalidConfiguration("keys file \(path): \(stamp.size) bytes are too many; \(limit) are read")
+            throw .invalidConfiguration("\(subject): \(stamp.size) bytes are too many; \(limit) are read")
         }
         // Reserved at once, so that growing leaves no copy of a secret behind. One more shows whether the file grew.
         var bytes = [UInt8](repeating: 0, count: Int(stamp.size) + 1)
@@ -65,22 +66,22 @@ struct RegularFile: ~Copyable {
             guard received >= 0 else {
                 let code = errno
                 wipe(&bytes)
-                throw Self.failure(path, code)
+                throw Self.failure(subject, code)
             }
             if received == 0 { break }
             count += received
         }
         guard count == Int(stamp.size) else {
             wipe(&bytes)
-            throw .invalidConfiguration("keys file \(path): changed while it was read; replace it in one step")
+            throw .invalidConfiguration("\(subject): changed while it was read; replace it in one step")
         }
         bytes.removeLast()
         return bytes
     }
 
-    private static func failure(_ path: String, _ code: Int32) -> KeyError {
+    private static func failure(_ subject: String, _ code: Int32) -> KeyError {
         // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
         let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
-        return .invalidConfiguration("keys file \(path): \(reason)")
+        return .invalidConfiguration("\(subject): \(reason)")
     }
 }

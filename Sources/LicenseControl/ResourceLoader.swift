@@ -1,23 +1,56 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import ProtectionModel
+
 /// Gets keys for a session, from wherever it knows.
 ///
-/// The counterpart of AVFoundation's `AVAssetResourceLoaderDelegate`. A session asks its loaders in order, on a task of
-/// its own, never on a streaming thread. Several requests may be open at the same time. A session keeps its loaders;
-/// a loader may keep a request, which does not keep the session.
+/// The counterpart of AVFoundation's `AVAssetResourceLoaderDelegate` and `AVContentKeySessionDelegate`;
+/// `docs/loaders.md` has the table of names. A session asks its loaders in order, on a task of its own, never on a
+/// streaming thread. Several requests may be open at the same time. A session keeps its loaders; a loader may keep a
+/// request, which does not keep the session. No method may block.
 public protocol ResourceLoader: AnyObject, Sendable {
     /// For logs and error texts.
     var name: String { get }
 
-    /// Whether this loader takes the request. If so, it calls `finishLoading` on it, now or later, once. Must not
-    /// block.
+    /// Whether this loader takes the request. If so, it calls `finishLoading` on it, now or later, once.
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool
 
+    /// The same for a request that renews keys which are usable now (`KeyLoadingRequest.isRenewal`). Not implemented:
+    /// as for every request.
+    func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool
+
     /// A request that this loader took needs no answer any more: it was withdrawn, somebody else answered, or the
-    /// session is gone. Must not block.
+    /// session is gone.
     func didCancel(_ request: KeyLoadingRequest)
+
+    /// Whether a request that this loader answered is to be made again. The new one is offered to the loaders as every
+    /// request is. Not implemented: no. After `KeyLoadingRequest.maximumAttempts` nobody is asked.
+    func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool
+
+    /// The keys of a request that this loader answered are usable.
+    func didSucceed(_ request: KeyLoadingRequest)
+
+    /// The answer of this loader could not be used.
+    func didFail(_ request: KeyLoadingRequest, with error: KeyError)
+
+    /// Playback with a stored key began, and with it another end of the key: store this one in its place.
+    func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest)
+
+    /// The session is over, and this report of it waits for a server's acknowledgement
+    /// (`ExpiredSessionReports.remove`).
+    func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport)
+
+    /// An output does, or does not, have the protection that the licence of this key wants.
+    func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?)
 }
 
 extension ResourceLoader {
+    public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool { shouldWaitForLoading(of: request) }
     public func didCancel(_ request: KeyLoadingRequest) {}
+    public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool { false }
+    public func didSucceed(_ request: KeyLoadingRequest) {}
+    public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
+    public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {}
+    public func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport) {}
+    public func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?) {}
 }

@@ -4,6 +4,9 @@ import FoundationEssentials
 
 /// Base64 text (RFC 4648), in the spellings that manifests and licences use.
 public enum Base64 {
+    /// The standard alphabet with padding, in one line.
+    public static func encode(_ bytes: some Collection<UInt8>) -> String { Data(bytes).base64EncodedString() }
+
     /// The URL-safe alphabet without padding, as JSON Web Keys have it (RFC 7515, 2).
     public static func encodeURLSafe(_ bytes: some Collection<UInt8>) -> String {
         var text = ""

@@ -17,6 +17,7 @@ public struct KeyError: Error, Hashable, Sendable {
         case cancelled
         case sessionClosed = "session closed"
         case invalidConfiguration = "invalid configuration"
+        case leaseExpired = "lease expired"
     }
 
     private let code: Code
@@ -49,9 +50,14 @@ public struct KeyError: Error, Hashable, Sendable {
     public static func sessionClosed(_ detail: String) -> KeyError { KeyError(.sessionClosed, detail) }
     /// A property, a keys file or a configuration file that cannot be used.
     public static func invalidConfiguration(_ detail: String) -> KeyError { KeyError(.invalidConfiguration, detail) }
+    /// The time for which the licence allowed the key is over. FairPlay's number for it is -42656.
+    public static func leaseExpired(_ detail: String) -> KeyError { KeyError(.leaseExpired, detail) }
 
     /// The kind of failure alone.
     public var shortDescription: String { code.rawValue }
+
+    /// What `description` says beside the kind.
+    public var reason: String { detail }
 
     /// Whether `other` is of the same kind, whatever the details.
     public func isSameKind(as other: KeyError) -> Bool { code == other.code }

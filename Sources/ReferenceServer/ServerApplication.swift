@@ -17,6 +17,7 @@ public struct ServerApplication: Sendable {
     public let state: ServerState
     private let media: MediaFolder?
     private let fairPlay: FairPlayEndpoint
+    private let entitlement: EntitlementEndpoints
     private let pause: @Sendable (Duration) async throws -> Void
 
     /// Nil where the media folder is none.
@@ -32,6 +33,7 @@ public struct ServerApplication: Sendable {
         self.pause = pause
         state = ServerState(faults: settings.faults)
         fairPlay = FairPlayEndpoint(settings: settings, state: state)
+        entitlement = EntitlementEndpoints(settings: settings, state: state)
     }
 
     /// The application for Hummingbird to run or to test. `onListening` is called with the port, once connections are
@@ -59,6 +61,9 @@ public struct ServerApplication: Sendable {
         router.get("/fairplay/certificate", use: fairPlay.certificate)
         router.head("/fairplay/certificate", use: fairPlay.certificate)
         router.post("/fairplay/**", use: fairPlay.respond)
+        router.get("/entitlement", use: entitlement.entitle)
+        router.post("/entitlement", use: entitlement.entitle)
+        router.post("/token/**", use: entitlement.redeem)
 
         let media = MediaEndpoint(folder: media)
         router.get("/media/**", use: media.respond)

@@ -8,6 +8,8 @@ enum ServerEndpoint: String, CaseIterable {
     case clearKey = "/clearkey"
     case fairPlayCertificate = "/fairplay/certificate"
     case fairPlay = "/fairplay/"
+    case entitlement = "/entitlement"
+    case token = "/token/"
     case media = "/media/"
     case health = "/health"
     case faults = "/faults"
@@ -15,7 +17,8 @@ enum ServerEndpoint: String, CaseIterable {
 
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .clearKey, .fairPlay: [.post]
+        case .clearKey, .fairPlay, .token: [.post]
+        case .entitlement: [.get, .post]
         case .media, .health, .fairPlayCertificate: [.get, .head]
         case .faults: [.get, .put, .delete]
         case .log: [.get, .delete]
@@ -25,7 +28,7 @@ enum ServerEndpoint: String, CaseIterable {
     init?(path: String) {
         if let endpoint = Self(rawValue: path) {
             self = endpoint
-        } else if let endpoint = [Self.media, .fairPlay].first(where: { path.hasPrefix($0.rawValue) }) {
+        } else if let endpoint = [Self.media, .fairPlay, .token].first(where: { path.hasPrefix($0.rawValue) }) {
             self = endpoint
         } else {
             return nil

@@ -33,6 +33,12 @@ struct LatchkeyServer: AsyncParsableCommand {
                                      ... whether the key may be stored
                    ?integrity=required
                                      ... refuses SPCs without Latchkey's own code
+              GET, POST /entitlement?cid=ID&user=NAME
+                                     a URL with a token for content that is in the
+                                     keys file
+                   &device=enforce   ... bound to the device of NAME's first playback
+              POST /token/rights?token=T
+                                     a CKC for an SPC, once for each token
               GET, HEAD /media/PATH  files below the folder, with byte ranges
               GET /health            {"status":"ok"}
               GET, DELETE /log       the requests: method, path, status, KIDs

@@ -195,7 +195,7 @@ import Testing
             #expect(numbers.filter { $0.0.isSameKind(as: error) }.count == 1)
         }
         #expect(FairPlayError.leaseExpired("").description == "lease expired (-42656)")
-        #expect(FairPlayError.leaseExpired("").keyError.isSameKind(as: .denied("")))
+        #expect(FairPlayError.leaseExpired("").keyError.isSameKind(as: .leaseExpired("")))
         #expect(FairPlayError.invalidResponse("").keyError.isSameKind(as: .malformedResponse("")))
     }
 

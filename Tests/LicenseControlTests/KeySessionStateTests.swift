@@ -71,12 +71,12 @@ struct KeySessionStateTests {
         var state = KeySessionState()
         #expect(state.generation == 0)
         _ = demand(&state, [1], as: 10)
-        #expect(state.fail(10, with: .denied("no")).isCounted)
+        #expect(state.fail(10, with: .denied("no"), at: later).isCounted)
         #expect(state.generation == 1)
         #expect(state.status(of: keyID(1)).failureGeneration == 1)
         #expect(demand(&state, [1], as: 11, retry: 0).requested == nil)
         #expect(demand(&state, [1], as: 12, retry: 1).requested == [keyID(1)])
-        _ = state.fail(12, with: .denied("still no"))
+        _ = state.fail(12, with: .denied("still no"), at: later)
         #expect(demand(&state, [1], as: 13, retry: 1).requested == nil)
         #expect(demand(&state, [1], as: 14, retry: 2).requested == [keyID(1)])
         #expect(state.answer(14, with: keys(1), at: later).isCounted)
@@ -86,21 +86,21 @@ struct KeySessionStateTests {
     @Test func aLateAnswerCountsAndReplacesNothing() {
         var state = KeySessionState()
         _ = demand(&state, [1, 2], as: 10)
-        _ = state.fail(10, with: .timedOut(""))
+        _ = state.fail(10, with: .timedOut(""), at: later)
         _ = state.install(KeySessionState.Keys(byID: [keyID(2): contentKey(77)]), at: later)
         let action = state.answer(10, with: keys(1, 2), at: later)
         #expect(action.isCounted)
         #expect(action.events.map(\.summary) == ["usable 1"])
         #expect(hex(state.status(of: keyID(1)).key) == keyHex(1))
         #expect(hex(state.status(of: keyID(2)).key) == keyHex(77))
-        #expect(!state.fail(10, with: .denied("")).isCounted)
+        #expect(!state.fail(10, with: .denied(""), at: later).isCounted)
         #expect(state.status(of: keyID(1)).key != nil)
     }
 
     @Test func aLateAnswerEndsTheRequestThatCameAfterIt() {
         var state = KeySessionState()
         _ = demand(&state, [1], as: 10)
-        _ = state.fail(10, with: .timedOut(""))
+        _ = state.fail(10, with: .timedOut(""), at: later)
         _ = demand(&state, [1], as: 11, retry: state.generation)
         #expect(state.answer(10, with: keys(1), at: later).settled == [11])
         #expect(state.status(of: keyID(1)).key != nil)
@@ -110,7 +110,7 @@ struct KeySessionStateTests {
         var state = KeySessionState(limits: .init(settledRequests: 2))
         for id in UInt64(1)...3 {
             _ = demand(&state, [Int(id)], as: id)
-            _ = state.fail(id, with: .timedOut(""))
+            _ = state.fail(id, with: .timedOut(""), at: later)
         }
         #expect(!state.answer(1, with: keys(1), at: later).isCounted)
         #expect(state.answer(2, with: keys(2), at: later).isCounted)
@@ -181,7 +181,7 @@ struct KeySessionStateTests {
         _ = demand(&state, [1, 2], as: 10)
         _ = demand(&state, [3], as: 11)
         _ = state.install(keys(4), at: start)
-        let action = state.close(.denied("left the room"))
+        let action = state.close(.denied("left the room"), at: later)
         #expect(action.settled == [10, 11])
         let expected = ["failed 2: session closed", "failed 1: session closed", "closed: denied"]
         #expect(action.events.map(\.summary) == expected)
@@ -192,8 +192,8 @@ struct KeySessionStateTests {
         }
         #expect(!state.answer(10, with: keys(1), at: later).isCounted)
         #expect(!state.install(keys(1), at: later).isCounted)
-        #expect(!state.fail(10, with: .denied("")).isCounted)
-        #expect(state.close(.denied("")).events.isEmpty)
+        #expect(!state.fail(10, with: .denied(""), at: later).isCounted)
+        #expect(state.close(.denied(""), at: later).events.isEmpty)
         let demanded = demand(&state, [1, 8], as: 12, retry: .max)
         #expect(demanded.requested == nil)
         #expect(demanded.events.map(\.summary) == ["failed 2: session closed"])
@@ -207,7 +207,7 @@ struct KeySessionStateTests {
         #expect(refused.requested == nil)
         #expect(refused.events.map(\.summary) == ["failed 1: malformed request"])
         #expect(state.status(of: keyID(50)).error?.isSameKind(as: .malformedRequest("")) == true)
-        _ = state.fail(1, with: .denied(""))
+        _ = state.fail(1, with: .denied(""), at: later)
         #expect(state.status(of: keyID(50)).isAbsent)
         #expect(demand(&state, [50], as: 3).requested == [keyID(50)])
     }
@@ -246,7 +246,7 @@ struct KeySessionStateTests {
             case 70..<85:
                 action = state.install(keys(of: numbers), for: Bool.random(using: &random) ? id : nil, at: later)
             default:
-                action = state.fail(id, with: .denied(""))
+                action = state.fail(id, with: .denied(""), at: later)
             }
             #expect(state.generation >= generation)
             for id in action.settled {
@@ -266,7 +266,7 @@ struct KeySessionStateTests {
         }
         #expect(settled.count > 10)
         let open = Set(requested.keys).subtracting(settled)
-        #expect(Set(state.close(.sessionClosed("")).settled) == open)
+        #expect(Set(state.close(.sessionClosed(""), at: later).settled) == open)
     }
 
     private func keys(of numbers: [Int]) -> KeySessionState.Keys {

@@ -36,6 +36,8 @@ extension KeyEvent {
         case .untaken(let request, _): "untaken \(request.keyIDs.count)"
         case .usable(_, let keyIDs, _): "usable \(keyIDs.count)"
         case .failed(_, let keyIDs, let error): "failed \(keyIDs.count): \(error.shortDescription)"
+        case .renewalFailed(_, let keyIDs, let error): "renewal failed \(keyIDs.count): \(error.shortDescription)"
+        case .expired(let keyIDs, _, let wasInUse): "expired \(keyIDs.count)\(wasInUse ? " in use" : "")"
         case .closed(let error): "closed: \(error.shortDescription)"
         }
     }
@@ -43,6 +45,7 @@ extension KeyEvent {
     var request: KeyLoadingRequest? { if case .requested(let request, _) = self { request } else { nil } }
     var isUntaken: Bool { if case .untaken = self { true } else { false } }
     var isUsable: Bool { if case .usable = self { true } else { false } }
+    var isExpired: Bool { if case .expired = self { true } else { false } }
     var isFailed: Bool { if case .failed = self { true } else { false } }
 }
 

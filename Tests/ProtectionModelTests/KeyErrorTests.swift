@@ -7,7 +7,7 @@ import Testing
     private static let make: [@Sendable (String) -> KeyError] = [
         { .noLoader($0) }, { .denied($0) }, { .keyNotInResponse($0) }, { .malformedResponse($0) },
         { .malformedRequest($0) }, { .network($0) }, { .serverStatus($0) }, { .timedOut($0) }, { .cancelled($0) },
-        { .sessionClosed($0) }, { .invalidConfiguration($0) },
+        { .sessionClosed($0) }, { .invalidConfiguration($0) }, { .leaseExpired($0) },
     ]
 
     @Test func kindsAreApart() {

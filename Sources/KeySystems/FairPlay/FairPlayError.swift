@@ -109,7 +109,8 @@ public struct FairPlayError: Error, Hashable, Sendable {
     public var keyError: KeyError {
         switch kind {
         case .invalidResponse: .malformedResponse(description)
-        case .leaseExpired, .persistableKeyExpired, .revokedCertificate: .denied(description)
+        case .leaseExpired, .persistableKeyExpired: .leaseExpired(description)
+        case .revokedCertificate: .denied(description)
         case .noAssetIdentifier, .invalidAssetIdentifier, .requestCreationFailed: .malformedRequest(description)
         case .noCertificate, .noProtocolVersions, .invalidCertificate, .invalidProtocolVersions,
             .persistableKeyFormat, .invalidPersistableKey:

@@ -39,6 +39,15 @@ extension Decryptor {
                     ("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("reason", .string(error.description)),
                 ])
+        case .renewalFailed:
+            // The keys are usable still; the session tries again.
+            break
+        case .expired(let keyIDs, let error, let wasInUse):
+            wake { _ in }
+            guard wasInUse else { return }
+            reference.post(
+                "latchkey-key-expired",
+                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
         case .closed:
             wake { _ in }
         }

@@ -62,7 +62,12 @@ final class KeySources: Sendable {
         own.licenseURL = settings.licenseURL
         own.keySystem = keySystem
         // The configured headers may hold credentials, and those are for the configured service.
-        if own.licenseURL != shared.settings.licenseURL { own.httpHeaders = [] }
+        if own.licenseURL != shared.settings.licenseURL {
+            own.httpHeaders = []
+            own.fairPlay?.service.headers = []
+            own.fairPlay?.service.parameters = [:]
+        }
+        own.fairPlay?.service.url = nil
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
     }
 

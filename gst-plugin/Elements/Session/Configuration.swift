@@ -12,8 +12,11 @@ import ProtectionModel
 enum Configuration {
     static let group = "latchkey"
     static let headersGroup = "http-headers"
+    static let fairPlayGroup = "fairplay"
+    private static let fairPlayHeadersGroup = "fairplay-headers"
+    private static let fairPlayParametersGroup = "fairplay-parameters"
     private static let known: Set<String> = [
-        "keys-file", "license-url", "key-system", "key-timeout", "http-timeout",
+        "keys-file", "license-url", "key-system", "key-timeout", "http-timeout", "key-formats",
     ]
 
     /// The first file that is there. A file that is named but cannot be used is an error, a missing user file is not.
@@ -41,12 +44,44 @@ enum Configuration {
         settings.keySystem = try keySystem(file.string("key-system", in: group))
         settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
         settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
-        for name in file.keys(in: headersGroup) {
-            if let value = file.string(name, in: headersGroup) {
-                settings.httpHeaders.append(HTTPHeader(name: name, value: value))
-            }
-        }
+        settings.httpHeaders = values(of: headersGroup, in: file).map { HTTPHeader(name: $0.name, value: $0.value) }
+        settings.keyFormats =
+            file.string("key-formats", in: group)?.split(separator: ";").map { trimmed($0) }.filter { !$0.isEmpty }
+            ?? []
+        settings.fairPlay = try fairPlay(file, path)
         return settings
+    }
+
+    private static func fairPlay(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> FairPlaySettings? {
+        let groups = [fairPlayGroup, fairPlayHeadersGroup, fairPlayParametersGroup]
+        var tables: [[(name: String, value: String)]] = []
+        for group in groups { tables.append(values(of: group, in: file)) }
+        guard tables.contains(where: { !$0.isEmpty }) else { return nil }
+        do throws(KeyError) {
+            return try FairPlaySettings(
+                Dictionary(tables[0].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
+                headers: tables[1].map { HTTPHeader(name: $0.name, value: $0.value) },
+                parameters: Dictionary(tables[2].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
+                resolve: { resolve($0, beside: path) })
+        } catch {
+            throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
+        }
+    }
+
+    private static func values(
+        of group: String, in file: borrowing KeyFile
+    ) -> [(name: String, value: String)] {
+        var values: [(name: String, value: String)] = []
+        for name in file.keys(in: group) {
+            if let value = file.string(name, in: group) { values.append((name, value)) }
+        }
+        return values
+    }
+
+    private static func trimmed(_ text: Substring) -> String {
+        var text = text.drop(while: \.isWhitespace)
+        while text.last?.isWhitespace == true { text.removeLast() }
+        return String(text)
     }
 
     /// A key system by its name in settings; nil for none.

@@ -36,9 +36,18 @@ final class SharedSession: Sendable {
 
         let settings = try settings(from: context)
         // Settings that changed since make a new session; the old one goes with the elements that still use it.
+        var configuration = try settings.makeConfiguration()
+        let log = configuration.log
+        configuration.log = { line in
+            Decryptor.log.log(.warning, nil, line)
+            log(line)
+        }
         let shared = element.sharedInPipeline(contextType, while: { $0.settings == settings }) {
-            SharedSession(
-                KeySession(loaders: settings.makeLoaders(transport: CurlTransport.shared)), settings, isAttached: false)
+            // What the application registered comes before what a file says.
+            let loaders =
+                ResourceLoaderFactory.default.makeLoaders() + settings.makeLoaders(transport: CurlTransport.shared)
+            return SharedSession(
+                KeySession(loaders: loaders, configuration: configuration), settings, isAttached: false)
         }
         if let published = Context(type: contextType, persistent: true, copying: context) {
             published.set(sessionField, shared, of: objectType)

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// Whether the outputs have the protection that a key's licence wants, as AVFoundation's
+/// `AVExternalContentProtectionStatus` has it.
+public enum ExternalProtectionStatus: Sendable, Hashable, CaseIterable {
+    /// Not known yet. The picture waits.
+    case pending
+    /// They have it, or the licence wants none.
+    case sufficient
+    case insufficient
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import HTTP
+import KeySystems
+public import ProtectionModel
+import Synchronization
+
+/// Gets keys from a FairPlay-style key server over HTTP, in the form that one licence service wants.
+///
+/// For each request: key URI → content identifier → application certificate → SPC → POST → answer → CKC. It takes
+/// FairPlay requests that have a key URI. A lost connection is tried once more. When the key server refuses the request
+/// and the certificate has changed since, the request is made again with the new one.
+public final class FairPlayLoader: ResourceLoader {
+    /// Where the SPC goes, in place of the configured URL: for services that hand out a token first. Called for each
+    /// request, also for renewals. It is trusted as the configured URL is.
+    public typealias KeyServer =
+        @Sendable (_ keyURI: KeyURI, _ contentIdentifier: [UInt8]) async throws(KeyError) ->
+        String
+
+    public let name: String
+    public let service: LicenseService
+    public let certificate: ApplicationCertificate
+    let persistableKeys: PersistableKeys?
+    let transport: any HTTPTransport
+    private let keyServer: KeyServer?
+    private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
+
+    /// With `persistableKeys`, keys that the server allows to store are stored, and found again without the server.
+    public init(
+        service: LicenseService, certificate: ApplicationCertificate, persistableKeys: PersistableKeys? = nil,
+        transport: any HTTPTransport = CurlTransport.shared, keyServer: KeyServer? = nil
+    ) {
+        self.service = service
+        self.certificate = certificate
+        self.persistableKeys = persistableKeys
+        self.transport = transport
+        self.keyServer = keyServer
+        name = "FairPlay \(service.preset.name)"
+    }
+
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        guard request.keySystem == .fairPlay, let text = request.keyURI ?? request.suggestedURL else { return false }
+        let uri = KeyURI(text)
+        tasks.withLock { tasks in
+            // Made inside the lock, so that its end cannot come before its entry.
+            tasks[request.id] = Task { [weak self] in
+                guard let answer = await self?.answer(to: request, uri) else { return }
+                switch answer {
+                case .success(let answer): request.finishLoading(with: answer)
+                case .failure(let error): request.finishLoading(with: error)
+                }
+                self?.forget(request)
+            }
+        }
+        return true
+    }
+
+    public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
+
+    /// A stored key whose time is over is dropped, and the server is asked.
+    public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool {
+        guard reason == .receivedResponseWithExpiredLease, let persistableKeys,
+            let identifier = identifier(of: request),
+            let stored = try? persistableKeys.key(for: identifier), !stored.isEmpty
+        else { return false }
+        return (try? persistableKeys.invalidate(identifier)) != nil
+    }
+
+    public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {
+        guard let identifier = identifier(of: request) else { return }
+        try? persistableKeys?.store(key, for: identifier)
+    }
+
+    private func identifier(of request: KeyLoadingRequest) -> [UInt8]? {
+        (request.keyURI ?? request.suggestedURL).flatMap { try? service.contentIdentifier(of: KeyURI($0)) }
+    }
+
+    @discardableResult
+    private func forget(_ request: KeyLoadingRequest) -> Task<Void, Never>? {
+        tasks.withLock { $0.removeValue(forKey: request.id) }
+    }
+
+    private func answer(to request: KeyLoadingRequest, _ uri: KeyURI) async -> Result<KeyAnswer, KeyError> {
+        do throws(KeyError) {
+            let identifier = try service.contentIdentifier(of: uri)
+            if !request.isRenewal, let stored = try persistableKeys?.key(for: identifier) {
+                return .success(.persistableKey(stored))
+            }
+            let ckc = try await ckc(for: request, uri, identifier)
+            guard let persistableKeys, try request.canStoreContentKey(ofKeyVendorResponse: ckc) else {
+                return .success(.license(ckc))
+            }
+            let key = try request.persistableContentKey(fromKeyVendorResponse: ckc)
+            try persistableKeys.store(key, for: identifier)
+            return .success(.persistableKey(key))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func ckc(
+        for request: KeyLoadingRequest, _ uri: KeyURI, _ identifier: [UInt8]
+    ) async throws(KeyError) -> [UInt8] {
+        var service = service
+        if let keyServer {
+            service.url = try await keyServer(uri, identifier)
+            service.preset.url.base = .configured
+        }
+        let first = try await certificate.der()
+        do throws(KeyError) {
+            return try await exchange(request, uri, identifier, first, service)
+        } catch {
+            // A server that does not know the certificate says so in its own words; most use one of these statuses.
+            guard error.isSameKind(as: .serverStatus("")), !Task.isCancelled,
+                let second = try await certificate.der(insteadOf: first)
+            else { throw error }
+            return try await exchange(request, uri, identifier, second, service)
+        }
+    }
+
+    private func exchange(
+        _ request: KeyLoadingRequest, _ uri: KeyURI, _ identifier: [UInt8], _ certificate: [UInt8],
+        _ service: LicenseService
+    ) async throws(KeyError) -> [UInt8] {
+        var options = request.defaultExchangeOptions
+        options.requestsPersistableKey = persistableKeys != nil
+        let response = try await send { () throws(KeyError) in
+            let spc = try request.streamingContentKeyRequestData(
+                forApp: certificate, contentIdentifier: identifier, options: options)
+            return try service.request(
+                for: uri, contentIdentifier: identifier, spc: spc, isPersistent: options.requestsPersistableKey)
+        }
+        guard 200..<300 ~= response.status else {
+            let code = LicenseResponse.errorCode(in: response.body).map { ", error \($0)" } ?? ""
+            throw .serverStatus("\(response.printableURL) answers with status \(response.status)\(code)")
+        }
+        do throws(KeyError) {
+            return try service.ckc(in: response.body, for: uri)
+        } catch {
+            throw .malformedResponse("\(response.printableURL): \(error.reason)")
+        }
+    }
+
+    /// A lost connection is tried once more, with a new SPC: key servers refuse one that they have seen. A timeout has
+    /// used up the time that there is.
+    private func send(_ make: () throws(KeyError) -> HTTPRequest) async throws(KeyError) -> HTTPResponse {
+        let first = try make()
+        do throws(HTTPError) {
+            return try await transport.send(first)
+        } catch {
+            guard error.isConnectionFailure, !error.isSameKind(as: .timedOut("")), !Task.isCancelled else {
+                throw KeyError(error)
+            }
+        }
+        let second = try make()
+        do throws(HTTPError) {
+            return try await transport.send(second)
+        } catch {
+            throw KeyError(error)
+        }
+    }
+}
+
+extension FairPlayLoader: CustomStringConvertible, CustomReflectable {
+    public var description: String { name }
+    public var customMirror: Mirror { Mirror(self, children: ["service": service.description]) }
+}

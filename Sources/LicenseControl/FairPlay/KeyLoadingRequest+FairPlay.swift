@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import KeySystems
+import MediaFormats
+public import ProtectionModel
+
+extension KeyLoadingRequest {
+    /// The server playback context (SPC) for a key server, as AVFoundation's
+    /// `streamingContentKeyRequestData(forApp:contentIdentifier:options:)` makes it.
+    ///
+    /// `certificate` is the application certificate in DER; `contentIdentifier` has 2 to 200 bytes. Without options
+    /// they are `defaultExchangeOptions`. The request remembers the exchange, so that `finishLoading(with:
+    /// .license(ckc))` opens the answer; a second call begins another exchange, and only the last one counts.
+    ///
+    /// Throws `invalidConfiguration` where no key payload provider is set up or the certificate cannot be used, and
+    /// `malformedRequest` where the content identifier or the options are not possible. Takes about a tenth of a
+    /// millisecond.
+    public func streamingContentKeyRequestData(
+        forApp certificate: [UInt8], contentIdentifier: [UInt8], options: FairPlayExchange.Options? = nil
+    ) throws(KeyError) -> [UInt8] {
+        guard let configuration else { throw .sessionClosed("the session of \(description) is gone") }
+        guard let provider = configuration.keyPayloadProvider else {
+            throw .invalidConfiguration(
+                "no key payload provider is set up, so no SPC can be made; give the session one, or for tests the key "
+                    + "of the test derivation")
+        }
+        let exchange: FairPlayExchange
+        do throws(FairPlayError) {
+            exchange = try FairPlayExchange(
+                certificate: certificate, contentIdentifier: contentIdentifier,
+                options: options ?? defaultExchangeOptions, provider: provider)
+        } catch {
+            throw error.keyError
+        }
+        setExchange(exchange)
+        configuration.expiredSessionReports?.note(contentIdentifier, of: playbackSessionID, at: sessionDate)
+        return exchange.request
+    }
+
+    /// For playback that starts, or whose lease is about to end where this is a renewal; with the session's time, its
+    /// playback session, and its device identifier.
+    public var defaultExchangeOptions: FairPlayExchange.Options {
+        var options = FairPlayExchange.Options(
+            state: isRenewal ? .playingAndLeaseExpires : .readyToStart, time: UInt64(clamping: sessionDate),
+            sessionID: playbackSessionID)
+        options.deviceIdentifier = configuration?.deviceIdentifier
+        return options
+    }
+}
+
+extension KeyLoadingRequest {
+    /// The key in a CKC, in a form to be stored, as AVFoundation's `persistableContentKey(fromKeyVendorResponse:
+    /// options:)` makes it: sealed with the session's device secret. Answer this request and later ones with
+    /// `.persistableKey`.
+    ///
+    /// Throws `malformedResponse` where the CKC cannot be opened or does not allow it, and `invalidConfiguration` where
+    /// the session has no device secret.
+    public func persistableContentKey(fromKeyVendorResponse ckc: [UInt8]) throws(KeyError) -> [UInt8] {
+        guard let exchange else { throw .malformedRequest("\(description) made no SPC, so no CKC can answer it") }
+        guard let secret = configuration?.deviceSecret else {
+            throw .invalidConfiguration("the session has no device secret, so no key can be stored")
+        }
+        do throws(FairPlayError) {
+            let key = try FairPlayPersistableKey(
+                license: try exchange.open(response: ckc), contentIdentifier: exchange.contentIdentifier,
+                now: UInt64(clamping: sessionDate))
+            return try secret.withBytes { bytes throws(FairPlayError) in try key.sealed(secret: bytes) }
+        } catch {
+            throw error.keyError
+        }
+    }
+
+    /// Whether the key server allows the key in this CKC to be stored. Throws where it cannot be opened.
+    public func canStoreContentKey(ofKeyVendorResponse ckc: [UInt8]) throws(KeyError) -> Bool {
+        guard let license = try open(keyVendorResponse: ckc) else { return false }
+        return license.persistence != .notAllowed && license.contentKey != nil
+    }
+
+    /// Nil where this request made no SPC.
+    func open(keyVendorResponse ckc: [UInt8]) throws(KeyError) -> FairPlayLicense? {
+        guard let exchange else { return nil }
+        do throws(FairPlayError) {
+            return try exchange.open(response: ckc)
+        } catch {
+            throw error.keyError
+        }
+    }
+
+    /// Playback with a stored key begins.
+    func open(persistableKey stored: [UInt8]) throws(KeyError) -> KeySessionState.Keys {
+        guard let secret = configuration?.deviceSecret else {
+            throw .invalidConfiguration("the session has no device secret, so no stored key can be opened")
+        }
+        let now = UInt64(clamping: sessionDate)
+        do throws(FairPlayError) {
+            return try secret.withBytes { bytes throws(FairPlayError) in
+                var key = try FairPlayPersistableKey(opening: stored, secret: bytes, now: now)
+                let isChanged = try key.beginPlayback(now: now)
+                var keys = KeySessionState.Keys(
+                    withoutID: key.contentKey.with(key.initializationVector),
+                    terms: KeyTerms(
+                        expiry: key.expiry.map { .seconds(Int64(clamping: $0 > now ? $0 - now : 0)) },
+                        outputRequirement: key.outputRequirement))
+                if isChanged { keys.updatedPersistableKey = try key.sealed(secret: bytes) }
+                return keys
+            }
+        } catch {
+            throw error.keyError
+        }
+    }
+}
+
+extension FairPlayLicense {
+    /// The key for the one KID of the request, on the licence's terms.
+    func keys() throws(KeyError) -> KeySessionState.Keys {
+        guard let contentKey else { throw .malformedResponse("the CKC has no content key") }
+        guard let key = contentKey.with(initializationVector) else {
+            throw .malformedResponse("there is no memory for the key")
+        }
+        return KeySessionState.Keys(
+            withoutID: key,
+            terms: KeyTerms(lease: leaseDuration, rental: rentalDuration, outputRequirement: outputRequirement))
+    }
+}
+
+extension ContentKey {
+    /// The same key with an IV beside it.
+    fileprivate func with(_ vector: InitializationVector?) -> ContentKey? {
+        guard let vector, vector != initializationVector else { return self }
+        return withBytes { ContentKey($0, initializationVector: vector) }
+    }
+}

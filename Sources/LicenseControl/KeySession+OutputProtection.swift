@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+import Synchronization
+
+extension KeySession {
+    /// What the licence of a key wants of outputs. Nil: it says nothing, or there is no such key.
+    public func outputRequirement(of keyID: KeyID?) -> OutputRequirement? {
+        core.withLock { $0.state.requirements[keyID] }
+    }
+
+    /// Whether the outputs have what the licence of this key wants, as far as somebody said so. A key with a requirement
+    /// is `pending` until then, and one without is `sufficient`.
+    public func externalProtectionStatus(of keyID: KeyID?) -> ExternalProtectionStatus {
+        core.withLock { $0.state.externalProtectionStatus(of: keyID) }
+    }
+
+    /// Says what outputs there are; whoever watches them calls this. Loaders hear of each change, on a task.
+    public func setExternalProtectionStatus(_ status: ExternalProtectionStatus, of keyID: KeyID?) {
+        let loaders = core.withLock { core -> [any ResourceLoader] in
+            guard core.state.externalProtectionStatus(of: keyID) != status, core.state.requirements[keyID] != nil else {
+                return []
+            }
+            core.state.protection[keyID] = status
+            return core.loaders
+        }
+        guard !loaders.isEmpty else { return }
+        Task { for loader in loaders { loader.externalProtectionStatusDidChange(status, of: keyID) } }
+    }
+}
+
+extension KeySessionState {
+    func externalProtectionStatus(of slot: Slot) -> ExternalProtectionStatus {
+        guard let requirement = requirements[slot], requirement != .unprotected else { return .sufficient }
+        return protection[slot] ?? .pending
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import KeySystems
+
+/// What a session is made with beside its loaders.
+public struct KeySessionConfiguration: Sendable {
+    /// When leases are renewed.
+    public var renewalPolicy = KeyRenewalPolicy()
+    /// Makes and opens the keys of FairPlay-style exchanges. Nil: no SPC can be made.
+    public var keyPayloadProvider: (any KeyPayloadProvider)?
+    /// The anonymised device identifier, 20 bytes, for services that bind keys to a device. Nil: random in each request.
+    public var deviceIdentifier: [UInt8]?
+    /// Seals stored keys. Nil: none can be stored.
+    public var deviceSecret: DeviceSecret?
+    /// Where it is written down that sessions are over. Nil: nowhere.
+    public var expiredSessionReports: ExpiredSessionReports?
+    /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
+    /// Called on any thread; must not block.
+    public var log: @Sendable (String) -> Void = { _ in }
+
+    public init() {}
+}
+
+extension KeySessionConfiguration: CustomStringConvertible, CustomReflectable {
+    public var description: String { "key session configuration" }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

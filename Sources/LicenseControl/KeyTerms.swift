@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// For how long, and in front of which outputs, keys may be used, as the licence says. Times count from the moment the
+/// keys were asked for.
+public struct KeyTerms: Sendable, Hashable {
+    /// The session renews it ahead of its end; without a renewal the keys are unusable from then on. Nil: no lease.
+    public var lease: Duration?
+    /// The use has to begin within this time. Nil: no end.
+    public var rental: Duration?
+    /// The keys are unusable from then on, and there is no renewal. Nil: no end.
+    public var expiry: Duration?
+    /// Nil: the licence says nothing.
+    public var outputRequirement: OutputRequirement?
+
+    public init(
+        lease: Duration? = nil, rental: Duration? = nil, expiry: Duration? = nil,
+        outputRequirement: OutputRequirement? = nil
+    ) {
+        self.lease = lease
+        self.rental = rental
+        self.expiry = expiry
+        self.outputRequirement = outputRequirement
+    }
+
+    /// When the keys are unusable; nil: never.
+    var end: Duration? {
+        guard let lease else { return expiry }
+        return expiry.map { min($0, lease) } ?? lease
+    }
+
+    var isLimited: Bool { end != nil || rental != nil }
+
+    /// Whether no time is left after so much.
+    func isOver(after elapsed: Duration) -> Bool {
+        [lease, rental, expiry].contains { $0.map { $0 <= elapsed } ?? false }
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import HTTP
+public import ProtectionModel
+
+/// One licence service as it is configured: a preset, and what only its customer knows. Prints without the URL's query
+/// and without values of headers and parameters.
+public struct LicenseService: Sendable, Hashable {
+    public var preset: LicenseServicePreset
+    /// The key server's URL. `{content-id}` and `{parameter}` in it are replaced by their values. It may be nil where
+    /// the preset takes the key URI for it.
+    public var url: String?
+    /// Tokens and whatever else the service wants. They go to `url` and never to a server that the media names. A field
+    /// that the preset has too takes its place.
+    public var headers: [HTTPHeader]
+    /// Values that the preset asks for by name.
+    public var parameters: [String: String]
+    /// In place of the preset's rule.
+    public var contentIdentifier: ContentIdentifierRule?
+    /// What replaces the key URI's scheme where it is the key server's URL: `https`, or `http` on a test bench.
+    public var keyURIScheme: String
+    /// For one exchange. Nil: the transport's own.
+    public var timeout: Duration?
+
+    public init(
+        _ preset: LicenseServicePreset = .standard, url: String? = nil, headers: [HTTPHeader] = [],
+        parameters: [String: String] = [:], contentIdentifier: ContentIdentifierRule? = nil,
+        keyURIScheme: String = "https", timeout: Duration? = nil
+    ) {
+        self.preset = preset
+        self.url = url
+        self.headers = headers
+        self.parameters = parameters
+        self.contentIdentifier = contentIdentifier
+        self.keyURIScheme = keyURIScheme
+        self.timeout = timeout
+    }
+
+    /// The content identifier that a key URI stands for. Throws `malformedRequest` where it has none.
+    public func contentIdentifier(of uri: KeyURI) throws(KeyError) -> [UInt8] {
+        let rule = contentIdentifier ?? preset.contentIdentifier
+        guard let identifier = rule.contentIdentifier(in: uri, parameters: parameters) else {
+            throw .malformedRequest(
+                "\(uri.printable) has no content identifier where “\(preset.name)” looks for it; "
+                    + "set another rule or preset")
+        }
+        return identifier
+    }
+
+    /// The request that asks for the key of `keyURI`.
+    ///
+    /// Throws `invalidConfiguration` where a URL, a header or a parameter is missing, `malformedRequest` where the key
+    /// URI lacks what the service wants.
+    public func request(
+        for keyURI: KeyURI, contentIdentifier: [UInt8], spc: [UInt8], isPersistent: Bool = false
+    ) throws(KeyError) -> HTTPRequest {
+        let values = values(keyURI, contentIdentifier, spc)
+        let isTrusted = preset.url.isTrusted(configured: url)
+        var request = HTTPRequest(
+            method: "POST",
+            url: try preset.url.text(
+                configured: url, values: values, scheme: keyURIScheme, isPersistent: isPersistent),
+            headers: try fields(values, isTrusted: isTrusted),
+            body: try preset.body.bytes(values))
+        request.maximumResponseSize = LicenseResponse.maximumSize
+        if let timeout { request.timeout = timeout }
+        return request
+    }
+
+    /// The URL of the application certificate, where the preset knows one. Throws as `request` does.
+    public func certificateURL() throws(KeyError) -> String? {
+        guard let rule = preset.certificateURL else { return nil }
+        let values = values(KeyURI(""), [], [])
+        return try rule.text(configured: url, values: values, scheme: keyURIScheme, isPersistent: false)
+    }
+
+    /// The CKC in an answer. Throws as `LicenseResponse.ckc(in:)` does.
+    public func ckc(in body: [UInt8], for keyURI: KeyURI) throws(KeyError) -> [UInt8] {
+        try LicenseResponse.ckc(in: body, form: preset.response, keyURI: keyURI.text)
+    }
+
+    private func values(_ uri: KeyURI, _ identifier: [UInt8], _ spc: [UInt8]) -> LicenseRequestValues {
+        LicenseRequestValues(
+            service: "“\(preset.name)”", keyURI: uri, contentIdentifier: identifier, spc: spc, parameters: parameters)
+    }
+
+    private func fields(_ values: LicenseRequestValues, isTrusted: Bool) throws(KeyError) -> [HTTPHeader] {
+        var fields = [HTTPHeader(name: "Content-Type", value: preset.body.contentType)]
+        for header in preset.headers {
+            // A parameter may be a credential.
+            if !isTrusted, case .parameter = header.value { continue }
+            fields.append(HTTPHeader(name: header.name, value: try values.text(of: header.value)))
+        }
+        if isTrusted {
+            let names = Set(headers.map { $0.name.lowercased() })
+            fields.removeAll { names.contains($0.name.lowercased()) }
+            fields += headers
+        }
+        let present = Set(fields.map { $0.name.lowercased() })
+        for choice in preset.requiredHeaders where !choice.contains(where: { present.contains($0.lowercased()) }) {
+            throw .invalidConfiguration(
+                "\(values.service) wants the header \(choice.joined(separator: " or ")); set it in the configuration")
+        }
+        return fields
+    }
+}
+
+extension LicenseService: CustomStringConvertible, CustomReflectable {
+    public var description: String {
+        let names = headers.map(\.name) + parameters.keys.sorted()
+        return "“\(preset.name)”" + (url.map { " at \(HTTPRequest(url: $0).printableURL)" } ?? "")
+            + (names.isEmpty ? "" : " with \(names.joined(separator: ", "))")
+    }
+
+    public var customMirror: Mirror { Mirror(self, children: ["service": description]) }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// How one licence service wants to be asked for FairPlay keys, and how it answers. Data, not code: a service that is
+/// not among the shipped ones is a value of this type.
+///
+/// Presets hold no credentials and no server names of anybody's account; those come from the configuration.
+public struct LicenseServicePreset: Sendable, Hashable {
+    /// A field that goes with every request.
+    public struct Header: Sendable, Hashable {
+        public var name: String
+        public var value: LicenseRequestValue
+
+        public init(_ name: String, _ value: LicenseRequestValue) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    /// The form of the answer. The reader understands every form; this says which one the service uses.
+    public enum Response: Sendable, Hashable {
+        /// The content key context's (CKC's) bytes.
+        case raw
+        /// Base64 text.
+        case base64
+        /// `<ckc>` around Base64 text.
+        case ckcElement
+        /// A JSON text, and the members that lead to the Base64 text. A list on the way counts as its first item, or
+        /// the one whose `uri` is the key URI.
+        case json([String])
+    }
+
+    /// The name in settings.
+    public var name: String
+    public var contentIdentifier: ContentIdentifierRule
+    public var url: LicenseRequestURL
+    public var body: LicenseRequestBody
+    /// Sent beside the Content-Type of the body.
+    public var headers: [Header]
+    /// Fields that the configuration has to bring; of each inner list one.
+    public var requiredHeaders: [[String]]
+    public var response: Response
+    /// Where the service has the application certificate; nil where it has no place of its own for it.
+    public var certificateURL: LicenseRequestURL?
+
+    public init(
+        name: String, contentIdentifier: ContentIdentifierRule, url: LicenseRequestURL = LicenseRequestURL(),
+        body: LicenseRequestBody = .raw, headers: [Header] = [], requiredHeaders: [[String]] = [],
+        response: Response = .raw, certificateURL: LicenseRequestURL? = nil
+    ) {
+        self.name = name
+        self.contentIdentifier = contentIdentifier
+        self.url = url
+        self.body = body
+        self.headers = headers
+        self.requiredHeaders = requiredHeaders
+        self.response = response
+        self.certificateURL = certificateURL
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+public import ProtectionModel
+
+/// A folder with one file for each stored key, which only its owner may read.
+public final class FilePersistableKeyStore: PersistableKeyStore {
+    public let folder: String
+    private static let suffix = ".lkpk"
+    private static let maximumSize = 64 * 1024
+
+    /// Makes the folder where it is missing. Throws `invalidConfiguration` with the path and the reason.
+    public init(folder: String) throws(KeyError) {
+        self.folder = folder
+        guard mkdir(folder, 0o700) == 0 || errno == EEXIST else {
+            throw PrivateFile.failure("stored keys \(folder)", errno)
+        }
+    }
+
+    public func data(named name: String) throws(KeyError) -> [UInt8]? {
+        let path = try path(name)
+        guard access(path, F_OK) == 0 else { return nil }
+        return try RegularFile(path: path, kind: "stored key").contents(limit: Self.maximumSize)
+    }
+
+    public func store(_ data: [UInt8], named name: String) throws(KeyError) {
+        try PrivateFile.write(data, to: try path(name), kind: "stored key \(name)")
+    }
+
+    public func remove(named name: String) throws(KeyError) {
+        guard unlink(try path(name)) == 0 || errno == ENOENT else {
+            throw PrivateFile.failure("stored key \(name)", errno)
+        }
+    }
+
+    public func names() throws(KeyError) -> [String] {
+        guard let handle = opendir(folder) else { throw PrivateFile.failure("stored keys \(folder)", errno) }
+        defer { closedir(handle) }
+        var names: [String] = []
+        while let entry = readdir(handle) {
+            // SAFETY: the entry holds a name that ends in NUL, good until the next call of `readdir`.
+            let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name.hasSuffix(Self.suffix) { names.append(String(name.dropLast(Self.suffix.count))) }
+        }
+        return names
+    }
+
+    /// Letters, digits and hyphens only, so that no name leads out of the folder.
+    private func path(_ name: String) throws(KeyError) -> String {
+        guard !name.isEmpty, name.utf8.count <= 128,
+            name.utf8.allSatisfy({ 0x30...0x39 ~= $0 || 0x41...0x5A ~= $0 || 0x61...0x7A ~= $0 || $0 == 0x2D })
+        else { throw .invalidConfiguration("stored keys \(folder): a name that no file can have") }
+        return "\(folder)/\(name)\(Self.suffix)"
+    }
+}

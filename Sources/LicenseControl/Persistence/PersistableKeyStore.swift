@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// Where stored keys are. What is stored is sealed already (see `DeviceSecret`); the store keeps bytes by name.
+///
+/// Thread-safe. Calls may block for as long as a file system does.
+public protocol PersistableKeyStore: Sendable {
+    /// Nil where there is nothing of this name.
+    func data(named name: String) throws(KeyError) -> [UInt8]?
+    /// In place of what has this name.
+    func store(_ data: [UInt8], named name: String) throws(KeyError)
+    /// Nothing happens where there is nothing of this name.
+    func remove(named name: String) throws(KeyError)
+    /// In no order.
+    func names() throws(KeyError) -> [String]
+}
+
+extension PersistableKeyStore {
+    /// Removes everything.
+    public func removeAll() throws(KeyError) {
+        for name in try names() { try remove(named: name) }
+    }
+}

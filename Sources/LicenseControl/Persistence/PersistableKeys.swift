@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+public import ProtectionModel
+
+/// The stored keys of FairPlay-style licences, by content identifier. Thread-safe.
+public struct PersistableKeys: Sendable {
+    public let store: any PersistableKeyStore
+
+    public init(_ store: any PersistableKeyStore) { self.store = store }
+
+    /// The sealed key; nil where none is stored.
+    public func key(for contentIdentifier: [UInt8]) throws(KeyError) -> [UInt8]? {
+        try store.data(named: try name(contentIdentifier))
+    }
+
+    /// Stores a sealed key, in place of the one that is there.
+    public func store(_ key: [UInt8], for contentIdentifier: [UInt8]) throws(KeyError) {
+        try store.store(key, named: try name(contentIdentifier))
+    }
+
+    /// Removes a key, as AVFoundation's `invalidatePersistableContentKey(_:options:)`. Sessions that use it go on.
+    public func invalidate(_ contentIdentifier: [UInt8]) throws(KeyError) {
+        try store.remove(named: try name(contentIdentifier))
+    }
+
+    /// Removes every key, as AVFoundation's `invalidateAllPersistableContentKeys(forApp:options:)`.
+    public func invalidateAll() throws(KeyError) { try store.removeAll() }
+
+    private func name(_ contentIdentifier: [UInt8]) throws(KeyError) -> String {
+        do throws(FairPlayError) {
+            return "key-\(try FairPlayPersistableKey.recordName(for: contentIdentifier))"
+        } catch {
+            throw error.keyError
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Synchronization
+
+/// What an application registers once for all sessions that it does not make itself: those of pipelines.
+///
+/// One call is enough, as TVSDK's `registerPTAVAssetResourceLoader` is:
+///
+/// ```swift
+/// ResourceLoaderFactory.default.register(MyLoader())
+/// ```
+///
+/// Sessions that begin later use it; those that are there keep what they have (`KeySession.addLoader` is for one
+/// session). Registered loaders are asked before those of the configuration file. Thread-safe.
+public final class ResourceLoaderFactory: Sendable {
+    /// That of the process.
+    public static let `default` = ResourceLoaderFactory()
+
+    private struct State {
+        var makers: [@Sendable () -> any ResourceLoader] = []
+        var configuration = KeySessionConfiguration()
+    }
+
+    private let state = Mutex(State())
+
+    public init() {}
+
+    /// Gives this loader to every session that begins from now on.
+    public func register(_ loader: any ResourceLoader) { register { loader } }
+
+    /// Gives every session that begins from now on a loader of its own. `make` is called on any thread; it must not
+    /// block.
+    public func register(_ make: @escaping @Sendable () -> any ResourceLoader) {
+        state.withLock { $0.makers.append(make) }
+    }
+
+    /// Forgets every loader and the configuration. Sessions that are there keep theirs.
+    public func reset() { state.withLock { $0 = State() } }
+
+    /// What sessions that begin from now on are made with: the key payload provider, the device's secret and so on.
+    public var configuration: KeySessionConfiguration {
+        get { state.withLock(\.configuration) }
+        set { state.withLock { $0.configuration = newValue } }
+    }
+
+    /// The loaders for a new session, in the order in which they were registered.
+    public func makeLoaders() -> [any ResourceLoader] {
+        // Outside the lock: a maker may call this object.
+        state.withLock(\.makers).map { $0() }
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import KeySystems
+import MediaFormats
+import ProtectionModel
+import Synchronization
+
+@testable import LicenseControl
+
+/// A key server in this process: the reference exchange behind a transport, in the form of any service.
+final class FairPlayServer: HTTPTransport {
+    static let authority = Result { try FairPlayTestAuthority.generate(.v1) }
+    static let otherAuthority = Result { try FairPlayTestAuthority.generate(.v1) }
+
+    private struct State {
+        var requests: [HTTPRequest] = []
+        var opened: [FairPlayServerRequest] = []
+        var terms = FairPlayTerms()
+        var certificate: [UInt8]
+        var failures: [HTTPError] = []
+    }
+
+    let authority: FairPlayTestAuthority
+    private let server: FairPlayKeyServer
+    private let state: Mutex<State>
+    private let now: @Sendable () -> Duration
+    private let unwrap: @Sendable (HTTPRequest) -> [UInt8]
+    private let wrap: @Sendable ([UInt8]) -> [UInt8]
+
+    /// `unwrap` takes the SPC out of a request, `wrap` puts the CKC into an answer.
+    init(
+        _ authority: FairPlayTestAuthority, now: @escaping @Sendable () -> Duration = { .zero },
+        unwrap: @escaping @Sendable (HTTPRequest) -> [UInt8] = { $0.body },
+        wrap: @escaping @Sendable ([UInt8]) -> [UInt8] = { $0 }
+    ) {
+        self.authority = authority
+        self.now = now
+        self.unwrap = unwrap
+        self.wrap = wrap
+        server = FairPlayKeyServer(authorities: [authority])
+        state = Mutex(State(certificate: authority.certificate))
+    }
+
+    /// Key 1 with IV 0…0F for every identifier but "unknown".
+    static let vector = InitializationVector((0..<16).map { UInt8($0) })!
+
+    var requests: [HTTPRequest] { state.withLock(\.requests) }
+    var posts: [HTTPRequest] { requests.filter { $0.method == "POST" } }
+    var opened: [FairPlayServerRequest] { state.withLock(\.opened) }
+
+    func setTerms(_ terms: FairPlayTerms) { state.withLock { $0.terms = terms } }
+    /// What `GET` answers.
+    func setCertificate(_ certificate: [UInt8]) { state.withLock { $0.certificate = certificate } }
+    /// The next requests fail so.
+    func fail(_ errors: HTTPError...) { state.withLock { $0.failures += errors } }
+
+    func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+        let (terms, certificate, failure) = state.withLock { state in
+            state.requests.append(request)
+            return (state.terms, state.certificate, state.failures.isEmpty ? nil : state.failures.removeFirst())
+        }
+        if let failure { throw failure }
+        guard request.method == "POST" else { return HTTPResponse(status: 200, body: certificate, url: request.url) }
+        do throws(FairPlayServerError) {
+            let answer = try server.respond(to: unwrap(request), now: now(), terms: { _ in terms }) { opened in
+                opened.assetIdentifier == Array("unknown".utf8)
+                    ? nil : FairPlayKeyServer.Key(key: contentKey(1), initializationVector: Self.vector)
+            }
+            state.withLock { $0.opened.append(answer.request) }
+            return HTTPResponse(status: 200, body: wrap(answer.ckc), url: request.url)
+        } catch {
+            let body = #"{"error":"refused","code":\#(error.code)}"#
+            return HTTPResponse(status: 400, body: Array(body.utf8), url: request.url)
+        }
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import HTTP
+import KeySystems
+import MediaFormats
+import ProtectionModel
+import Synchronization
+import Testing
+
+@testable import LicenseControl
+
+@Suite("Stored keys", .timeLimit(.minutes(1)))
+struct PersistableKeyTests {
+    private let authority: FairPlayTestAuthority
+    private let folder = TemporaryFolder()
+    private let clock = ManualClock()
+
+    init() throws { authority = try FairPlayServer.authority.get() }
+
+    private func configuration(_ secret: UInt8 = 5) -> KeySessionConfiguration {
+        var configuration = KeySessionConfiguration()
+        configuration.keyPayloadProvider = authority.provider
+        configuration.deviceSecret = DeviceSecret([UInt8](repeating: secret, count: 32))
+        return configuration
+    }
+
+    private func loader(_ server: FairPlayServer) throws -> FairPlayLoader {
+        FairPlayLoader(
+            service: LicenseService(url: "https://keys.example/"),
+            certificate: ApplicationCertificate(.data(authority.certificate)),
+            persistableKeys: PersistableKeys(try FilePersistableKeyStore(folder: folder.path)), transport: server)
+    }
+
+    /// A session of its own for each playback: the error, or nil where the key is usable.
+    private func play(
+        _ loader: FairPlayLoader, _ uri: String = "skd://movie", secret: UInt8 = 5
+    ) async -> (error: KeyError?, session: KeySession) {
+        let session = KeySession(loaders: [loader], configuration: configuration(secret), clock: clock.clock)
+        let watcher = Watcher(session)
+        let keyID = session.keyID(forURI: uri)
+        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay))
+        _ = await watcher.next { $0.isFailed || $0.isUsable || $0.isUntaken }
+        let status = session.status(of: keyID)
+        if let key = status.key {
+            #expect(hex(key) == keyHex(1))
+            #expect(key.initializationVector == FairPlayServer.vector)
+        }
+        return (status.key == nil ? status.error ?? .noLoader("") : nil, session)
+    }
+
+    @Test func aStoredKeyNeedsNoServer() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(persistence: .unlimited))
+        #expect(await play(try loader(server)).error == nil)
+        #expect(server.posts.count == 1)
+        #expect(await play(try loader(server)).error == nil)
+        #expect(server.posts.count == 1)
+        #expect(await play(try loader(server), "skd://other").error == nil)
+        #expect(server.posts.count == 2)
+        // What is on disk is neither the key nor readable by others.
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)
+        #expect(names.count == 2)
+        for name in names {
+            let data = try Data(contentsOf: URL(fileURLWithPath: "\(folder.path)/\(name)"))
+            #expect(!Hex.encode(data).contains(keyHex(1)))
+            let mode = try FileManager.default.attributesOfItem(atPath: "\(folder.path)/\(name)")[.posixPermissions]
+            #expect(mode as? Int == 0o600)
+        }
+    }
+
+    @Test func whatMayNotBeStoredIsNot() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(lease: 100))
+        #expect(await play(try loader(server)).error == nil)
+        #expect(await play(try loader(server)).error == nil)
+        #expect(server.posts.count == 2)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).isEmpty)
+    }
+
+    @Test func theRentalEndsTheStoredKeyAndTheServerIsAskedAgain() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(rental: 1000, persistence: .forRentalDuration))
+        let (error, session) = await play(try loader(server))
+        #expect(error == nil)
+        clock.advance(by: .seconds(999))
+        #expect(session.status(of: session.keyID(forURI: "skd://movie")).key != nil)
+        clock.advance(by: .seconds(1))
+        let ended = session.status(of: session.keyID(forURI: "skd://movie")).error
+        #expect(ended?.isSameKind(as: .leaseExpired("")) == true)
+        #expect(await play(try loader(server)).error == nil)
+        #expect(server.posts.count == 2)
+    }
+
+    @Test func theFirstPlaybackStartsTheSecondClockOnce() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(
+            FairPlayTerms(
+                persistence: .unlimited,
+                offlineKey: OfflineKeyTerms(
+                    streamID: [UInt8](repeating: 1, count: 16), storage: 10_000, playback: 500)))
+        #expect(await play(try loader(server)).error == nil)
+        clock.advance(by: .seconds(400))
+        // The second playback does not start it anew.
+        let (error, session) = await play(try loader(server))
+        #expect(error == nil)
+        clock.advance(by: .seconds(101))
+        #expect(session.status(of: session.keyID(forURI: "skd://movie")).key == nil)
+        #expect(server.posts.count == 1)
+        #expect(await play(try loader(server)).error == nil)
+        #expect(server.posts.count == 2)
+    }
+
+    @Test func keysAreInvalidatedOneByOneOrAllTogether() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(persistence: .unlimited))
+        let loader = try loader(server)
+        for uri in ["skd://aa", "skd://bb", "skd://cc"] { #expect(await play(loader, uri).error == nil) }
+        #expect(server.posts.count == 3)
+        let keys = PersistableKeys(try FilePersistableKeyStore(folder: folder.path))
+        try keys.invalidate(Array("aa".utf8))
+        try keys.invalidate(Array("unknown".utf8))
+        #expect(await play(loader, "skd://bb").error == nil)
+        #expect(server.posts.count == 3)
+        #expect(await play(loader, "skd://aa").error == nil)
+        #expect(server.posts.count == 4)
+        try keys.invalidateAll()
+        #expect(try keys.store.names().isEmpty)
+    }
+
+    @Test func aCopyIsOfNoUseOnAnotherDevice() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(persistence: .unlimited))
+        #expect(await play(try loader(server)).error == nil)
+        let error = await play(try loader(server), secret: 6).error
+        #expect(error?.description.contains("-42803") == true)
+        #expect(server.posts.count == 1)
+    }
+
+    @Test func withoutADeviceSecretNothingIsStored() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(persistence: .unlimited))
+        var configuration = configuration()
+        configuration.deviceSecret = nil
+        let session = KeySession(loaders: [try loader(server)], configuration: configuration)
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [session.keyID(forURI: "skd://movie")], keySystem: .fairPlay))
+        _ = await watcher.next(where: \.isFailed)
+        #expect(watcher.summaries.last == "failed 1: invalid configuration")
+    }
+
+    @Test func aDeviceSecretIsMadeOnceAndNotShown() throws {
+        let path = "\(folder.path)/secret"
+        let first = try DeviceSecret.file(path).withBytes { $0 }
+        #expect(first.count == 32)
+        #expect(Set(first).count > 8)
+        #expect(try DeviceSecret.file(path).withBytes { $0 } == first)
+        #expect("\(try DeviceSecret.file(path))" == "<redacted>")
+        #expect(DeviceSecret([1, 2, 3]) == nil)
+        try Data([1, 2, 3]).write(to: URL(fileURLWithPath: path))
+        #expect(throws: KeyError.self) { try DeviceSecret.file(path) }
+        #expect(throws: KeyError.self) { try DeviceSecret.file("/nowhere/secret") }
+    }
+
+    @Test(arguments: ["", "../x", "a/b", "a.b", String(repeating: "a", count: 200)])
+    func noNameLeadsOutOfTheFolder(name: String) throws {
+        let store = try FilePersistableKeyStore(folder: folder.path)
+        #expect(throws: KeyError.self) { try store.store([1], named: name) }
+        #expect(throws: KeyError.self) { try store.data(named: name) }
+        #expect(throws: KeyError.self) { try store.remove(named: name) }
+    }
+
+    @Test func theStoreReplacesAndForgets() throws {
+        let store = try FilePersistableKeyStore(folder: folder.path)
+        #expect(try store.data(named: "a") == nil)
+        try store.store([1, 2], named: "a")
+        try store.store([3], named: "a")
+        try store.store([], named: "b")
+        #expect(try store.data(named: "a") == [3])
+        #expect(Set(try store.names()) == ["a", "b"])
+        try store.remove(named: "a")
+        #expect(try store.names() == ["b"])
+        #expect(throws: KeyError.self) { try FilePersistableKeyStore(folder: "/nowhere/keys") }
+    }
+}
