@@ -97,7 +97,7 @@ extension KeyLoadingRequest {
                 var key = try FairPlayPersistableKey(opening: stored, secret: bytes, now: now)
                 let isChanged = try key.beginPlayback(now: now)
                 var keys = KeySessionState.Keys(
-                    withoutID: key.contentKey.with(key.initializationVector),
+                    withoutID: key.contentKey,
                     terms: KeyTerms(
                         expiry: key.expiry.map { .seconds(Int64(clamping: $0 > now ? $0 - now : 0)) },
                         outputRequirement: key.outputRequirement))
@@ -114,19 +114,8 @@ extension FairPlayLicense {
     /// The key for the one KID of the request, on the licence's terms.
     func keys() throws(KeyError) -> KeySessionState.Keys {
         guard let contentKey else { throw .malformedResponse("the CKC has no content key") }
-        guard let key = contentKey.with(initializationVector) else {
-            throw .malformedResponse("there is no memory for the key")
-        }
         return KeySessionState.Keys(
-            withoutID: key,
+            withoutID: contentKey,
             terms: KeyTerms(lease: leaseDuration, rental: rentalDuration, outputRequirement: outputRequirement))
-    }
-}
-
-extension ContentKey {
-    /// The same key with an IV beside it.
-    fileprivate func with(_ vector: InitializationVector?) -> ContentKey? {
-        guard let vector, vector != initializationVector else { return self }
-        return withBytes { ContentKey($0, initializationVector: vector) }
     }
 }

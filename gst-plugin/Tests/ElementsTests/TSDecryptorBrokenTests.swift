@@ -80,7 +80,7 @@ extension ElementTests {
                 var offset = 0
                 var isLost = false
                 while offset < bytes.count {
-                    if case .frame(let frame) = AudioFrame.read(bytes, at: offset, isLost: isLost) {
+                    if case .frame(let frame) = AudioFrame.read(bytes, at: offset, isLost: isLost, isEnd: true) {
                         frames.append(Array(bytes[offset..<min(bytes.count, offset + frame.size)]))
                         offset += frame.size
                         isLost = false
