@@ -15,6 +15,9 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     public let keySystem: KeySystem?
     /// The keys to get. Empty: media without a KID.
     public let keyIDs: [KeyID]
+    /// The URI by which a playlist names the key, as `skd://…`: what AVFoundation calls the request's identifier. Nil
+    /// for keys that have no such name. A request for several keys has the URI of the first that has one.
+    public let keyURI: String?
     public let initializationData: [InitializationData]
     /// A licence URL that the media names. Not trusted: send no credentials there.
     public let suggestedURL: String?
@@ -38,11 +41,13 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     private let state = Mutex(State())
 
     init(
-        id: UInt64, demand: KeyDemand, keyIDs: [KeyID], isRenewal: Bool = false, session: KeySession?
+        id: UInt64, demand: KeyDemand, keyIDs: [KeyID], keyURI: String? = nil, isRenewal: Bool = false,
+        session: KeySession?
     ) {
         self.id = id
         self.keySystem = demand.keySystem
         self.keyIDs = keyIDs
+        self.keyURI = keyURI
         self.initializationData = demand.initializationData
         self.suggestedURL = demand.suggestedURL
         self.isRenewal = isRenewal
@@ -62,8 +67,12 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Whether it ended without this object's answer: withdrawn, answered by somebody else, or the session is gone.
     public var isCancelled: Bool { state.withLock { $0.phase == .cancelled } }
 
-    /// Those of `keyIDs` that have no key yet. Empty also for media without a KID, and when the request is over.
+    /// Those of `keyIDs` that have no key yet; for a key that has a URI, the KID that stands for it now. Empty also for
+    /// media without a KID, and when the request is over.
     public var missingKeyIDs: [KeyID] { session?.missingKeyIDs(in: id) ?? [] }
+
+    /// The URI by which a playlist names the key of this KID.
+    public func keyURI(of keyID: KeyID) -> String? { session?.keyURI(of: keyID) }
 
     /// Answers, once; a second call does nothing. Keys that the answer lacks fail.
     ///

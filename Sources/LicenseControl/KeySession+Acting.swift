@@ -6,6 +6,7 @@ extension KeySession {
     /// What the session's lock guards. Everything is computed under the lock and acted on after it.
     struct Core {
         var state: KeySessionState
+        var names = KeyNames()
         var open: [UInt64: OpenRequest] = [:]
         var loaders: [any ResourceLoader]
         var observers: [Observer] = []
@@ -116,6 +117,23 @@ extension KeySession.Core {
             open[id]?.loaders += loaders
         }
         return resume()
+    }
+
+    /// Begins again with those of the requests that no loader took.
+    mutating func askAgain(_ ids: Set<UInt64>) -> [KeyLoadingRequest] {
+        for id in ids where open[id]?.isAsking == false {
+            open[id]?.asked = 0
+            open[id]?.askedOfSession = 0
+        }
+        return resume()
+    }
+
+    /// The URI of the first of the keys that has one.
+    func keyURI(of slots: [KeySessionState.Slot]) -> String? {
+        for case let keyID? in slots {
+            if let uri = names.uri(of: keyID) { return uri }
+        }
+        return nil
     }
 
     /// The requests that nobody took and that have a loader to ask now.

@@ -73,6 +73,30 @@ public final class KeySession: Sendable {
         }
     }
 
+    // MARK: Keys that a playlist names
+
+    /// The KID that stands for a key that a playlist names by URI: the same for the same URI, as long as the session
+    /// lives and unless thousands of others came after it.
+    ///
+    /// `mediaKeyID` is the KID that the media has beside this URI, where it has one. It is taken where it is not zero
+    /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it. Else
+    /// the KID is a random one.
+    public func keyID(forURI uri: String, mediaKeyID: KeyID? = nil) -> KeyID {
+        let (keyID, requests) = perform { core -> (KeySessionState.Action, (KeyID, [KeyLoadingRequest])) in
+            let answer = core.names.keyID(forURI: uri, mediaKeyID: mediaKeyID) {
+                KeyID(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
+            }
+            guard let replaced = answer.replaced else { return (KeySessionState.Action(), (answer.keyID, [])) }
+            let action = core.state.rename(replaced, to: answer.keyID)
+            return (action, (answer.keyID, core.askAgain(core.state.requests(for: [answer.keyID]))))
+        }
+        for request in requests { ask(for: request) }
+        return keyID
+    }
+
+    /// The URI by which a playlist names the key of this KID, where it is known from `keyID(forURI:mediaKeyID:)`.
+    public func keyURI(of keyID: KeyID) -> String? { core.withLock { $0.names.uri(of: keyID) } }
+
     // MARK: Requests
 
     /// Starts one request for those of the KIDs that are neither usable nor pending, nor failed (see
@@ -88,7 +112,8 @@ public final class KeySession: Sendable {
                 slots, keySystem: demand.keySystem, retryFailuresUpTo: demand.retryFailuresUpTo, as: id, at: start)
             guard let requested = action.requested else { return (action, joined) }
             let request = KeyLoadingRequest(
-                id: id, demand: demand, keyIDs: requested.compactMap(\.self), session: self)
+                id: id, demand: demand, keyIDs: requested.compactMap(\.self), keyURI: core.keyURI(of: requested),
+                session: self)
             core.open[id] = OpenRequest(request: request, origin: demand.origin, loaders: demand.loaders)
             action.events.append(.requested(request, origin: demand.origin))
             return (action, joined + [request])

@@ -48,9 +48,11 @@ struct KeySessionState {
     }
 
     private struct Request {
-        let slots: [Slot]
+        var slots: [Slot]
         let keySystem: KeySystem?
         var missing: Set<Slot>
+        /// KIDs under which keys may still come, and for which they are now.
+        var renamed: [KeyID: KeyID] = [:]
         let start: ContinuousClock.Instant
     }
 
@@ -140,6 +142,10 @@ struct KeySessionState {
         guard closure == nil else { return Action() }
         guard let request = requests[id] else { return answerLate(id, with: keys) }
         var action = Action(isCounted: true)
+        var keys = keys
+        for (old, new) in request.renamed {
+            if let key = keys.byID.removeValue(forKey: old) { keys.byID[new] = key }
+        }
         install(assign(keys, to: request.slots), for: id, at: now, into: &action)
         guard let open = requests[id] else { return action }
         let missing = request.slots.filter(open.missing.contains)
@@ -155,6 +161,23 @@ struct KeySessionState {
         var action = Action(isCounted: true)
         install(slots, for: id, at: now, into: &action)
         return action
+    }
+
+    /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and nothing
+    /// for itself; where both are known, each stays as it is.
+    mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
+        guard closure == nil, entries[new] == nil, let entry = entries.removeValue(forKey: old)?.entry else {
+            return Action()
+        }
+        if entry.isPending { pendingCount -= 1 }
+        set(new, entry)
+        if case .pending(let id) = entry, var request = requests[id] {
+            request.slots = request.slots.map { $0 == old ? new : $0 }
+            if request.missing.remove(old) != nil { request.missing.insert(new) }
+            request.renamed[old] = new
+            requests[id] = request
+        }
+        return Action(changesStatus: true, isCounted: true)
     }
 
     /// The request is denied or withdrawn. An error for a request that is over changes nothing.

@@ -21,8 +21,8 @@ public struct StaticKeys: Sendable {
     /// The `*` key: for media that names no key.
     public var keyWithoutID: ContentKey? { bySubject[.unnamed]?.key }
 
-    /// The key, and the IV if there is one, that a playlist names by this URI. Compared as it is written.
-    public func key(forURI uri: String) -> Entry? { bySubject[.uri(uri)] }
+    /// The key that a playlist names by this URI. Compared as it is written.
+    public func key(forURI uri: String) -> ContentKey? { bySubject[.uri(uri)]?.key }
 }
 
 extension StaticKeys {
@@ -102,12 +102,15 @@ extension StaticKeys {
     /// Finishes the request where nothing is missing then, else hands over what is there and leaves it to others.
     func load(_ request: KeyLoadingRequest) -> Bool {
         if request.keyIDs.isEmpty {
-            guard let key = request.suggestedURL.flatMap(key(forURI:))?.key ?? keyWithoutID else { return false }
+            guard let key = request.suggestedURL.flatMap(key(forURI:)) ?? keyWithoutID else { return false }
             request.finishLoading(with: .key(key))
             return true
         }
         let missing = request.missingKeyIDs
-        let known = missing.reduce(into: [KeyID: ContentKey]()) { $0[$1] = key(for: $1) }
+        let known = missing.reduce(into: [KeyID: ContentKey]()) { known, keyID in
+            let uri = request.keyURI(of: keyID)
+            known[keyID] = key(for: keyID) ?? uri.flatMap(key(forURI:)) ?? (uri == nil ? nil : keyWithoutID)
+        }
         guard !known.isEmpty else { return false }
         guard known.count == missing.count else {
             request.provide(known)

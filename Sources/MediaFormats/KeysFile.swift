@@ -28,14 +28,12 @@ public struct KeysFile: Sendable {
     /// One key.
     public struct Entry: Sendable {
         public var subject: Subject
+        /// With the IV, where the line has one.
         public var key: ContentKey
-        /// 16 bytes.
-        public var initializationVector: InitializationVector?
 
-        public init(subject: KeysFile.Subject, key: ContentKey, initializationVector: InitializationVector? = nil) {
+        public init(subject: KeysFile.Subject, key: ContentKey) {
             self.subject = subject
             self.key = key
-            self.initializationVector = initializationVector
         }
     }
 
@@ -85,15 +83,21 @@ extension KeysFile.Entry {
         subject = try KeysFile.Subject(field: fields[0])
         guard var bytes = decodeHex(fields[1]) else { throw .malformed("the key is not 32 hexadecimal digits") }
         defer { wipe(&bytes) }
-        guard let key = ContentKey(bytes) else { throw .malformed("the key is not 32 hexadecimal digits") }
+        let vector = fields.count == 3 ? try Self.initializationVector(field: fields[2]) : nil
+        guard let key = ContentKey(bytes, initializationVector: vector) else {
+            throw .malformed("there is no memory for the key")
+        }
         self.key = key
-        guard fields.count == 3 else { return }
-        let digits = Array(fields[2])
-        let hasPrefix = digits.starts(with: "0x".utf8) || digits.starts(with: "0X".utf8)
-        guard let iv = decodeHex(digits.dropFirst(hasPrefix ? 2 : 0)), iv.count == 16,
-            let vector = InitializationVector(iv)
-        else { throw .malformed("the IV is not 32 hexadecimal digits") }
-        initializationVector = vector
+    }
+
+    private static func initializationVector(
+        field: some Collection<UInt8>
+    ) throws(FormatError) -> InitializationVector {
+        let hasPrefix = field.starts(with: "0x".utf8) || field.starts(with: "0X".utf8)
+        guard let bytes = decodeHex(field.dropFirst(hasPrefix ? 2 : 0)), let vector = InitializationVector(bytes) else {
+            throw .malformed("the IV is not 32 hexadecimal digits")
+        }
+        return vector
     }
 }
 

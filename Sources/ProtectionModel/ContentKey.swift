@@ -7,18 +7,23 @@ public final class ContentKey: Sendable {
     /// In bytes.
     public static let size = 16
 
+    /// The IV that came with the key, as FairPlay-style licences and keys files bring it; 16 bytes, no secret. For media
+    /// that carries no IV of its own.
+    public let initializationVector: InitializationVector?
+
     private let slot: KeyMemory.Slot
     private let memory: KeyMemory
 
     /// Nil unless `bytes` has exactly 16 elements (or no memory is left). The caller's copy is the caller's to wipe.
-    public convenience init?(_ bytes: some Collection<UInt8>) {
-        self.init(bytes, in: .shared)
+    public convenience init?(_ bytes: some Collection<UInt8>, initializationVector: InitializationVector? = nil) {
+        self.init(bytes, initializationVector: initializationVector, in: .shared)
     }
 
-    init?(_ bytes: some Collection<UInt8>, in memory: KeyMemory) {
+    init?(_ bytes: some Collection<UInt8>, initializationVector: InitializationVector? = nil, in memory: KeyMemory) {
         guard bytes.count == Self.size, let slot = memory.allocate() else { return nil }
         // SAFETY: the slot has 32 bytes, 16 are written.
         for (position, byte) in bytes.enumerated() { slot.bytes[position] = byte }
+        self.initializationVector = initializationVector
         self.slot = slot
         self.memory = memory
     }
@@ -45,7 +50,8 @@ public final class ContentKey: Sendable {
 
     /// Compares without an early exit, so that the time tells nothing of the bytes.
     public static func == (left: ContentKey, right: ContentKey) -> Bool {
-        left.withBytes { first in
+        guard left.initializationVector == right.initializationVector else { return false }
+        return left.withBytes { first in
             right.withBytes { second in
                 zip(first, second).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
             }

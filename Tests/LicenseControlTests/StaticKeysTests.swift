@@ -45,7 +45,7 @@ struct StaticKeysTests {
             if subject == "*" { .unnamed } else if let id = KeyID(hex: subject) { .keyID(id) } else { .uri(subject) }
         #expect(entry.subject == expected)
         #expect(hex(entry.key) == keyHex(1))
-        #expect(entry.initializationVector.map { Hex.encode($0.bytes) } == iv)
+        #expect(entry.key.initializationVector.map { Hex.encode($0.bytes) } == iv)
     }
 
     @Test func entriesOfAPropertyAreFoundBySubject() throws {
@@ -56,7 +56,7 @@ struct StaticKeysTests {
         #expect(hex(keys.key(for: keyID(2))) == keyHex(2))
         #expect(keys.key(for: keyID(3)) == nil)
         #expect(hex(keys.keyWithoutID) == keyHex(3))
-        #expect(hex(keys.key(forURI: "skd://a")?.key) == keyHex(4))
+        #expect(hex(keys.key(forURI: "skd://a")) == keyHex(4))
         #expect(keys.key(forURI: "skd://b") == nil)
     }
 
@@ -101,7 +101,7 @@ struct StaticKeysTests {
         let keys = try StaticKeys.parse(file: Array(text.utf8), name: "keys.txt")
         #expect(hex(keys.key(for: keyID(1))) == keyHex(1))
         #expect(hex(keys.key(for: keyID(2))) == keyHex(2))
-        #expect(hex(keys.key(forURI: "skd://host:1/a,b?c#d")?.key) == keyHex(3))
+        #expect(hex(keys.key(forURI: "skd://host:1/a,b?c#d")) == keyHex(3))
         #expect(hex(keys.keyWithoutID) == keyHex(4))
     }
 

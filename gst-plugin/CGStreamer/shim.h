@@ -110,6 +110,40 @@ static inline GstElement *ek_adaptive_demuxer_around(GstElement *element) {
   return found;
 }
 
+/* The sink pad, on a child of `bin`, to which the stream of a source pad further inside leads, with a reference; NULL
+ * while that is not linked. */
+static inline GstPad *ek_pad_in_bin_behind(GstPad *source, GstElement *bin) {
+  GstPad *pad = gst_object_ref(source);
+  for (int steps = 0; pad && steps < 32; steps++) {
+    GstPad *peer = gst_pad_get_peer(pad);
+    gst_object_unref(pad);
+    pad = NULL;
+    if (!peer) break;
+    if (GST_IS_PROXY_PAD(peer)) {
+      pad = GST_PAD_CAST(gst_proxy_pad_get_internal(GST_PROXY_PAD(peer)));
+    } else {
+      GstElement *element = gst_pad_get_parent_element(peer);
+      if (element && GST_OBJECT_PARENT(element) == GST_OBJECT_CAST(bin)) {
+        gst_object_unref(element);
+        return peer;
+      }
+      gst_clear_object(&element);
+      GstIterator *links = gst_pad_iterate_internal_links(peer);
+      GValue value = G_VALUE_INIT;
+      if (links && gst_iterator_next(links, &value) == GST_ITERATOR_OK) pad = g_value_dup_object(&value);
+      if (G_IS_VALUE(&value)) g_value_unset(&value);
+      if (links) gst_iterator_free(links);
+    }
+    gst_object_unref(peer);
+  }
+  gst_clear_object(&pad);
+  return NULL;
+}
+
+static inline GstEventType ek_probed_event_type(GstPadProbeInfo *info) {
+  return GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info));
+}
+
 static inline GstDebugCategory *ek_debug_category(const char *name, const char *description) {
   GstDebugCategory *category = NULL;
 #ifndef GST_DISABLE_GST_DEBUG

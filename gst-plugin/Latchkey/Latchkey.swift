@@ -4,6 +4,7 @@ public import CGStreamer
 import Elements
 import ElementKit
 public import LicenseControl
+import Synchronization
 
 /// What an application written in Swift imports.
 public enum Latchkey {
@@ -18,8 +19,12 @@ public enum Latchkey {
     /// Registers the elements with a plug-in that GStreamer is loading.
     public static func registerElements(with plugin: OpaquePointer?) -> Bool {
         gst_init(nil, nil)
-        return DecryptorFactory.all.allSatisfy { ElementType.register($0, with: plugin) }
+        return registration.withLock { _ in
+            DecryptorFactory.all.allSatisfy { ElementType.register($0, with: plugin) }
+        }
     }
+
+    private static let registration = Mutex(())
 
     /// Makes the Latchkey elements in `pipeline`, now and later, use `session` with its loaders. Call it before the
     /// pipeline leaves READY. The pipeline keeps the session. Thread-safe.

@@ -83,7 +83,7 @@ const char *latchkey_version (void);
  * Calls gst_init() where that has not happened yet. Starts no thread, reads no configuration and installs no signal
  * handler. Calling it again is harmless.
  *
- * Thread-safety: not to be called by two threads at the same time.
+ * Thread-safety: may be called from any thread.
  *
  * Returns: %TRUE when every element is registered. %FALSE when GStreamer refused one of them; the GStreamer log at
  * level WARNING says which. Elements registered before that one stay registered.

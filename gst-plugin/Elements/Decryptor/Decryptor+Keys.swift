@@ -26,25 +26,15 @@ extension Decryptor {
         case .untaken(let request, _):
             wake { $0.untaken.insert(request.id) }
         case .usable(let requestID, let keyIDs, let elapsed):
-            let mine = wake { flow -> Bool in
-                if let requestID { flow.untaken.remove(requestID) }
-                return flow.stopAwaiting(keyIDs)
-            }
-            guard mine else { return }
-            reference.post(
-                "latchkey-key-usable",
+            settle(
+                requestID, keyIDs, as: "latchkey-key-usable",
                 [
                     ("request-id", .uint64(requestID ?? 0)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("elapsed", .uint64(elapsed.nanoseconds)),
                 ])
         case .failed(let requestID, let keyIDs, let error):
-            let mine = wake { flow -> Bool in
-                flow.untaken.remove(requestID)
-                return flow.stopAwaiting(keyIDs)
-            }
-            guard mine else { return }
-            reference.post(
-                "latchkey-key-failed",
+            settle(
+                requestID, keyIDs, as: "latchkey-key-failed",
                 [
                     ("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("reason", .string(error.description)),
@@ -54,13 +44,24 @@ extension Decryptor {
         }
     }
 
-    @discardableResult
-    private func wake<Result>(_ body: (inout FlowState) -> Result) -> Result {
+    /// Says so where this element asked, and only then lets the stream go on: an error that follows from it comes
+    /// second.
+    private func settle(
+        _ requestID: UInt64?, _ keyIDs: [KeyID], as name: String, _ fields: [(String, FieldValue)]
+    ) {
+        let isMine = monitor.withLock {
+            if let requestID { flow.untaken.remove(requestID) }
+            return flow.stopAwaiting(keyIDs)
+        }
+        if isMine { reference.post(name, fields) }
+        wake { _ in }
+    }
+
+    private func wake(_ body: (inout FlowState) -> Void) {
         monitor.withLock {
             flow.keyEvents &+= 1
-            let result = body(&flow)
+            body(&flow)
             monitor.broadcast()
-            return result
         }
     }
 

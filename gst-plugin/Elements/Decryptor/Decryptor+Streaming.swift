@@ -93,12 +93,12 @@ extension Decryptor {
         flow.queue.append(event)
         startTask()
         monitor.unlock()
-        if isEnd, reference.isInsideAdaptiveDemuxer { waitUntilDelivered() }
+        if isEnd, reference.isInsideAdaptiveDemuxer, !sourcePad.skipAdaptiveDemuxersOwnEnd() { waitUntilDelivered() }
         return true
     }
 
-    /// adaptivedemux2 takes the elements inside for synchronous: once the end has been taken it ends its tracks, and
-    /// what still waits here for a key would be lost.
+    /// For an adaptive demuxer that has no place yet where it takes the stream over: it ends the stream as soon as the
+    /// end was taken here, and what still waits for a key would be lost.
     private func waitUntilDelivered() {
         monitor.lock()
         defer { monitor.unlock() }

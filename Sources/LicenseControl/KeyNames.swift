@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ProtectionModel
+
+/// Which KID stands for a key that a playlist names by URI.
+///
+/// Pipelines know keys by KID, HLS playlists by URI. A URI stands for one key, while the KIDs of HLS media may be
+/// zero, repeated for different keys, or not there at all.
+struct KeyNames {
+    /// URIs that are remembered. Above this, the oldest are forgotten: a live playlist rotates its keys for ever.
+    static let limit = 16_384
+
+    struct Answer: Equatable {
+        var keyID: KeyID
+        /// The KID that stood for the URI until now.
+        var replaced: KeyID?
+    }
+
+    private struct Name {
+        var keyID: KeyID
+        /// Whether the media has this KID itself.
+        var isOfMedia: Bool
+    }
+
+    private var byURI: [String: Name] = [:]
+    private var byKeyID: [KeyID: String] = [:]
+    private var order: [String] = []
+
+    func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
+
+    /// `mediaKeyID` is the KID that the media has beside this URI, as far as known. It is taken unless it is zero or
+    /// stands for another URI; `makeKeyID` gives one where none can be taken.
+    mutating func keyID(forURI uri: String, mediaKeyID: KeyID?, makeKeyID: () -> KeyID) -> Answer {
+        let candidate = mediaKeyID.flatMap { $0.isZero || byKeyID[$0] != nil ? nil : $0 }
+        guard let present = byURI[uri] else {
+            let name = Name(keyID: candidate ?? makeKeyID(), isOfMedia: candidate != nil)
+            set(uri, name)
+            return Answer(keyID: name.keyID)
+        }
+        guard !present.isOfMedia, let candidate else { return Answer(keyID: present.keyID) }
+        byKeyID[present.keyID] = nil
+        byURI[uri] = Name(keyID: candidate, isOfMedia: true)
+        byKeyID[candidate] = uri
+        return Answer(keyID: candidate, replaced: present.keyID)
+    }
+
+    private mutating func set(_ uri: String, _ name: Name) {
+        if order.count >= Self.limit {
+            for old in order.prefix(Self.limit / 2) {
+                if let name = byURI.removeValue(forKey: old) { byKeyID[name.keyID] = nil }
+            }
+            order.removeFirst(Self.limit / 2)
+        }
+        byURI[uri] = name
+        byKeyID[name.keyID] = uri
+        order.append(uri)
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+import ProtectionModel
+import Testing
+
+@testable import LicenseControl
+
+@Suite("Key names", .timeLimit(.minutes(1)))
+struct KeyNamesTests {
+    private let zero = KeyID(high: 0, low: 0)
+
+    private func name(_ names: inout KeyNames, _ uri: String, _ media: KeyID?, else other: Int) -> KeyNames.Answer {
+        names.keyID(forURI: uri, mediaKeyID: media) { keyID(other) }
+    }
+
+    @Test func theMediasKeyIDIsTakenWhereItStandsForOneURI() {
+        var names = KeyNames()
+        #expect(name(&names, "skd://a", keyID(1), else: 91) == .init(keyID: keyID(1)))
+        #expect(name(&names, "skd://b", keyID(1), else: 92) == .init(keyID: keyID(92)))
+        #expect(name(&names, "skd://c", zero, else: 93) == .init(keyID: keyID(93)))
+        #expect(name(&names, "skd://d", nil, else: 94) == .init(keyID: keyID(94)))
+        for (uri, number) in [("skd://a", 1), ("skd://b", 92), ("skd://c", 93), ("skd://d", 94)] {
+            #expect(name(&names, uri, nil, else: 99) == .init(keyID: keyID(number)))
+            #expect(names.uri(of: keyID(number)) == uri)
+        }
+    }
+
+    @Test func aKeyIDThatComesLaterReplacesAMadeOneOnce() {
+        var names = KeyNames()
+        #expect(name(&names, "skd://a", nil, else: 91) == .init(keyID: keyID(91)))
+        #expect(name(&names, "skd://a", keyID(1), else: 92) == .init(keyID: keyID(1), replaced: keyID(91)))
+        #expect(name(&names, "skd://a", keyID(2), else: 93) == .init(keyID: keyID(1)))
+        #expect(names.uri(of: keyID(91)) == nil)
+        #expect(names.uri(of: keyID(1)) == "skd://a")
+        #expect(names.uri(of: keyID(2)) == nil)
+    }
+
+    @Test func oldNamesAreForgotten() {
+        var names = KeyNames()
+        for number in 0...KeyNames.limit { _ = name(&names, "skd://\(number)", nil, else: number + 1) }
+        #expect(names.uri(of: keyID(1)) == nil)
+        #expect(names.uri(of: keyID(KeyNames.limit + 1)) == "skd://\(KeyNames.limit)")
+    }
+
+    @Test func aStateMovesWhatItKnowsToTheNewKeyID() {
+        var state = KeySessionState()
+        let now = ContinuousClock.now
+        _ = state.demand([keyID(1), keyID(2)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 7, at: now)
+        #expect(state.rename(keyID(1), to: keyID(11)).changesStatus)
+        #expect(state.status(of: keyID(1)).isAbsent)
+        #expect(state.status(of: keyID(11)).requestID == 7)
+        #expect(state.missing(in: 7) == [keyID(11), keyID(2)])
+        #expect(!state.rename(keyID(2), to: keyID(11)).isCounted)
+        #expect(!state.rename(keyID(5), to: keyID(6)).isCounted)
+
+        // Whoever answers may know the key by its old name only.
+        let answer = KeySessionState.Keys(byID: [keyID(1): contentKey(1), keyID(2): contentKey(2)])
+        #expect(state.answer(7, with: answer, at: now).settled == [7])
+        #expect(hex(state.status(of: keyID(11)).key) == keyHex(1))
+        #expect(state.rename(keyID(11), to: keyID(12)).changesStatus)
+        #expect(hex(state.status(of: keyID(12)).key) == keyHex(1))
+    }
+
+    @Test func aRequestThatNobodyTookIsOfferedAgainUnderItsNewKeyID() async throws {
+        let keys = try StaticKeys.parse(property: "\(keyID(1)):\(keyHex(1))")
+        let session = KeySession(loaders: [StaticKeyLoader(keys)])
+        let watcher = Watcher(session)
+        let made = session.keyID(forURI: "skd://a")
+        session.demand(KeyDemand(keyIDs: [made], keySystem: .fairPlay))
+        let untaken = await watcher.next(where: \.isUntaken)
+        guard case .untaken(let request, _)? = untaken else { return }
+        #expect(request.keyURI == "skd://a")
+        #expect(session.keyID(forURI: "skd://a", mediaKeyID: keyID(1)) == keyID(1))
+        _ = await watcher.next(where: \.isUsable)
+        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
+        #expect(session.keyURI(of: keyID(1)) == "skd://a")
+        #expect(session.keyURI(of: made) == nil)
+    }
+
+    @Test(arguments: ["skd://a", "*"]) func staticKeysAreFoundByURI(subject: String) async throws {
+        let keys = try StaticKeys.parse(
+            file: Array("\(subject) \(keyHex(3)) 000102030405060708090a0b0c0d0e0f".utf8), name: "keys")
+        let session = KeySession(loaders: [StaticKeyLoader(keys)])
+        let watcher = Watcher(session)
+        let keyID = session.keyID(forURI: "skd://a")
+        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay))
+        _ = await watcher.next(where: \.isUsable)
+        let key = session.status(of: keyID).key
+        #expect(hex(key) == keyHex(3))
+        #expect(key?.initializationVector == InitializationVector(Array(0..<16)))
+    }
+}
