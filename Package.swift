@@ -60,6 +60,10 @@ var targets: [Target] = [
         dependencies: ["TestSupport", "SampleDecryption", "ProtectionModel", "COpenSSL"],
         swiftSettings: settings),
     .testTarget(
+        name: "SampleAESTests",
+        dependencies: ["TestSupport", "MediaFormats", "SampleDecryption", "ProtectionModel", "COpenSSL"],
+        swiftSettings: settings),
+    .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
