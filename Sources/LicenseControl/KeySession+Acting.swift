@@ -24,6 +24,11 @@ extension KeySession {
         var askedOfSession = 0
         /// False once every loader declined. Stays true when one took it.
         var isAsking = true
+
+        /// The session's loader of that index is gone; the others move up.
+        mutating func forgetLoader(at index: Int) {
+            if askedOfSession > index { askedOfSession -= 1 }
+        }
     }
 
     struct Observer {
