@@ -162,6 +162,13 @@ if withGStreamer {
                 "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
+        .testTarget(
+            name: "HLSDemuxTests",
+            dependencies: [
+                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+            ],
+            path: "gst-plugin/Tests/HLSDemuxTests", swiftSettings: settings),
     ]
 }
 

@@ -61,7 +61,7 @@ extension Decryptor {
         case .allocation:
             // What upstream fills is encrypted: memory that downstream wants for clear media is not for it.
             return false
-        case .other:
+        case .uri, .other:
             return nil
         }
     }

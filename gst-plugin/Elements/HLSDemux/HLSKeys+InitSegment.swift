@@ -12,24 +12,22 @@ extension HLSKeys {
             return bytes
         case .key(let key):
             let segment = try InitSegment(bytes)
-            let keyID = keyID(of: key, mediaKeyID: segment.keyID)
+            var keyIDs: [UInt32: KeyID] = [:]
+            for track in segment.tracks where track.isProtected {
+                keyIDs[track.id] = keyID(of: key, mediaKeyID: track.encryption?.keyID)
+            }
+            let distinct = Set(keyIDs.values).sorted { $0.description < $1.description }
+            for keyID in distinct { demand(key, as: keyID) }
+            let boxes = distinct.map { key.initializationData(keyID: $0) }
             return try segment.rewriting(
-                keyID: keyID, protectionBoxes: [key.initializationData(keyID: keyID)])
+                keyIDs: keyIDs, protectionBoxes: boxes, removesOthers: true)
         case .clear(let key):
             let segment = try InitSegment(bytes)
             let key = key ?? HLSKey(method: .sampleAES, uri: "")
-            let keyID = keyID(of: key, mediaKeyID: segment.keyID)
+            let keyID = keyID(of: key)
             return try segment.markingProtected(
                 scheme: key.method.scheme ?? .cbcs, keyID: keyID,
                 protectionBoxes: [key.initializationData(keyID: keyID)])
         }
-    }
-}
-
-extension InitSegment {
-    /// The KID of the encrypted track; nil for none, and for several that differ.
-    fileprivate var keyID: KeyID? {
-        let keyIDs = Set(tracks.filter(\.isProtected).compactMap { $0.encryption?.keyID })
-        return keyIDs.count == 1 ? keyIDs.first : nil
     }
 }

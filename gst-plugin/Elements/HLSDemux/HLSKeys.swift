@@ -28,14 +28,16 @@ final class HLSKeys: Sendable {
         session.keyID(forURI: key.uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
     }
 
-    /// Asks for the key, unless it is there or was asked for.
-    func demand(_ key: HLSKey) {
-        let keyID = keyID(of: key)
+    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave.
+    func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
+        let keyID = keyID ?? self.keyID(of: key)
         let box = key.initializationData(keyID: keyID)
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
+        // A key at its own URI is no matter of a licence service.
+        let isIdentity = key.keyFormat == HLSKeyFormat.identity.name
         session.demand(
             KeyDemand(
-                keyIDs: [keyID], keySystem: KeySystem(box.system), initializationData: [data],
+                keyIDs: [keyID], keySystem: isIdentity ? nil : KeySystem(box.system), initializationData: [data],
                 retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring)))
     }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ElementKit
 import HTTP
 import MediaFormats
 import ProtectionModel
 import SampleDecryption
+import Synchronization
 
 extension HLSPresentation {
     /// Answers one loopback request.

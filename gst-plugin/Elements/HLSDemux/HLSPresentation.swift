@@ -120,7 +120,7 @@ final class HLSPresentation: Sendable {
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
             if let kind { rewriter.segmentKind = kind }
             let rewriting: HLSRewriting
-            do {
+            do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
                     server?.url(table.name(of: resource) + Self.suffix(resource)) ?? ""
                 }
@@ -142,10 +142,19 @@ final class HLSPresentation: Sendable {
         return rewriting
     }
 
-    /// Keys are asked for as soon as a playlist names them, long before a segment needs them.
+    /// Keys are asked for as soon as a playlist names them, long before a segment needs them. A key at its own URI is
+    /// fetched in no time: for fragmented MP4 that waits for the init segment, which tells whether the tracks have keys
+    /// of their own.
     private func demandKeys(of rewriting: HLSRewriting) {
-        for key in rewriting.sessionKeys { keys.demand(key) }
-        for use in rewriting.keys where use.decryptor != .demuxer { keys.demand(use.key) }
-        if let key = rewriting.upcomingKey, key.method != .aes128 { keys.demand(key) }
+        var fronted: Set<HLSKey> = []
+        for case .initSegment(let segment) in rewriting.resources {
+            if case .key(let key) = segment.protection { fronted.insert(key) }
+        }
+        let wanted = rewriting.sessionKeys + rewriting.keys.filter { $0.decryptor != .demuxer }.map(\.key)
+        for key in wanted + [rewriting.upcomingKey].compactMap(\.self) {
+            let isQuick = key.keyFormat == HLSKeyFormat.identity.name && key.keyID == nil
+            let isForLater = fronted.contains(key) || rewriting.kind == .master || key == rewriting.upcomingKey
+            if !isQuick || !isForLater { keys.demand(key) }
+        }
     }
 }

@@ -21,6 +21,14 @@ final class HLSResourceTable: Sendable {
         var entries: [String: Entry] = [:]
         var playlists: [String: [[HLSResource]]] = [:]
         var lastNumber: UInt64 = 0
+
+        mutating func release(_ resource: HLSResource) {
+            guard let name = names[resource] else { return }
+            entries[name]?.uses -= 1
+            guard let entry = entries[name], entry.uses <= 0 else { return }
+            entries[name] = nil
+            names[resource] = nil
+        }
     }
 
     private let state = Mutex(State())
@@ -63,15 +71,5 @@ final class HLSResourceTable: Sendable {
         case .segment: "s"
         case .keyNote: "n"
         }
-    }
-}
-
-extension HLSResourceTable.State {
-    fileprivate mutating func release(_ resource: HLSResource) {
-        guard let name = names[resource] else { return }
-        entries[name]?.uses -= 1
-        guard let entry = entries[name], entry.uses <= 0 else { return }
-        entries[name] = nil
-        names[resource] = nil
     }
 }

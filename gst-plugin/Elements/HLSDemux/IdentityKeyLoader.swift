@@ -35,10 +35,12 @@ final class IdentityKeyLoader: ResourceLoader {
 
     private static func key(in request: KeyLoadingRequest) -> HLSKey? {
         for data in request.initializationData {
-            if let box = try? PSSHBox(data.bytes), let key = HLSKey.key(in: box),
-                key.keyFormat == HLSKeyFormat.identity.name, key.uri == request.keyURI
-            {
-                return key
+            for box in PSSHBox.readableBoxes(in: data.bytes) {
+                if let key = HLSKey.key(in: box), key.keyFormat == HLSKeyFormat.identity.name,
+                    key.uri == request.keyURI
+                {
+                    return key
+                }
             }
         }
         return nil
