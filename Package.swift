@@ -166,7 +166,8 @@ if withGStreamer {
             name: "HLSDemuxTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "HTTP",
+                "ProtectionModel",
             ],
             path: "gst-plugin/Tests/HLSDemuxTests", swiftSettings: settings),
     ]

@@ -91,7 +91,7 @@ final class HLSDemuxer: Bin, @unchecked Sendable {
         case .pausedToReady:
             // First: the stock demuxer may wait for an answer on the thread that it stops next.
             withGuarded { $0.isStopping = true }
-            run?.presentation.close()
+            run?.presentation.end()
         default: break
         }
         let result = perform()
@@ -108,12 +108,12 @@ final class HLSDemuxer: Bin, @unchecked Sendable {
         } catch {
             throw .configuration(error)
         }
+        let weak = WeakElement(reference)
         do throws(HTTPError) {
-            try run.presentation.open()
+            try run.presentation.open { failure in weak.withElement { failure.post(on: $0.reference) } }
         } catch {
             throw .loopback(error)
         }
-        let weak = WeakElement(reference)
         run.observe { event in weak.withElement { ($0 as? HLSDemuxer)?.keyEvent(event) } }
         manifest = ManifestInput()
         withGuarded {
@@ -163,6 +163,8 @@ final class HLSDemuxer: Bin, @unchecked Sendable {
         guard message.kind == .error, let child, message.isFrom(child) else { return forward(message) }
         let (run, isStopping) = withGuarded { ($0.run, $0.isStopping) }
         guard let run, !isStopping else { return forward(message) }
+        // What follows from a failure that was told is no news.
+        if run.presentation.hasFailed { return }
         if let failure = run.presentation.takeFailure() {
             failure.post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {

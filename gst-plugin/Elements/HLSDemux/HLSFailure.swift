@@ -22,8 +22,17 @@ struct HLSFailure: Error, Sendable {
     let kind: Kind
     let text: String
     let advice: String
-    /// For the stock demuxer: the origin's own, or 502.
-    var status = 502
+    /// For the stock demuxer: the origin's own; where the origin cannot be reached, 502, after which it tries again; else
+    /// 404, after which it gives up.
+    var status = 404
+
+    /// Trying again cannot help.
+    var isFinal: Bool {
+        switch kind {
+        case .format, .unsupported, .key: true
+        case .notFound, .notAuthorized, .network: false
+        }
+    }
 
     func post(on element: ElementReference) {
         switch kind {
@@ -56,7 +65,7 @@ extension HLSFailure {
     static func transport(_ error: HTTPError, of what: String) -> HLSFailure {
         HLSFailure(
             kind: .network, text: "The \(what) cannot be had: \(error).",
-            advice: "Check the network, the proxy settings and the server.")
+            advice: "Check the network, the proxy settings and the server.", status: 502)
     }
 
     /// A web page where a playlist should be.

@@ -21,7 +21,7 @@ final class HLSOrigin: Sendable {
             case .key: 4096
             }
         }
-        fileprivate var timeout: Duration { self == .segment ? .seconds(120) : .seconds(30) }
+        fileprivate var timeout: Duration { self == .segment ? .seconds(120) : .seconds(20) }
     }
 
     private struct State {

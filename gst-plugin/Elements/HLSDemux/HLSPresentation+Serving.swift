@@ -14,6 +14,10 @@ extension HLSPresentation {
         let name = request.path.prefix { $0 != "." }
         guard let resource = table.resource(String(name)) else { return .notFound }
         origin.note(request)
+        return await answers.answer("\(name)?\(request.query ?? "")") { [self] in await answer(request, resource) }
+    }
+
+    private func answer(_ request: LoopbackRequest, _ resource: HLSResource) async -> LoopbackResponse {
         do throws(HLSFailure) {
             switch resource {
             case .playlist(let url): return try await playlist(url, request)
@@ -23,7 +27,15 @@ extension HLSPresentation {
             }
         } catch {
             HLSDemuxer.log.log(.warning, nil, error.text)
-            state.withLock { $0.failure = error }
+            if Task.isCancelled { return .notFound }
+            if case .playlist = resource {
+                // Another variant may do. Where none does, the stock demuxer says so, and this is why.
+                state.withLock { $0.failure = error }
+            } else if error.isFinal {
+                fail(error)
+            } else {
+                state.withLock { $0.failure = error }
+            }
             return LoopbackResponse(status: error.status)
         }
     }

@@ -10,6 +10,7 @@ final class HLSPresentation: Sendable {
     let origin: HLSOrigin
     let keys: HLSKeys
     let table = HLSResourceTable()
+    let answers = HLSAnswers()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     /// The path of the first playlist where the stock demuxer thinks that it came from. Nothing is there.
@@ -26,6 +27,9 @@ final class HLSPresentation: Sendable {
         var hasNotes = false
         var requestCount = 0
         var failure: HLSFailure?
+        /// Says that the presentation cannot go on, once.
+        var onFailure: (@Sendable (HLSFailure) -> Void)?
+        var hasFailed = false
     }
 
     init(origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat]) {
@@ -35,14 +39,35 @@ final class HLSPresentation: Sendable {
         state = Mutex(State())
     }
 
-    /// Opens the loopback server.
-    func open() throws(HTTPError) {
+    /// Opens the loopback server. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
+    /// try again for ever.
+    func open(onFailure: @escaping @Sendable (HLSFailure) -> Void) throws(HTTPError) {
         let server = try LoopbackServer { [weak self] request in await self?.answer(request) ?? .notFound }
-        state.withLock { $0.server = server }
+        state.withLock {
+            $0.server = server
+            $0.onFailure = onFailure
+        }
     }
 
-    /// Closes the port. What the stock demuxer still waits for ends at once.
+    func fail(_ failure: HLSFailure) {
+        let body = state.withLock { state -> (@Sendable (HLSFailure) -> Void)? in
+            guard !state.hasFailed, state.server != nil else { return nil }
+            state.hasFailed = true
+            return state.onFailure
+        }
+        body?(failure)
+    }
+
+    /// Whether the failure that ended the presentation was told.
+    var hasFailed: Bool { state.withLock { $0.hasFailed } }
+
+    /// Answers everything that the stock demuxer still waits for, at once. The port stays open: the demuxer does not take
+    /// broken connections well.
+    func end() { answers.end() }
+
+    /// Closes the port.
     func close() {
+        answers.end()
         let server = state.withLock { state in
             defer { state.server = nil }
             return state.server

@@ -39,9 +39,19 @@ struct CorpusCase {
         let fields = try JSONDecoder().decode(
             Fields.self, from: Data(contentsOf: folder.appendingPathComponent("case.json")))
         tracks = fields.tracks
-        let lines = (fields.keys ?? []).compactMap { key in key.kid.map { "\($0) \(key.key)\n" } }.joined()
+        let lines = (fields.keys ?? []).compactMap { key in
+            key.kid.flatMap { $0.isEmpty ? nil : "\($0) \(key.key)\n" }
+        }.joined()
         keys = try StaticKeys.parse(file: Array(lines.utf8), name: "keys")
     }
+
+    /// The playlist to start with.
+    var entry: String {
+        let names = ["master.m3u8", "stream.m3u8"]
+        return names.first { FileManager.default.fileExists(atPath: folder.appendingPathComponent($0).path) } ?? ""
+    }
+
+    func bytes(_ name: String) throws -> [UInt8] { Array(try Data(contentsOf: folder.appendingPathComponent(name))) }
 
     /// The MD5 sums of a track's packets, in order.
     func packets(_ type: String) throws -> [String] {

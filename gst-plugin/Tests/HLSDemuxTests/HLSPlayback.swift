@@ -8,6 +8,8 @@ import Foundation
 import Latchkey
 import LicenseControl
 
+@testable import Elements
+
 /// A presentation under `playbin3`, without a screen and as fast as it goes, with a record of what leaves the
 /// decryptors, the demuxers inside, and the decoders.
 final class HLSPlayback: @unchecked Sendable {
@@ -30,12 +32,20 @@ final class HLSPlayback: @unchecked Sendable {
     private let lock = NSLock()
     private var streamList: [Stream] = []
     private var names: [String] = []
+    private var demuxerHook: (@Sendable (UnsafeMutablePointer<GstElement>) -> Void)?
+    /// What the sinks got.
+    let frameRecorder = StreamRecorder()
+    let soundRecorder = StreamRecorder()
 
-    init(_ url: String, session: KeySession? = nil, player: String = "playbin3") throws {
+    /// `isPaced`: as fast as people watch.
+    init(_ url: String, session: KeySession? = nil, player: String = "playbin3", isPaced: Bool = false) throws {
         TestProcess.prepare
         setenv("GST_PLUGIN_FEATURE_RANK", "", 1)
         guard Latchkey.registerElements(), let pipeline = gst_element_factory_make(player, nil),
-            let bus = gst_element_get_bus(pipeline), let video = gst_element_factory_make("fakesink", "video"),
+            let bus = gst_element_get_bus(pipeline),
+            let video = gst_parse_bin_from_description_full(
+                "videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=\(isPaced)", 1, nil,
+                GST_PARSE_FLAG_NONE, nil),
             let audio = gst_element_factory_make("fakesink", "audio")
         else { throw TestFailure("no \(player)") }
         gst_object_ref_sink(pipeline)
@@ -46,7 +56,12 @@ final class HLSPlayback: @unchecked Sendable {
         g_signal_connect_data(
             pipeline, "deep-element-added", unsafeBitCast(elementAdded, to: GCallback.self),
             Unmanaged.passUnretained(self).toOpaque(), nil, GConnectFlags(0))
-        for sink in [video, audio] { sink.setProperty("sync", .boolean(false)) }
+        audio.setProperty("sync", .boolean(isPaced))
+        if let end = gst_bin_get_by_name(ek_as_bin(video), "end") {
+            if let pad = ElementReference(end).pad("sink") { frameRecorder.attach(to: pad.pointer) }
+            gst_object_unref(end)
+        }
+        if let pad = ElementReference(audio).pad("sink") { soundRecorder.attach(to: pad.pointer) }
         pipeline.setProperty("uri", .string(url))
         for (name, sink) in [("video-sink", video), ("audio-sink", audio)] {
             var value = GValue()
@@ -81,6 +96,15 @@ final class HLSPlayback: @unchecked Sendable {
         return streamList
     }
 
+    /// Calls `body` with the demuxer when it comes, before it starts.
+    func onDemuxer(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) { demuxerHook = body }
+
+    /// The demuxer that is in the pipeline.
+    private(set) var demuxer: HLSDemuxer?
+
+    /// The MD5 sums of the decoded pictures.
+    var frames: [String] { frameRecorder.samples.map { Self.md5($0.bytes) } }
+
     /// The factories of all elements that ever came.
     var elements: [String] {
         lock.lock()
@@ -99,11 +123,14 @@ final class HLSPlayback: @unchecked Sendable {
         lock.lock()
         names.append(name)
         lock.unlock()
+        if name == "latchkeyhlsdemux" {
+            demuxer = HLSDemuxer.implementation(of: element)
+            demuxerHook?(element)
+        }
         if name.hasPrefix("latchkey"), let source = reference.pad("src") { record(source, name) }
         if name == "qtdemux" || name == "tsdemux" {
             reference.onPadAdded { [weak self] in self?.record($0, name) }
         }
-        if name.hasPrefix("avdec"), let source = reference.pad("src") { record(source, name) }
     }
 
     private func record(_ pad: PadReference, _ name: String) {
@@ -112,6 +139,20 @@ final class HLSPlayback: @unchecked Sendable {
         lock.lock()
         streamList.append(Stream(element: name, recorder: recorder))
         lock.unlock()
+    }
+
+    /// Runs `body` while players take GStreamer's own demuxer.
+    static func withStockDemuxer<Result>(_ body: () throws -> Result) throws -> Result {
+        TestProcess.prepare
+        guard Latchkey.registerElements(), let factory = gst_element_factory_find("latchkeyhlsdemux") else {
+            throw TestFailure("no latchkeyhlsdemux")
+        }
+        let feature = factory
+        defer { gst_object_unref(UnsafeMutableRawPointer(factory)) }
+        let rank = gst_plugin_feature_get_rank(feature)
+        gst_plugin_feature_set_rank(feature, 0)
+        defer { gst_plugin_feature_set_rank(feature, rank) }
+        return try body()
     }
 
     static func md5(_ bytes: [UInt8]) -> String {

@@ -16,7 +16,7 @@ final class Origin: Sendable {
     }
 
     /// Serves the folder. `change` answers in place of a file where it gives an answer.
-    init(_ folder: URL? = nil, _ change: @escaping Change = { _ in nil }) throws {
+    init(_ folder: URL? = nil, change: @escaping Change = { _ in nil }) throws {
         let log = Log()
         server = try LoopbackServer { request in
             log.requests.withLock { $0.append(request) }
