@@ -21,7 +21,7 @@ extension HLSDemuxTests.ErrorTests {
         _ files: [String: LoopbackResponse]
     ) throws -> BusMessage {
         let origin = try Origin { files[$0.path] }
-        let playback = try HLSPlayback(origin.url(path), session: session)
+        let playback = try HLSPlayback(origin, path, session: session)
         let error = try playback.play()
         #expect(error.type == "error")
         #expect(!"\(error)".contains("secret"))
@@ -105,7 +105,7 @@ extension HLSDemuxTests.ErrorTests {
             guard request.path == "key.bin" else { return nil }
             return size.map { LoopbackResponse(body: [UInt8](repeating: 7, count: $0)) } ?? .notFound
         }
-        let playback = try HLSPlayback(origin.url("master.m3u8"))
+        let playback = try HLSPlayback(origin, "master.m3u8")
         let error = try playback.play()
         #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
         #expect(error.text.contains("/key.bin"))
@@ -117,7 +117,7 @@ extension HLSDemuxTests.ErrorTests {
         let origin = try Origin(media.folder) { request in
             request.path == "key.bin" ? LoopbackResponse(body: [UInt8](repeating: 7, count: 16)) : nil
         }
-        let error = try HLSPlayback(origin.url("master.m3u8")).play()
+        let error = try HLSPlayback(origin, "master.m3u8").play()
         #expect(error.isStreamError(GST_STREAM_ERROR_DEMUX), "\(error)")
         #expect(error.text.contains("padding"), "\(error)")
     }
@@ -126,7 +126,7 @@ extension HLSDemuxTests.ErrorTests {
         let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
         let origin = try Origin(media.folder)
         let loader = CallbackLoader { $0.finishLoading(with: .denied("no rights")) }
-        let playback = try HLSPlayback(origin.url("master.m3u8"), session: KeySession(loaders: [loader]))
+        let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [loader]))
         let error = try playback.play()
         #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
         #expect(error.text.contains("no rights"))

@@ -37,6 +37,14 @@ final class HLSPlayback: @unchecked Sendable {
     let frameRecorder = StreamRecorder()
     let soundRecorder = StreamRecorder()
 
+    private var origin: Origin?
+
+    /// Plays `path` of the origin, and stops only when nothing is asked of that any more.
+    convenience init(_ origin: Origin, _ path: String, session: KeySession? = nil, isPaced: Bool = false) throws {
+        try self.init(origin.url(path), session: session, isPaced: isPaced)
+        self.origin = origin
+    }
+
     /// `isPaced`: as fast as people watch.
     init(_ url: String, session: KeySession? = nil, player: String = "playbin3", isPaced: Bool = false) throws {
         TestProcess.prepare
@@ -75,6 +83,7 @@ final class HLSPlayback: @unchecked Sendable {
     }
 
     deinit {
+        origin?.waitUntilQuiet()
         gst_element_set_state(pipeline, GST_STATE_NULL)
         gst_object_unref(pipeline)
     }

@@ -13,6 +13,7 @@ final class Origin: Sendable {
 
     private final class Log: Sendable {
         let requests = Mutex<[LoopbackRequest]>([])
+        let open = Mutex(0)
     }
 
     /// Serves the folder. `change` answers in place of a file where it gives an answer.
@@ -20,6 +21,8 @@ final class Origin: Sendable {
         let log = Log()
         server = try LoopbackServer { request in
             log.requests.withLock { $0.append(request) }
+            log.open.withLock { $0 += 1 }
+            defer { log.open.withLock { $0 -= 1 } }
             if let answer = await change(request) { return answer }
             guard let folder, !request.path.contains(".."),
                 let data = try? Data(contentsOf: folder.appendingPathComponent(request.path))
@@ -33,6 +36,16 @@ final class Origin: Sendable {
     func url(_ path: String) -> String { server.url(path) }
     var requests: [LoopbackRequest] { log.requests.withLock { $0 } }
     func requests(_ path: String) -> [LoopbackRequest] { requests.filter { $0.path == path } }
+    /// Waits until nothing is asked for any more. GStreamer 1.22 may use freed memory when it is stopped while a request
+    /// is open, with or without a bin around its demuxer.
+    func waitUntilQuiet() {
+        var last = -1
+        for _ in 0..<100 where last != requests.count || log.open.withLock({ $0 > 0 }) {
+            last = requests.count
+            usleep(40_000)
+        }
+    }
+
     func close() { server.close() }
 
     static func type(of path: String) -> String {

@@ -19,7 +19,7 @@ extension HLSDemuxTests.PlaybackTests {
         let media = try CorpusCase(name)
         let origin = try Origin(media.folder)
         let playback = try HLSPlayback(
-            origin.url("master.m3u8"), session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+            origin, "master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
         let end = try playback.play()
         #expect(end.type == "eos", "\(end)")
         #expect(playback.elements.contains("latchkeyhlsdemux"))
@@ -34,7 +34,7 @@ extension HLSDemuxTests.PlaybackTests {
         let media = try CorpusCase("hls-fmp4-cbcs-3drm")
         let origin = try Origin(media.folder)
         let asked = RecordingLoader(media.keys)
-        let playback = try HLSPlayback(origin.url("master.m3u8"), session: KeySession(loaders: [asked]))
+        let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [asked]))
         playback.onDemuxer { $0.setProperty("key-formats", .string(format)) }
         #expect(try playback.play().type == "eos")
         #expect(!asked.keyURIs.isEmpty)
@@ -45,7 +45,7 @@ extension HLSDemuxTests.PlaybackTests {
     @Test func wholeSegmentsOfFragmentedMP4() throws {
         let media = try CorpusCase("hls-fmp4-aes128-openssl")
         let origin = try Origin(media.folder)
-        let playback = try HLSPlayback(origin.url("master.m3u8"))
+        let playback = try HLSPlayback(origin, "master.m3u8")
         let end = try playback.play()
         #expect(end.type == "eos", "\(end)")
         for type in ["video", "audio"] {
@@ -60,7 +60,7 @@ extension HLSDemuxTests.PlaybackTests {
     func wholeSegmentsOfTransportStreams(name: String) throws {
         let media = try CorpusCase(name)
         let origin = try Origin(media.folder)
-        let playback = try HLSPlayback(origin.url(media.entry))
+        let playback = try HLSPlayback(origin, media.entry)
         let end = try playback.play()
         #expect(end.type == "eos", "\(end)")
         #expect(try playback.frames == media.frames("video"))
@@ -69,7 +69,7 @@ extension HLSDemuxTests.PlaybackTests {
     @Test func aClearPresentation() throws {
         let media = try ClearPresentation()
         let origin = try Origin { media.answer($0) }
-        let playback = try HLSPlayback(origin.url("master.m3u8"))
+        let playback = try HLSPlayback(origin, "master.m3u8")
         let end = try playback.play()
         #expect(end.type == "eos", "\(end)")
         #expect(playback.elements.contains("latchkeyhlsdemux"))
