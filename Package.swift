@@ -20,7 +20,9 @@ var products: [Product] = [
     .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"])
 ]
 
-var dependencies: [Package.Dependency] = []
+var dependencies: [Package.Dependency] = [
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.0")
+]
 
 var targets: [Target] = [
     // System libraries
@@ -35,7 +37,15 @@ var targets: [Target] = [
     .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "COpenSSL"], swiftSettings: settings),
     .target(
         name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),
-    .target(name: "HTTP", dependencies: ["CCurl"], swiftSettings: settings),
+    .target(
+        name: "HTTP",
+        dependencies: [
+            "CCurl",
+            .product(name: "NIOCore", package: "swift-nio"),
+            .product(name: "NIOHTTP1", package: "swift-nio"),
+            .product(name: "NIOPosix", package: "swift-nio"),
+        ],
+        swiftSettings: settings),
     .target(
         name: "LicenseControl", dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP"],
         swiftSettings: settings),
@@ -88,7 +98,6 @@ if withServer {
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
-        .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     ]
@@ -172,6 +181,14 @@ if withGStreamer {
                 "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
+        .testTarget(
+            name: "HLSDemuxTests",
+            dependencies: [
+                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "HTTP",
+                "ProtectionModel",
+            ],
+            path: "gst-plugin/Tests/HLSDemuxTests", swiftSettings: settings),
     ]
 }
 

@@ -4,8 +4,9 @@ import ProtectionModel
 
 /// Which KID stands for a key that a playlist names by URI.
 ///
-/// Pipelines know keys by KID, HLS playlists by URI. A URI stands for one key, while the KIDs of HLS media may be
-/// zero, repeated for different keys, or not there at all.
+/// Pipelines know keys by KID, HLS playlists by URI. The KIDs of HLS media may be zero, repeated for different keys, or
+/// not there at all. Packagers also give the tracks of one presentation keys of their own under one URI: then each KID of
+/// the media stands for the URI.
 struct KeyNames {
     /// URIs that are remembered. Above this, the oldest are forgotten: a live playlist rotates its keys for ever.
     static let limit = 16_384
@@ -20,7 +21,12 @@ struct KeyNames {
         var keyID: KeyID
         /// Whether the media has this KID itself.
         var isOfMedia: Bool
+        /// Further KIDs that media has beside this URI.
+        var others: [KeyID] = []
     }
+
+    /// Further KIDs of one URI that are remembered.
+    static let otherLimit = 64
 
     private var byURI: [String: Name] = [:]
     private var byKeyID: [KeyID: String] = [:]
@@ -29,15 +35,23 @@ struct KeyNames {
     func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
 
     /// `mediaKeyID` is the KID that the media has beside this URI, as far as known. It is taken unless it is zero or
-    /// stands for another URI; `makeKeyID` gives one where none can be taken.
+    /// stands for another URI; `makeKeyID` gives one where none can be taken. Without a `mediaKeyID` the answer is the
+    /// first KID of the URI.
     mutating func keyID(forURI uri: String, mediaKeyID: KeyID?, makeKeyID: () -> KeyID) -> Answer {
+        if let mediaKeyID, byKeyID[mediaKeyID] == uri { return Answer(keyID: mediaKeyID) }
         let candidate = mediaKeyID.flatMap { $0.isZero || byKeyID[$0] != nil ? nil : $0 }
         guard let present = byURI[uri] else {
             let name = Name(keyID: candidate ?? makeKeyID(), isOfMedia: candidate != nil)
             set(uri, name)
             return Answer(keyID: name.keyID)
         }
-        guard !present.isOfMedia, let candidate else { return Answer(keyID: present.keyID) }
+        guard let candidate else { return Answer(keyID: present.keyID) }
+        guard !present.isOfMedia else {
+            guard present.others.count < Self.otherLimit else { return Answer(keyID: present.keyID) }
+            byURI[uri]?.others.append(candidate)
+            byKeyID[candidate] = uri
+            return Answer(keyID: candidate)
+        }
         byKeyID[present.keyID] = nil
         byURI[uri] = Name(keyID: candidate, isOfMedia: true)
         byKeyID[candidate] = uri
@@ -47,7 +61,8 @@ struct KeyNames {
     private mutating func set(_ uri: String, _ name: Name) {
         if order.count >= Self.limit {
             for old in order.prefix(Self.limit / 2) {
-                if let name = byURI.removeValue(forKey: old) { byKeyID[name.keyID] = nil }
+                guard let name = byURI.removeValue(forKey: old) else { continue }
+                for keyID in [name.keyID] + name.others { byKeyID[keyID] = nil }
             }
             order.removeFirst(Self.limit / 2)
         }

@@ -29,6 +29,11 @@ extension KeySession {
         var isAsking = true
         /// Those whose keys it brings anew.
         var renewed: [KeyLoadingRequest] = []
+
+        /// The session's loader of that index is gone; the others move up.
+        mutating func forgetLoader(at index: Int) {
+            if askedOfSession > index { askedOfSession -= 1 }
+        }
     }
 
     /// What a renewal is made of.

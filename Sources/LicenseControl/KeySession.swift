@@ -80,6 +80,16 @@ public final class KeySession: Sendable {
         for request in resumed { ask(for: request) }
     }
 
+    /// Takes a loader away. What it took already is its own to finish.
+    public func removeLoader(_ loader: any ResourceLoader) {
+        // The caller has a reference: the loader does not go under the lock.
+        core.withLock { core in
+            guard let index = core.loaders.firstIndex(where: { $0 === loader }) else { return }
+            core.loaders.remove(at: index)
+            for id in core.open.keys { core.open[id]?.forgetLoader(at: index) }
+        }
+    }
+
     /// Delivers every event from now on, one at a time and in order, outside the session's lock, on the thread that
     /// caused one of them. `body` must not block; it may call the session.
     ///

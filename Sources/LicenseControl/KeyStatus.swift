@@ -22,8 +22,8 @@ public enum KeyEvent: Sendable {
     case requested(KeyLoadingRequest, origin: UInt64)
     /// No loader took the request. It stays pending, so that the application can answer.
     case untaken(KeyLoadingRequest, origin: UInt64)
-    /// Keys are there, new ones or the same with another lease. `requestID` is the request that was answered, nil for keys that came without one. `elapsed`
-    /// is the time from the request to the keys, zero without a request.
+    /// Keys are there, new ones or the same with another lease. `requestID` is the request that was answered, nil for
+    /// keys that came without one. `elapsed` is the time from the request to the keys, zero without a request.
     case usable(requestID: UInt64?, [KeyID], elapsed: Duration)
     /// The KIDs of a request that got no key.
     case failed(requestID: UInt64, [KeyID], KeyError)

@@ -11,6 +11,7 @@ public struct DecryptionError: Error, Hashable, Sendable {
         case sampleTooLarge = "sample too large"
         case sizeMismatch = "size mismatch"
         case buffersOverlap = "buffers overlap"
+        case paddingInvalid = "padding invalid"
         case cipherUnavailable = "cipher unavailable"
         case cipherFailure = "cipher failure"
     }
@@ -51,6 +52,12 @@ public struct DecryptionError: Error, Hashable, Sendable {
         DecryptionError(.buffersOverlap, UInt64(clamping: size), 0)
     }
 
+    /// A segment of `size` bytes that is encrypted as a whole does not end as one does: the key or the IV is a wrong
+    /// one.
+    public static func paddingInvalid(size: Int) -> DecryptionError {
+        DecryptionError(.paddingInvalid, UInt64(clamping: size), 0)
+    }
+
     /// OpenSSL has no provider for AES-128, or no memory for a context. `reason` is OpenSSL's packed error code.
     public static func cipherUnavailable(reason: UInt) -> DecryptionError {
         DecryptionError(.cipherUnavailable, UInt64(reason), 0)
@@ -81,6 +88,8 @@ extension DecryptionError: CustomStringConvertible {
             "the source has \(first) bytes and the target \(second); they must be equal"
         case .buffersOverlap:
             "source and target of \(first) bytes overlap; give the same buffer or two separate ones"
+        case .paddingInvalid:
+            "the segment of \(first) bytes has no valid padding; the key or the IV is not the segment's"
         case .cipherUnavailable:
             "OpenSSL offers no AES-128 (error 0x\(String(first, radix: 16))); check its providers and configuration"
         case .cipherFailure:

@@ -17,7 +17,19 @@ typedef struct {
   void *swift_object;
 } ElementKitInstance;
 
+/* The same for bins. */
+typedef struct {
+  GstBin parent;
+  void *swift_object;
+} ElementKitBinInstance;
+
+static inline void **ek_swift_object(void *instance) {
+  return GST_IS_BIN(instance) ? &((ElementKitBinInstance *)instance)->swift_object
+                              : &((ElementKitInstance *)instance)->swift_object;
+}
+
 static inline GType ek_type_element(void) { return GST_TYPE_ELEMENT; }
+static inline GType ek_type_bin(void) { return GST_TYPE_BIN; }
 static inline GType ek_type_bytes(void) { return G_TYPE_BYTES; }
 static inline GType ek_type_strv(void) { return G_TYPE_STRV; }
 static inline GType ek_type_string(void) { return G_TYPE_STRING; }
@@ -46,6 +58,7 @@ static inline int ek_param_mutable_playing(void) { return GST_PARAM_MUTABLE_PLAY
 
 static inline int ek_event_type(const GstEvent *event) { return GST_EVENT_TYPE(event); }
 static inline gboolean ek_event_is_serialized(const GstEvent *event) { return GST_EVENT_IS_SERIALIZED(event); }
+static inline gboolean ek_event_is_downstream(const GstEvent *event) { return GST_EVENT_IS_DOWNSTREAM(event); }
 static inline gboolean ek_event_is_sticky(const GstEvent *event) { return GST_EVENT_IS_STICKY(event); }
 static inline int ek_query_type(const GstQuery *query) { return GST_QUERY_TYPE(query); }
 static inline gboolean ek_is_event(const void *object) { return GST_IS_EVENT(object); }
@@ -76,6 +89,9 @@ static inline GstMemory *ek_buffer_only_memory(GstBuffer *buffer) {
 
 static inline GstElementClass *ek_element_class(void *klass) { return GST_ELEMENT_CLASS(klass); }
 static inline GObjectClass *ek_gobject_class(void *klass) { return G_OBJECT_CLASS(klass); }
+static inline GstBinClass *ek_bin_class(void *klass) { return GST_BIN_CLASS(klass); }
+static inline GstBin *ek_as_bin(void *object) { return GST_BIN_CAST(object); }
+static inline gboolean ek_is_bin(void *object) { return GST_IS_BIN(object); }
 static inline GstObject *ek_as_object(void *object) { return GST_OBJECT_CAST(object); }
 
 
@@ -139,6 +155,21 @@ static inline GstPad *ek_pad_in_bin_behind(GstPad *source, GstElement *bin) {
   gst_clear_object(&pad);
   return NULL;
 }
+
+/* Whether the bin around the element knows streams and their selection, as those of playbin3 do. */
+static inline gboolean ek_parent_is_streams_aware(GstElement *element) {
+  GstObject *parent = gst_object_get_parent(GST_OBJECT_CAST(element));
+  gboolean is_aware = parent && GST_IS_BIN(parent) && GST_OBJECT_FLAG_IS_SET(parent, GST_BIN_FLAG_STREAMS_AWARE);
+  gst_clear_object(&parent);
+  return is_aware;
+}
+static inline void ek_set_streams_aware(GstElement *bin) { GST_OBJECT_FLAG_SET(bin, GST_BIN_FLAG_STREAMS_AWARE); }
+
+static inline GstPad *ek_ghost_pad(const char *name, GstPad *target, GstPadTemplate *templ) {
+  return templ ? gst_ghost_pad_new_from_template(name, target, templ) : gst_ghost_pad_new(name, target);
+}
+static inline int ek_message_type(const GstMessage *message) { return GST_MESSAGE_TYPE(message); }
+static inline GstObject *ek_message_source(const GstMessage *message) { return GST_MESSAGE_SRC(message); }
 
 static inline GstEventType ek_probed_event_type(GstPadProbeInfo *info) {
   return GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info));

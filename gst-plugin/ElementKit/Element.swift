@@ -35,7 +35,7 @@ open class Element: @unchecked Sendable {
     /// The Swift object of an element of this kit.
     static func of(_ instance: UnsafeMutableRawPointer) -> Element {
         // SAFETY: only called with instances of types that ElementType registered; the object is set in instance init.
-        let object = instance.assumingMemoryBound(to: ElementKitInstance.self).pointee.swift_object
+        let object = ek_swift_object(instance).pointee
         return Unmanaged<Element>.fromOpaque(object.unsafelyUnwrapped).takeUnretainedValue()
     }
 

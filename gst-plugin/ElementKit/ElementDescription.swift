@@ -49,12 +49,15 @@ public struct Rank: Hashable, Sendable {
     public static let primary = Rank(256)
 }
 
-/// A pad that every element of a factory has, always.
+/// A pad that every element of a factory has, or may get.
 public struct PadTemplate: Sendable {
     public enum Direction: Sendable { case sink, source }
 
+    /// For pads that come later, a pattern such as `video_%02u`.
     public var name: String
     public var direction: Direction
+    /// Every element has the pad from the start.
+    public var isAlways = true
     /// In the form that gst-launch uses; `ANY` for everything. Stored as it is, structure by structure.
     public var caps: String
 
@@ -64,6 +67,11 @@ public struct PadTemplate: Sendable {
 
     public static func source(_ caps: String) -> PadTemplate {
         PadTemplate(name: "src", direction: .source, caps: caps)
+    }
+
+    /// Source pads that come while the element runs.
+    public static func sometimesSource(_ name: String, _ caps: String) -> PadTemplate {
+        PadTemplate(name: name, direction: .source, isAlways: false, caps: caps)
     }
 }
 

@@ -12,6 +12,14 @@ extension UnsafeMutablePointer<GstElement> {
         g_value_unset(&stored)
     }
 
+    /// Reads a property of any element, of one of the types that `FieldValue` knows.
+    public func property(_ name: String) -> FieldValue {
+        var stored = GValue()
+        g_object_get_property(UnsafeMutableRawPointer(self).assumingMemoryBound(to: GObject.self), name, &stored)
+        defer { g_value_unset(&stored) }
+        return FieldValue(reading: &stored)
+    }
+
     /// Emits an action signal that returns a boolean. False where the element has no such signal.
     public func emit(_ signal: String, _ arguments: [FieldValue]) -> Bool {
         let type = ek_object_type(self)

@@ -48,6 +48,15 @@ public struct ElementReference: @unchecked Sendable {
             GST_MESSAGE_ERROR, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
     }
 
+    /// Posts an error of the core domain.
+    public func postCoreError(
+        _ code: GstCoreError, _ text: String, debug: String, file: StaticString = #fileID,
+        function: StaticString = #function, line: Int = #line
+    ) {
+        postMessage(
+            GST_MESSAGE_ERROR, gst_core_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+    }
+
     /// Posts an error of the resource domain.
     public func postResourceError(
         _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
@@ -124,9 +133,12 @@ public final class WeakElement: @unchecked Sendable {
     }
 
     /// Calls `body` with the Swift object while the element is kept alive; does nothing when it is gone.
-    public func withElement(_ body: (Element) -> Void) {
-        guard let object = g_weak_ref_get(reference) else { return }
-        body(Element.of(object))
-        g_object_unref(object)
+    public func withElement(_ body: (Element) -> Void) { _ = map(body) }
+
+    /// What `body` makes of the Swift object, while the element is kept alive; nil when it is gone.
+    public func map<Result>(_ body: (Element) -> Result) -> Result? {
+        guard let object = g_weak_ref_get(reference) else { return nil }
+        defer { g_object_unref(object) }
+        return body(Element.of(object))
     }
 }

@@ -41,15 +41,18 @@ public enum ElementType {
     private static let registered = Mutex(Registered())
 
     private static func makeType(_ name: String, _ description: ElementDescription) -> GType {
+        let isBin = description.implementation is Bin.Type
+        let parent = isBin ? ek_type_bin() : ek_type_element()
+        let size = isBin ? MemoryLayout<ElementKitBinInstance>.size : MemoryLayout<ElementKitInstance>.size
         var query = GTypeQuery()
-        g_type_query(ek_type_element(), &query)
+        g_type_query(parent, &query)
         // SAFETY: the box lives for ever, as the GType does.
         let data = Unmanaged.passRetained(DescriptionBox(description)).toOpaque()
         var information = GTypeInfo(
             class_size: guint16(query.class_size), base_init: nil, base_finalize: nil, class_init: initializeClass,
-            class_finalize: nil, class_data: data, instance_size: guint16(MemoryLayout<ElementKitInstance>.size),
+            class_finalize: nil, class_data: data, instance_size: guint16(size),
             n_preallocs: 0, instance_init: initializeInstance, value_table: nil)
-        return g_type_register_static(ek_type_element(), name, &information, GTypeFlags(0))
+        return g_type_register_static(parent, name, &information, GTypeFlags(0))
     }
 }
 
@@ -80,11 +83,13 @@ private func initializeClass(_ classPointer: gpointer?, _ data: gpointer?) {
             gst_element_class_add_pad_template(
                 elementClass,
                 gst_pad_template_new(
-                    template.name, template.direction == .sink ? GST_PAD_SINK : GST_PAD_SRC, GST_PAD_ALWAYS, caps))
+                    template.name, template.direction == .sink ? GST_PAD_SINK : GST_PAD_SRC,
+                    template.isAlways ? GST_PAD_ALWAYS : GST_PAD_SOMETIMES, caps))
         }
     }
     elementClass.pointee.change_state = changeState
     elementClass.pointee.set_context = setContext
+    if description.implementation is Bin.Type { Bin.initializeClass(classPointer) }
 }
 
 private func initializeInstance(_ instance: UnsafeMutablePointer<GTypeInstance>?, _ classPointer: gpointer?) {
@@ -95,19 +100,18 @@ private func initializeInstance(_ instance: UnsafeMutablePointer<GTypeInstance>?
     let pointer = UnsafeMutableRawPointer(instance)
     let reference = ElementReference(pointer.assumingMemoryBound(to: GstElement.self))
     let element = description.implementation.init(reference, description)
-    pointer.assumingMemoryBound(to: ElementKitInstance.self).pointee.swift_object =
-        Unmanaged.passRetained(element).toOpaque()
+    ek_swift_object(pointer).pointee = Unmanaged.passRetained(element).toOpaque()
 }
 
-private func parentClass(of object: UnsafeMutableRawPointer) -> gpointer? {
-    g_type_class_peek(ek_type_element())
+/// The class of GStreamer's own type that the element derives from.
+func parentClass(of object: UnsafeMutableRawPointer) -> gpointer? {
+    g_type_class_peek(ek_is_bin(object) != 0 ? ek_type_bin() : ek_type_element())
 }
 
 private func finalizeInstance(_ object: UnsafeMutablePointer<GObject>?) {
     guard let object else { return }
     let pointer = UnsafeMutableRawPointer(object)
-    let instance = pointer.assumingMemoryBound(to: ElementKitInstance.self)
-    let swiftObject = instance.pointee.swift_object
+    let swiftObject = ek_swift_object(pointer).pointee
     if let parent = parentClass(of: pointer), let parentClass = ek_gobject_class(parent) {
         // GObject frees the instance here; the Swift object goes after it, so that its pads outlive the element's use.
         parentClass.pointee.finalize?(object)

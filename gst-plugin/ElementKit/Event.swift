@@ -18,6 +18,11 @@ public struct Event: ~Copyable, @unchecked Sendable {
     /// An end-of-stream event.
     public static func endOfStream() -> Event { Event(owning: gst_event_new_eos()) }
 
+    public static func startOfFlush() -> Event { Event(owning: gst_event_new_flush_start()) }
+    public static func endOfFlush(resetTime: Bool) -> Event {
+        Event(owning: gst_event_new_flush_stop(resetTime ? 1 : 0))
+    }
+
     /// Another reference to the same event.
     public borrowing func share() -> Event { Event(owning: gst_event_ref(pointer)) }
 
@@ -84,5 +89,20 @@ public struct Event: ~Copyable, @unchecked Sendable {
         let bytes = data.map { Buffer(owning: gst_buffer_ref($0)).copyBytes() } ?? []
         return Protection(
             systemID: String(cString: systemID), data: bytes, origin: origin.map { String(cString: $0) } ?? "")
+    }
+
+    /// The request fields of an `http-headers` event, by which HTTP sources tell what they sent. Nil for other events.
+    /// Fields with several values are left out.
+    public var httpRequestHeaders: [(name: String, value: String)]? {
+        guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0,
+            let value = gst_structure_get_value(structure, "request-headers"),
+            let fields = gst_value_get_structure(value)
+        else { return nil }
+        return (0..<gst_structure_n_fields(fields)).compactMap { index in
+            guard let name = gst_structure_nth_field_name(fields, guint(index)),
+                let text = gst_structure_get_string(fields, name)
+            else { return nil }
+            return (String(cString: name), String(cString: text))
+        }
     }
 }

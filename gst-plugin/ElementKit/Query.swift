@@ -9,13 +9,14 @@ public struct Query: ~Copyable {
 
     init(lending pointer: UnsafeMutablePointer<GstQuery>) { self.pointer = pointer }
 
-    public enum Kind: Sendable { case acceptCaps, caps, allocation, other }
+    public enum Kind: Sendable { case acceptCaps, caps, allocation, uri, other }
 
     public var kind: Kind {
         switch GstQueryType(UInt32(ek_query_type(pointer))) {
         case GST_QUERY_ACCEPT_CAPS: .acceptCaps
         case GST_QUERY_CAPS: .caps
         case GST_QUERY_ALLOCATION: .allocation
+        case GST_QUERY_URI: .uri
         default: .other
         }
     }
@@ -43,4 +44,7 @@ public struct Query: ~Copyable {
         let filtered = capsFilter.map { $0.intersection(caps) } ?? caps
         filtered.withPointer { gst_query_set_caps_result(pointer, $0) }
     }
+
+    /// Answers a URI query.
+    public func answer(uri: String) { gst_query_set_uri(pointer, uri) }
 }

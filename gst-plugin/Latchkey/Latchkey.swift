@@ -20,7 +20,7 @@ public enum Latchkey {
     public static func registerElements(with plugin: OpaquePointer?) -> Bool {
         gst_init(nil, nil)
         return registration.withLock { _ in
-            DecryptorFactory.all.allSatisfy { ElementType.register($0, with: plugin) }
+            (DecryptorFactory.all + AdaptiveDemuxerFactory.all).allSatisfy { ElementType.register($0, with: plugin) }
         }
     }
 

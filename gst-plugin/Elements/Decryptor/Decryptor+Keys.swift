@@ -76,18 +76,8 @@ extension Decryptor {
 
     private var observerID: UInt64? { facts.withLock { observation?.id } }
 
-    /// `latchkey-key-request`: what an application needs to answer with the `key-response` signal.
     private func post(_ request: KeyLoadingRequest) {
-        reference.post(
-            "latchkey-key-request",
-            [
-                ("request-id", .uint64(request.id)), ("key-system", .string(request.keySystem?.rawValue ?? "unknown")),
-                ("key-ids", .strings(request.keyIDs.map(\.description))),
-                ("init-data", .bytes(request.initializationData.first?.bytes ?? [])),
-                ("init-data-origin", .string(request.initializationData.first?.origin ?? "")),
-                ("suggested-url", .string(request.suggestedURL ?? currentSources?.printableLicenseURL ?? "")),
-                ("challenge", .bytes(request.challenge)), ("renewal", .boolean(request.isRenewal)),
-            ])
+        reference.post(keyRequest: request, licenseURL: currentSources?.printableLicenseURL)
     }
 
     /// A sample waits for a key that no loader has.
@@ -99,21 +89,7 @@ extension Decryptor {
                 + "answer the latchkey-key-request message with the key-response signal.")
     }
 
-    /// `key-response (request-id, answer, error) -> taken`: the application's answer to `latchkey-key-request`.
-    static let keyResponse = ActionSignal("key-response", arguments: [.uint64, .bytes, .string]) { element, arguments in
-        guard let decryptor = element as? Decryptor, let session = decryptor.currentSources?.session,
-            case .uint64(let id) = arguments.first
-        else { return false }
-        if arguments.count > 2, case .string(let reason?) = arguments[2], !reason.isEmpty {
-            return session.respond(toRequest: id, with: .failure(.denied("the application says: \(reason)")))
-        }
-        guard arguments.count > 1, case .bytes(let answer?) = arguments[1] else { return false }
-        do throws(KeyError) {
-            return session.respond(toRequest: id, with: .success(try ApplicationAnswer.read(answer)))
-        } catch {
-            return session.respond(toRequest: id, with: .failure(error))
-        }
-    }
+    static let keyResponse = KeyResponse.signal { ($0 as? Decryptor)?.currentSources?.session }
 }
 
 extension Decryptor.FlowState {

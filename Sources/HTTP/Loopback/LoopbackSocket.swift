@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import NIOCore
+
+/// Sockets that no child process inherits: a copy there would keep the port open after the server closed it. swift-nio
+/// itself does not see to that.
+enum LoopbackSocket {
+    /// Why there is no socket, in the system's words.
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// A socket on 127.0.0.1, on a port that the system chooses. The caller owns it.
+    static func bound() throws -> Int32 {
+        let type = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
+        let socket = Glibc.socket(AF_INET, Int32(bitPattern: type), 0)
+        guard socket >= 0 else { throw failure() }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        // SAFETY: the address lives for the call, and every sockaddr_in is a sockaddr.
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard result == 0 else {
+            let failure = failure()
+            Glibc.close(socket)
+            throw failure
+        }
+        return socket
+    }
+
+    /// Keeps an accepted connection from child processes. On the channel's loop.
+    static func keepFromChildren(_ channel: any Channel) throws {
+        try channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { socket in
+            _ = fcntl(socket, F_SETFD, FD_CLOEXEC)
+        }
+    }
+
+    private static func failure() -> Failure { Failure(description: String(cString: strerror(errno))) }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// Something that looks at what passes a pad. Stays until `remove`, or until the pad goes.
+public final class PadProbe: @unchecked Sendable {
+    // SAFETY: constants; GStreamer removes a probe once.
+    private let pad: PadReference
+    private let id: gulong
+
+    fileprivate init(_ pad: PadReference, _ id: gulong) {
+        self.pad = pad
+        self.id = id
+    }
+
+    /// Ends the probe. A call of it that is under way goes on. Call it once.
+    public func remove() { gst_pad_remove_probe(pad.pointer, id) }
+
+    /// Which way events or queries travel.
+    public enum Direction: Sendable { case upstream, downstream }
+
+    /// What became of a query.
+    public enum QueryAnswer: Sendable { case notMine, answered }
+}
+
+extension PadReference {
+    /// Sees every event of that direction, also flushes, on the thread that brings it. What `body` returns goes on in
+    /// its place; nil lets nothing go on and tells the sender that all is well.
+    ///
+    /// The pad keeps `body` until the probe ends, so `body` should hold its owner weakly or unowned.
+    @discardableResult
+    public func probeEvents(
+        _ direction: PadProbe.Direction, _ body: @escaping (consuming Event) -> Event?
+    ) -> PadProbe {
+        let types =
+            direction == .downstream ? GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM : GST_PAD_PROBE_TYPE_EVENT_UPSTREAM
+        return add(types.rawValue | GST_PAD_PROBE_TYPE_EVENT_FLUSH.rawValue, EventProbe(direction, body), probeEvent)
+    }
+
+    /// Sees every buffer, also those that come in lists. What `body` returns goes on in its place; nil lets nothing go
+    /// on and tells the sender that all is well.
+    @discardableResult
+    public func probeBuffers(_ body: @escaping (consuming Buffer) -> Buffer?) -> PadProbe {
+        let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+        return add(types, BufferProbe(body), probeBuffer)
+    }
+
+    /// Sees every query of that direction before its answer.
+    @discardableResult
+    public func probeQueries(
+        _ direction: PadProbe.Direction, _ body: @escaping (borrowing Query) -> PadProbe.QueryAnswer
+    ) -> PadProbe {
+        let types =
+            direction == .downstream ? GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM : GST_PAD_PROBE_TYPE_QUERY_UPSTREAM
+        return add(types.rawValue | GST_PAD_PROBE_TYPE_PUSH.rawValue, QueryProbe(body), probeQuery)
+    }
+
+    /// Lets no buffer pass from now on. The sender takes each for delivered.
+    public func dropBuffers() -> PadProbe {
+        let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+        return PadProbe(
+            self, gst_pad_add_probe(pointer, GstPadProbeType(types), { _, _, _ in GST_PAD_PROBE_DROP }, nil, nil))
+    }
+
+    private func add(_ types: UInt32, _ box: AnyObject, _ callback: GstPadProbeCallback) -> PadProbe {
+        // SAFETY: the probe owns the box and gives it up when it ends.
+        let id = gst_pad_add_probe(
+            pointer, GstPadProbeType(types), callback, Unmanaged.passRetained(box).toOpaque(),
+            { if let data = $0 { Unmanaged<AnyObject>.fromOpaque(data).release() } })
+        return PadProbe(self, id)
+    }
+}
+
+private final class EventProbe {
+    let direction: PadProbe.Direction
+    let body: (consuming Event) -> Event?
+
+    init(_ direction: PadProbe.Direction, _ body: @escaping (consuming Event) -> Event?) {
+        self.direction = direction
+        self.body = body
+    }
+}
+
+private final class BufferProbe {
+    let body: (consuming Buffer) -> Buffer?
+    init(_ body: @escaping (consuming Buffer) -> Buffer?) { self.body = body }
+}
+
+private final class QueryProbe {
+    let body: (borrowing Query) -> PadProbe.QueryAnswer
+    init(_ body: @escaping (borrowing Query) -> PadProbe.QueryAnswer) { self.body = body }
+}
+
+private func probeEvent(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    guard let info, let data, let event = info.pointee.data else { return GST_PAD_PROBE_OK }
+    let probe = Unmanaged<EventProbe>.fromOpaque(data).takeUnretainedValue()
+    let pointer = event.assumingMemoryBound(to: GstEvent.self)
+    // The flush types select flushes of both directions.
+    guard ek_event_is_downstream(pointer) != 0 || probe.direction == .upstream else { return GST_PAD_PROBE_OK }
+    // SAFETY: a callback may take over the event, and says so by what it leaves in its place.
+    if let next = probe.body(Event(owning: pointer)) {
+        info.pointee.data = UnsafeMutableRawPointer(next.release())
+        return GST_PAD_PROBE_OK
+    }
+    info.pointee.data = nil
+    return GST_PAD_PROBE_HANDLED
+}
+
+private func probeBuffer(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    guard let info, let data, let content = info.pointee.data else { return GST_PAD_PROBE_OK }
+    let probe = Unmanaged<BufferProbe>.fromOpaque(data).takeUnretainedValue()
+    // SAFETY: a callback may take over the buffer or the list, and says so by what it leaves in its place.
+    if info.pointee.type.rawValue & GST_PAD_PROBE_TYPE_BUFFER.rawValue != 0 {
+        if let next = probe.body(Buffer(owning: content.assumingMemoryBound(to: GstBuffer.self))) {
+            info.pointee.data = UnsafeMutableRawPointer(next.release())
+            return GST_PAD_PROBE_OK
+        }
+        info.pointee.data = nil
+        return GST_PAD_PROBE_HANDLED
+    }
+    let list = OpaquePointer(content)
+    let passed = gst_buffer_list_new()
+    for index in 0..<gst_buffer_list_length(list) {
+        guard let buffer = gst_buffer_list_get(list, index) else { continue }
+        if let next = probe.body(Buffer(owning: gst_buffer_ref(buffer))) {
+            gst_buffer_list_insert(passed, -1, next.release())
+        }
+    }
+    ek_mini_object_unref(content)
+    guard gst_buffer_list_length(passed) > 0 else {
+        ek_mini_object_unref(UnsafeMutableRawPointer(passed))
+        info.pointee.data = nil
+        return GST_PAD_PROBE_HANDLED
+    }
+    info.pointee.data = passed.map { UnsafeMutableRawPointer($0) }
+    return GST_PAD_PROBE_OK
+}
+
+private func probeQuery(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    guard let info, let data, let query = info.pointee.data else { return GST_PAD_PROBE_OK }
+    let probe = Unmanaged<QueryProbe>.fromOpaque(data).takeUnretainedValue()
+    switch probe.body(Query(lending: query.assumingMemoryBound(to: GstQuery.self))) {
+    case .answered: return GST_PAD_PROBE_HANDLED
+    case .notMine: return GST_PAD_PROBE_OK
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+
+/// A pad that another element made, with a reference to it.
+public final class PadReference: @unchecked Sendable {
+    // SAFETY: GstPad does its own locking; only such functions are called.
+
+    /// Good for as long as this object is.
+    public let pointer: UnsafeMutablePointer<GstPad>
+
+    /// Takes over the caller's reference.
+    public init(owning pointer: UnsafeMutablePointer<GstPad>) { self.pointer = pointer }
+    /// Takes a reference of its own.
+    public init(sharing pointer: UnsafeMutablePointer<GstPad>) {
+        gst_object_ref(UnsafeMutableRawPointer(pointer))
+        self.pointer = pointer
+    }
+
+    deinit { gst_object_unref(UnsafeMutableRawPointer(pointer)) }
+
+    public var name: String {
+        guard let text = gst_object_get_name(ek_as_object(pointer)) else { return "" }
+        defer { g_free(text) }
+        return String(cString: text)
+    }
+
+    public var currentCaps: Caps? { gst_pad_get_current_caps(pointer).map { Caps(owning: $0) } }
+
+    /// Where the stream comes from, as the other side answers a URI query. `base` is where redirects led to.
+    public func peerURI() -> (uri: String, base: String)? {
+        guard let query = gst_query_new_uri() else { return nil }
+        defer { ek_mini_object_unref(query) }
+        guard gst_pad_peer_query(pointer, query) != 0 else { return nil }
+        var uri: UnsafeMutablePointer<gchar>?
+        var redirection: UnsafeMutablePointer<gchar>?
+        gst_query_parse_uri(query, &uri)
+        gst_query_parse_uri_redirection(query, &redirection)
+        defer {
+            g_free(uri)
+            g_free(redirection)
+        }
+        guard let uri else { return nil }
+        let text = String(cString: uri)
+        return (text, redirection.map { String(cString: $0) } ?? text)
+    }
+
+    /// Gives a buffer to the pad, a sink pad, as its peer does.
+    public func chain(_ buffer: consuming Buffer) -> FlowResult { FlowResult(gst_pad_chain(pointer, buffer.release())) }
+
+    /// Sends an event out of the pad, a source pad.
+    @discardableResult
+    public func push(_ event: consuming Event) -> Bool { gst_pad_push_event(pointer, event.release()) != 0 }
+
+    /// Whether both are references to one pad.
+    public func isSame(as other: PadReference) -> Bool { pointer == other.pointer }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import HTTP
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+/// Why something of a presentation cannot be had, with the error that the demuxer posts and the status that it answers
+/// to the stock demuxer. Names the URL without its query, and what to do.
+struct HLSFailure: Error, Sendable {
+    enum Kind: Sendable {
+        /// The origin does not answer, or not with what was asked for.
+        case notFound, notAuthorized, network
+        /// What came is no playlist, or one that cannot be read.
+        case format
+        case unsupported
+        case key
+    }
+
+    let kind: Kind
+    let text: String
+    let advice: String
+    /// For the stock demuxer: the origin's own; where the origin cannot be reached, 502, after which it tries again; else
+    /// 404, after which it gives up.
+    var status = 404
+
+    /// Trying again cannot help.
+    var isFinal: Bool {
+        switch kind {
+        case .format, .unsupported, .key: true
+        case .notFound, .notAuthorized, .network: false
+        }
+    }
+
+    func post(on element: ElementReference) {
+        switch kind {
+        case .notFound: element.postResourceError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)
+        case .notAuthorized: element.postResourceError(GST_RESOURCE_ERROR_NOT_AUTHORIZED, text, debug: advice)
+        case .network: element.postResourceError(GST_RESOURCE_ERROR_OPEN_READ, text, debug: advice)
+        case .format: element.postStreamError(GST_STREAM_ERROR_DEMUX, text, debug: advice)
+        case .unsupported: element.postStreamError(GST_STREAM_ERROR_DECRYPT, text, debug: advice)
+        case .key: element.postStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY, text, debug: advice)
+        }
+    }
+}
+
+extension HLSFailure {
+    /// The origin answered with a status that is no success.
+    static func status(_ status: Int, of what: String, at url: String) -> HLSFailure {
+        let place = HTTPRequest(url: url).printableURL
+        let (kind, advice): (Kind, String) =
+            switch status {
+            case 401, 403, 407:
+                (.notAuthorized, "Check the cookies, tokens and headers that the source element sends.")
+            case 404, 410: (.notFound, "Check the URL; the presentation may have been moved or taken away.")
+            default: (.network, "The server has a problem; try again later.")
+            }
+        return HLSFailure(
+            kind: kind, text: "The \(what) \(place) cannot be had: HTTP status \(status).", advice: advice,
+            status: status)
+    }
+
+    static func transport(_ error: HTTPError, of what: String) -> HLSFailure {
+        HLSFailure(
+            kind: .network, text: "The \(what) cannot be had: \(error).",
+            advice: "Check the network, the proxy settings and the server.", status: 502)
+    }
+
+    /// A web page where a playlist should be.
+    static func webPage(at url: String) -> HLSFailure {
+        HLSFailure(
+            kind: .format,
+            text: "\(HTTPRequest(url: url).printableURL) is no playlist but a web page.",
+            advice: "A log-in page of the network or an error page of the server may answer in place of the playlist: "
+                + "open the URL in a browser.")
+    }
+
+    static func format(_ error: FormatError) -> HLSFailure {
+        if error.isSameKind(as: .unsupported("")) {
+            return HLSFailure(
+                kind: .unsupported, text: "The media cannot be decrypted: \(error.reason).",
+                advice: "Ask for a presentation with a key format that can be used; key-formats chooses among several.")
+        }
+        return HLSFailure(
+            kind: .format, text: "A playlist cannot be used: \(error).",
+            advice: "Check what the server sends under that URL.")
+    }
+
+    static func key(_ key: HLSKey, _ error: KeyError) -> HLSFailure {
+        HLSFailure(
+            kind: .key, text: "There is no key for \(key): \(error).",
+            advice: "Give the key with a keys file, set a licence service, or answer the latchkey-key-request message.")
+    }
+
+    /// Encrypted media that cannot be what the playlist says.
+    static func media(_ what: String, at url: String, _ reason: String) -> HLSFailure {
+        HLSFailure(
+            kind: .format, text: "The \(what) \(HTTPRequest(url: url).printableURL) cannot be used: \(reason).",
+            advice: "Either the key or the media is a wrong one.")
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+import Synchronization
+
+/// Fetches for the stock demuxer what it asks the loopback server for, as the stock demuxer would. Thread-safe.
+final class HLSOrigin: Sendable {
+    /// What is fetched, with how much of it is taken.
+    enum Content: String, Sendable {
+        case playlist
+        case initSegment = "init segment"
+        case segment
+        case key
+
+        fileprivate var limit: Int {
+            switch self {
+            case .playlist: 16 << 20
+            case .initSegment: 16 << 20
+            case .segment: 512 << 20
+            case .key: 4096
+            }
+        }
+        fileprivate var timeout: Duration { self == .segment ? .seconds(120) : .seconds(20) }
+    }
+
+    private struct State {
+        /// What the source element sends beside what the stock demuxer takes over from it.
+        var headers: [HTTPHeader] = []
+        /// Scheme, host and port of the presentation's first URL.
+        var home: String?
+        /// The last request of the stock demuxer, whose fields also go with what it does not ask for itself.
+        var demuxerHeaders: [HTTPHeader] = []
+    }
+
+    private let transport: any HTTPTransport
+    private let state = Mutex(State())
+
+    init(transport: any HTTPTransport) { self.transport = transport }
+
+    /// The fields of the request that brought the first playlist.
+    func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers.filter(Self.isPassedOn) } }
+
+    func setHome(_ url: String) { state.withLock { $0.home = URIReference(url).origin } }
+
+    /// Remembers the fields of a request of the stock demuxer.
+    func note(_ request: LoopbackRequest) {
+        state.withLock { $0.demuxerHeaders = request.headers.filter(Self.isPassedOn) }
+    }
+
+    /// The response, whatever its status.
+    ///
+    /// What the stock demuxer sent goes along as it was. What only the source element knows, such as Authorization,
+    /// stays with the origin that the source element sent it to.
+    func response(
+        _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
+        method: String = "GET"
+    ) async throws(HLSFailure) -> HTTPResponse {
+        var headers = request.map { $0.headers.filter(Self.isPassedOn) } ?? state.withLock { $0.demuxerHeaders }
+        let (own, home) = state.withLock { ($0.headers, $0.home) }
+        if URIReference(url).origin == home {
+            headers += own.filter { mine in !headers.contains { $0.isSameField(as: mine) } }
+        }
+        if let range { headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
+        var outgoing = HTTPRequest(method: method, url: url, headers: headers)
+        outgoing.timeout = content.timeout
+        outgoing.connectTimeout = .seconds(15)
+        outgoing.maximumResponseSize = content.limit
+        do {
+            return try await transport.send(outgoing)
+        } catch {
+            throw .transport(error, of: content.rawValue)
+        }
+    }
+
+    /// The bytes; any other status than success is a failure.
+    func bytes(
+        _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil
+    ) async throws(HLSFailure) -> [UInt8] {
+        let response = try await response(content, url, for: request, range: range)
+        switch response.status {
+        case 206: return response.body
+        case 200:
+            guard let range else { return response.body }
+            // A server without ranges sends all.
+            guard let end = Int(exactly: range.end), let start = Int(exactly: range.offset), end <= response.body.count
+            else { throw .media(content.rawValue, at: url, "it ends before its byte range does") }
+            return Array(response.body[start..<end])
+        default:
+            throw .status(response.status, of: content.rawValue, at: url)
+        }
+    }
+
+    /// Fields that belong to one connection, or that the transport or the rewriting decides about.
+    private static func isPassedOn(_ header: HTTPHeader) -> Bool {
+        !unpassed.contains { header.isSameField(as: HTTPHeader(name: $0, value: "")) }
+    }
+
+    private static let unpassed = [
+        "Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "icy-metadata", "Keep-Alive",
+        "Proxy-Authorization", "Proxy-Connection", "Range", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+    ]
+
+    /// Fields of an answer that also hold for what was made of it.
+    static func returned(_ headers: [HTTPHeader]) -> [HTTPHeader] {
+        headers.filter { header in
+            returned.contains { header.isSameField(as: HTTPHeader(name: $0, value: "")) }
+        }
+    }
+
+    private static let returned = [
+        "Age", "Cache-Control", "Content-Type", "Date", "ETag", "Expires", "Last-Modified", "Retry-After", "Server",
+        "Set-Cookie",
+    ]
+}
+
+extension HTTPHeader {
+    fileprivate func isSameField(as other: HTTPHeader) -> Bool { name.lowercased() == other.name.lowercased() }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import MediaFormats
+import ProtectionModel
+import SampleDecryption
+import Synchronization
+
+extension HLSPresentation {
+    /// Answers one loopback request.
+    func answer(_ request: LoopbackRequest) async -> LoopbackResponse {
+        state.withLock { $0.requestCount += 1 }
+        let name = request.path.prefix { $0 != "." }
+        guard let resource = table.resource(String(name)) else { return .notFound }
+        origin.note(request)
+        return await answers.answer("\(name)?\(request.query ?? "")") { [self] in await answer(request, resource) }
+    }
+
+    private func answer(_ request: LoopbackRequest, _ resource: HLSResource) async -> LoopbackResponse {
+        do throws(HLSFailure) {
+            switch resource {
+            case .playlist(let url): return try await playlist(url, request)
+            case .initSegment(let segment): return try await initSegment(segment, request)
+            case .segment(let segment): return try await self.segment(segment, request)
+            case .keyNote(let note): return keyNote(note)
+            }
+        } catch {
+            HLSDemuxer.log.log(.warning, nil, error.text)
+            if Task.isCancelled { return .notFound }
+            if case .playlist = resource {
+                // Another variant may do. Where none does, the stock demuxer says so, and this is why.
+                state.withLock { $0.failure = error }
+            } else if error.isFinal {
+                fail(error)
+            } else {
+                state.withLock { $0.failure = error }
+            }
+            return LoopbackResponse(status: error.status)
+        }
+    }
+
+    // MARK: Playlists
+
+    private func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
+        let first = state.withLock { state -> HTTPResponse? in
+            guard state.first?.url == url else { return nil }
+            defer { state.first = nil }
+            return state.first
+        }
+        let response: HTTPResponse
+        if let first {
+            response = first
+        } else {
+            response = try await origin.response(.playlist, Self.url(url, directives: request.query), for: request)
+        }
+        if response.status == 304 {
+            return LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers))
+        }
+        guard response.status == 200 else { throw .status(response.status, of: "playlist", at: response.url) }
+        var rewriting = try rewrite(response.body, from: response.url, as: url)
+        if let segment = rewriting.segmentToInspect {
+            let start = try await origin.bytes(.segment, segment, range: HLSByteRange(offset: 0, length: 1024))
+            if let kind = HLSSegmentKind(firstBytes: start) {
+                rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
+            }
+        }
+        var headers = HLSOrigin.returned(response.headers)
+        if !headers.contains(where: { $0.name.lowercased() == "content-type" }) {
+            headers.append(HTTPHeader(name: "Content-Type", value: "application/vnd.apple.mpegurl"))
+        }
+        return LoopbackResponse(headers: headers, body: rewriting.bytes)
+    }
+
+    /// The stock demuxer's delivery directives (`_HLS_msn`, `_HLS_part`, `_HLS_skip`) are for the origin.
+    static func url(_ url: String, directives query: String?) -> String {
+        let directives = (query ?? "").split(separator: "&").filter { $0.hasPrefix("_HLS_") }
+        guard !directives.isEmpty else { return url }
+        var reference = URIReference(url)
+        let own = reference.query.map { [Substring($0)] } ?? []
+        reference.query = (own + directives).joined(separator: "&")
+        return reference.text
+    }
+
+    // MARK: Segments
+
+    private func segment(
+        _ segment: HLSEncryptedSegment, _ request: LoopbackRequest
+    ) async throws(HLSFailure) -> LoopbackResponse {
+        // The key is fetched meanwhile.
+        keys.demand(segment.decryption.key)
+        let encrypted = try await origin.bytes(.segment, segment.url, for: request, range: segment.byteRange)
+        let clear = try await decrypt(encrypted, segment.decryption, of: "segment", at: segment.url)
+        return LoopbackResponse(body: clear)
+    }
+
+    private func decrypt(
+        _ encrypted: [UInt8], _ decryption: HLSSegmentDecryption, of what: String, at url: String
+    ) async throws(HLSFailure) -> [UInt8] {
+        let key = try await keys.contentKey(for: decryption.key)
+        guard let vector = decryption.initializationVector ?? key.initializationVector else {
+            throw .media(what, at: url, "neither the playlist nor the key has an IV")
+        }
+        var bytes = encrypted
+        do {
+            try SegmentCipher.decrypt(&bytes, key: key, initializationVector: vector)
+        } catch {
+            throw .media(what, at: url, "\(error)")
+        }
+        return bytes
+    }
+
+    private func initSegment(
+        _ segment: HLSInitSegment, _ request: LoopbackRequest
+    ) async throws(HLSFailure) -> LoopbackResponse {
+        var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: segment.byteRange)
+        if let decryption = segment.decryption {
+            bytes = try await decrypt(bytes, decryption, of: "init segment", at: segment.url)
+        }
+        do {
+            bytes = try keys.prepare(bytes, segment.protection)
+        } catch {
+            throw .media("init segment", at: segment.url, error.description)
+        }
+        return LoopbackResponse(headers: [HTTPHeader(name: "Content-Type", value: "video/mp4")], body: bytes)
+    }
+
+    private func keyNote(_ note: HLSKeyNote) -> LoopbackResponse {
+        let segmentKey = SegmentKey(
+            keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
+        let bytes =
+            note.kind == .packedAudio ? segmentKey.id3Tag() : segmentKey.transportStreamPackets()
+        return LoopbackResponse(body: bytes)
+    }
+}

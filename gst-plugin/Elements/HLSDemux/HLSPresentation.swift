@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+import Synchronization
+
+/// One presentation while it plays: rewrites its playlists and answers the loopback requests of the stock demuxer.
+/// Thread-safe.
+final class HLSPresentation: Sendable {
+    let origin: HLSOrigin
+    let keys: HLSKeys
+    let table = HLSResourceTable()
+    let answers = HLSAnswers()
+    let state: Mutex<State>
+    private let keyFormats: [HLSKeyFormat]
+    /// The path of the first playlist where the stock demuxer thinks that it came from. Nothing is there.
+    private static let firstPath = "first.m3u8"
+
+    struct State {
+        var server: LoopbackServer?
+        var rewriters: [String: HLSPlaylistRewriter] = [:]
+        var variables: [String: String] = [:]
+        var sessionKeys: [HLSKey] = []
+        /// A playlist that is here already: the first one, for the first request.
+        var first: HTTPResponse?
+        /// Segments are announced by notes, so that there must be somebody who reads them.
+        var hasNotes = false
+        var requestCount = 0
+        var failure: HLSFailure?
+        /// Says that the presentation cannot go on, once.
+        var onFailure: (@Sendable (HLSFailure) -> Void)?
+        var hasFailed = false
+    }
+
+    init(origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat]) {
+        self.origin = origin
+        self.keys = keys
+        self.keyFormats = keyFormats
+        state = Mutex(State())
+    }
+
+    /// Opens the loopback server. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
+    /// try again for ever.
+    func open(onFailure: @escaping @Sendable (HLSFailure) -> Void) throws(HTTPError) {
+        let server = try LoopbackServer { [weak self] request in await self?.answer(request) ?? .notFound }
+        state.withLock {
+            $0.server = server
+            $0.onFailure = onFailure
+        }
+    }
+
+    func fail(_ failure: HLSFailure) {
+        let body = state.withLock { state -> (@Sendable (HLSFailure) -> Void)? in
+            guard !state.hasFailed, state.server != nil else { return nil }
+            state.hasFailed = true
+            return state.onFailure
+        }
+        body?(failure)
+    }
+
+    /// Whether the failure that ended the presentation was told.
+    var hasFailed: Bool { state.withLock { $0.hasFailed } }
+
+    /// Answers everything that the stock demuxer still waits for, at once. The port stays open: the demuxer does not take
+    /// broken connections well.
+    func end() { answers.end() }
+
+    /// Closes the port.
+    func close() {
+        answers.end()
+        let server = state.withLock { state in
+            defer { state.server = nil }
+            return state.server
+        }
+        server?.close()
+    }
+
+    deinit { close() }
+
+    // MARK: What the demuxer asks
+
+    /// The URL that the stock demuxer takes the first playlist to come from.
+    var firstURL: String { url(Self.firstPath) }
+
+    /// Whether segments are announced by notes.
+    var hasNotes: Bool { state.withLock { $0.hasNotes } }
+
+    /// Whether the stock demuxer ever reached the loopback server.
+    var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
+
+    /// Whether the stock demuxer was ever sent to the loopback server.
+    var wasNeeded: Bool { table.count > 0 }
+
+    /// The last failure since the last call.
+    func takeFailure() -> HLSFailure? {
+        state.withLock { state in
+            defer { state.failure = nil }
+            return state.failure
+        }
+    }
+
+    /// Rewrites the first playlist, master or media, that came from `url`.
+    func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
+        origin.setHome(url)
+        let rewriting = try rewrite(bytes, from: url)
+        if rewriting.segmentToInspect == nil { return rewriting.bytes }
+        // A segment has to be looked at first, which takes a while: the demuxer gets a playlist that leads to this one.
+        state.withLock { state in
+            state.first = HTTPResponse(status: 200, body: bytes, url: url)
+            state.rewriters[url] = nil
+        }
+        let resource = HLSResource.playlist(url: url)
+        let target = route(resource)
+        table.keep([resource], of: "")
+        return Array("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n\(target)\n".utf8)
+    }
+
+    // MARK: Rewriting
+
+    private func url(_ path: String) -> String { state.withLock { $0.server?.url(path) } ?? "http://127.0.0.1:9/" }
+
+    func route(_ resource: HLSResource) -> String { url(table.name(of: resource) + Self.suffix(resource)) }
+
+    /// What a URL's path ends with, for people who read logs: the stock demuxer looks at the bytes.
+    private static func suffix(_ resource: HLSResource) -> String {
+        switch resource {
+        case .playlist: ".m3u8"
+        case .initSegment: ".mp4"
+        case .segment: ""
+        case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
+        }
+    }
+
+    func rewrite(
+        _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil
+    ) throws(HLSFailure) -> HLSRewriting {
+        let name = name ?? url
+        if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
+        let server = state.withLock { $0.server }
+        let table = table
+        let rewriting = try state.withLock { state throws(HLSFailure) in
+            var rewriter =
+                state.rewriters[name]
+                ?? HLSPlaylistRewriter(
+                    keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
+            if let kind { rewriter.segmentKind = kind }
+            let rewriting: HLSRewriting
+            do throws(FormatError) {
+                rewriting = try rewriter.rewrite(bytes, from: url) { resource in
+                    server?.url(table.name(of: resource) + Self.suffix(resource)) ?? ""
+                }
+            } catch {
+                throw .format(error)
+            }
+            state.rewriters[name] = rewriter
+            if rewriting.kind == .master {
+                state.variables = rewriting.variables
+                state.sessionKeys = rewriting.sessionKeys
+            }
+            if rewriting.resources.contains(where: { if case .keyNote = $0 { true } else { false } }) {
+                state.hasNotes = true
+            }
+            return rewriting
+        }
+        table.keep(rewriting.resources, of: name)
+        demandKeys(of: rewriting)
+        return rewriting
+    }
+
+    /// Keys are asked for as soon as a playlist names them, long before a segment needs them. A key at its own URI is
+    /// fetched in no time: for fragmented MP4 that waits for the init segment, which tells whether the tracks have keys
+    /// of their own.
+    private func demandKeys(of rewriting: HLSRewriting) {
+        var fronted: Set<HLSKey> = []
+        for case .initSegment(let segment) in rewriting.resources {
+            if case .key(let key) = segment.protection { fronted.insert(key) }
+        }
+        let wanted = rewriting.sessionKeys + rewriting.keys.filter { $0.decryptor != .demuxer }.map(\.key)
+        for key in wanted + [rewriting.upcomingKey].compactMap(\.self) {
+            let isQuick = key.keyFormat == HLSKeyFormat.identity.name && key.keyID == nil
+            let isForLater = fronted.contains(key) || rewriting.kind == .master || key == rewriting.upcomingKey
+            if !isQuick || !isForLater { keys.demand(key) }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import Synchronization
+
+/// What the loopback server serves, by names that say nothing and that nobody outside can make up: a request can only
+/// ask for what the presentation's own playlists named. Thread-safe.
+///
+/// A playlist keeps what its last refreshes named; what is in none of them is forgotten.
+final class HLSResourceTable: Sendable {
+    /// The refreshes of one playlist that are remembered.
+    static let generations = 3
+
+    private struct Entry {
+        let resource: HLSResource
+        var uses = 0
+    }
+
+    private struct State {
+        var names: [HLSResource: String] = [:]
+        var entries: [String: Entry] = [:]
+        var playlists: [String: [[HLSResource]]] = [:]
+        var lastNumber: UInt64 = 0
+
+        mutating func release(_ resource: HLSResource) {
+            guard let name = names[resource] else { return }
+            entries[name]?.uses -= 1
+            guard let entry = entries[name], entry.uses <= 0 else { return }
+            entries[name] = nil
+            names[resource] = nil
+        }
+    }
+
+    private let state = Mutex(State())
+
+    /// The name of a resource, always the same while it is known.
+    func name(of resource: HLSResource) -> String {
+        state.withLock { state in
+            if let known = state.names[resource] { return known }
+            state.lastNumber += 1
+            let name = Self.prefix(resource) + String(state.lastNumber)
+            state.names[resource] = name
+            state.entries[name] = Entry(resource: resource)
+            return name
+        }
+    }
+
+    func resource(_ name: String) -> HLSResource? { state.withLock { $0.entries[name]?.resource } }
+
+    var count: Int { state.withLock { $0.entries.count } }
+
+    /// A playlist was rewritten, and names these resources now.
+    func keep(_ resources: [HLSResource], of playlist: String) {
+        state.withLock { state in
+            for resource in resources {
+                if let name = state.names[resource] { state.entries[name]?.uses += 1 }
+            }
+            var kept = state.playlists[playlist] ?? []
+            kept.append(resources)
+            while kept.count > Self.generations {
+                for resource in kept.removeFirst() { state.release(resource) }
+            }
+            state.playlists[playlist] = kept
+        }
+    }
+
+    private static func prefix(_ resource: HLSResource) -> String {
+        switch resource {
+        case .playlist: "p"
+        case .initSegment: "i"
+        case .segment: "s"
+        case .keyNote: "n"
+        }
+    }
+}

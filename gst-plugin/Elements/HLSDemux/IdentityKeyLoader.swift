@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+/// Fetches keys of the KEYFORMAT `identity`: the 16 bytes at the key's own URI (RFC 8216, 4.3.2.4). Asked after all other
+/// loaders, so that an application can answer such requests too.
+final class IdentityKeyLoader: ResourceLoader {
+    let name = "key at its URI"
+    private weak let origin: HLSOrigin?
+
+    init(origin: HLSOrigin) { self.origin = origin }
+
+    func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        guard let origin, let key = Self.key(in: request), let uri = key.uri, URIReference(uri).isHTTP else {
+            return false
+        }
+        Task {
+            do throws(HLSFailure) {
+                var bytes = try await origin.bytes(.key, uri)
+                let count = bytes.count
+                let key = ContentKey(bytes)
+                wipe(&bytes)
+                guard let key else {
+                    throw .media("key", at: uri, "it has \(count) bytes and not \(ContentKey.size)")
+                }
+                request.finishLoading(with: .key(key))
+            } catch {
+                request.finishLoading(with: .network(error.text))
+            }
+        }
+        return true
+    }
+
+    private static func key(in request: KeyLoadingRequest) -> HLSKey? {
+        for data in request.initializationData {
+            for box in PSSHBox.readableBoxes(in: data.bytes) {
+                if let key = HLSKey.key(in: box), key.keyFormat == HLSKeyFormat.identity.name,
+                    key.uri == request.keyURI
+                {
+                    return key
+                }
+            }
+        }
+        return nil
+    }
+}
