@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// For sigset_t, which belongs to whichever C module the compiler reads first.
+import CCurl
 import Glibc
 import NIOCore
 import NIOPosix
