@@ -125,6 +125,7 @@ public struct FairPlayExchange: Sendable {
         var wanted: [TLLV.Tag] = [.transactionIdentifier]
         for tag in options.returnRequests where !wanted.contains(tag) { wanted.append(tag) }
         if sendsIntegrity {
+            if let keyID = options.mediaKeyID { values.append((.mediaKeyID, keyID.bytes)) }
             values.append((.requestIntegrity, [UInt8](repeating: 0, count: PayloadIntegrity.size)))
             if !wanted.contains(.requestIntegrity) { wanted.append(.requestIntegrity) }
         }

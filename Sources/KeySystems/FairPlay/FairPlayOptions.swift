@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import MediaFormats
+public import ProtectionModel
 
 extension FairPlayExchange {
     /// What a request says besides the content identifier.
@@ -24,6 +25,9 @@ extension FairPlayExchange {
         /// Whether the SPC has this project's code over the whole message. Key servers that do not know it ignore it, by
         /// the rules. Nil sends it only where the provider says that it is of the test authority.
         public var sendsIntegrity: Bool?
+        /// The KID that the media has. Sent where the code over the message is sent: only this project's key server knows
+        /// what it means.
+        public var mediaKeyID: KeyID?
         /// Whether a CKC without such a code is refused. Only this project's key server sends one.
         public var requiresIntegrity = false
 

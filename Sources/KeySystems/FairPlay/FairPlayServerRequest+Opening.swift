@@ -125,7 +125,8 @@ extension FairPlayServerRequest {
             version: version, assetIdentifier: asset, transactionIdentifier: try bytes(.transactionIdentifier, 8...8),
             deviceIdentifier: secrets.deviceIdentifier, protocolVersion: try Self.protocolVersion(of: payload),
             playback: playback, streamingIndicator: try payload.value(StreamingIndicator.self),
-            deviceIdentity: try payload.value(DeviceIdentity.self), hasIntegrity: hasIntegrity,
+            deviceIdentity: try payload.value(DeviceIdentity.self),
+            mediaKeyID: payload[.mediaKeyID].flatMap { KeyID($0.value) }, hasIntegrity: hasIntegrity,
             returnedBlocks: try payload.value(ReturnRequest.self)?.tags.compactMap { payload[$0] } ?? [],
             sessionKey: try secrets.sessionKey(),
             responseKey: try SessionSecrets.responseKey(r1: secrets.r1, seed: seed), r1: secrets.r1)

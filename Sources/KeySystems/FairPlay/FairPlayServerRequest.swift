@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import MediaFormats
-import ProtectionModel
+public import ProtectionModel
 
 /// An SPC that the key server has opened and found in order. Prints without keys.
 public struct FairPlayServerRequest: Sendable {
@@ -17,6 +17,8 @@ public struct FairPlayServerRequest: Sendable {
     public let playback: MediaPlaybackState?
     public let streamingIndicator: StreamingIndicator?
     public let deviceIdentity: DeviceIdentity?
+    /// The KID that the media has, where the client says so.
+    public let mediaKeyID: KeyID?
     /// Whether it has this project's code over the whole message, and that fits.
     public let hasIntegrity: Bool
     /// The blocks that go back.

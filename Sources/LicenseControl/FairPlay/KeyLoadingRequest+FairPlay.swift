@@ -44,6 +44,7 @@ extension KeyLoadingRequest {
             state: isRenewal ? .playingAndLeaseExpires : .readyToStart, time: UInt64(clamping: sessionDate),
             sessionID: playbackSessionID)
         options.deviceIdentifier = configuration?.deviceIdentifier
+        options.mediaKeyID = missingKeyIDs.first ?? keyIDs.first
         return options
     }
 }

@@ -44,12 +44,17 @@ extension TLLV.Tag {
 
     // MARK: Latchkey's own
 
-    // The first eight bytes of the SHA-256 of "latchkey: SPC integrity" and of "latchkey: CKC integrity".
+    // The first eight bytes of the SHA-256 of "latchkey: SPC integrity", "latchkey: CKC integrity" and "latchkey: media
+    // KID".
 
     /// This project's own, optional: 32 bytes, an HMAC-SHA-256 over the whole SPC. See `PayloadIntegrity`.
     public static let requestIntegrity = TLLV.Tag(rawValue: 0xFA0D_120C_A720_092D)
     /// This project's own, optional: 32 bytes, an HMAC-SHA-256 over the whole CKC. See `PayloadIntegrity`.
     public static let responseIntegrity = TLLV.Tag(rawValue: 0xC586_F575_8609_97CD)
+
+    /// This project's own, optional: the 16 bytes of the KID that the media has. For packagers that give several keys the
+    /// same URI.
+    public static let mediaKeyID = TLLV.Tag(rawValue: 0x6827_3168_B6E3_4415)
 
     /// The tags that an SPC must have.
     public static let requiredInRequest: [TLLV.Tag] = [
@@ -79,6 +84,7 @@ extension TLLV.Tag {
         case .offlineKey: "offline key"
         case .requestIntegrity: "SPC integrity"
         case .responseIntegrity: "CKC integrity"
+        case .mediaKeyID: "media KID"
         default: nil
         }
     }

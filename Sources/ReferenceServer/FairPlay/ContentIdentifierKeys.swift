@@ -15,13 +15,13 @@ struct ContentIdentifierKeys: Sendable {
 
     /// The key for a content identifier.
     ///
-    /// Applications make it out of the key's URI in different ways, so that the first of these lines counts: the
-    /// identifier as a URI; with `skd://` or `skd:` in front of it; as a KID, in digits or in 16 bytes; `*`. Without an
-    /// IV in the line, the IV is zeros.
-    subscript(identifier: [UInt8]) -> FairPlayKeyServer.Key? {
-        var subjects: [KeysFile.Subject] = []
+    /// Applications make it out of the key's URI in different ways, so that the first of these lines counts: the KID of
+    /// the media; the identifier as a URI; with `skd://` or `skd:` in front of it; as a KID, in digits or in 16 bytes;
+    /// `*`. Without an IV in the line, the IV is zeros.
+    subscript(identifier: [UInt8], mediaKeyID mediaKeyID: KeyID? = nil) -> FairPlayKeyServer.Key? {
+        var subjects: [KeysFile.Subject] = mediaKeyID.map { [.keyID($0)] } ?? []
         if let text = String(validating: identifier, as: UTF8.self) {
-            subjects = [.uri(text), .uri("skd://\(text)"), .uri("skd:\(text)")]
+            subjects += [.uri(text), .uri("skd://\(text)"), .uri("skd:\(text)")]
             if let keyID = KeyID(hex: text) { subjects.append(.keyID(keyID)) }
         }
         if let keyID = KeyID(identifier) { subjects.append(.keyID(keyID)) }

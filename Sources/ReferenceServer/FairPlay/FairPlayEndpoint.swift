@@ -49,7 +49,7 @@ struct FairPlayEndpoint: Sendable {
                 key: { request throws(FairPlayServerError) in
                     note(request, context)
                     try Self.check(message.assetIdentifier, against: request)
-                    return keys[request.assetIdentifier]
+                    return keys[request.assetIdentifier, mediaKeyID: request.mediaKeyID]
                 })
             return Self.response(answer.ckc, in: query.form)
         } catch {
