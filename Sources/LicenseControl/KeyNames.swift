@@ -21,12 +21,12 @@ struct KeyNames {
         var keyID: KeyID
         /// Whether the media has this KID itself.
         var isOfMedia: Bool
-        /// Further KIDs of media. Some packagers give the keys of all tracks one URI.
+        /// Further KIDs that media has beside this URI.
         var others: [KeyID] = []
     }
 
-    /// KIDs of media that a URI may have.
-    static let limitOfMediaKeyIDs = 64
+    /// Further KIDs of one URI that are remembered.
+    static let otherLimit = 64
 
     private var byURI: [String: Name] = [:]
     private var byKeyID: [KeyID: String] = [:]
@@ -35,20 +35,20 @@ struct KeyNames {
     func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
 
     /// `mediaKeyID` is the KID that the media has beside this URI, as far as known. It is taken unless it is zero or
-    /// stands for another URI; `makeKeyID` gives one where none can be taken.
+    /// stands for another URI; `makeKeyID` gives one where none can be taken. Without a `mediaKeyID` the answer is the
+    /// first KID of the URI.
     mutating func keyID(forURI uri: String, mediaKeyID: KeyID?, makeKeyID: () -> KeyID) -> Answer {
-        let candidate = mediaKeyID.flatMap { $0.isZero || byKeyID[$0] ?? uri != uri ? nil : $0 }
-        guard var present = byURI[uri] else {
+        if let mediaKeyID, byKeyID[mediaKeyID] == uri { return Answer(keyID: mediaKeyID) }
+        let candidate = mediaKeyID.flatMap { $0.isZero || byKeyID[$0] != nil ? nil : $0 }
+        guard let present = byURI[uri] else {
             let name = Name(keyID: candidate ?? makeKeyID(), isOfMedia: candidate != nil)
             set(uri, name)
             return Answer(keyID: name.keyID)
         }
-        guard let candidate, candidate != present.keyID else { return Answer(keyID: present.keyID) }
-        if present.isOfMedia {
-            if present.others.contains(candidate) { return Answer(keyID: candidate) }
-            guard present.others.count < Self.limitOfMediaKeyIDs else { return Answer(keyID: present.keyID) }
-            present.others.append(candidate)
-            byURI[uri] = present
+        guard let candidate else { return Answer(keyID: present.keyID) }
+        guard !present.isOfMedia else {
+            guard present.others.count < Self.otherLimit else { return Answer(keyID: present.keyID) }
+            byURI[uri]?.others.append(candidate)
             byKeyID[candidate] = uri
             return Answer(keyID: candidate)
         }

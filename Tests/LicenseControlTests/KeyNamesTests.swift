@@ -34,17 +34,20 @@ struct KeyNamesTests {
         #expect(names.uri(of: keyID(1)) == "skd://a")
     }
 
-    @Test func tracksWithKeyIDsOfTheirOwnKeepThemUnderOneURI() {
+    @Test func tracksMayHaveKeysOfTheirOwnUnderOneURI() {
         var names = KeyNames()
-        for _ in 0..<2 {
-            #expect(name(&names, "skd://a", keyID(1), else: 91) == .init(keyID: keyID(1)))
-            #expect(name(&names, "skd://a", keyID(2), else: 92) == .init(keyID: keyID(2)))
-            #expect(name(&names, "skd://a", nil, else: 93) == .init(keyID: keyID(1)))
-        }
+        #expect(name(&names, "skd://a", keyID(1), else: 91) == .init(keyID: keyID(1)))
+        #expect(name(&names, "skd://a", keyID(2), else: 92) == .init(keyID: keyID(2)))
+        #expect(name(&names, "skd://a", keyID(1), else: 93) == .init(keyID: keyID(1)))
+        #expect(name(&names, "skd://a", keyID(2), else: 94) == .init(keyID: keyID(2)))
+        #expect(name(&names, "skd://a", nil, else: 95) == .init(keyID: keyID(1)))
+        #expect(name(&names, "skd://a", zero, else: 96) == .init(keyID: keyID(1)))
+        #expect(name(&names, "skd://b", keyID(2), else: 97) == .init(keyID: keyID(97)))
+        #expect(names.uri(of: keyID(1)) == "skd://a")
         #expect(names.uri(of: keyID(2)) == "skd://a")
-        for number in 3...200 { _ = name(&names, "skd://a", keyID(number), else: 94) }
-        #expect(names.uri(of: keyID(200)) == nil)
-        #expect(name(&names, "skd://a", keyID(200), else: 95) == .init(keyID: keyID(1)))
+        for number in 0..<KeyNames.otherLimit * 2 { _ = name(&names, "skd://a", keyID(1000 + number), else: 98) }
+        #expect(names.uri(of: keyID(1000)) == "skd://a")
+        #expect(names.uri(of: keyID(1000 + KeyNames.otherLimit)) == nil)
     }
 
     @Test func oldNamesAreForgotten() {

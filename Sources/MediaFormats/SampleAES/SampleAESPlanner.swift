@@ -173,9 +173,7 @@ enum StartCode {
         var offset = start
         // SAFETY: each load ends in front of `end`.
         while offset + stride < end {
-            if hasZeroPair(bytes + offset) {
-                for position in offset..<offset + stride where isZeroPair(bytes, position) { return position }
-            }
+            if let position = positionOfZeroPair(bytes + offset) { return offset + position }
             offset += stride
         }
         while offset + 1 < end {
@@ -185,17 +183,24 @@ enum StartCode {
         return nil
     }
 
-    /// Whether one of the first 32 bytes is zero and the next too.
+    /// Where, among the first 32 bytes, one is zero and the next too.
     @inline(__always)
-    private static func hasZeroPair(_ bytes: UnsafeRawPointer) -> Bool {
+    private static func positionOfZeroPair(_ bytes: UnsafeRawPointer) -> Int? {
         // The type of 16 bytes is what compilers turn into vector instructions everywhere. A byte with the next one
         // over it is zero where both are.
         let zeros = SIMD16<UInt8>()
         let first = bytes.loadUnaligned(as: SIMD16<UInt8>.self) | (bytes + 1).loadUnaligned(as: SIMD16<UInt8>.self)
         let second =
             (bytes + 16).loadUnaligned(as: SIMD16<UInt8>.self) | (bytes + 17).loadUnaligned(as: SIMD16<UInt8>.self)
-        let found = unsafeBitCast((first .== zeros) .| (second .== zeros), to: SIMD2<UInt64>.self)
-        return found[0] | found[1] != 0
+        let (low, high) = (first .== zeros, second .== zeros)
+        let found = unsafeBitCast(low .| high, to: SIMD2<UInt64>.self)
+        guard found[0] | found[1] != 0 else { return nil }
+        let (start, half) = low == SIMDMask(repeating: false) ? (16, high) : (0, low)
+        let words = unsafeBitCast(half, to: SIMD2<UInt64>.self)
+        // All ones for a byte that fits; the lowest byte is the first.
+        return words[0] != 0
+            ? start + UInt64(littleEndian: words[0]).trailingZeroBitCount / 8
+            : start + 8 + UInt64(littleEndian: words[1]).trailingZeroBitCount / 8
     }
 
     @inline(__always)

@@ -60,7 +60,7 @@ struct SampleAESTransportStream: ~Copyable {
         var synchroniser = PacketSynchroniser()
         swap(&synchroniser, &self.synchroniser)
         defer { swap(&synchroniser, &self.synchroniser) }
-        try synchroniser.append(bytes) { packet throws(FormatError) in try take(packet) }
+        try synchroniser.append(bytes) { packets, count throws(FormatError) in try take(packets, count) }
         closeOverdueUnits()
     }
 
@@ -69,7 +69,7 @@ struct SampleAESTransportStream: ~Copyable {
         var synchroniser = PacketSynchroniser()
         swap(&synchroniser, &self.synchroniser)
         defer { self.synchroniser.reset() }
-        try synchroniser.end { packet throws(FormatError) in try take(packet) }
+        try synchroniser.end { packets, count throws(FormatError) in try take(packets, count) }
         closeUnits()
     }
 
@@ -150,8 +150,13 @@ struct SampleAESTransportStream: ~Copyable {
     // MARK: Packets
 
     @inline(__always)
-    private mutating func take(_ bytes: UnsafeRawPointer) throws(FormatError) {
-        let number = store.append(bytes)
+    private mutating func take(_ bytes: UnsafeRawPointer, _ count: Int) throws(FormatError) {
+        let first = store.append(bytes, count: count)
+        for number in first..<first + count { try takePacket(number) }
+    }
+
+    @inline(__always)
+    private mutating func takePacket(_ number: Int) throws(FormatError) {
         let packet = store.packet(number)
         let role = roles[packet.pid]
         guard role != Role.plain else { return }
@@ -162,6 +167,7 @@ struct SampleAESTransportStream: ~Copyable {
             let last = streams[index].last
             if streams[index].goOn(packet, number) {
                 store.setLink(of: last, to: number)
+                store.setLink(of: number, to: -1)
             } else {
                 try takePacket(packet, number, of: index)
             }
@@ -215,6 +221,7 @@ struct SampleAESTransportStream: ~Copyable {
             return
         }
         streams[index].last = number
+        store.setLink(of: number, to: -1)
         if !isSamples { return readSections(index) }
         if streams[index].size > Self.maximumUnitSize {
             throw .tooLarge("PES packet of PID \(streams[index].pid): more than \(Self.maximumUnitSize) bytes")

@@ -42,15 +42,13 @@ struct PacketStore: ~Copyable {
     @inline(__always)
     func setLink(of number: Int, to other: Int) { links[number - origin] = other }
 
-    /// Copies a packet behind the last. Returns its number.
-    @inline(__always)
-    mutating func append(_ bytes: UnsafeRawPointer) -> Int {
-        if end - origin == capacity { makeRoom() }
+    /// Copies `count` packets behind the last. Returns the first one's number. They have no links yet.
+    mutating func append(_ bytes: UnsafeRawPointer, count: Int) -> Int {
+        while end - origin + count > capacity { makeRoom() }
         let number = end
-        end += 1
+        end += count
         (memory + (number - origin) * TransportPacket.size).copyMemory(
-            from: bytes, byteCount: TransportPacket.size)
-        links[number - origin] = -1
+            from: bytes, byteCount: count * TransportPacket.size)
         return number
     }
 

@@ -5,6 +5,9 @@ struct PacketSynchroniser {
     /// So many sync bytes in a row, at the right distance, are a transport stream.
     private static let wantedPackets = 3
 
+    /// In packets: small enough for the first-level cache, where they are looked at next.
+    private static let longestRun = 64
+
     private var isSynchronised = false
     /// The start of a packet; or, where the packets are not found yet, all bytes that may belong to one.
     private var rest: [UInt8] = []
@@ -16,10 +19,10 @@ struct PacketSynchroniser {
         rest.removeAll(keepingCapacity: true)
     }
 
-    /// Gives `take` each whole packet.
+    /// Gives `take` the whole packets, several in a row where they are.
     @inline(__always)
     mutating func append(
-        _ bytes: UnsafeRawBufferPointer, _ take: (UnsafeRawPointer) throws(FormatError) -> Void
+        _ bytes: UnsafeRawBufferPointer, _ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void
     ) throws(FormatError) {
         var offset = 0
         if isSynchronised {
@@ -38,15 +41,15 @@ struct PacketSynchroniser {
     }
 
     /// No more bytes come: fewer packets are enough to be sure.
-    mutating func end(_ take: (UnsafeRawPointer) throws(FormatError) -> Void) throws(FormatError) {
+    mutating func end(_ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void) throws(FormatError) {
         if !isSynchronised { try search(isEnd: true, take) }
         reset()
     }
 
     /// The one packet in `rest`.
-    private mutating func takeRest(_ take: (UnsafeRawPointer) throws(FormatError) -> Void) throws(FormatError) {
+    private mutating func takeRest(_ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void) throws(FormatError) {
         try rest.withUnsafeBufferPointer { packet throws(FormatError) in
-            if let address = packet.baseAddress { try take(address) }
+            if let address = packet.baseAddress { try take(address, 1) }
         }
         rest.removeAll(keepingCapacity: true)
     }
@@ -55,7 +58,7 @@ struct PacketSynchroniser {
     @inline(__always)
     private mutating func takePackets(
         _ bytes: UnsafeRawBufferPointer, from start: Int,
-        _ take: (UnsafeRawPointer) throws(FormatError) -> Void
+        _ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void
     ) throws(FormatError) -> Int {
         guard let base = bytes.baseAddress else { return 0 }
         var offset = start
@@ -64,16 +67,19 @@ struct PacketSynchroniser {
                 isSynchronised = false
                 return offset
             }
-            guard bytes.count - offset >= TransportPacket.size else { return offset }
-            try take(base + offset)
-            offset += TransportPacket.size
+            let most = min((bytes.count - offset) / TransportPacket.size, Self.longestRun)
+            guard most > 0 else { return offset }
+            var count = 1
+            while count < most, bytes[offset + count * TransportPacket.size] == TransportPacket.syncByte { count += 1 }
+            try take(base + offset, count)
+            offset += count * TransportPacket.size
         }
         return offset
     }
 
     /// Looks for packets in `rest`.
     private mutating func search(
-        isEnd: Bool, _ take: (UnsafeRawPointer) throws(FormatError) -> Void
+        isEnd: Bool, _ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void
     ) throws(FormatError) {
         var bytes: [UInt8] = []
         swap(&bytes, &rest)
