@@ -29,7 +29,7 @@ struct ContentIdentifierKeys: Sendable {
         return subjects.lazy.compactMap { bySubject[$0] }.first.map {
             FairPlayKeyServer.Key(
                 key: $0.key,
-                initializationVector: $0.initializationVector ?? InitializationVector(high: 0, low: 0))
+                initializationVector: $0.key.initializationVector ?? InitializationVector(high: 0, low: 0))
         }
     }
 }
