@@ -51,6 +51,7 @@ LAYERS = {
         ["ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
          "ProtectionModel", "SampleDecryption", "SessionControl"],
         ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
     "CLatchkey": ("gst-plugin", ["ElementKit", "Latchkey", "LicenseControl"], ["CGStreamer", "Synchronization"]),
 }
 

@@ -133,6 +133,9 @@ extension KeySessionState {
         return terms.isOver(after: start.duration(to: now))
     }
 
+    /// Over a hundred years, and far from what an instant can hold.
+    private static let longest = Duration.seconds(4_000_000_000)
+
     /// Begins a lease for keys that have none.
     mutating func begin(
         _ terms: KeyTerms, for slots: Set<Slot>, from start: ContinuousClock.Instant, _ id: UInt64?, _ random: Double
@@ -140,8 +143,9 @@ extension KeySessionState {
         leases.begin(
             KeyLeases.Lease(
                 slots: slots, keySystem: id.flatMap { keySystem(ofRequest: $0) } ?? nil,
-                end: terms.end.map { start + $0 }, rental: terms.rental.map { start + $0 },
-                renewal: terms.lease.map { start + renewalPolicy.renewal(of: $0, random: random) }))
+                end: terms.end.map { start + min($0, Self.longest) },
+                rental: terms.rental.map { start + min($0, Self.longest) },
+                renewal: terms.lease.map { start + renewalPolicy.renewal(of: min($0, Self.longest), random: random) }))
     }
 
     /// The renewal can still be answered late.

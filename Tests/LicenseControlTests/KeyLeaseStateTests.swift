@@ -156,6 +156,12 @@ struct KeyLeaseStateTests {
         #expect(used.deadline == nil)
     }
 
+    @Test func noDurationIsTooLong() {
+        let longest = Duration.seconds(Int64.max)
+        let state = state([1], KeyTerms(lease: longest, rental: longest, expiry: longest))
+        #expect(state.deadline.map { $0 > at(1_000_000_000) } == true)
+    }
+
     @Test func anExpiryIsNotRenewed() {
         var state = state([1], KeyTerms(expiry: .seconds(50)))
         _ = state.use(keyID(1))

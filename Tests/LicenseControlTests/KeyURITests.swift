@@ -94,6 +94,9 @@ struct KeyURITests {
 
     @Test func logsGetNoQueryAndNoControlCharacters() {
         #expect(KeyURI("skd://a/b?token=secret").printable == "skd://a/b")
+        #expect(KeyURI("skd:http://a/b?token=secret").printable == "skd:http://a/b")
+        #expect(!KeyURI("skd://me:secret@host/a").printable.contains("secret"))
+        #expect(!KeyURI("skd:https://me:secret@host/a").printable.contains("secret"))
         #expect(KeyURI("skd://a\nb\u{7}").printable == "skd://a b ")
         #expect(KeyURI("skd://" + String(repeating: "x", count: 400)).printable.count == 256)
     }

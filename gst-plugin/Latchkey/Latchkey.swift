@@ -31,4 +31,9 @@ public enum Latchkey {
     public static func attach(_ session: KeySession, to pipeline: UnsafeMutablePointer<GstElement>) {
         PipelineSession.attach(session, to: pipeline)
     }
+
+    /// Gives a loader to every pipeline whose session the application does not make itself: one call, before the first
+    /// pipeline leaves READY, as TVSDK's `registerPTAVAssetResourceLoader`. It is asked before what the configuration
+    /// file names. `ResourceLoaderFactory.default` takes more, as the key payload provider. Thread-safe.
+    public static func register(_ loader: any ResourceLoader) { ResourceLoaderFactory.default.register(loader) }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import HTTP
+
 /// The URI by which a playlist names a key: `skd:{content}`, `skd:{server}?cid={content}`, `skd://host/path`, …
 ///
 /// What stands behind `skd:` is whatever the packager wrote, so nothing is decoded, normalised or refused: `/`, `=`,
@@ -70,9 +72,11 @@ public struct KeyURI: Sendable, Hashable {
         return PercentEncoding.encodeInvalid(isURL ? afterScheme : "\(scheme)://\(afterScheme)")
     }
 
-    /// For logs and error texts: without the query, at most 256 characters, control characters as spaces.
+    /// For logs and error texts: without query and user information, at most 256 characters, control characters as
+    /// spaces.
     public var printable: String {
-        let shown = scheme.map { "\($0)://\(beforeQuery)" } ?? beforeQuery
+        if text.utf8.contains(UInt8(ascii: "@")) { return HTTPRequest(url: text).printableURL }
+        let shown = Substring(text.utf8.prefix { $0 != UInt8(ascii: "?") })
         let clean = shown.unicodeScalars.prefix(257).map { $0.properties.generalCategory == .control ? " " : $0 }
         return clean.count > 256
             ? "\(String(String.UnicodeScalarView(clean.prefix(255))))…" : String(String.UnicodeScalarView(clean))

@@ -5,6 +5,7 @@ import ElementKit
 import ElementTestSupport
 import Foundation
 import Latchkey
+import LicenseControl
 import ProtectionModel
 import Testing
 
@@ -226,13 +227,43 @@ extension ElementTests {
         @Test(arguments: [
             ("[latchkey]\nkey-sytem=clearkey\n", "key-sytem"), ("[latchkey]\nkey-timeout=soon\n", "key-timeout=soon"),
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
-            ("no group=1\n", "no.conf"), ("[latchkey]\nhttp-timeout=99999999999\n", "http-timeout"),
+            ("no group=1\n", "no.conf"), ("[fairplay]\npreset=other\n", "“other”"),
+            ("[fairplay]\npresets=other\n", "“presets”"), ("[fairplay]\ntest-ask-file=no.hex\n", "/no.hex"),
+            ("[fairplay]\nstored-keys=/nonexistent/keys\n", "/nonexistent/keys"),
+            ("[latchkey]\nhttp-timeout=99999999999\n", "http-timeout"),
         ])
         func aConfigurationThatCannotBeUsedStopsTheStart(contents: String, text: String) throws {
             setenv("LATCHKEY_CONFIG", try write("no.conf", contents), 1)
             let error = try refusal()
             #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
             #expect(error.text.contains(text), "\(error)")
+        }
+
+        @Test func theFairPlayGroupsAreRead() throws {
+            let path = try write(
+                "fairplay.conf",
+                """
+                [latchkey]
+                key-formats=com.apple.streamingkeydelivery; identity;
+                [fairplay]
+                certificate-file=fps.cer
+                preset=pallycon
+                key-server-url=https://keys.example/
+                [fairplay-headers]
+                pallycon-customdata-v2=abc=
+                [fairplay-parameters]
+                siteId=S1
+                """)
+            let settings = try Configuration.read(path, required: true)
+            #expect(settings.keyFormats == ["com.apple.streamingkeydelivery", "identity"])
+            let fairPlay = try #require(settings.fairPlay)
+            #expect(fairPlay.certificateFile == folder.appendingPathComponent("fps.cer").path)
+            #expect(fairPlay.service.preset == .pallyCon)
+            #expect(fairPlay.service.url == "https://keys.example/")
+            #expect(fairPlay.service.headers.map(\.value) == ["abc="])
+            #expect(fairPlay.service.parameters == ["siteId": "S1"])
+            #expect(settings.makeLoaders().map(\.name) == ["FairPlay pallycon", "Clear Key"])
+            #expect(try Configuration.read(try write("none.conf", "[latchkey]\n"), required: true).fairPlay == nil)
         }
 
         @Test func aConfigurationThatIsNotThereStopsTheStart() throws {
