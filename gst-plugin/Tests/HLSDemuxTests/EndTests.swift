@@ -161,6 +161,9 @@ extension HLSDemuxTests.EndTests {
         #expect(
             gst_element_seek_simple(
                 playback.pipeline, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 1_000_000_000) != 0)
+        // An error ends GStreamer's way back to PLAYING: the application decides whether to go on.
+        playback.setState(GST_STATE_PAUSED)
+        playback.setState(GST_STATE_PLAYING)
         #expect(playback.frameRecorder.wait(samples: count + 20))
     }
 }
