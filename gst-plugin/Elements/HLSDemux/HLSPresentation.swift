@@ -13,8 +13,6 @@ final class HLSPresentation: Sendable {
     let answers = HLSAnswers()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
-    /// The path of the first playlist where the stock demuxer thinks that it came from. Nothing is there.
-    private static let firstPath = "first.m3u8"
 
     struct State {
         var server: LoopbackServer?
@@ -79,9 +77,6 @@ final class HLSPresentation: Sendable {
 
     // MARK: What the demuxer asks
 
-    /// The URL that the stock demuxer takes the first playlist to come from.
-    var firstURL: String { url(Self.firstPath) }
-
     /// Whether segments are announced by notes.
     var hasNotes: Bool { state.withLock { $0.hasNotes } }
 
@@ -102,13 +97,12 @@ final class HLSPresentation: Sendable {
     /// Rewrites the first playlist, master or media, that came from `url`.
     func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
+        // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
-        if rewriting.segmentToInspect == nil { return rewriting.bytes }
-        // A segment has to be looked at first, which takes a while: the demuxer gets a playlist that leads to this one.
-        state.withLock { state in
-            state.first = HTTPResponse(status: 200, body: bytes, url: url)
-            state.rewriters[url] = nil
-        }
+        if rewriting.kind == .master { return rewriting.bytes }
+        // The stock demuxer would fetch a media playlist that it got here again from where it came. So it gets one that
+        // leads to this one, which need not be fetched for that.
+        state.withLock { $0.first = HTTPResponse(status: 200, body: bytes, url: url) }
         let resource = HLSResource.playlist(url: url)
         let target = route(resource)
         table.keep([resource], of: "")

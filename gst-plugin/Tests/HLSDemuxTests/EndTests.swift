@@ -6,6 +6,7 @@ import ElementTestSupport
 import Foundation
 import HTTP
 import LicenseControl
+import MediaFormats
 import ProtectionModel
 import Testing
 
@@ -83,7 +84,7 @@ extension HLSDemuxTests.EndTests {
             origin.url("master.m3u8"), session: KeySession(loaders: [silentLoader()]))
         playback.setState(GST_STATE_PLAYING)
         _ = try playback.bus.next(element: "latchkey-key-request")
-        let url = try #require(playback.demuxer?.run?.presentation.firstURL)
+        let url = try #require(playback.demuxer?.run?.presentation.route(.playlist(url: "x")))
         let port = try #require(URLComponents(string: url)?.port.flatMap { UInt16(exactly: $0) })
         #expect(isOpen(port))
         origin.waitUntilQuiet()
