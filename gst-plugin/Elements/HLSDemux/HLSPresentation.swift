@@ -24,6 +24,8 @@ final class HLSPresentation: Sendable {
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
         var requestCount = 0
+        /// The presentation's URL.
+        var home = ""
         var failure: HLSFailure?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
@@ -97,6 +99,7 @@ final class HLSPresentation: Sendable {
     /// Rewrites the first playlist, master or media, that came from `url`.
     func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
+        state.withLock { $0.home = url }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
         if rewriting.kind == .master { return rewriting.bytes }
@@ -120,7 +123,7 @@ final class HLSPresentation: Sendable {
         switch resource {
         case .playlist: ".m3u8"
         case .initSegment: ".mp4"
-        case .segment: ""
+        case .segment, .key: ""
         case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
         }
     }
@@ -169,7 +172,7 @@ final class HLSPresentation: Sendable {
         for case .initSegment(let segment) in rewriting.resources {
             if case .key(let key) = segment.protection { fronted.insert(key) }
         }
-        let wanted = rewriting.sessionKeys + rewriting.keys.filter { $0.decryptor != .demuxer }.map(\.key)
+        let wanted = rewriting.sessionKeys + rewriting.keys.map(\.key)
         for key in wanted + [rewriting.upcomingKey].compactMap(\.self) {
             let isQuick = key.keyFormat == HLSKeyFormat.identity.name && key.keyID == nil
             let isForLater = fronted.contains(key) || rewriting.kind == .master || key == rewriting.upcomingKey
