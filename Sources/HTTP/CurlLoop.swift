@@ -83,25 +83,18 @@ final class CurlLoop: Sendable {
     // MARK: The thread
 
     private func startThread(_ multi: MultiHandle) -> Bool {
-        // The thread inherits the mask: signals are the application's business, and a write to a closed TLS
-        // connection must not raise SIGPIPE. Faults stay with who causes them.
-        var mask = sigset_t()
-        var previous = sigset_t()
-        sigfillset(&mask)
-        for fault in [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS] { sigdelset(&mask, fault) }
-        pthread_sigmask(SIG_BLOCK, &mask, &previous)
-        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
-
-        // SAFETY: retained here, released by the thread, or below where there is no thread.
-        let start = Unmanaged.passRetained(ThreadStart(loop: self, multi: multi))
-        var thread = pthread_t()
-        guard pthread_create(&thread, nil, runLoop, start.toOpaque()) == 0 else {
-            start.release()
-            multi.free()
-            return false
+        withSignalsBlocked {
+            // SAFETY: retained here, released by the thread, or below where there is no thread.
+            let start = Unmanaged.passRetained(ThreadStart(loop: self, multi: multi))
+            var thread = pthread_t()
+            guard pthread_create(&thread, nil, runLoop, start.toOpaque()) == 0 else {
+                start.release()
+                multi.free()
+                return false
+            }
+            pthread_detach(thread)
+            return true
         }
-        pthread_detach(thread)
-        return true
     }
 
     fileprivate func run(_ multi: MultiHandle) {

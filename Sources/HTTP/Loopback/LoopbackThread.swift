@@ -46,16 +46,8 @@ enum LoopbackThread {
         ended?.shutdownGracefully { _ in }
     }
 
-    /// The thread takes no signals: they are the application's business, and a write to a closed connection must not
-    /// raise SIGPIPE. Faults stay with who causes them.
     private static func makeGroup() -> MultiThreadedEventLoopGroup {
-        var mask = sigset_t()
-        var previous = sigset_t()
-        sigfillset(&mask)
-        for fault in [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS] { sigdelset(&mask, fault) }
-        pthread_sigmask(SIG_BLOCK, &mask, &previous)
-        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
-        return MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        withSignalsBlocked { MultiThreadedEventLoopGroup(numberOfThreads: 1) }
     }
 
     /// swift-nio sets SIGPIPE to be ignored with its first socket, once in a process. That is not a library's to

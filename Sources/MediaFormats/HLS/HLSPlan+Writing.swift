@@ -57,6 +57,7 @@ extension HLSPlan {
         tag.initializationVector = next.initializationVector
         tag.keyID = nil
         if let uri = tag.uri { output.note(uri) }
+        tag.uri = output.url(.key(next.key))
         try output.write("#EXT-X-KEY:\(tag.attributeList)")
     }
 

@@ -12,6 +12,9 @@ public enum HLSResource: Hashable, Sendable {
     case initSegment(HLSInitSegment)
     /// A segment that is encrypted as a whole, to be fetched and decrypted.
     case segment(HLSEncryptedSegment)
+    /// A key that the stock demuxer decrypts whole segments with. It would fetch it with the URL of its playlist as the
+    /// referrer, and that one is nobody else's business.
+    case key(HLSKey)
     /// A note in front of segments of a transport stream or of packed audio, made here: nothing is fetched.
     case keyNote(HLSKeyNote)
 }

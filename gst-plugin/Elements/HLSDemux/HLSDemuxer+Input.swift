@@ -16,8 +16,8 @@ struct ManifestInput {
 }
 
 extension HLSDemuxer {
-    /// Stands between upstream and the stock demuxer: that gets the rewritten playlist, and thinks that it came from the
-    /// loopback server.
+    /// Stands between upstream and the stock demuxer: that gets the rewritten playlist, which leads to the loopback
+    /// server, and names the presentation's own URL as the referrer of what it fetches.
     func watchInput(_ sink: PadReference) {
         let weak = WeakElement(reference)
         sink.probeBuffers { buffer in
@@ -30,17 +30,7 @@ extension HLSDemuxer {
             if goesOn == true { return event }
             return nil
         }
-        sink.probeQueries(.upstream) { query in
-            guard query.kind == .uri, let url = weak.map({ ($0 as? HLSDemuxer)?.stockURL }) ?? nil else {
-                return .notMine
-            }
-            query.answer(uri: url)
-            return .answered
-        }
     }
-
-    /// Where the stock demuxer is to think that the playlist came from; nil while it has none.
-    private var stockURL: String? { manifest.isHandedOn ? run?.presentation.firstURL : nil }
 
     /// Whether the event goes on to the stock demuxer.
     private func accepts(_ event: borrowing Event) -> Bool {

@@ -13,6 +13,7 @@ extension HLSPresentation {
         state.withLock { $0.requestCount += 1 }
         let name = request.path.prefix { $0 != "." }
         guard let resource = table.resource(String(name)) else { return .notFound }
+        let request = withoutOwnReferrer(request)
         origin.note(request)
         return await answers.answer("\(name)?\(request.query ?? "")") { [self] in await answer(request, resource) }
     }
@@ -24,6 +25,8 @@ extension HLSPresentation {
             case .initSegment(let segment): return try await initSegment(segment, request)
             case .segment(let segment): return try await self.segment(segment, request)
             case .keyNote(let note): return keyNote(note)
+            case .key(let key):
+                return LoopbackResponse(body: try await keys.contentKey(for: key).withBytes { Array($0) })
             }
         } catch {
             HLSDemuxer.log.log(.warning, nil, error.text)
@@ -38,6 +41,17 @@ extension HLSPresentation {
             }
             return LoopbackResponse(status: error.status)
         }
+    }
+
+    /// The stock demuxer names the playlist that it read as the referrer. That is the loopback server's, and what the
+    /// origin knows is the presentation's URL.
+    private func withoutOwnReferrer(_ request: LoopbackRequest) -> LoopbackRequest {
+        var request = request
+        let (server, home) = state.withLock { ($0.server, $0.home) }
+        for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
+            if server?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
+        }
+        return request
     }
 
     // MARK: Playlists

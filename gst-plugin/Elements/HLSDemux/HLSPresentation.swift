@@ -13,8 +13,6 @@ final class HLSPresentation: Sendable {
     let answers = HLSAnswers()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
-    /// The path of the first playlist where the stock demuxer thinks that it came from. Nothing is there.
-    private static let firstPath = "first.m3u8"
 
     struct State {
         var server: LoopbackServer?
@@ -26,6 +24,8 @@ final class HLSPresentation: Sendable {
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
         var requestCount = 0
+        /// The presentation's URL.
+        var home = ""
         var failure: HLSFailure?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
@@ -79,9 +79,6 @@ final class HLSPresentation: Sendable {
 
     // MARK: What the demuxer asks
 
-    /// The URL that the stock demuxer takes the first playlist to come from.
-    var firstURL: String { url(Self.firstPath) }
-
     /// Whether segments are announced by notes.
     var hasNotes: Bool { state.withLock { $0.hasNotes } }
 
@@ -102,13 +99,13 @@ final class HLSPresentation: Sendable {
     /// Rewrites the first playlist, master or media, that came from `url`.
     func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
+        state.withLock { $0.home = url }
+        // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
-        if rewriting.segmentToInspect == nil { return rewriting.bytes }
-        // A segment has to be looked at first, which takes a while: the demuxer gets a playlist that leads to this one.
-        state.withLock { state in
-            state.first = HTTPResponse(status: 200, body: bytes, url: url)
-            state.rewriters[url] = nil
-        }
+        if rewriting.kind == .master { return rewriting.bytes }
+        // The stock demuxer would fetch a media playlist that it got here again from where it came. So it gets one that
+        // leads to this one, which need not be fetched for that.
+        state.withLock { $0.first = HTTPResponse(status: 200, body: bytes, url: url) }
         let resource = HLSResource.playlist(url: url)
         let target = route(resource)
         table.keep([resource], of: "")
@@ -126,7 +123,7 @@ final class HLSPresentation: Sendable {
         switch resource {
         case .playlist: ".m3u8"
         case .initSegment: ".mp4"
-        case .segment: ""
+        case .segment, .key: ""
         case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
         }
     }
@@ -175,7 +172,7 @@ final class HLSPresentation: Sendable {
         for case .initSegment(let segment) in rewriting.resources {
             if case .key(let key) = segment.protection { fronted.insert(key) }
         }
-        let wanted = rewriting.sessionKeys + rewriting.keys.filter { $0.decryptor != .demuxer }.map(\.key)
+        let wanted = rewriting.sessionKeys + rewriting.keys.map(\.key)
         for key in wanted + [rewriting.upcomingKey].compactMap(\.self) {
             let isQuick = key.keyFormat == HLSKeyFormat.identity.name && key.keyID == nil
             let isForLater = fronted.contains(key) || rewriting.kind == .master || key == rewriting.upcomingKey

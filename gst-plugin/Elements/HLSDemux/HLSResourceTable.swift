@@ -70,6 +70,7 @@ final class HLSResourceTable: Sendable {
         case .initSegment: "i"
         case .segment: "s"
         case .keyNote: "n"
+        case .key: "k"
         }
     }
 }

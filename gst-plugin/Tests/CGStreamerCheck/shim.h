@@ -52,4 +52,11 @@ static inline GstBuffer *ekt_probe_buffer(GstPadProbeInfo *info) { return GST_PA
 static inline GstCaps *ekt_template_caps(GstPadTemplate *templ) { return GST_PAD_TEMPLATE_CAPS(templ); }
 static inline gboolean ekt_is_string_value(const GValue *value) { return G_VALUE_HOLDS_STRING(value); }
 
+/* The extra-headers of souphttpsrc, from the text of a structure. */
+static inline void ekt_set_extra_headers(GstElement *source, const char *text) {
+  GstStructure *fields = gst_structure_from_string(text, NULL);
+  g_object_set(source, "extra-headers", fields, NULL);
+  if (fields) gst_structure_free(fields);
+}
+
 #endif

@@ -33,6 +33,7 @@ final class HLSPlayback: @unchecked Sendable {
     private var streamList: [Stream] = []
     private var names: [String] = []
     private var demuxerHook: (@Sendable (UnsafeMutablePointer<GstElement>) -> Void)?
+    private var sourceHook: (@Sendable (UnsafeMutablePointer<GstElement>) -> Void)?
     /// What the sinks got.
     let frameRecorder = StreamRecorder()
     let soundRecorder = StreamRecorder()
@@ -108,6 +109,9 @@ final class HLSPlayback: @unchecked Sendable {
     /// Calls `body` with the demuxer when it comes, before it starts.
     func onDemuxer(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) { demuxerHook = body }
 
+    /// Calls `body` with the source when it comes, before it starts.
+    func onSource(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) { sourceHook = body }
+
     /// The demuxer that is in the pipeline.
     private(set) var demuxer: HLSDemuxer?
 
@@ -132,6 +136,7 @@ final class HLSPlayback: @unchecked Sendable {
         lock.lock()
         names.append(name)
         lock.unlock()
+        if name == "souphttpsrc" { sourceHook?(element) }
         if name == "latchkeyhlsdemux" {
             demuxer = HLSDemuxer.implementation(of: element)
             demuxerHook?(element)

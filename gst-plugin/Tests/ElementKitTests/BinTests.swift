@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Testing
+
+/// A bin around `identity` that notes what it sees.
+private final class Wrapper: Bin, @unchecked Sendable {
+    static let factory = ElementDescription(
+        factory: "ekwrapper", longName: "Wrapper", classification: "Generic", summary: "Wraps identity",
+        author: "The Latchkey authors",
+        padTemplates: [.sink("ANY"), .sometimesSource("out_%u", "ANY")], implementation: Wrapper.self)
+
+    let child: ElementReference?
+    private let monitor = Monitor()
+    private var seen: [String] = []
+    var appeared: [String] { monitor.withLock { seen } }
+
+    required init(_ reference: ElementReference, _ description: ElementDescription) {
+        child = ElementReference.make("identity")
+        super.init(reference, description)
+        declareStreamsAware()
+        guard let child, add(child), let sink = child.pad("sink") else { return }
+        expose(sink, as: "sink", template: "sink")
+    }
+
+    override func elementDidAppear(_ element: ElementReference) {
+        monitor.withLock { seen.append(element.factoryName ?? "") }
+    }
+
+    override func handle(_ message: consuming Message) {
+        guard message.kind == .element, let child, message.isFrom(child) else { return forward(message) }
+        reference.post("replaced", [])
+    }
+
+    override func send(_ event: consuming Event) -> Bool { event.kind == .gap }
+}
+
+@Suite struct BinTests {
+    private let element: UnsafeMutablePointer<GstElement>
+    private let bin: Wrapper
+    private let bus: MessageBus
+
+    init() throws {
+        TestProcess.prepare
+        #expect(ElementType.register(Wrapper.factory))
+        guard let element = gst_element_factory_make("ekwrapper", nil), let bin = Wrapper.implementation(of: element)
+        else { throw TestFailure("no ekwrapper") }
+        self.element = element
+        bus = MessageBus()
+        self.bin = bin
+        gst_element_set_bus(element, bus.pointer)
+    }
+
+    @Test func exposesThePadsOfItsChildren() throws {
+        let source = try #require(bin.child?.pad("src"))
+        #expect(ElementReference(element).pad("sink") != nil)
+        #expect(ElementReference(element).pad("out_0") == nil)
+        let exposed = try #require(bin.expose(source, as: "out_0", template: "out_%u"))
+        #expect(ElementReference(element).pad("out_0")?.isSame(as: exposed) == true)
+        #expect(exposed.name == "out_0")
+        bin.withdraw(exposed)
+        #expect(ElementReference(element).pad("out_0") == nil)
+    }
+
+    @Test func hearsOfElementsAndMessagesInside() throws {
+        let late = try #require(ElementReference.make("queue"))
+        #expect(bin.add(late))
+        #expect(bin.appeared == ["queue"])
+        bin.child?.post("original", [])
+        late.post("other", [])
+        _ = try bus.next(element: "replaced")
+        _ = try bus.next(element: "other")
+        #expect(bus.count(element: "original") == 0)
+    }
+
+    @Test func takesEventsThatAreSentToIt() throws {
+        let isGapTaken = ElementReference(element).send(Event(owning: gst_event_new_gap(0, 1)))
+        let isEndTaken = ElementReference(element).send(Event.endOfStream())
+        #expect(isGapTaken)
+        #expect(!isEndTaken)
+    }
+
+    @Test func knowsWhetherItsParentHandlesStreams() throws {
+        #expect(!bin.isParentStreamsAware)
+        let outer = try #require(gst_element_factory_make("ekwrapper", nil))
+        let around = try #require(Wrapper.implementation(of: outer))
+        #expect(around.add(ElementReference(element)))
+        #expect(bin.isParentStreamsAware)
+    }
+
+    @Test func probesDropAndReplace() throws {
+        let sink = try #require(bin.child?.pad("sink"))
+        let source = try #require(bin.child?.pad("src"))
+        gst_element_set_state(element, GST_STATE_PLAYING)
+        let recorder = StreamRecorder()
+        let caps = try #require(Caps("text/x-new"))
+        let events = sink.probeEvents(.downstream) { event in
+            if event.kind == .caps { return Event(caps: caps) }
+            if event.kind == .gap { return nil }
+            return event
+        }
+        let buffers = sink.probeBuffers { buffer in
+            if buffer.size == 1 { return nil }
+            return Buffer(copying: [UInt8](repeating: 9, count: buffer.size))
+        }
+        recorder.attach(to: source.pointer)
+        for event in [
+            gst_event_new_stream_start("id"), gst_event_new_caps(gst_caps_new_empty_simple("text/x-old")),
+            gst_event_new_gap(0, 1),
+        ] {
+            let made = try #require(event)
+            #expect(gst_pad_send_event(sink.pointer, made) != 0)
+        }
+        var segment = GstSegment()
+        gst_segment_init(&segment, GST_FORMAT_BYTES)
+        #expect(gst_pad_send_event(sink.pointer, gst_event_new_segment(&segment)) != 0)
+        for size in [1, 2] {
+            _ = sink.chain(try Buffer.made(of: [UInt8](repeating: 0, count: size)))
+        }
+        #expect(recorder.caps == ["text/x-new"])
+        #expect(!recorder.order.contains("gap"))
+        #expect(recorder.samples.map(\.bytes) == [[9, 9]])
+
+        events.remove()
+        buffers.remove()
+        let barrier = sink.dropBuffers()
+        let result = sink.chain(try Buffer.made(of: [1, 2, 3]))
+        #expect(result == .ok)
+        barrier.remove()
+        _ = sink.chain(try Buffer.made(of: [4]))
+        #expect(recorder.samples.map(\.bytes) == [[9, 9], [4]])
+        gst_element_set_state(element, GST_STATE_NULL)
+    }
+}
+
+extension Buffer {
+    fileprivate static func made(of bytes: [UInt8]) throws -> Buffer {
+        guard let buffer = Buffer(copying: bytes) else { throw TestFailure("no memory") }
+        return buffer
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import CGStreamerCheck
+import ElementKit
+import ElementTestSupport
+import Foundation
+import HTTP
+import LicenseControl
+import Testing
+
+@testable import Elements
+
+extension HLSDemuxTests {
+    /// What goes over the network, and through proxies.
+    @Suite(.timeLimit(.minutes(2))) struct NetworkTests {}
+}
+
+extension HLSDemuxTests.NetworkTests {
+    /// A request without what differs from time to time.
+    private func shape(_ request: LoopbackRequest) -> [String] {
+        let fields = request.headers.map { "\($0.name): \($0.value)" }
+        let lasting = fields.filter { !$0.hasPrefix("Host:") && !$0.hasPrefix("Referer:") }.sorted()
+        return ["\(request.method) \(request.path)"] + lasting + ["\(request.header("Referer")?.suffix(12) ?? "-")"]
+    }
+
+    /// Media segments are fetched as the stock demuxer fetches them: the same requests, with the same fields.
+    @Test func segmentsAreFetchedAsByTheStockDemuxer() throws {
+        let media = try CorpusCase("hls-ts-aes128-shaka")
+        func segments() throws -> Set<[String]> {
+            let origin = try Origin(media.folder)
+            let playback = try HLSPlayback(origin, "master.m3u8")
+            #expect(try playback.play().type == "eos")
+            for case let referrer? in origin.requests.map({ $0.header("Referer") }) {
+                #expect(referrer.hasPrefix(origin.url("")))
+            }
+            return Set(origin.requests.filter { $0.path.hasSuffix(".ts") }.map(shape))
+        }
+        let ours = try segments()
+        let stock = try HLSPlayback.withStockDemuxer { try segments() }
+        #expect(ours == stock)
+        #expect(ours.count == 9)
+    }
+
+    @Test func theOriginSeesTheSourcesFields() throws {
+        let media = try CorpusCase("hls-fmp4-cbcs-identity")
+        let origin = try Origin(media.folder)
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        playback.onSource { source in
+            source.setProperty("user-agent", .string("Test/1"))
+            source.setProperty("cookies", .strings(["id=7"]))
+            ekt_set_extra_headers(source, "extra, Authorization=(string)\"Bearer abc\", X-Own=(string)42;")
+        }
+        #expect(try playback.play().type == "eos")
+        for path in ["v.m3u8", "a.m3u8", "v_init.mp4", "a_init.mp4"] {
+            let request = try #require(origin.requests(path).first)
+            #expect(request.header("User-Agent") == "Test/1", "\(path)")
+            // The URL of the presentation, and never one of the loopback server.
+            #expect(request.header("Referer") == origin.url("master.m3u8"), "\(path)")
+            #expect(request.header("Cookie") == "id=7", "\(path)")
+            #expect(request.header("Authorization") == "Bearer abc", "\(path)")
+            #expect(request.header("X-Own") == "42", "\(path)")
+        }
+    }
+
+    @Test func aProxyThatCannotReachThisProcessIsNamed() async {
+        await #expect(processExitsWith: .success) {
+            let media = try CorpusCase("hls-fmp4-cbcs-identity")
+            // Answers for the origin, and refuses what is on this machine, as a proxy elsewhere does.
+            let proxy = try TestProxy { host, path in
+                host == "origin.test" ? try? media.bytes(String(path.dropFirst())) : nil
+            }
+            setenv("http_proxy", proxy.url, 1)
+            unsetenv("no_proxy")
+            let playback = try HLSPlayback("http://origin.test/master.m3u8")
+            let error = try playback.play()
+            #expect(error.type == "error")
+            #expect(error.source.hasPrefix("latchkeyhlsdemux"), "\(error)")
+            #expect("\(error)".contains("no_proxy=127.0.0.1"), "\(error)")
+        }
+    }
+
+    @Test func withTheExceptionItPlaysThroughAProxy() async {
+        await #expect(processExitsWith: .success) {
+            let media = try CorpusCase("hls-fmp4-cbcs-identity")
+            let proxy = try TestProxy { host, path in
+                host == "origin.test" ? try? media.bytes(String(path.dropFirst())) : nil
+            }
+            setenv("http_proxy", proxy.url, 1)
+            setenv("no_proxy", "127.0.0.1,localhost", 1)
+            let playback = try HLSPlayback(
+                "http://origin.test/master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+            let end = try playback.play()
+            #expect(end.type == "eos", "\(end)")
+            #expect(try playback.packets("video") == media.packets("video"))
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import KeySystems
+import MediaFormats
+import Synchronization
+import Testing
+
+@testable import Elements
+
+@Suite(.timeLimit(.minutes(1)))
+struct HLSUnitTests {
+    private func playlist(_ number: Int) -> HLSResource { .playlist(url: "https://a.test/\(number)") }
+
+    @Test func namesStayAsLongAsAPlaylistHasThem() throws {
+        let table = HLSResourceTable()
+        let first = table.name(of: playlist(1))
+        #expect(table.name(of: playlist(1)) == first)
+        table.keep([playlist(1)], of: "a")
+        for number in 2...4 {
+            let name = table.name(of: playlist(number))
+            #expect(name != first)
+            table.keep([playlist(number)], of: "a")
+        }
+        // Three refreshes later it is forgotten.
+        #expect(table.resource(first) == nil)
+        #expect(table.count == 3)
+        #expect(table.resource("p99") == nil)
+    }
+
+    @Test func whatAnotherPlaylistHasStays() {
+        let table = HLSResourceTable()
+        let name = table.name(of: playlist(1))
+        table.keep([playlist(1)], of: "a")
+        table.keep([playlist(1)], of: "b")
+        for number in 2...9 {
+            _ = table.name(of: playlist(number))
+            table.keep([playlist(number)], of: "a")
+        }
+        #expect(table.resource(name) == playlist(1))
+        #expect(table.count == 4)
+    }
+
+    @Test func aSlowAnswerIsAskedForAgain() async {
+        let answers = HLSAnswers(patience: .milliseconds(20))
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let count = Mutex(0)
+        @Sendable func make() async -> LoopbackResponse {
+            count.withLock { $0 += 1 }
+            for await _ in gate { break }
+            return LoopbackResponse(body: [7])
+        }
+        #expect(await answers.answer("a") { await make() }.status == 503)
+        #expect(await answers.answer("a") { await make() }.status == 503)
+        open.yield()
+        var last = await answers.answer("a") { await make() }
+        for _ in 0..<100 where last.status == 503 { last = await answers.answer("a") { await make() } }
+        #expect(last.body == [7])
+        #expect(count.withLock { $0 } == 1)
+    }
+
+    @Test func theEndAnswersEverybody() async {
+        let answers = HLSAnswers()
+        let (started, begun) = AsyncStream.makeStream(of: Void.self)
+        async let answer = answers.answer("a") {
+            begun.yield()
+            try? await Task.sleep(for: .seconds(3600))
+            return .notFound
+        }
+        for await _ in started { break }
+        answers.end()
+        #expect(await answer.status == 404)
+        #expect(await answers.answer("b") { LoopbackResponse() }.status == 404)
+    }
+
+    @Test func deliveryDirectivesGoToTheOrigin() {
+        let url = HLSPresentation.url("https://a.test/v?t=1#x", directives: "_HLS_msn=4&_HLS_part=2&other=3")
+        #expect(url == "https://a.test/v?t=1&_HLS_msn=4&_HLS_part=2#x")
+        #expect(HLSPresentation.url("https://a.test/v", directives: "_HLS_msn=4") == "https://a.test/v?_HLS_msn=4")
+        #expect(HLSPresentation.url("https://a.test/v", directives: "a=b") == "https://a.test/v")
+        #expect(HLSPresentation.url("https://a.test/v", directives: nil) == "https://a.test/v")
+    }
+
+    @Test func keyFormatsComeInTheOrderOfPreference() {
+        #expect(HLSSettings().keyFormats(preferring: nil).first == .identity)
+        #expect(HLSSettings().keyFormats(preferring: .fairPlay).first == .fairPlay)
+        #expect(HLSSettings().keyFormats(preferring: .playReady).prefix(2) == [.playReady, .identity])
+        let named = HLSSettings(keyFormats: "org.example.own, com.apple.streamingkeydelivery")
+        #expect(named.keyFormats(preferring: .playReady) == [HLSKeyFormat("org.example.own"), .fairPlay])
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct HLSOriginTests {
+    private final class Transport: HTTPTransport {
+        let sent = Mutex<[HTTPRequest]>([])
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            sent.withLock { $0.append(request) }
+            return HTTPResponse(status: 200, body: Array(0..<100), url: request.url)
+        }
+    }
+
+    private func header(_ request: HTTPRequest, _ name: String) -> String? {
+        request.headers.first { $0.name == name }?.value
+    }
+
+    @Test func credentialsStayWithTheOriginOfThePresentation() async throws {
+        let transport = Transport()
+        let origin = HLSOrigin(transport: transport)
+        origin.setHome("https://a.test/master.m3u8")
+        origin.setHeaders([
+            HTTPHeader(name: "Authorization", value: "Bearer abc"), HTTPHeader(name: "Host", value: "a.test"),
+            HTTPHeader(name: "Cookie", value: "old"),
+        ])
+        let request = LoopbackRequest(
+            path: "x",
+            headers: [
+                HTTPHeader(name: "Host", value: "127.0.0.1:1"), HTTPHeader(name: "Range", value: "bytes=0-1"),
+                HTTPHeader(name: "Cookie", value: "new"), HTTPHeader(name: "Accept-Encoding", value: "gzip"),
+            ])
+        for url in ["https://a.test/v", "https://b.test/v", "http://a.test/v", "https://a.test:8443/v"] {
+            _ = try await origin.response(.playlist, url, for: request)
+        }
+        let sent = transport.sent.withLock { $0 }
+        #expect(sent.map { header($0, "Authorization") } == ["Bearer abc", nil, nil, nil])
+        for request in sent {
+            #expect(header(request, "Cookie") == "new")
+            #expect(header(request, "Host") == nil)
+            #expect(header(request, "Range") == nil)
+            #expect(header(request, "Accept-Encoding") == nil)
+        }
+    }
+
+    @Test func aServerWithoutRangesSendsAll() async throws {
+        let origin = HLSOrigin(transport: Transport())
+        let range = try #require(HLSByteRange(offset: 10, length: 5))
+        #expect(try await origin.bytes(.initSegment, "https://a.test/i", range: range) == [10, 11, 12, 13, 14])
+        let beyond = try #require(HLSByteRange(offset: 98, length: 5))
+        await #expect(throws: HLSFailure.self) {
+            try await origin.bytes(.initSegment, "https://a.test/i", range: beyond)
+        }
+    }
+}
