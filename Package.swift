@@ -28,6 +28,9 @@ var targets: [Target] = [
         name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(
         name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(
+        name: "CSQLite", path: "Sources/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
 
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
@@ -36,7 +39,8 @@ var targets: [Target] = [
     .target(name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats"], swiftSettings: settings),
     .target(name: "HTTP", dependencies: ["CCurl"], swiftSettings: settings),
     .target(
-        name: "LicenseControl", dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP"],
+        name: "LicenseControl",
+        dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "CKeyring", "COpenSSL", "CSQLite"],
         swiftSettings: settings),
 
     // Their tests

@@ -2,8 +2,12 @@
 #ifndef LATCHKEY_COPENSSL_H
 #define LATCHKEY_COPENSSL_H
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
 
 #endif
