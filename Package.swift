@@ -57,9 +57,16 @@ var targets: [Target] = [
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
+    .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
+    .executableTarget(
+        name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
+        path: "Tests/StoreWriter", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
-        dependencies: ["TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
+        dependencies: [
+            "TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "CSQLite",
+            "store-writer",
+        ],
         swiftSettings: settings),
     .target(
         name: "FuzzTargets",

@@ -9,42 +9,14 @@ enum KeyDerivation {
     static func key(
         from secret: UnsafeRawBufferPointer, salt: [UInt8], info: String
     ) throws(LicenseStoreError) -> SealingKey {
-        guard let algorithm = EVP_KDF_fetch(nil, OSSL_KDF_NAME_HKDF, nil) else { throw opensslFailure("HKDF") }
-        defer { EVP_KDF_free(algorithm) }
-        guard let context = EVP_KDF_CTX_new(algorithm) else { throw opensslFailure("HKDF") }
-        defer { EVP_KDF_CTX_free(context) }
-        var digest = Array("SHA256".utf8CString)
-        // OpenSSL's parameters take pointers that may be written, though these are only read.
-        var secretBytes = Array(secret)
-        var saltBytes = salt
-        var infoBytes = Array(info.utf8)
+        let infoBytes = Array(info.utf8)
         var output = [UInt8](repeating: 0, count: SealingKey.size)
-        defer {
-            wipe(&secretBytes)
-            wipe(&output)
-        }
-        let isDone = digest.withUnsafeMutableBytes { digest in
-            secretBytes.withUnsafeMutableBytes { secret in
-                saltBytes.withUnsafeMutableBytes { salt in
-                    infoBytes.withUnsafeMutableBytes { info in
-                        // SAFETY: the parameters point into the four buffers, which outlive the call.
-                        var parameters = [
-                            OSSL_PARAM_construct_utf8_string(
-                                OSSL_KDF_PARAM_DIGEST, digest.baseAddress?.assumingMemoryBound(to: CChar.self), 0),
-                            OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, secret.baseAddress, secret.count),
-                            OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info.baseAddress, info.count),
-                        ]
-                        if !salt.isEmpty {
-                            parameters.append(
-                                OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, salt.baseAddress, salt.count))
-                        }
-                        parameters.append(OSSL_PARAM_construct_end())
-                        return EVP_KDF_derive(context, &output, output.count, parameters) == 1
-                    }
-                }
-            }
-        }
-        guard isDone else { throw opensslFailure("HKDF") }
+        defer { wipe(&output) }
+        // SAFETY: four buffers, each given with its size, which outlive the call.
+        let isDone = latchkey_hkdf_sha256(
+            &output, output.count, secret.baseAddress?.assumingMemoryBound(to: UInt8.self), secret.count, salt,
+            salt.count, infoBytes, infoBytes.count)
+        guard isDone == 1 else { throw opensslFailure("HKDF") }
         guard let key = SealingKey(output) else { throw .cryptography("no memory is left for a key") }
         return key
     }

@@ -8,24 +8,9 @@ final class KeyedCode {
     private let context: OpaquePointer
 
     init(key: SealingKey) throws(LicenseStoreError) {
-        guard let algorithm = EVP_MAC_fetch(nil, OSSL_MAC_NAME_HMAC, nil) else { throw opensslFailure("HMAC") }
-        defer { EVP_MAC_free(algorithm) }
-        guard let context = EVP_MAC_CTX_new(algorithm) else { throw opensslFailure("HMAC") }
-        var digest = Array("SHA256".utf8CString)
-        let isReady = digest.withUnsafeMutableBufferPointer { digest in
-            // SAFETY: the parameter points into the buffer, which outlives the call; the key is given with its size.
-            let parameters = [
-                OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest.baseAddress, 0),
-                OSSL_PARAM_construct_end(),
-            ]
-            return key.withBytes {
-                EVP_MAC_init(context, $0.baseAddress?.assumingMemoryBound(to: UInt8.self), $0.count, parameters) == 1
-            }
-        }
-        guard isReady else {
-            EVP_MAC_CTX_free(context)
-            throw opensslFailure("HMAC")
-        }
+        // SAFETY: the key is given with its size; OpenSSL copies it.
+        let made = key.withBytes { latchkey_hmac_sha256($0.baseAddress?.assumingMemoryBound(to: UInt8.self), $0.count) }
+        guard let context = made else { throw opensslFailure("HMAC") }
         self.context = context
     }
 

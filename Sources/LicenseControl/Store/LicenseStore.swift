@@ -107,7 +107,8 @@ public actor LicenseStore {
         try transaction { transaction throws(LicenseStoreError) in try transaction.deleteRemovable(at: now) }
     }
 
-    /// “Reset DRM database”: takes out every record of a kind, or of all kinds. Returns how many.
+    /// “Reset DRM database”: takes out every record of a kind, or of all kinds but `clock`: who empties the store does
+    /// not make the clock forget. Returns how many.
     @discardableResult
     public func deleteAll(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> Int {
         try transaction { transaction throws(LicenseStoreError) in try transaction.deleteAll(kind: kind) }

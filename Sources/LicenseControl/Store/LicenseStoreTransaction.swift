@@ -108,11 +108,14 @@ public final class LicenseStoreTransaction {
         return try removeAll(rows)
     }
 
-    /// Takes out every record of a kind, or of all kinds. Returns how many.
+    /// Takes out every record of a kind, or of all kinds but `clock`: who empties the store does not make the clock
+    /// forget. Returns how many.
     @discardableResult
     public func deleteAll(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> Int {
-        let rows = try rows("WHERE kind = coalesce(?, kind)") { statement throws(LicenseStoreError) in
+        let rows = try rows("WHERE kind = coalesce(?1, kind) AND (?1 NOTNULL OR kind != ?2)") {
+            statement throws(LicenseStoreError) in
             try statement.bind(1, kind.map { Int64($0.rawValue) })
+            try statement.bind(2, Int64(LicenseRecord.Kind.clock.rawValue))
         }
         return try removeAll(rows)
     }
