@@ -61,6 +61,9 @@ var targets: [Target] = [
     .executableTarget(
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
         path: "Tests/StoreWriter", swiftSettings: settings),
+    .executableTarget(
+        name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"], path: "Tests/Benchmarks/Store",
+        swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [

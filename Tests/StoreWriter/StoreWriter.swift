@@ -11,7 +11,7 @@ import Synchronization
 ///     store-writer FOLDER (none|kill|power-cut|error|full|error-once) STEP SEED COUNT FIRST
 ///
 /// Prints "ack NUMBER" for a record that is on disk, "gone NUMBER" for one that was deleted, "try NUMBER" before each,
-/// "failed KIND" for an error, and at the end "steps NUMBER". A record's payload follows from its number.
+/// "failed KIND" and "because TEXT" for an error, and at the end "steps NUMBER". A record's payload follows from its number.
 @main
 enum StoreWriter {
     static func main() async {
@@ -29,6 +29,7 @@ enum StoreWriter {
         var configuration = LicenseStoreConfiguration(
             database: arguments[1] + "/licenses.db", counter: arguments[1] + "/licenses.counter",
             secret: FileDeviceSecret(path: arguments[1] + "/device.secret"))
+        configuration.busyTimeout = .seconds(60)
         configuration.fileSystem = "faults"
         configuration.onStep = { _ in store_faults_step() }
         store_faults_arm(Int32(fault), step, seed)
@@ -50,11 +51,11 @@ enum StoreWriter {
                         say("gone \(number)")
                     }
                 } catch {
-                    say("failed \(error.shortDescription)")
+                    report(error)
                 }
             }
         } catch {
-            say("failed \(error.shortDescription)")
+            report(error)
         }
         say("steps \(store_faults_steps())")
     }
@@ -70,6 +71,11 @@ enum StoreWriter {
         RecordID(
             [UInt8](repeating: 0x11, count: 8) + (0..<8).map { UInt8(truncatingIfNeeded: number >> (56 - $0 * 8)) })
             ?? .random()
+    }
+
+    static func report(_ error: LicenseStoreError) {
+        say("failed \(error.shortDescription)")
+        say("because \(error)")
     }
 
     /// One write for a line, at once: nothing of it may be lost when the process is killed.

@@ -84,13 +84,15 @@ final class SQLiteConnection {
             switch code & 0xFF {
             case SQLITE_BUSY, SQLITE_LOCKED: return .busy(detail + "; try again")
             case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FORMAT: return .corrupted(detail)
+            // Our statements are right, so the tables are not ours any more.
+            case SQLITE_ERROR, SQLITE_CONSTRAINT, SQLITE_MISMATCH: return .corrupted(detail)
             case SQLITE_FULL: return .diskFull(detail + "; free some room")
             case SQLITE_READONLY, SQLITE_PERM: return .readOnly(detail + "; check the permissions of file and folder")
             case SQLITE_CANTOPEN: return .cannotOpen(detail + "; check the path and its permissions")
             case SQLITE_IOERR where [ENOSPC, EDQUOT, EFBIG].contains(system):
                 return .diskFull(detail + "; free some room")
             case SQLITE_TOOBIG: return .recordTooLarge(detail)
-            default: return .inputOutput(detail)
+            default: return .inputOutput(detail + "; check the disk, and the limit on the size of files")
             }
         }
     }

@@ -12,6 +12,20 @@ struct TrustedClockStateTests {
     private var state = TrustedClockState()
     private var now = TrustedTime(trust: .unset, time: UnixTime(seconds: 0))
 
+    private mutating func observe(
+        event: TrustedClockState.Event?, sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let outcome = state.observe(machine.reading(), policy: policy)
+        #expect(outcome == event, sourceLocation: sourceLocation)
+    }
+
+    private mutating func repair(
+        _ time: UnixTime, isTaken: Bool, sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let outcome = state.repair(signed: time, at: machine.reading(), policy: policy)
+        #expect(outcome == isTaken, sourceLocation: sourceLocation)
+    }
+
     private mutating func look() -> TrustedTime {
         _ = state.observe(machine.reading(), policy: policy)
         return state.time
@@ -49,14 +63,8 @@ struct TrustedClockStateTests {
         machine.pass(seconds: 3600)
         _ = look()
         machine.move(wallBySeconds: -7200)
-        do {
-            let outcome = state.observe(machine.reading(), policy: policy)
-            #expect(outcome == .rolledBack)
-        }
-        do {
-            let outcome = state.observe(machine.reading(), policy: policy)
-            #expect(outcome == nil)
-        }
+        observe(event: .rolledBack)
+        observe(event: nil)
         #expect(state.time.trust == .rolledBack)
         #expect(state.time.time == date(0).advanced(bySeconds: 3600))
         machine.move(wallBySeconds: 7200)
@@ -104,10 +112,7 @@ struct TrustedClockStateTests {
 
     @Test mutating func signedTimeIsNotMovedByTheSystemClock() {
         _ = look()
-        do {
-            let outcome = state.repair(signed: date(1), at: machine.reading(), policy: policy)
-            #expect(outcome)
-        }
+        repair(date(1), isTaken: true)
         now = look()
         #expect(now == TrustedTime(trust: .signed, time: date(1), latestSigned: date(1)))
         machine.move(wallBySeconds: 40 * 86_400)
@@ -128,37 +133,19 @@ struct TrustedClockStateTests {
         machine.set(wall: day(0))
         now = look()
         #expect(now.trust == .rolledBack)
-        do {
-            let outcome = state.repair(signed: date(0), at: machine.reading(), policy: policy)
-            #expect(outcome)
-        }
+        repair(date(0), isTaken: true)
         now = look()
         #expect(now == TrustedTime(trust: .signed, time: date(0), latestSigned: date(0)))
     }
 
     @Test mutating func signedTimeNeverGoesBack() {
         _ = look()
-        do {
-            let outcome = state.repair(signed: date(5), at: machine.reading(), policy: policy)
-            #expect(outcome)
-        }
-        do {
-            let outcome = state.repair(signed: date(4), at: machine.reading(), policy: policy)
-            #expect(!outcome)
-        }
-        do {
-            let outcome = state.repair(signed: date(5).advanced(bySeconds: -100), at: machine.reading(), policy: policy)
-            #expect(outcome)
-        }
+        repair(date(5), isTaken: true)
+        repair(date(4), isTaken: false)
+        repair(date(5).advanced(bySeconds: -100), isTaken: true)
         #expect(state.time.time == date(5))
-        do {
-            let outcome = state.repair(signed: UnixTime(seconds: 5), at: machine.reading(), policy: policy)
-            #expect(!outcome)
-        }
-        do {
-            let outcome = state.repair(signed: UnixTime(seconds: .max), at: machine.reading(), policy: policy)
-            #expect(!outcome)
-        }
+        repair(UnixTime(seconds: 5), isTaken: false)
+        repair(UnixTime(seconds: .max), isTaken: false)
     }
 
     @Test mutating func aStartEndsSignedTime() {
@@ -173,15 +160,9 @@ struct TrustedClockStateTests {
     @Test mutating func aSecureClockNeedsSignedTimeAfterEachStart() {
         var policy = policy
         policy.takesSystemClock = false
-        do {
-            let outcome = state.observe(machine.reading(), policy: policy)
-            #expect(outcome == nil)
-        }
+        observe(event: nil)
         #expect(state.time.trust == .unset)
-        do {
-            let outcome = state.repair(signed: date(0), at: machine.reading(), policy: policy)
-            #expect(outcome)
-        }
+        repair(date(0), isTaken: true)
         machine.pass(seconds: 5)
         _ = state.observe(machine.reading(), policy: policy)
         #expect(state.time.trust == .signed)
@@ -189,10 +170,7 @@ struct TrustedClockStateTests {
         _ = state.observe(machine.reading(), policy: policy)
         #expect(state.time.trust == .unset)
         machine.restart(wall: day(-1))
-        do {
-            let outcome = state.observe(machine.reading(), policy: policy)
-            #expect(outcome == .rolledBack)
-        }
+        observe(event: .rolledBack)
     }
 
     @Test mutating func distrustSpreadsAndSoDoesARepair() {

@@ -69,8 +69,10 @@ struct LicenseStoreFaultTests {
         try folder.remove("data/licenses.db")
         #expect(await open() == "missing")
         #expect(await open() == "missing")
-        try folder.write(Data(), to: "data/licenses.db")
-        #expect(await open() == "missing")
+        for size in 0...1 {
+            try folder.write(Data(repeating: 7, count: size), to: "data/licenses.db")
+            #expect(await open() == "missing")
+        }
         try folder.copy("kept.db", to: "data/licenses.db")
         #expect(await open() == nil)
         try folder.remove("state/licenses.counter")
@@ -168,7 +170,7 @@ struct LicenseStoreFaultTests {
 
     // MARK: Damage
 
-    @Test(arguments: [1, 100, 512, 4096, 65536])
+    @Test(arguments: [100, 512, 4096, 65536])
     func bytesThatAreNoDatabaseAreKeptAside(size: Int) async throws {
         try await fill()
         var random = SeededGenerator(seed: UInt64(size))
