@@ -62,8 +62,8 @@ var targets: [Target] = [
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
         path: "Tests/StoreWriter", swiftSettings: settings),
     .executableTarget(
-        name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"], path: "Tests/Benchmarks/Store",
-        swiftSettings: settings),
+        name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"],
+        path: "Tests/Benchmarks/Store", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [

@@ -10,7 +10,9 @@ enum StoreBenchmark {
     private static let licenses = 10_000
 
     static func main() async throws {
-        guard let folder = CommandLine.arguments.dropFirst().first else { return print("usage: store-benchmark FOLDER") }
+        guard let folder = CommandLine.arguments.dropFirst().first else {
+            return print("usage: store-benchmark FOLDER")
+        }
         let configuration = LicenseStoreConfiguration(
             database: folder + "/data/licenses.db", counter: folder + "/state/licenses.counter",
             secret: FileDeviceSecret(path: folder + "/state/device.secret"))

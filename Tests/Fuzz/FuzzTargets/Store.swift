@@ -11,7 +11,8 @@ extension FuzzTarget {
         },
         FuzzTarget("clock-record") { bytes in
             guard let state = try? TrustedClockState(serialized: bytes) else { return }
-            precondition((try? TrustedClockState(serialized: state.serialized())) == state, "what is written reads the same")
+            precondition(
+                (try? TrustedClockState(serialized: state.serialized())) == state, "what is written reads the same")
         },
     ]
 }

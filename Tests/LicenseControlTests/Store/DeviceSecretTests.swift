@@ -60,8 +60,9 @@ struct DeviceSecretTests {
             kind { () throws(LicenseStoreError) in try secret.key(for: "a", creating: true) }
         }
         for size in [0, 31, 33] {
-            #expect(FileManager.default.createFile(
-                atPath: path, contents: Data(repeating: 1, count: size), attributes: [.posixPermissions: 0o600]))
+            #expect(
+                FileManager.default.createFile(
+                    atPath: path, contents: Data(repeating: 1, count: size), attributes: [.posixPermissions: 0o600]))
             #expect(attempt() == "secret unusable")
             try folder.remove("secret")
         }
@@ -86,9 +87,10 @@ struct DeviceSecretTests {
         try secret.remove()
         try secret.remove()
         #expect(kind { () throws(LicenseStoreError) in try secret.key(for: "a", creating: false) } == "secret missing")
-        #expect(kind { () throws(LicenseStoreError) in
-            try KeyringDeviceSecret(name: "a\0b").key(for: "a", creating: true)
-        } == "secret unusable")
+        #expect(
+            kind { () throws(LicenseStoreError) in
+                try KeyringDeviceSecret(name: "a\0b").key(for: "a", creating: true)
+            } == "secret unusable")
     }
 
     @Test func aTokenGivesDerivedKeysOnly() async throws {
@@ -116,8 +118,9 @@ struct DeviceSecretTests {
     /// Test case 16 of “The Galois/Counter Mode of Operation (GCM)”, McGrew and Viega.
     @Test func theSealIsAES256GCM() throws {
         let bytes = { (text: String) in try #require(Hex.decode(text)) }
-        let key = try #require(SealingKey(
-            try bytes("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308")))
+        let key = try #require(
+            SealingKey(
+                try bytes("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308")))
         let seal = try Seal(key: key)
         let header = try bytes("feedfacedeadbeeffeedfacedeadbeefabaddad2")
         let clear = try bytes(

@@ -59,6 +59,21 @@ struct LicenseStoreSharingTests {
         try await store.verify()
     }
 
+    /// More stores wait for a lock than tasks have threads: who gives the lock back still runs.
+    @Test func aStoreThatWaitsKeepsNobodyElsesThread() async throws {
+        var configuration = folder.configuration
+        configuration.busyTimeout = .seconds(120)
+        var stores: [LicenseStore] = []
+        for _ in 0..<12 { stores.append(try await LicenseStore.open(configuration)) }
+        let other = try SQLiteAccess(configuration.database)
+        try other.execute("BEGIN EXCLUSIVE")
+        let puts = stores.enumerated().map { number, store in Task { try await store.put(license(number)) } }
+        for _ in 0..<100 { await Task { await Task.yield() }.value }
+        try other.execute("ROLLBACK")
+        for put in puts { try await put.value }
+        #expect(try await stores[0].list().count == 12)
+    }
+
     @Test func aLockedDatabaseIsBusyAndThenNot() async throws {
         var configuration = folder.configuration
         configuration.busyTimeout = .milliseconds(20)
