@@ -30,6 +30,9 @@ var targets: [Target] = [
         name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(
         name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(
+        name: "CSQLite", path: "Sources/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
 
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
@@ -47,7 +50,8 @@ var targets: [Target] = [
         ],
         swiftSettings: settings),
     .target(
-        name: "LicenseControl", dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP"],
+        name: "LicenseControl",
+        dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "CKeyring", "COpenSSL", "CSQLite"],
         swiftSettings: settings),
 
     // examples/fairplay: the three ways to a FairPlay-style key
@@ -74,9 +78,19 @@ var targets: [Target] = [
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         exclude: ["Golden"], swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
+    .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
+    .executableTarget(
+        name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
+        path: "Tests/StoreWriter", swiftSettings: settings),
+    .executableTarget(
+        name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"],
+        path: "Tests/Benchmarks/Store", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
-        dependencies: ["TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel"],
+        dependencies: [
+            "TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "CSQLite",
+            "store-writer",
+        ],
         swiftSettings: settings),
     .target(
         name: "FuzzTargets",

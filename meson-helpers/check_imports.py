@@ -27,7 +27,7 @@ LAYERS = {
         ["CCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
     "LicenseControl": (
         "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel"],
-        ["COpenSSL", "CSQLite", "FoundationEssentials", "Glibc", "Synchronization"]),
+        ["CKeyring", "COpenSSL", "CSQLite", "FoundationEssentials", "Glibc", "Synchronization"]),
     "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
     "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "Glibc", "Synchronization"]),
     "ReferenceServer": (

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ProtectionModel
+
+/// Where the state of the trusted clock outlives the process. Thread-safe.
+public protocol TrustedClockStorage: Sendable {
+    /// Replaces what is kept by what `change` makes of it, in one step, and returns that. Nil: nothing is kept yet.
+    func update(
+        _ change: @Sendable (TrustedClockState?) -> TrustedClockState
+    ) async throws(LicenseStoreError) -> TrustedClockState
+}
+
+/// The clock's state is one record of the store: sealed, and rolled back only together with the licences.
+extension LicenseStore: TrustedClockStorage {
+    private static let clockID = RecordID(prefixOf: Array("latchkey clock 1".utf8))
+
+    public func update(
+        _ change: @Sendable (TrustedClockState?) -> TrustedClockState
+    ) async throws(LicenseStoreError) -> TrustedClockState {
+        try transaction { transaction throws(LicenseStoreError) in
+            var kept: TrustedClockState?
+            if let record = try transaction.record(Self.clockID) {
+                do {
+                    kept = try TrustedClockState(serialized: record.payload)
+                } catch {
+                    throw .recordUnreadable("the trusted clock's record: \(error); reset the licence store")
+                }
+            }
+            let changed = change(kept)
+            if changed != kept {
+                try transaction.put(
+                    LicenseRecord(id: Self.clockID, kind: .clock, payload: changed.serialized()))
+            }
+            return changed
+        }
+    }
+}

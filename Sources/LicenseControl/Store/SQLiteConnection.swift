@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CSQLite
+import Glibc
+
+/// An open SQLite database. Used from the thread of its store alone.
+final class SQLiteConnection {
+    private let handle: OpaquePointer
+    private let failures: Failures
+    private var statements: [String: SQLiteStatement] = [:]
+    private var isClosed = false
+
+    /// Opens the file, which is made where it is not there. `fileSystem` names a registered VFS; nil is SQLite's own.
+    init(path: String, fileSystem: String?, busyTimeout: Duration) throws(LicenseStoreError) {
+        var opened: OpaquePointer?
+        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX
+        let code = sqlite3_open_v2(path, &opened, flags, fileSystem)
+        guard let handle = opened else { throw .cannotOpen("\(path): no memory is left") }
+        self.handle = handle
+        failures = Failures(handle: handle, path: path)
+        sqlite3_extended_result_codes(handle, 1)
+        sqlite3_busy_timeout(handle, Int32(clamping: Int64(min(busyTimeout / .milliseconds(1), 1e9))))
+        guard code == SQLITE_OK else { throw failures.failure(code) }
+    }
+
+    deinit { close() }
+
+    /// Lets go of the file. Nothing may be asked of the connection afterwards.
+    func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        statements = [:]
+        sqlite3_close_v2(handle)
+    }
+
+    /// Runs statements that give no rows.
+    func execute(_ sql: String) throws(LicenseStoreError) {
+        try failures.check(sqlite3_exec(handle, sql, nil, nil, nil))
+    }
+
+    /// A statement ready to be bound. The same text gives the same statement, so one that gives rows is run to its end
+    /// or reset before it is asked for again.
+    func statement(_ sql: String) throws(LicenseStoreError) -> SQLiteStatement {
+        if let statement = statements[sql] { return statement }
+        var prepared: OpaquePointer?
+        try failures.check(sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil))
+        guard let prepared else { throw .cannotOpen("an empty statement") }
+        let statement = SQLiteStatement(prepared, failures: failures)
+        statements[sql] = statement
+        return statement
+    }
+
+    /// The one number that a statement gives.
+    func integer(_ sql: String) throws(LicenseStoreError) -> Int64 {
+        let statement = try statement(sql)
+        defer { statement.reset() }
+        return try statement.step() ? statement.integer(0) : 0
+    }
+
+    /// Whether a transaction is open.
+    var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+
+    /// Undoes the open transaction, where there is one. SQLite has done so itself after some errors.
+    func rollBack() {
+        if isInTransaction { sqlite3_exec(handle, "ROLLBACK", nil, nil, nil) }
+    }
+
+    /// Turns SQLite's result codes into errors.
+    struct Failures {
+        fileprivate let handle: OpaquePointer
+        fileprivate let path: String
+
+        func check(_ code: Int32) throws(LicenseStoreError) {
+            guard code == SQLITE_OK else { throw failure(code) }
+        }
+
+        func failure(_ code: Int32) -> LicenseStoreError {
+            // SAFETY: a constant string of SQLite's that ends in NUL.
+            let reason = sqlite3_errstr(code).map { String(cString: $0) } ?? "error"
+            var detail = "\(path): \(reason) (SQLite \(code)"
+            let system = sqlite3_system_errno(handle)
+            if code & 0xFF != SQLITE_CORRUPT, system != 0 { detail += "; \(errorText(system))" }
+            detail += ")"
+            switch code & 0xFF {
+            case SQLITE_BUSY, SQLITE_LOCKED: return .busy(detail + "; try again")
+            case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_FORMAT: return .corrupted(detail)
+            // Our statements are right, so the tables are not ours any more.
+            case SQLITE_ERROR, SQLITE_CONSTRAINT, SQLITE_MISMATCH: return .corrupted(detail)
+            case SQLITE_FULL: return .diskFull(detail + "; free some room")
+            case SQLITE_READONLY, SQLITE_PERM: return .readOnly(detail + "; check the permissions of file and folder")
+            case SQLITE_CANTOPEN: return .cannotOpen(detail + "; check the path and its permissions")
+            case SQLITE_IOERR where [ENOSPC, EDQUOT, EFBIG].contains(system):
+                return .diskFull(detail + "; free some room")
+            case SQLITE_TOOBIG: return .recordTooLarge(detail)
+            default: return .inputOutput(detail + "; check the disk, and the limit on the size of files")
+            }
+        }
+    }
+}
+
+/// What the system says to an error number.
+func errorText(_ code: Int32) -> String {
+    // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
+    strerror(code).map { String(cString: $0) } ?? "error \(code)"
+}

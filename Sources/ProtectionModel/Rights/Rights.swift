@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// When a licence may be used: the dates and terms that it carries, and when it was first used.
+///
+/// Dates come from the licence service's clock. Everything is optional: a licence without any of it may be used at any
+/// time. Who enforces it is `RightsStatus.init(of:at:for:)`.
+public struct Rights: Hashable, Sendable {
+    /// Not before.
+    public var begins: UnixTime?
+    /// Not from then on.
+    public var ends: UnixTime?
+    /// From then on, the licence counts as taken out of the store, whether it was or not.
+    public var removal: UnixTime?
+    /// Seconds for which the licence may be used after it was first used for playing.
+    public var expiresAfterFirstPlay: UInt32?
+    /// When the licence was first used for playing, where it was. Not in the licence: the device keeps it.
+    public var firstPlay: UnixTime?
+    /// Whether the time after the first play ends playing that is under way, too. Without it, only a new start is
+    /// refused. Other dates always end playing.
+    public var isRealTimeExpiration: Bool
+    /// Seconds of running time for which the licence may be used while the clock is not trusted, in all, until the
+    /// clock is repaired.
+    public var grace: UInt32?
+    /// Whether the licence asks for a clock that was set by signed time, where it has dates.
+    public var requiresSignedTime: Bool
+
+    public init(
+        begins: UnixTime? = nil, ends: UnixTime? = nil, removal: UnixTime? = nil, expiresAfterFirstPlay: UInt32? = nil,
+        firstPlay: UnixTime? = nil, isRealTimeExpiration: Bool = false, grace: UInt32? = nil,
+        requiresSignedTime: Bool = false
+    ) {
+        self.begins = begins
+        self.ends = ends
+        self.removal = removal
+        self.expiresAfterFirstPlay = expiresAfterFirstPlay
+        self.firstPlay = firstPlay
+        self.isRealTimeExpiration = isRealTimeExpiration
+        self.grace = grace
+        self.requiresSignedTime = requiresSignedTime
+    }
+
+    /// Whether time decides about the licence. What is not date-based is never disabled by a clock that was set back.
+    public var isDateBased: Bool {
+        begins != nil || ends != nil || removal != nil || expiresAfterFirstPlay != nil
+    }
+}

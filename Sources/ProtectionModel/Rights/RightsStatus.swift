@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// Whether the rights for some content may be used now, and the dates that decide it.
+public struct RightsStatus: Hashable, Sendable {
+    public enum Kind: String, Hashable, Sendable, CaseIterable {
+        /// They may be used.
+        case valid
+        /// There are none; acquire a licence.
+        case none
+        /// They cannot be used yet.
+        case future
+        /// They cannot be used any more; acquire a licence.
+        case expired
+        /// They depend on dates, and the clock cannot be trusted; correct the clock.
+        case untrustedTime
+    }
+
+    public var kind: Kind
+    /// When they begin; nil for no limit.
+    public var begins: UnixTime?
+    /// When they end, as far as it is known: the earliest of all limits; nil for no limit.
+    public var ends: UnixTime?
+    /// Whether they will end some time after they are first used for playing. False once they were: then `ends` says
+    /// when.
+    public var rightsExpireAfterFirstUse: Bool
+    /// Why it is so, for people.
+    public var reason: String
+
+    public init(
+        kind: Kind, begins: UnixTime? = nil, ends: UnixTime? = nil, rightsExpireAfterFirstUse: Bool = false,
+        reason: String
+    ) {
+        self.kind = kind
+        self.begins = begins
+        self.ends = ends
+        self.rightsExpireAfterFirstUse = rightsExpireAfterFirstUse
+        self.reason = reason
+    }
+
+    /// There is no licence.
+    public static let noLicense = RightsStatus(kind: .none, reason: "no licence is installed for this content")
+}
+
+extension RightsStatus: CustomStringConvertible {
+    public var description: String { "\(kind.rawValue): \(reason)" }
+}
