@@ -11,7 +11,7 @@ public struct KeySessionConfiguration: Sendable {
     /// The anonymised device identifier, 20 bytes, for services that bind keys to a device. Nil: random in each request.
     public var deviceIdentifier: [UInt8]?
     /// Seals stored keys. Nil: none can be stored.
-    public var deviceSecret: DeviceSecret?
+    public var deviceSecret: PersistableKeySecret?
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.

@@ -21,7 +21,7 @@ struct PersistableKeyTests {
     private func configuration(_ secret: UInt8 = 5) -> KeySessionConfiguration {
         var configuration = KeySessionConfiguration()
         configuration.keyPayloadProvider = authority.provider
-        configuration.deviceSecret = DeviceSecret([UInt8](repeating: secret, count: 32))
+        configuration.deviceSecret = PersistableKeySecret([UInt8](repeating: secret, count: 32))
         return configuration
     }
 
@@ -151,15 +151,15 @@ struct PersistableKeyTests {
 
     @Test func aDeviceSecretIsMadeOnceAndNotShown() throws {
         let path = "\(folder.path)/secret"
-        let first = try DeviceSecret.file(path).withBytes { $0 }
+        let first = try PersistableKeySecret.file(path).withBytes { $0 }
         #expect(first.count == 32)
         #expect(Set(first).count > 8)
-        #expect(try DeviceSecret.file(path).withBytes { $0 } == first)
-        #expect("\(try DeviceSecret.file(path))" == "<redacted>")
-        #expect(DeviceSecret([1, 2, 3]) == nil)
+        #expect(try PersistableKeySecret.file(path).withBytes { $0 } == first)
+        #expect("\(try PersistableKeySecret.file(path))" == "<redacted>")
+        #expect(PersistableKeySecret([1, 2, 3]) == nil)
         try Data([1, 2, 3]).write(to: URL(fileURLWithPath: path))
-        #expect(throws: KeyError.self) { try DeviceSecret.file(path) }
-        #expect(throws: KeyError.self) { try DeviceSecret.file("/nowhere/secret") }
+        #expect(throws: KeyError.self) { try PersistableKeySecret.file(path) }
+        #expect(throws: KeyError.self) { try PersistableKeySecret.file("/nowhere/secret") }
     }
 
     @Test(arguments: ["", "../x", "a/b", "a.b", String(repeating: "a", count: 200)])

@@ -6,7 +6,7 @@ public import ProtectionModel
 
 /// 32 random bytes that belong to one device, in key memory. Stored keys are sealed with it, so that a copy of them is
 /// of no use elsewhere. Prints as `<redacted>`. Immutable and thread-safe.
-public final class DeviceSecret: Sendable {
+public final class PersistableKeySecret: Sendable {
     private let halves: (ContentKey, ContentKey)
 
     /// Nil unless there are exactly 32 bytes. The caller's copy is the caller's to wipe.
@@ -21,7 +21,7 @@ public final class DeviceSecret: Sendable {
     ///
     /// A file is the least that protects a secret: give a secret of the platform's key store where there is one. Throws
     /// `invalidConfiguration` with the path and the reason. Blocks for as long as the file system does.
-    public static func file(_ path: String) throws(KeyError) -> DeviceSecret {
+    public static func file(_ path: String) throws(KeyError) -> PersistableKeySecret {
         let name = "device secret \(path)"
         if access(path, F_OK) != 0 {
             var bytes = (0..<FairPlayPersistableKey.secretSize).map { _ in UInt8.random(in: 0...255) }
@@ -30,7 +30,7 @@ public final class DeviceSecret: Sendable {
         }
         var bytes = try RegularFile(path: path, kind: "device secret").contents(limit: 64)
         defer { wipe(&bytes) }
-        guard let secret = DeviceSecret(bytes) else {
+        guard let secret = PersistableKeySecret(bytes) else {
             throw .invalidConfiguration("\(name): \(bytes.count) bytes, where 32 are expected")
         }
         return secret
@@ -44,7 +44,7 @@ public final class DeviceSecret: Sendable {
     }
 }
 
-extension DeviceSecret: CustomStringConvertible, CustomReflectable {
+extension PersistableKeySecret: CustomStringConvertible, CustomReflectable {
     public var description: String { "<redacted>" }
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
