@@ -50,6 +50,10 @@ var targets: [Target] = [
         dependencies: ["TestSupport", "SampleDecryption", "ProtectionModel", "COpenSSL"],
         swiftSettings: settings),
     .testTarget(
+        name: "SampleAESTests",
+        dependencies: ["TestSupport", "MediaFormats", "SampleDecryption", "ProtectionModel", "COpenSSL"],
+        swiftSettings: settings),
+    .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
@@ -158,7 +162,7 @@ if withGStreamer {
             name: "ElementsTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
     ]
