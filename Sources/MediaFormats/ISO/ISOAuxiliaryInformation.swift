@@ -63,8 +63,9 @@ struct ISOAuxiliaryInformation {
 
     /// Whether a `saiz` or `saio` box names common encryption or nothing.
     static func isAboutEncryption(_ box: ISOBox, in bytes: [UInt8]) -> Bool {
-        guard var (reader, _, flags) = try? box.fullReader(bytes) else { return false }
+        guard let (start, _, flags) = try? box.fullReader(bytes) else { return false }
         guard flags & 1 != 0 else { return true }
+        var reader = start
         guard let type = try? reader.readFourCC() else { return false }
         return type == "...." || type == "piff" || ProtectionScheme(rawValue: type) != nil
     }

@@ -28,10 +28,8 @@ struct ISORegion: Hashable, Sendable {
         }
     }
 
-    /// What may follow a fragment, so that the bytes at a place where no box is known yet are the start of one.
-    static let typesBetweenFragments: Set<String> = [
-        "moof", "mdat", "sidx", "ssix", "styp", "mfra", "emsg", "prft",
-    ]
+    /// What an index of a file leads to.
+    static let typesOfIndexedBoxes: Set<String> = ["moof", "sidx", "styp", "mfra"]
 }
 
 /// The known boxes at the top of a file, in its order, with gaps where nobody has looked.

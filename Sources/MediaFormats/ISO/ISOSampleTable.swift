@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import ProtectionModel
+import ProtectionModel
 
 /// The encrypted samples of a `moov` or `moof` box, in the order of the file.
 ///
