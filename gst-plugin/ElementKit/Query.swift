@@ -9,13 +9,14 @@ public struct Query: ~Copyable {
 
     init(lending pointer: UnsafeMutablePointer<GstQuery>) { self.pointer = pointer }
 
-    public enum Kind: Sendable { case acceptCaps, caps, allocation, other }
+    public enum Kind: Sendable { case acceptCaps, caps, allocation, scheduling, other }
 
     public var kind: Kind {
         switch GstQueryType(UInt32(ek_query_type(pointer))) {
         case GST_QUERY_ACCEPT_CAPS: .acceptCaps
         case GST_QUERY_CAPS: .caps
         case GST_QUERY_ALLOCATION: .allocation
+        case GST_QUERY_SCHEDULING: .scheduling
         default: .other
         }
     }

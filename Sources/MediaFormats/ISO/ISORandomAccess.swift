@@ -48,6 +48,9 @@ public struct ISORandomAccess: Sendable {
     /// Whose keys that extent needs, each once.
     public private(set) var keyIDs: [KeyID?] = []
 
+    /// Whether anything in that extent is to be changed.
+    public private(set) var changesExtent = false
+
     /// - Parameter defaults: how fragments of a file without `moov` are encrypted, as those of Smooth Streaming.
     public init(defaults: ISOEncryption? = nil) { self.defaults = defaults }
 
@@ -58,6 +61,7 @@ public struct ISORandomAccess: Sendable {
         selected.removeAll(keepingCapacity: true)
         patching.removeAll(keepingCapacity: true)
         keyIDs.removeAll(keepingCapacity: true)
+        changesExtent = false
         extent = range
         try lookForMovie(read)
         trimFragments()
@@ -68,6 +72,7 @@ public struct ISORandomAccess: Sendable {
             position = region.end
         }
         try settle()
+        if !selected.isEmpty || !patching.isEmpty { changesExtent = true }
     }
 
     /// The protection systems that were found since the last call.
@@ -127,7 +132,8 @@ public struct ISORandomAccess: Sendable {
             for index in try group(of: region, read) {
                 try select(from: fragments[index].value.table, fragment: index, wanted, in: region)
             }
-        case .movie, .other: break
+        case .movie: changesExtent = true
+        case .other: break
         }
         if let movie { try select(from: movie.table, fragment: -1, wanted, in: region) }
     }

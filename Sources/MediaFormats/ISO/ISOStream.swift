@@ -35,7 +35,7 @@ public struct ISOStream: Sendable {
     }
 
     /// What a box at the top of a file may be.
-    private static let typesAtTop: Set<String> = [
+    static let typesAtTop: Set<String> = [
         "ftyp", "styp", "moov", "moof", "mfra", "sidx", "ssix", "emsg", "prft", "free", "skip", "uuid", "meta",
     ]
     /// A group of fragments in front of their media has no more.
@@ -219,11 +219,12 @@ public struct ISOStream: Sendable {
         if region.kind == .movie {
             let found = try ISOMovie(Array(bytes), at: region.start, external: external)
             patches = found.patches
-            if movie == nil || defaults != nil {
-                newProtections += found.protections
-                movie = found
-                nextOfMovie = 0
-            }
+            // Another one comes with another quality of the same stream.
+            newProtections += found.protections
+            nextOfMovie = found.table.firstIndex(endingAfter: region.end)
+            movie = found
+            fragments.removeAll()
+            nextSamples.removeAll()
         } else {
             guard let movie else {
                 throw .malformed("box “moof” at \(region.start): no box “moov” tells of its tracks")

@@ -202,7 +202,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         case .allocation:
             // What upstream fills is encrypted, and read once.
             return false
-        case .other:
+        case .scheduling, .other:
             return nil
         }
     }
