@@ -88,6 +88,8 @@ public struct ISORandomAccess: Sendable {
         _ bytes: UnsafeMutableRawBufferPointer,
         _ body: (SamplePlan, KeyID?, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
     ) throws(Failure) -> Result<Int, FormatError> {
+        movie?.patches.apply(to: bytes, at: extent.lowerBound)
+        for index in patching { fragments[index].value.patches.apply(to: bytes, at: extent.lowerBound) }
         let end = extent.lowerBound + UInt64(bytes.count)
         for selection in selected {
             let sample = selection.sample
@@ -108,8 +110,6 @@ public struct ISORandomAccess: Sendable {
             let part = UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + Int(sample.size)])
             try body(plan, keyID(of: selection), part)
         }
-        movie?.patches.apply(to: bytes, at: extent.lowerBound)
-        for index in patching { fragments[index].value.patches.apply(to: bytes, at: extent.lowerBound) }
         return .success(bytes.count)
     }
 

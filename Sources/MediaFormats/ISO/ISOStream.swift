@@ -8,9 +8,14 @@ public import ProtectionModel
 ///
 /// ```
 /// try stream.append(bytes)
-/// while case .sample(let keyID) = try stream.next() {
-///     … make sure that the key is there …
-///     try stream.withSample { plan, bytes in … decrypt the bytes in place … }
+/// while true {
+///     switch try stream.next() {
+///     case .sample(let keyID):
+///         … make sure that the key is there …
+///         try stream.withSample { plan, bytes in … decrypt the bytes in place … }
+///     case .needsMovie(let place), .goBack(let place): … seek, or give up …
+///     case .nothing: return
+///     }
 /// }
 /// ```
 ///
@@ -23,6 +28,11 @@ public struct ISOStream: Sendable {
         case nothing
         /// The next sample is there, encrypted with the key of this KID.
         case sample(KeyID?)
+        /// The media is in front of the `moov` box that tells of it: `jump(to:)` this place and go on from there, or
+        /// give up. What was ready before can be taken first.
+        case needsMovie(from: UInt64)
+        /// The `moov` box is known now: `jump(to:)` the media.
+        case goBack(to: UInt64)
     }
 
     private enum State: Sendable {
@@ -56,6 +66,8 @@ public struct ISOStream: Sendable {
     private var hasMedia = false
     private var newProtections: [ISOProtection] = []
     private var isFragmented = false
+    /// Where the media is whose `moov` box is looked for.
+    private var interrupted: UInt64?
     /// The bytes at the cursor were jumped to, and nothing tells yet that a box starts there.
     private var isUnverified = false
     private var current: (fragment: Int, sample: ISOSampleTable.Sample)?
@@ -71,7 +83,11 @@ public struct ISOStream: Sendable {
     public mutating func append(_ bytes: UnsafeRawBufferPointer) { queue.append(bytes) }
 
     /// How many bytes can go on.
-    public var outputSize: Int { Int(cursor - queue.start) }
+    public var outputSize: Int {
+        // What is behind media without `moov` was only looked at.
+        let end = min(cursor, interrupted ?? cursor)
+        return end > queue.start ? Int(end - queue.start) : 0
+    }
 
     /// Where the first of them stands in the file.
     public var outputOffset: UInt64 { queue.start }
@@ -95,6 +111,7 @@ public struct ISOStream: Sendable {
     public mutating func jump(to position: UInt64) throws(FormatError) {
         queue.restart(at: position)
         cursor = position
+        if movie != nil { interrupted = nil }
         current = nil
         fragments.removeAll()
         nextSamples.removeAll()
@@ -120,6 +137,7 @@ public struct ISOStream: Sendable {
         while true {
             switch state {
             case .header:
+                if movie != nil, let interrupted { return .goBack(to: interrupted) }
                 guard try readHeader() else { return .nothing }
             case .passing(let end):
                 cursor = min(end, queue.end)
@@ -128,6 +146,9 @@ public struct ISOStream: Sendable {
             case .whole(let region, let until):
                 guard queue.end >= until else { return .nothing }
                 try readBox(region)
+            case .media(let region) where movie == nil:
+                if interrupted == nil { interrupted = region.start }
+                return .needsMovie(from: region.end)
             case .media(let region):
                 guard let step = try proceed(in: region) else { continue }
                 return step
@@ -135,15 +156,22 @@ public struct ISOStream: Sendable {
         }
     }
 
+    /// What is wrong where the caller cannot jump.
+    public static let mediaFirst = FormatError.unsupported(
+        "the media is in front of the box “moov”, which needs a source that can be read anywhere, such as a file")
+
     /// The end of the stream. Throws `truncated` within a box that the samples need; an encrypted sample that is cut
     /// off is left out.
     public mutating func end() throws(FormatError) {
         switch state {
-        case .header: cursor = queue.end
+        case .header:
+            guard interrupted == nil else { throw .malformed("no box “moov” tells of the media") }
+            cursor = queue.end
         case .whole(let region, _):
             let name = region.kind == .movie ? "moov" : "moof"
             if queue.end >= region.end { try read(region) { _ in nil } }
             throw .truncated("box “\(name)” at \(region.start): the stream ends within its bytes")
+        case .media where movie == nil: throw Self.mediaFirst
         case .passing, .media: return
         }
     }
@@ -167,11 +195,6 @@ public struct ISOStream: Sendable {
             try checkNoSample(within: region)
             state = .passing(until: region.end)
         case .media:
-            guard movie != nil || !fragments.isEmpty else {
-                throw .unsupported(
-                    "the media at \(region.start) is in front of the box “moov”; this needs a source that can be read "
-                        + "anywhere, such as a file")
-            }
             hasMedia = true
             state = .media(region)
         case .movie, .fragment:

@@ -18,13 +18,6 @@ import Testing
     @Test(arguments: Corpus.tracks)
     func asAStreamTheFileIsClear(track: Corpus.Track) throws {
         let bytes = try track.bytes()
-        guard try !Self.hasMediaFirst(bytes) else {
-            let error = try #require(throws: FormatError.self) {
-                try WholeFile.stream(bytes, keys: Self.keys(of: track), cuts: stride(from: 4096, to: bytes.count, by: 4096))
-            }
-            #expect(error.isSameKind(as: .unsupported("")))
-            return
-        }
         let clear = try WholeFile.stream(
             bytes, keys: Self.keys(of: track), cuts: stride(from: 4096, to: bytes.count, by: 4096))
         #expect(try clear == WholeFile.readAnywhere(bytes, keys: Self.keys(of: track)))
@@ -49,10 +42,5 @@ import Testing
         Corpus.tracks.filter { $0.files == track.files }.reduce(into: [:]) { keys, other in
             keys.merge(other.keys) { first, _ in first }
         }
-    }
-
-    private static func hasMediaFirst(_ bytes: [UInt8]) throws -> Bool {
-        let types = try ISOBox.boxes(in: bytes, range: 0..<bytes.count).map(\.type)
-        return types.first { $0 == "moov" || $0 == "mdat" } == "mdat"
     }
 }

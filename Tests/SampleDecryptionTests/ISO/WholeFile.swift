@@ -67,29 +67,40 @@ enum WholeFile {
         return Array(file[Int(offset)...].prefix(count))
     }
 
-    /// As a stream, in pieces that end at `cuts`.
+    /// As a stream, in pieces that end at `cuts`. Where the media is in front of `moov`, it jumps.
     static func stream(
         _ file: [UInt8], keys: [KeyID: String], cuts: some Sequence<Int>, defaults: ISOEncryption? = nil
     ) throws -> [UInt8] {
         var stream = ISOStream(defaults: defaults)
         var table = KeyTable(keys)
         var output: [UInt8] = []
+        let ends = Array(cuts) + [file.count]
+        var next = 0
         var start = 0
-        for cut in Array(cuts) + [file.count] {
-            file[start..<cut].withUnsafeBytes { stream.append($0) }
-            start = cut
-            try proceed(&stream, &table, &output)
+        while start < file.count {
+            while next < ends.count - 1, ends[next] <= start { next += 1 }
+            let end = ends[next] > start ? ends[next] : file.count
+            file[start..<end].withUnsafeBytes { stream.append($0) }
+            start = end
+            steps: while true {
+                let step = try stream.next()
+                take(&stream, &output)
+                switch step {
+                case .nothing: break steps
+                case .sample(let keyID):
+                    try stream.withSample { plan, bytes in try table.decrypt(plan, keyID, bytes) }
+                case .needsMovie(let place), .goBack(let place):
+                    guard place <= file.count else { throw ISOStream.mediaFirst }
+                    try stream.jump(to: place)
+                    start = Int(place)
+                    next = 0
+                    break steps
+                }
+            }
         }
         try stream.end()
         take(&stream, &output)
         return output
-    }
-
-    private static func proceed(_ stream: inout ISOStream, _ table: inout KeyTable, _ output: inout [UInt8]) throws {
-        while case .sample(let keyID) = try stream.next() {
-            try stream.withSample { plan, bytes in try table.decrypt(plan, keyID, bytes) }
-        }
-        take(&stream, &output)
     }
 
     private static func take(_ stream: inout ISOStream, _ output: inout [UInt8]) {

@@ -4,6 +4,7 @@ import ElementKit
 import MediaFormats
 import ProtectionModel
 import SampleDecryption
+import Synchronization
 
 /// The decryptor of whole ISO media, in front of the demuxer, which then sees clear media of the same size.
 ///
@@ -23,6 +24,9 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var hasFlushed = false
     @exclusivity(unchecked) private var hasAnnounced = false
     @exclusivity(unchecked) private var failure: DecryptorFailure?
+    /// Upstream was sent to another place, to look for `moov` there: the flush and the segment that follow are not for
+    /// downstream.
+    private let isSeeking = Atomic(false)
     /// The element's own turn in the change to PAUSED has come. Guarded by `monitor`.
     var hasPaused = false
 
@@ -32,6 +36,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         sourcePad.onPullActivation { [unowned self] in self.activatePull($0) }
         sourcePad.onRange { [unowned self] in self.range($0, $1) }
         sourcePad.onEvent { [unowned self] in self.sourceEvent($0) }
+        sinkPad.onEvent { [unowned self] in self.sinkEventUnlessOwn($0) }
     }
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
@@ -56,6 +61,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         hasFlushed = false
         hasAnnounced = false
         failure = nil
+        isSeeking.store(false, ordering: .relaxed)
         restart()
     }
 
@@ -104,25 +110,40 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     /// Decrypts what can be, and gives the output.
     private func proceed() -> Prepared {
         do throws(FormatError) {
-            while case .sample(let keyID) = try samples.next() {
+            loop: while true {
+                let step = try samples.next()
                 tellProtections(samples.takeProtections())
-                switch stream.keys?.cipher(for: keyID) ?? .missing {
-                case .failed(let found):
-                    return failing(found)
-                case .missing:
-                    demandKey(keyID)
-                    // What was appended stays in `samples`: an empty buffer is enough to come back here. What is in
-                    // front of the sample is not held up.
-                    return samples.outputSize > 0 ? makeOutput(thenMore: true) : .missingKey(Buffer(), keyID)
-                case .usable(let cipher):
-                    if let found = decrypt(with: cipher, keyID) { return failing(found) }
+                switch step {
+                case .nothing: break loop
+                case .needsMovie(let place), .goBack(let place):
+                    // What is ready is in front of both places, and goes on first.
+                    guard samples.outputSize == 0 else { return makeOutput(thenMore: true) }
+                    guard seek(to: place) else { return failing(.malformedStream(ISOStream.mediaFirst.description)) }
+                    return .nothing
+                case .sample(let keyID):
+                    if let stopped = decryptSample(keyID) { return stopped }
                 }
             }
-            tellProtections(samples.takeProtections())
         } catch {
             return failing(.malformedStream(error.description))
         }
         return makeOutput()
+    }
+
+    /// Nil when the sample is decrypted, or what comes instead.
+    private func decryptSample(_ keyID: KeyID?) -> Prepared? {
+        switch stream.keys?.cipher(for: keyID) ?? .missing {
+        case .failed(let found):
+            return failing(found)
+        case .missing:
+            demandKey(keyID)
+            // What was appended stays in `samples`: an empty buffer is enough to come back here. What is in front of
+            // the sample is not held up.
+            return samples.outputSize > 0 ? makeOutput(thenMore: true) : .missingKey(Buffer(), keyID)
+        case .usable(let cipher):
+            guard let found = decrypt(with: cipher, keyID) else { return nil }
+            return failing(found)
+        }
     }
 
     /// What is ready goes on in front of the failure.
@@ -174,6 +195,32 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     }
 
     // MARK: Events
+
+    private func sinkEventUnlessOwn(_ event: consuming Event) -> Bool {
+        guard isSeeking.load(ordering: .acquiring) else { return sinkEvent(event) }
+        switch event.kind {
+        case .flushStart, .flushStop:
+            return true
+        case .segment:
+            guard let start = event.byteSegmentStart else { break }
+            isSeeking.store(false, ordering: .releasing)
+            jump(to: start)
+            return true
+        default: break
+        }
+        return sinkEvent(event)
+    }
+
+    /// Has upstream go on at another place. Downstream does not notice.
+    private func seek(to place: UInt64) -> Bool {
+        guard isByteStream, sinkPad.canSeekBytes else { return false }
+        isSeeking.store(true, ordering: .releasing)
+        guard sinkPad.seekBytes(to: place) else {
+            isSeeking.store(false, ordering: .releasing)
+            return false
+        }
+        return true
+    }
 
     override func pass(_ event: consuming Event) -> Bool {
         guard event.kind == .segment else { return super.pass(event) }
