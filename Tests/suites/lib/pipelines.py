@@ -241,7 +241,7 @@ def whole_file(path, keys_file, in_order=False, decoder=None):
     watched = Watched()
     watched.pictures = []
     source = watched.add("filesrc", location=path)
-    filter_ = watched.add("latchkeyisodec", keys_file=keys_file)
+    filter_ = watched.add("latchkeyisodec", **({"keys_file": keys_file} if keys_file else {}))
     demuxer = watched.add("qtdemux")
     if in_order:
         queue = watched.add("queue")
