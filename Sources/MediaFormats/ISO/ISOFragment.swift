@@ -62,7 +62,9 @@ struct ISOFragment: Sendable {
         left: inout Int, patches: inout [ISOPatch], external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) {
         let boxes = try traf.children(in: bytes)
-        guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else { throw .malformed("box “traf” without “tfhd”") }
+        guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else {
+            throw .malformed("box “traf” without “tfhd”")
+        }
         var (reader, _, flags) = try tfhd.fullReader(bytes)
         let track = try movie.track(try reader.readUInt32())
         var base = flags & 0x20000 != 0 ? offset : dataEnd

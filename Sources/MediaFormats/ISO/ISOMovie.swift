@@ -48,7 +48,9 @@ struct ISOMovie: Sendable {
         var found: [ISOPatch] = []
         for box in boxes {
             if box.type == "trak" {
-                guard order.count < Self.maximumTracks else { throw .tooLarge("more than \(Self.maximumTracks) tracks") }
+                guard order.count < Self.maximumTracks else {
+                    throw .tooLarge("more than \(Self.maximumTracks) tracks")
+                }
                 order.append(try ISOTrack(box, in: bytes, origin: offset, encryptsPartialBlocks: isPartial))
             } else if box.type == "pssh" || box.isExtended(ISOExtendedType.protectionSystem, in: bytes) {
                 found.append(box.freeing(from: offset))

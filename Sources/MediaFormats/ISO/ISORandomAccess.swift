@@ -13,7 +13,7 @@ public import ProtectionModel
 /// ```
 ///
 /// The bytes of `range` within those of `extent` are then clear, and the boxes about protection have other types. What
-/// is known of a file stays below 192 MiB whatever its boxes claim. A value for one owner at a time; nothing traps.
+/// is known of a file stays below 256 MiB whatever its boxes claim. A value for one owner at a time; nothing traps.
 public struct ISORandomAccess: Sendable {
     /// Bytes of the file: fewer than wanted at its end, nil where they cannot be read.
     public typealias Read = (_ offset: UInt64, _ count: Int) -> [UInt8]?
@@ -21,7 +21,7 @@ public struct ISORandomAccess: Sendable {
     /// The largest sample, in bytes.
     public static let maximumSampleSize = 64 << 20
     /// The fragments that are remembered, in bytes of what is known of them.
-    private static let fragmentBudget = 64 << 20
+    private static let fragmentBudget = 32 << 20
     private static let fragmentLimit = 1024
 
     private struct Selection {

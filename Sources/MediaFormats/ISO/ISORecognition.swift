@@ -83,7 +83,9 @@ public struct ISORecognition {
 extension ISOStream {
     /// Whether bytes are the start of a box that stands at the top of a file.
     public static func startsBox(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        guard bytes.count >= 8, let header = try? ISOBoxHeader(Array(bytes.prefix(16))[...], at: 0) else { return false }
+        guard bytes.count >= 8, let header = try? ISOBoxHeader(Array(bytes.prefix(16))[...], at: 0) else {
+            return false
+        }
         return typesAtTop.contains(header.type)
     }
 }

@@ -34,7 +34,7 @@ struct ISORegion: Hashable, Sendable {
 
 /// The known boxes at the top of a file, in its order, with gaps where nobody has looked.
 struct ISORegions: Sendable {
-    static let limit = 1 << 20
+    static let limit = 1 << 19
 
     private var regions: [ISORegion] = []
 

@@ -80,7 +80,8 @@ struct ISOSampleTable: Sendable {
         if sample.auxiliary != Self.noAuxiliary {
             let start = Int(sample.auxiliary)
             guard start <= auxiliary.count else { throw .truncated("sample at \(sample.offset): its IV") }
-            var reader = ByteReader(auxiliary[start...], structure: "IV and subsamples of the sample at \(sample.offset)")
+            var reader = ByteReader(
+                auxiliary[start...], structure: "IV and subsamples of the sample at \(sample.offset)")
             if encryption.initializationVectorSize > 0 {
                 let bytes = try reader.readBytes(encryption.initializationVectorSize)
                 guard let vector = InitializationVector(bytes) else { throw .malformed(reader.place) }

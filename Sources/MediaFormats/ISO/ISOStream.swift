@@ -168,6 +168,8 @@ public struct ISOStream: Sendable {
             guard interrupted == nil else { throw .malformed("no box “moov” tells of the media") }
             cursor = queue.end
         case .whole(let region, _):
+            // Read before; a player that seeks may stop anywhere.
+            guard region.kind != .movie || movie == nil || defaults != nil else { return }
             let name = region.kind == .movie ? "moov" : "moof"
             if queue.end >= region.end { try read(region) { _ in nil } }
             throw .truncated("box “\(name)” at \(region.start): the stream ends within its bytes")

@@ -20,7 +20,9 @@ struct ISOTrack: Sendable {
     var tables: [ISOBox] = []
     var patches: [ISOPatch] = []
 
-    var isProtected: Bool { entries.contains { $0?.isProtected == true } || groups.descriptions.contains(where: \.isProtected) }
+    var isProtected: Bool {
+        entries.contains { $0?.isProtected == true } || groups.descriptions.contains(where: \.isProtected)
+    }
 
     /// For fragments without a `moov`: what they leave out is as `encryption` says.
     init(id: UInt32, encryption: ISOEncryption) {
@@ -70,7 +72,8 @@ struct ISOTrack: Sendable {
                             throw .tooLarge("a track of more than \(Self.maximumEntries) sample entries")
                         }
                         entries.append(
-                            try readEntry(entry, in: bytes, origin: origin, encryptsPartialBlocks: encryptsPartialBlocks))
+                            try readEntry(
+                                entry, in: bytes, origin: origin, encryptsPartialBlocks: encryptsPartialBlocks))
                     }
                 }
             }

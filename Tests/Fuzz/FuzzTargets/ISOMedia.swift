@@ -51,8 +51,11 @@ extension FuzzTarget {
             let lower = UInt64(output.count)
             let range = lower..<lower + UInt64(min(step, bytes.count - output.count))
             guard (try? file.prepare(range) { part(of: bytes, $0, $1, isWhole: false) }) != nil else { return nil }
-            precondition(file.extent.lowerBound <= lower && file.extent.upperBound >= range.upperBound, "all is asked for")
-            guard var extent = part(of: bytes, file.extent.lowerBound, file.extent.count, isWhole: false) else { return nil }
+            precondition(
+                file.extent.lowerBound <= lower && file.extent.upperBound >= range.upperBound, "all is asked for")
+            guard var extent = part(of: bytes, file.extent.lowerBound, file.extent.count, isWhole: false) else {
+                return nil
+            }
             let result = extent.withUnsafeMutableBytes { extent in
                 file.decrypt(extent) { _, _, sample in turnOver(sample) }
             }

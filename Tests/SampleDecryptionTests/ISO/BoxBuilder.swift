@@ -43,7 +43,9 @@ enum BoxBuilder {
 
     /// A fragment of one track; `boxes` are given where `moof` ends, in bytes from its start.
     static func fragment(_ boxes: (_ size: Int) -> [[UInt8]]) -> [UInt8] {
-        func make(_ size: Int) -> [UInt8] { box("moof", full("mfhd", number(1, 4)), box("traf", boxes(size).flatMap(\.self))) }
+        func make(_ size: Int) -> [UInt8] {
+            box("moof", full("mfhd", number(1, 4)), box("traf", boxes(size).flatMap(\.self)))
+        }
         return make(make(0).count)
     }
 

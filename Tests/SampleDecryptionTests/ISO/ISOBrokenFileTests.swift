@@ -32,7 +32,8 @@ import Testing
                 let found = try? JSONDecoder().decode(Case.self, from: data)
             else { return [] }
             let keys = Dictionary(
-                found.keys.compactMap { pair in KeyID(hex: pair.kid).map { ($0, pair.key) } }, uniquingKeysWith: { a, _ in a })
+                found.keys.compactMap { pair in KeyID(hex: pair.kid).map { ($0, pair.key) } },
+                uniquingKeysWith: { a, _ in a })
             return found.variants.map(\.file).filter { $0.hasSuffix(".mp4") || $0.hasSuffix(".ismv") }.map {
                 Variant(folder: folder, file: $0, keys: keys)
             }
@@ -41,16 +42,19 @@ import Testing
 
     /// Where not all samples are decrypted right: the start of the error, or why the bytes differ.
     private static let outcomes: [String: String] = [
-        "broken-ffmpeg51-fragmented-noaux/media.mp4": "malformed: track 1 of the fragment at 1538: the encrypted sample",
+        "broken-ffmpeg51-fragmented-noaux/media.mp4":
+            "malformed: track 1 of the fragment at 1538: the encrypted sample",
         "broken-mp4-cbcs/constant-iv-size-0.mp4": "malformed: box “tenc”, offset 25: a constant IV of 0 bytes",
         "broken-mp4-cbcs/constant-iv-size-7.mp4": "malformed: box “tenc”, offset 25: a constant IV of 7 bytes",
         "broken-mp4-cbcs/pattern-0-0-video.mp4": "a valid pattern, not the one that was used",
         "broken-mp4-cbcs/pattern-15-15.mp4": "a valid pattern, not the one that was used",
-        "broken-mp4-saiz-saio/saiz-default-255.mp4": "malformed: track 1 of the fragment at 1609: box “saiz”: 255 bytes",
+        "broken-mp4-saiz-saio/saiz-default-255.mp4":
+            "malformed: track 1 of the fragment at 1609: box “saiz”: 255 bytes",
         "broken-mp4-saiz-saio/saiz-entries-3.mp4": "malformed: track 1 of the fragment at 1609: box “saiz”: 3 bytes",
         "broken-mp4-saiz-saio/saio-offset-fffffff0.mp4": "truncated: track 1 of the fragment at 1609: box “saio”",
         "broken-mp4-saiz-saio/saio-offset-0.mp4": "malformed: track 1 of the fragment at 1609: box “saiz”: 28 bytes",
-        "broken-mp4-seig/sbgp-index-out-of-range.mp4": "malformed: track 1 of the fragment at 1031: no sample group 65541",
+        "broken-mp4-seig/sbgp-index-out-of-range.mp4":
+            "malformed: track 1 of the fragment at 1031: no sample group 65541",
         "broken-mp4-seig/sbgp-samplecount-ffffffff.mp4": "no key for ",
         "broken-mp4-seig/sgpd-length-3.mp4": "truncated: seig entry, offset 19",
         "broken-mp4-seig/seig-ivsize-0-no-constant.mp4": "truncated: seig entry, offset 36",
@@ -59,7 +63,8 @@ import Testing
         "broken-mp4-senc/protected-ffffffff.mp4": "subsample 0 ends behind the sample's 262 bytes",
         "broken-mp4-senc/sum-less-than-sample.mp4": "subsample 2 ends behind the sample's 494 bytes",
         "broken-mp4-senc/all-zero-subsamples.mp4": "the subsamples cover 0 of the sample's 494 bytes",
-        "broken-mp4-senc/no-senc-no-saiz-no-saio.mp4": "malformed: track 1 of the fragment at 1609: the encrypted sample",
+        "broken-mp4-senc/no-senc-no-saiz-no-saio.mp4":
+            "malformed: track 1 of the fragment at 1609: the encrypted sample",
         "broken-mp4-tenc-sinf/tenc-ivsize-5.mp4": "malformed: track 1, sample entry “encv”: IVs of 5 bytes",
         "broken-mp4-tenc-sinf/tenc-ivsize-0-no-constant-iv.mp4": "truncated: box “tenc”, offset 24",
         "broken-mp4-tenc-sinf/tenc-ivsize-16-but-data-8.mp4": "malformed: track 1 of the fragment at 1609: box “saiz”",
@@ -71,7 +76,8 @@ import Testing
         "broken-mp4-tenc-sinf/schi-missing.mp4": "malformed: track 1, sample entry “encv”: no box “schi”",
         "broken-mp4-truncated/cut-in-moof.mp4": "truncated: box “moof” at 1609",
         "broken-mp4-truncated/zero-length-sample.mp4": "malformed: track 1 of the fragment at 1609: the sample at 6837",
-        "broken-piff/uuid-senc-truncated.ismv": "truncated: track 1 of the fragment at 875: PIFF's sample encryption box",
+        "broken-piff/uuid-senc-truncated.ismv":
+            "truncated: track 1 of the fragment at 875: PIFF's sample encryption box",
         "broken-piff/uuid-tenc-algorithm-9.ismv": "unsupported: box “uuid”, offset 20: AlgorithmID 9",
         "broken-piff/uuid-tenc-algorithm-0.ismv": "nothing is encrypted, says the file",
     ]

@@ -61,7 +61,8 @@ import Testing
         let fragment = BoxBuilder.fragment { size in
             let data = size + 8 + extra
             return [
-                BoxBuilder.tfhd(base: base), BoxBuilder.trun(offset: data - (base.map { $0 - movie.count } ?? 0), sizes: [20, 30]),
+                BoxBuilder.tfhd(base: base),
+                BoxBuilder.trun(offset: data - (base.map { $0 - movie.count } ?? 0), sizes: [20, 30]),
             ] + auxiliary(size)
         }
         return movie + fragment
@@ -128,7 +129,8 @@ import Testing
                 [
                     BoxBuilder.full(
                         "senc", flags: 2,
-                        BoxBuilder.number(2, 4) + Self.vectors[0] + map + BoxBuilder.number(15, 4) + Self.vectors[1] + map
+                        BoxBuilder.number(2, 4) + Self.vectors[0] + map + BoxBuilder.number(15, 4) + Self.vectors[1]
+                            + map
                             + BoxBuilder.number(25, 4))
                 ]
             } + Self.media
@@ -143,8 +145,10 @@ import Testing
             fragmented { _ in
                 [
                     BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
-                    BoxBuilder.full("sgpd", version: 1, Array("roll".utf8) + BoxBuilder.number(2, 4) + BoxBuilder.number(0, 4)),
-                    BoxBuilder.full("sgpd", version: 1, Array("seig".utf8) + BoxBuilder.number(20, 4) + BoxBuilder.number(0, 4)),
+                    BoxBuilder.full(
+                        "sgpd", version: 1, Array("roll".utf8) + BoxBuilder.number(2, 4) + BoxBuilder.number(0, 4)),
+                    BoxBuilder.full(
+                        "sgpd", version: 1, Array("seig".utf8) + BoxBuilder.number(20, 4) + BoxBuilder.number(0, 4)),
                 ]
             } + Self.media
         var access = ISORandomAccess()
@@ -170,7 +174,10 @@ import Testing
 
     @Test func aRunOfMoreSamplesThanCanBeIsRefused() throws {
         let fragment = BoxBuilder.fragment { size in
-            [BoxBuilder.tfhd(), BoxBuilder.full("trun", flags: 1, BoxBuilder.number(0xFFFF_FFFF, 4) + BoxBuilder.number(size, 4))]
+            [
+                BoxBuilder.tfhd(),
+                BoxBuilder.full("trun", flags: 1, BoxBuilder.number(0xFFFF_FFFF, 4) + BoxBuilder.number(size, 4)),
+            ]
         }
         #expect(try failure(BoxBuilder.movie() + fragment + Self.media).isSameKind(as: .tooLarge("")))
     }
@@ -178,10 +185,14 @@ import Testing
     @Test func aTableOfMoreSamplesThanCanBeIsRefused() throws {
         let table = [
             BoxBuilder.full("stsz", BoxBuilder.number(1, 4) + BoxBuilder.number(0xFFFF_FFFF, 4)),
-            BoxBuilder.full("stsc", BoxBuilder.number(1, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0xFFFF_FFFF, 4) + BoxBuilder.number(1, 4)),
+            BoxBuilder.full(
+                "stsc",
+                BoxBuilder.number(1, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0xFFFF_FFFF, 4)
+                    + BoxBuilder.number(1, 4)),
             BoxBuilder.full("stco", BoxBuilder.number(1, 4) + BoxBuilder.number(8, 4)),
         ]
-        #expect(try failure(BoxBuilder.movie(BoxBuilder.track(table: table)) + Self.media).isSameKind(as: .tooLarge("")))
+        #expect(
+            try failure(BoxBuilder.movie(BoxBuilder.track(table: table)) + Self.media).isSameKind(as: .tooLarge("")))
     }
 
     @Test(arguments: ["saiz", "saio", "senc", "sgpd", "sbgp", "trun"])
@@ -193,7 +204,12 @@ import Testing
                 case "saiz": [BoxBuilder.full("saiz", [0] + count)]
                 case "saio": [BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)), BoxBuilder.full("saio", count)]
                 case "senc": [BoxBuilder.full("senc", count)]
-                case "sgpd": [BoxBuilder.full("sgpd", version: 1, Array("seig".utf8) + BoxBuilder.number(0, 4) + BoxBuilder.number(0xFFFF, 4))]
+                case "sgpd":
+                    [
+                        BoxBuilder.full(
+                            "sgpd", version: 1,
+                            Array("seig".utf8) + BoxBuilder.number(0, 4) + BoxBuilder.number(0xFFFF, 4))
+                    ]
                 case "sbgp": [BoxBuilder.full("sbgp", Array("seig".utf8) + count)]
                 default: [BoxBuilder.full("trun", flags: 0x200, count)]
                 }

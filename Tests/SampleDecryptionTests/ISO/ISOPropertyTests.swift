@@ -40,12 +40,15 @@ import Testing
     }
 
     @Test(arguments: [
-        "bento4-piff-ctr-ismv/video", "bento4-cbcs-muxed/video", "ffmpeg-cenc-progressive/video", "shaka-cenc-clearlead/video",
+        "bento4-piff-ctr-ismv/video", "bento4-cbcs-muxed/video", "ffmpeg-cenc-progressive/video",
+        "shaka-cenc-clearlead/video",
         "gpac-cens-progressive/audio",
     ])
     func anyRangeIsThatOfTheClearFile(name: String) throws {
         let track = try Self.track(name)
-        let keys = Corpus.tracks.filter { $0.files == track.files }.reduce(into: track.keys) { $0.merge($1.keys) { a, _ in a } }
+        let keys = Corpus.tracks.filter { $0.files == track.files }.reduce(into: track.keys) {
+            $0.merge($1.keys) { a, _ in a }
+        }
         let file = try track.bytes()
         let clear = try WholeFile.readAnywhere(file, keys: keys)
         #expect(try WholeFile.readAnywhere(file, keys: keys, step: 1021) == clear)
@@ -68,7 +71,9 @@ import Testing
     /// A player that seeks in a progressive file that comes as a stream.
     @Test func aStreamGoesOnWhereItIsSent() throws {
         let track = try Self.track("gpac-cbcs-progressive/video")
-        let keys = Corpus.tracks.filter { $0.files == track.files }.reduce(into: track.keys) { $0.merge($1.keys) { a, _ in a } }
+        let keys = Corpus.tracks.filter { $0.files == track.files }.reduce(into: track.keys) {
+            $0.merge($1.keys) { a, _ in a }
+        }
         let file = try track.bytes()
         let clear = try WholeFile.readAnywhere(file, keys: keys)
         var stream = ISOStream()
@@ -91,7 +96,8 @@ import Testing
     }
 
     @Test func changedFilesComeBack() throws {
-        let files = try ["broken-mp4-truncated/cut-in-mdat.mp4", "broken-piff/uuid-senc-override-same.ismv"].map(Self.file)
+        let files = try ["broken-mp4-truncated/cut-in-mdat.mp4", "broken-piff/uuid-senc-override-same.ismv"].map(
+            Self.file)
         var random = SeededGenerator(seed: 5)
         var ends = (clear: 0, errors: 0)
         for _ in 0..<1500 {

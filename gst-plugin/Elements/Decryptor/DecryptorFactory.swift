@@ -52,8 +52,8 @@ public enum DecryptorFactory {
     /// The factory for whole ISO media. By hand it takes clear types too (`ISODecryptor.acceptedCaps`); see above.
     public static let isoMedia = ElementDescription(
         factory: "latchkeyisodec", longName: "ISO media decryptor", classification: "Decryptor",
-        summary: "Decrypts protected MP4 and Smooth Streaming (PIFF) files in place, in front of the demuxer: cenc, cens, "
-            + "cbc1, cbcs; keys come from keys=, a keys file or a resource loader",
+        summary: "Decrypts protected MP4 and PIFF files in place, in front of the demuxer: cenc, cens, cbc1, cbcs; "
+            + "keys come from keys=, a keys file or a resource loader",
         author: "The Latchkey authors", rank: .primary,
         padTemplates: [.sink(ISODecryptor.pluggedType), .source(ISODecryptor.producedType)],
         properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse],
