@@ -68,7 +68,7 @@ var targets: [Target] = [
         swiftSettings: settings),
     .testTarget(
         name: "SampleDecryptionTests",
-        dependencies: ["TestSupport", "SampleDecryption", "ProtectionModel", "COpenSSL"],
+        dependencies: ["TestSupport", "SampleDecryption", "MediaFormats", "ProtectionModel", "COpenSSL"],
         swiftSettings: settings),
     .testTarget(
         name: "SampleAESTests",

@@ -64,6 +64,19 @@ import CGStreamer
         value == GstClockTime.max ? nil : UInt64(value)
     }
 
+    /// Keeps `count` bytes from `start` on; both lie inside. Nothing is copied. The buffer must be writable.
+    public borrowing func keep(_ count: Int, from start: Int) {
+        guard isWritable, start >= 0, count >= 0, start + count <= size else { return }
+        gst_buffer_resize(pointer, gssize(start), gssize(count))
+    }
+
+    /// Says where in a file the bytes stand. The buffer must be writable.
+    public borrowing func setOffset(_ offset: UInt64) {
+        guard isWritable else { return }
+        pointer.pointee.offset = guint64(offset)
+        pointer.pointee.offset_end = guint64(offset &+ UInt64(size))
+    }
+
     /// Whether flags, times and metas may be changed: nobody else holds the buffer.
     @inlinable public var isWritable: Bool { ek_buffer_is_writable(pointer) != 0 }
 

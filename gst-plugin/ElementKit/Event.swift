@@ -69,6 +69,15 @@ public struct Event: ~Copyable, @unchecked Sendable {
         return caps.map { Caps(sharing: $0) }
     }
 
+    /// Where the bytes of a SEGMENT event start; nil for one that counts in time.
+    public var byteSegmentStart: UInt64? {
+        guard kind == .segment else { return nil }
+        var segment: UnsafePointer<GstSegment>?
+        gst_event_parse_segment(pointer, &segment)
+        guard let segment, segment.pointee.format == GST_FORMAT_BYTES else { return nil }
+        return UInt64(segment.pointee.start)
+    }
+
     /// What a PROTECTION event carries.
     public struct Protection: Sendable {
         /// As the demuxer spells it: a UUID, or `unspecified-system-id`.
@@ -76,6 +85,12 @@ public struct Event: ~Copyable, @unchecked Sendable {
         public let data: [UInt8]
         /// `isobmff/moov`, `isobmff/moof`, `dash/mpd`, `smooth-streaming`, `matroskademux`, …
         public let origin: String
+
+        public init(systemID: String, data: [UInt8], origin: String) {
+            self.systemID = systemID
+            self.data = data
+            self.origin = origin
+        }
     }
 
     /// The content of a PROTECTION event.

@@ -24,6 +24,12 @@ public enum FlowResult: Int32, Sendable {
     var value: GstFlowReturn { GstFlowReturn(rawValue) }
 }
 
+/// What comes of asking for a range of bytes.
+public enum PulledRange: ~Copyable {
+    case buffer(Buffer)
+    case failed(FlowResult)
+}
+
 /// A pad of an element. Its handlers are set once, in the element's `init`.
 public final class Pad: @unchecked Sendable {
     // SAFETY: the handlers are constant after init; GstPad does its own locking.
@@ -36,6 +42,8 @@ public final class Pad: @unchecked Sendable {
     fileprivate var event: ((consuming Event) -> Bool)?
     fileprivate var query: ((borrowing Query) -> Bool?)?
     fileprivate var activation: ((Bool) -> Void)?
+    fileprivate var pullActivation: ((Bool) -> Bool)?
+    fileprivate var range: ((UInt64, Int) -> PulledRange)?
     fileprivate var loop: (() -> Void)?
 
     /// Makes the pad of a template of `element`; `Element.add` adds it.
@@ -71,6 +79,52 @@ public final class Pad: @unchecked Sendable {
     public func onActivation(_ handler: @escaping (Bool) -> Void) {
         activation = handler
         gst_pad_set_activatemode_function_full(pointer, padActivateMode, nil, nil)
+    }
+
+    // MARK: Pulling
+
+    /// The pad starts (true) or stops (false) in pull mode: a source pad that is read anywhere, a sink pad that reads.
+    /// Return whether that works; a pad without this handler has no pull mode. Set `onActivation` too.
+    public func onPullActivation(_ handler: @escaping (Bool) -> Bool) { pullActivation = handler }
+
+    /// A range of bytes, by offset and size, that is asked for on a source pad in pull mode.
+    public func onRange(_ handler: @escaping (UInt64, Int) -> PulledRange) {
+        range = handler
+        gst_pad_set_getrange_function_full(pointer, padGetRange, nil, nil)
+    }
+
+    /// Starts or stops the pull mode of a sink pad and of what is in front of it.
+    public func activatePull(_ isActive: Bool) -> Bool {
+        gst_pad_activate_mode(pointer, GST_PAD_MODE_PULL, isActive ? 1 : 0) != 0
+    }
+
+    /// Asks for a range of bytes in front of a sink pad in pull mode. At the end there are fewer.
+    public func pull(_ offset: UInt64, _ size: Int) -> PulledRange {
+        guard let size = guint(exactly: size) else { return .failed(.error) }
+        var buffer: UnsafeMutablePointer<GstBuffer>?
+        let result = FlowResult(gst_pad_pull_range(pointer, guint64(offset), size, &buffer))
+        guard result == .ok, let buffer else { return .failed(result == .ok ? .error : result) }
+        return .buffer(Buffer(owning: buffer))
+    }
+
+    /// Whether what is in front of a sink pad can go on at another byte.
+    public var canSeekBytes: Bool {
+        guard let query = gst_query_new_seeking(GST_FORMAT_BYTES) else { return false }
+        defer { ek_mini_object_unref(query) }
+        var canSeek: gboolean = 0
+        guard gst_pad_peer_query(pointer, query) != 0 else { return false }
+        gst_query_parse_seeking(query, nil, &canSeek, nil, nil)
+        return canSeek != 0
+    }
+
+    /// Has what is in front of a sink pad go on at a byte of the file. A flush and a segment come, also on this thread,
+    /// before the call returns.
+    public func seekBytes(to offset: UInt64) -> Bool {
+        guard let start = gint64(exactly: offset) else { return false }
+        let event = gst_event_new_seek(
+            1, GST_FORMAT_BYTES, GstSeekFlags(GST_SEEK_FLAG_FLUSH.rawValue), GST_SEEK_TYPE_SET, start,
+            GST_SEEK_TYPE_NONE, -1)
+        return gst_pad_push_event(pointer, event) != 0
     }
 
     // MARK: Pushing
@@ -109,6 +163,9 @@ public final class Pad: @unchecked Sendable {
             }
         return caps.map { Caps(owning: $0) } ?? .any
     }
+
+    /// Has the other side answer a query.
+    public func askPeer(_ query: borrowing Query) -> Bool { gst_pad_peer_query(pointer, query.pointer) != 0 }
 
     // MARK: The pad's own thread
 
@@ -164,9 +221,29 @@ private func padActivateMode(
     _ pad: UnsafeMutablePointer<GstPad>?, _ parent: UnsafeMutablePointer<GstObject>?, _ mode: GstPadMode,
     _ active: gboolean
 ) -> gboolean {
-    guard let pad, mode == GST_PAD_MODE_PUSH else { return 0 }
+    guard let pad else { return 0 }
+    guard mode == GST_PAD_MODE_PUSH else { return Pad.of(pad)?.pullActivation?(active != 0) == true ? 1 : 0 }
     Pad.of(pad)?.activation?(active != 0)
     return 1
+}
+
+private func padGetRange(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ parent: UnsafeMutablePointer<GstObject>?, _ offset: guint64,
+    _ size: guint, _ result: UnsafeMutablePointer<UnsafeMutablePointer<GstBuffer>?>?
+) -> GstFlowReturn {
+    guard let pad, let result, let handler = Pad.of(pad)?.range else { return GST_FLOW_NOT_SUPPORTED }
+    switch handler(UInt64(offset), Int(size)) {
+    case .failed(let flow): return flow.value
+    case .buffer(let buffer):
+        guard let target = result.pointee else {
+            result.pointee = buffer.release()
+            return GST_FLOW_OK
+        }
+        // The other side brought memory of its own.
+        let filled = buffer.withBytes { gst_buffer_fill(target, 0, $0.baseAddress, gsize($0.count)) } ?? 0
+        gst_buffer_set_size(target, gssize(filled))
+        return filled == gsize(buffer.size) ? GST_FLOW_OK : GST_FLOW_ERROR
+    }
 }
 
 private func padLoop(_ data: gpointer?) {

@@ -9,7 +9,7 @@ public struct Query: ~Copyable {
 
     init(lending pointer: UnsafeMutablePointer<GstQuery>) { self.pointer = pointer }
 
-    public enum Kind: Sendable { case acceptCaps, caps, allocation, uri, other }
+    public enum Kind: Sendable { case acceptCaps, caps, allocation, scheduling, uri, other }
 
     public var kind: Kind {
         switch GstQueryType(UInt32(ek_query_type(pointer))) {
@@ -17,6 +17,7 @@ public struct Query: ~Copyable {
         case GST_QUERY_CAPS: .caps
         case GST_QUERY_ALLOCATION: .allocation
         case GST_QUERY_URI: .uri
+        case GST_QUERY_SCHEDULING: .scheduling
         default: .other
         }
     }

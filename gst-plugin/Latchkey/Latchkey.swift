@@ -21,6 +21,7 @@ public enum Latchkey {
         gst_init(nil, nil)
         return registration.withLock { _ in
             (DecryptorFactory.all + AdaptiveDemuxerFactory.all).allSatisfy { ElementType.register($0, with: plugin) }
+                && DecryptorFactory.isoMediaType.register(with: plugin)
         }
     }
 

@@ -82,7 +82,13 @@ class Watched:
 
     def _element_added(self, _pipeline, _bin, element):
         name = factory_name(element)
-        if name.startswith("latchkey"):
+        if name == "latchkeyisodec":
+            # What it sends is a file; the demuxer behind it sends the packets.
+            with self.lock:
+                self.decryptors.append(element)
+            self.inputs[element] = [0, False]
+            element.get_static_pad("sink").add_probe(BUFFER | DOWNSTREAM_EVENT, self._input, element)
+        elif name.startswith("latchkey"):
             with self.lock:
                 self.decryptors.append(element)
                 self.streams.append(Packets(element.get_static_pad("src"), name))
@@ -216,6 +222,36 @@ def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
             pad.link(element.get_static_pad("sink"))
             pad = element.get_static_pad("src")
         if not decoder or not is_video:
+            watched.end_in_sink(pad)
+            return
+        part = Gst.parse_bin_from_description(
+            f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
+        watched.pipeline.add(part)
+        watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
+        part.sync_state_with_parent()
+        pad.link(part.get_static_pad("sink"))
+
+    demuxer.connect("pad-added", pad_added)
+    return watched
+
+
+def whole_file(path, keys_file, in_order=False, decoder=None):
+    """filesrc ! latchkeyisodec ! qtdemux ! sink, for each stream. With `in_order`, bytes come in order and cannot be
+    read anywhere. `decoder` as above."""
+    watched = Watched()
+    watched.pictures = []
+    source = watched.add("filesrc", location=path)
+    filter_ = watched.add("latchkeyisodec", **({"keys_file": keys_file} if keys_file else {}))
+    demuxer = watched.add("qtdemux")
+    if in_order:
+        queue = watched.add("queue")
+        source.link(queue)
+        source = queue
+    source.link(filter_)
+    filter_.link(demuxer)
+
+    def pad_added(_demuxer, pad):
+        if not decoder or not pad.get_name().startswith("video"):
             watched.end_in_sink(pad)
             return
         part = Gst.parse_bin_from_description(

@@ -253,7 +253,7 @@ extension Decryptor {
     }
 
     /// Waits until something happens to keys; nil then. The deadline and a stop end the wait.
-    private func waitForKeyEvent(_ wait: inout KeyWait) -> WaitEnd? {
+    func waitForKeyEvent(_ wait: inout KeyWait) -> WaitEnd? {
         monitor.lock()
         defer { monitor.unlock() }
         while true {

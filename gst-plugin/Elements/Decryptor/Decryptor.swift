@@ -154,12 +154,7 @@ class Decryptor: Element, @unchecked Sendable {
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
         switch change {
         case .readyToPaused:
-            do {
-                try start()
-            } catch {
-                DecryptorFailure.configuration(error).post(on: reference)
-                return .failure
-            }
+            guard startUnlessStarted() else { return .failure }
         case .pausedToReady:
             beginFlush()
         default: break
@@ -167,6 +162,18 @@ class Decryptor: Element, @unchecked Sendable {
         let result = perform()
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
+    }
+
+    /// In pull mode, what is behind starts this element, before its own state changes.
+    func startUnlessStarted() -> Bool {
+        guard currentSources == nil else { return true }
+        do throws(KeyError) {
+            try start()
+            return true
+        } catch {
+            DecryptorFailure.configuration(error).post(on: reference)
+            return false
+        }
     }
 
     private func start() throws(KeyError) {

@@ -2,11 +2,12 @@
 
 import ElementKit
 import KeySystems
+import MediaFormats
 import ProtectionModel
 
 /// The factories of the decryptors. GStreamer's selection finds one system a factory, so each key system has one.
 public enum DecryptorFactory {
-    public static let all = [fairPlay, playReady, clearKey, anySystem, transportStream]
+    public static let all = [fairPlay, playReady, clearKey, anySystem, transportStream, isoMedia]
 
     /// The factory that GStreamer plugs for FairPlay-style content.
     public static let fairPlay = make(
@@ -47,6 +48,25 @@ public enum DecryptorFactory {
         padTemplates: [.sink(TSDecryptor.pluggedType), .source(TSDecryptor.producedTypes)],
         properties: DecryptorSettings.properties + [DecryptorSettings.keyURI], signals: [Decryptor.keyResponse],
         implementation: TSDecryptor.self)
+
+    /// The factory for whole ISO media. By hand it takes clear types too (`ISODecryptor.acceptedCaps`); see above.
+    public static let isoMedia = ElementDescription(
+        factory: "latchkeyisodec", longName: "ISO media decryptor", classification: "Decryptor",
+        summary: "Decrypts protected MP4 and PIFF files in place, in front of the demuxer: cenc, cens, cbc1, cbcs; "
+            + "keys come from keys=, a keys file or a resource loader",
+        author: "The Latchkey authors", rank: .primary,
+        padTemplates: [.sink(ISODecryptor.pluggedType), .source(ISODecryptor.producedType)],
+        properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse],
+        implementation: ISODecryptor.self)
+
+    /// What makes players plug it: protected files have a type of their own. The extensions are those of GStreamer's own
+    /// finder, which would be asked first otherwise.
+    public static let isoMediaType = TypeFinder(
+        name: ISODecryptor.pluggedType, rank: Rank(Rank.primary.value + 10),
+        extensions: ["ismv", "isma", "mp4", "mov", "m4v", "m4a", "m4s", "3gp", "qt"], caps: ISODecryptor.pluggedType
+    ) { source in
+        ISORecognition.isProtectedFile { source.bytes(at: $0, count: $1) }
+    }
 
     static let sourceTemplate = PadTemplate.source("ANY")
 

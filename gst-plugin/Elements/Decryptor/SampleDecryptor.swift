@@ -134,7 +134,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         case .allocation:
             // What upstream fills is encrypted: memory that downstream wants for clear media is not for it.
             return false
-        case .uri, .other:
+        case .scheduling, .uri, .other:
             return nil
         }
     }

@@ -220,7 +220,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         case .allocation:
             // What upstream fills is encrypted, and read once.
             return false
-        case .uri, .other:
+        case .scheduling, .uri, .other:
             return nil
         }
     }

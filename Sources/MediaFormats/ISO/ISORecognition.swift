@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// Whether the start of a file is protected ISO media that has samples.
+///
+/// A file without samples is an initialization section. HLS players look at those alone and stop at a type that they do
+/// not know, so it is left to them.
+public struct ISORecognition {
+    /// Bytes of the file, all of them; nil where they are not there, or not yet.
+    public typealias Peek = (_ offset: UInt64, _ count: Int) -> [UInt8]?
+
+    /// More boxes are not looked at.
+    private static let limit = 4096
+    private static let entries: Set<String> = ["encv", "enca", "enct", "encs"]
+
+    private var left = limit
+    private var isProtected = false
+    /// There are samples that are not in fragments.
+    private var hasSamples = false
+
+    /// Looks at boxes, at most 4096 of them, until it is sure.
+    public static func isProtectedFile(_ peek: Peek) -> Bool {
+        var recognition = ISORecognition()
+        var position: UInt64 = 0
+        var hasMedia = false
+        var isFirst = true
+        while let header = recognition.header(at: position, peek) {
+            if isFirst, !["ftyp", "moov", "styp", "free", "skip", "mdat", "wide", "pdin"].contains(header.type) {
+                return false
+            }
+            isFirst = false
+            guard let end = try? header.end(from: position) else { return false }
+            switch header.type {
+            case "moov": recognition.look(into: position + UInt64(header.headerSize)..<end, peek)
+            case "moof", "mdat": hasMedia = true
+            default: break
+            }
+            if recognition.isProtected, hasMedia || recognition.hasSamples { return true }
+            position = end
+        }
+        return false
+    }
+
+    private mutating func header(at position: UInt64, _ peek: Peek) -> ISOBoxHeader? {
+        guard left > 0, position < UInt64(Int64.max) else { return nil }
+        left -= 1
+        guard let bytes = peek(position, 8) else { return nil }
+        if let header = try? ISOBoxHeader(bytes[...], at: position) { return header }
+        guard let bytes = peek(position, 16) else { return nil }
+        return try? ISOBoxHeader(bytes[...], at: position)
+    }
+
+    private mutating func look(into range: Range<UInt64>, _ peek: Peek) {
+        var position = range.lowerBound
+        while position < range.upperBound, !isProtected || !hasSamples, let header = header(at: position, peek) {
+            guard let end = try? header.end(from: position), end <= range.upperBound else { return }
+            let body = position + UInt64(header.headerSize)..<end
+            switch header.type {
+            case "trak", "mdia", "minf", "stbl": look(into: body, peek)
+            case "stsd": lookAtEntries(body, peek)
+            case "stco", "co64":
+                if let bytes = peek(body.lowerBound, 8), bytes[4...].contains(where: { $0 > 0 }) { hasSamples = true }
+            case "uuid":
+                if peek(body.lowerBound, 16) == ISOExtendedType.protectionSystem { isProtected = true }
+            default: break
+            }
+            position = end
+        }
+    }
+
+    private mutating func lookAtEntries(_ range: Range<UInt64>, _ peek: Peek) {
+        var position = range.lowerBound + 8
+        while position < range.upperBound, let header = header(at: position, peek) {
+            if Self.entries.contains(header.type) {
+                isProtected = true
+                return
+            }
+            guard let end = try? header.end(from: position) else { return }
+            position = end
+        }
+    }
+}
+
+extension ISOStream {
+    /// Whether bytes are the start of a box that stands at the top of a file.
+    public static func startsBox(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard bytes.count >= 8, let header = try? ISOBoxHeader(Array(bytes.prefix(16))[...], at: 0) else {
+            return false
+        }
+        return typesAtTop.contains(header.type)
+    }
+}

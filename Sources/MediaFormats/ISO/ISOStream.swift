@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// Protected ISO media that comes in order, on its way to clear media of the same size.
+///
+/// The caller brings bytes of any size, then takes steps until there is nothing more to do, and takes the output:
+///
+/// ```
+/// try stream.append(bytes)
+/// while true {
+///     switch try stream.next() {
+///     case .sample(let keyID):
+///         … make sure that the key is there …
+///         try stream.withSample { plan, bytes in … decrypt the bytes in place … }
+///     case .needsMovie(let place), .goBack(let place): … seek, or give up …
+///     case .nothing: return
+///     }
+/// }
+/// ```
+///
+/// A sample whose key is missing may wait: more bytes can be appended meanwhile, and what is in front of it taken.
+/// Encrypted samples never get out, not even in part. Held are one sample or one `moov` or `moof` box, and what is
+/// appended. A value for one owner at a time; bytes that cannot be read throw, and never trap.
+public struct ISOStream: Sendable {
+    public enum Step: Hashable, Sendable {
+        /// More bytes are needed.
+        case nothing
+        /// The next sample is there, encrypted with the key of this KID.
+        case sample(KeyID?)
+        /// The media is in front of the `moov` box that tells of it: `jump(to:)` this place and go on from there, or
+        /// give up. What was ready before can be taken first.
+        case needsMovie(from: UInt64)
+        /// The `moov` box is known now: `jump(to:)` the media.
+        case goBack(to: UInt64)
+    }
+
+    private enum State: Sendable {
+        /// A box starts at the cursor.
+        case header
+        case passing(until: UInt64)
+        /// A `moov` or `moof` box, which is read when it is there as a whole. `until`: what it needs besides.
+        case whole(ISORegion, until: UInt64)
+        case media(ISORegion)
+    }
+
+    /// What a box at the top of a file may be.
+    static let typesAtTop: Set<String> = [
+        "ftyp", "styp", "moov", "moof", "mfra", "sidx", "ssix", "emsg", "prft", "free", "skip", "uuid", "meta",
+    ]
+    /// A group of fragments in front of their media has no more.
+    private static let fragmentLimit = 256
+
+    private let defaults: ISOEncryption?
+    private var state = State.header
+    private var queue = ISOByteQueue()
+    /// What is in front of this in the file may go on.
+    private var cursor: UInt64 = 0
+    private var regions = ISORegions()
+    private var movie: ISOMovie?
+    private var fragments: [ISOFragment] = []
+    /// The first sample that is not done, for each of `fragments`.
+    private var nextSamples: [Int] = []
+    private var nextOfMovie = 0
+    /// Media came behind the last fragment: another one starts a new group.
+    private var hasMedia = false
+    private var newProtections: [ISOProtection] = []
+    private var isFragmented = false
+    /// Where the media is whose `moov` box is looked for.
+    private var interrupted: UInt64?
+    /// The bytes at the cursor were jumped to, and nothing tells yet that a box starts there.
+    private var isUnverified = false
+    private var current: (fragment: Int, sample: ISOSampleTable.Sample)?
+    private var plan = SamplePlan(scheme: .cenc, initializationVector: InitializationVector(high: 0, low: 0))
+
+    /// - Parameter defaults: how fragments of a file without `moov` are encrypted, as those of Smooth Streaming.
+    public init(defaults: ISOEncryption? = nil) {
+        self.defaults = defaults
+        if let defaults { movie = ISOMovie(defaults: defaults) }
+    }
+
+    /// Takes the next bytes.
+    public mutating func append(_ bytes: UnsafeRawBufferPointer) { queue.append(bytes) }
+
+    /// How many bytes can go on.
+    public var outputSize: Int {
+        // What is behind media without `moov` was only looked at.
+        let end = min(cursor, interrupted ?? cursor)
+        return end > queue.start ? Int(end - queue.start) : 0
+    }
+
+    /// Where the first of them stands in the file.
+    public var outputOffset: UInt64 { queue.start }
+
+    /// Everything that was appended and not taken yet, in bytes, ready or not.
+    public var heldSize: Int { queue.count }
+
+    /// Moves the first bytes of the output into `target`, which is not larger than `outputSize`.
+    public mutating func takeOutput(into target: UnsafeMutableRawBufferPointer) { queue.take(into: target) }
+
+    /// The protection systems that were found since the last call.
+    public mutating func takeProtections() -> [ISOProtection] {
+        defer { newProtections.removeAll() }
+        return newProtections
+    }
+
+    /// Goes on at another place of the same file: the next bytes are those at `position`. What was not taken is
+    /// forgotten.
+    ///
+    /// Throws `unsupported` for a place in the middle of a sample or of a box that has to be read as a whole.
+    public mutating func jump(to position: UInt64) throws(FormatError) {
+        queue.restart(at: position)
+        cursor = position
+        if movie != nil { interrupted = nil }
+        current = nil
+        fragments.removeAll()
+        nextSamples.removeAll()
+        nextOfMovie = movie?.table.firstIndex(endingAfter: position) ?? 0
+        state = .header
+        isUnverified = regions.index(containing: position) == nil
+        guard let index = regions.index(containing: position), regions[index].start < position else { return }
+        let region = regions[index]
+        switch region.kind {
+        case .other: state = .passing(until: region.end)
+        case .media:
+            if let samples = movie?.table.samples, nextOfMovie < samples.count, samples[nextOfMovie].offset < position {
+                throw .unsupported("a start at \(position), in the middle of an encrypted sample")
+            }
+            state = .media(region)
+        case .movie, .fragment:
+            throw .unsupported("a start at \(position), in the middle of a box that has to be read as a whole")
+        }
+    }
+
+    /// What to do next. Throws as the boxes are read; nothing goes on from there then.
+    public mutating func next() throws(FormatError) -> Step {
+        while true {
+            switch state {
+            case .header:
+                if movie != nil, let interrupted { return .goBack(to: interrupted) }
+                guard try readHeader() else { return .nothing }
+            case .passing(let end):
+                cursor = min(end, queue.end)
+                guard cursor == end else { return .nothing }
+                state = .header
+            case .whole(let region, let until):
+                guard queue.end >= until else { return .nothing }
+                try readBox(region)
+            case .media(let region) where movie == nil:
+                if interrupted == nil { interrupted = region.start }
+                return .needsMovie(from: region.end)
+            case .media(let region):
+                guard let step = try proceed(in: region) else { continue }
+                return step
+            }
+        }
+    }
+
+    /// What is wrong where the caller cannot jump.
+    public static let mediaFirst = FormatError.unsupported(
+        "the media is in front of the box “moov”, which needs a source that can be read anywhere, such as a file")
+
+    /// The end of the stream. Throws `truncated` within a box that the samples need; an encrypted sample that is cut
+    /// off is left out.
+    public mutating func end() throws(FormatError) {
+        switch state {
+        case .header:
+            guard interrupted == nil else { throw .malformed("no box “moov” tells of the media") }
+            cursor = queue.end
+        case .whole(let region, _):
+            // Read before; a player that seeks may stop anywhere.
+            guard region.kind != .movie || movie == nil || defaults != nil else { return }
+            let name = region.kind == .movie ? "moov" : "moof"
+            if queue.end >= region.end { try read(region) { _ in nil } }
+            throw .truncated("box “\(name)” at \(region.start): the stream ends within its bytes")
+        case .media where movie == nil: throw Self.mediaFirst
+        case .passing, .media: return
+        }
+    }
+
+    // MARK: Boxes
+
+    private mutating func readHeader() throws(FormatError) -> Bool {
+        guard let header = try ISOBoxHeader(queue.bytes(from: cursor), at: cursor) else { return false }
+        let region = ISORegion(
+            kind: ISORegion.kind(of: header.type), start: cursor, end: try header.end(from: cursor),
+            headerSize: header.headerSize)
+        guard !isUnverified || Self.typesAtTop.contains(header.type) else {
+            throw .malformed("a start at \(cursor), where no box starts")
+        }
+        isUnverified = false
+        // Fragments go on for ever, and nobody starts in the middle of one.
+        if region.kind == .fragment { isFragmented = true }
+        if !isFragmented, regions.index(containing: cursor) == nil { try regions.insert(header, at: cursor) }
+        switch region.kind {
+        case .other:
+            try checkNoSample(within: region)
+            state = .passing(until: region.end)
+        case .media:
+            hasMedia = true
+            state = .media(region)
+        case .movie, .fragment:
+            let isMovie = region.kind == .movie
+            let limit = isMovie ? ISOMovie.maximumSize : ISOFragment.maximumSize
+            guard region.end - region.start <= limit else {
+                throw .tooLarge("box “\(header.type)” at \(region.start): \(limit) bytes are read at most")
+            }
+            try checkNoSample(within: region)
+            state = .whole(region, until: region.end)
+        }
+        return true
+    }
+
+    private func checkNoSample(within region: ISORegion) throws(FormatError) {
+        guard let (_, sample) = nextSample(), sample.offset < region.end else { return }
+        try sample.check(liesIn: region)
+    }
+
+    /// Reads a box that is there. Where it points to bytes behind it that are not, waits for them.
+    private mutating func readBox(_ region: ISORegion) throws(FormatError) {
+        var missing: UInt64?
+        do throws(FormatError) {
+            try read(region) { range in
+                if range.lowerBound >= region.end { missing = max(missing ?? 0, range.upperBound) }
+                return nil
+            }
+        } catch {
+            let limit = region.end + UInt64(ISOAuxiliaryInformation.externalLimit)
+            guard let missing, missing <= limit, missing > queue.end else { throw error }
+            state = .whole(region, until: missing)
+            return
+        }
+        cursor = region.end
+        state = .header
+    }
+
+    private mutating func read(
+        _ region: ISORegion, missing: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) {
+        guard let bytes = queue.bytes(in: region.start..<region.end) else { return }
+        let queue = queue
+        func external(_ range: Range<UInt64>) -> ArraySlice<UInt8>? { queue.bytes(in: range) ?? missing(range) }
+        let patches: ISOPatches
+        if region.kind == .movie {
+            let found = try ISOMovie(Array(bytes), at: region.start, external: external)
+            patches = found.patches
+            // Another one comes with another quality of the same stream.
+            newProtections += found.protections
+            nextOfMovie = found.table.firstIndex(endingAfter: region.end)
+            movie = found
+            fragments.removeAll()
+            nextSamples.removeAll()
+        } else {
+            guard let movie else {
+                throw .malformed("box “moof” at \(region.start): no box “moov” tells of its tracks")
+            }
+            let found = try ISOFragment(Array(bytes), at: region.start, of: movie, external: external)
+            patches = found.patches
+            try add(found, at: region.start)
+        }
+        self.queue.withBytes(in: region.start..<region.end) { patches.apply(to: $0, at: region.start) }
+    }
+
+    private mutating func add(_ fragment: ISOFragment, at offset: UInt64) throws(FormatError) {
+        if hasMedia {
+            if let (index, sample) = nextSample(), index >= 0 {
+                throw .malformed("the encrypted sample at \(sample.offset) is not in front of the next fragment")
+            }
+            fragments.removeAll(keepingCapacity: true)
+            nextSamples.removeAll(keepingCapacity: true)
+            hasMedia = false
+        }
+        guard fragments.count < Self.fragmentLimit else {
+            throw .tooLarge("more than \(Self.fragmentLimit) fragments in front of their media")
+        }
+        newProtections += fragment.protections
+        fragments.append(fragment)
+        nextSamples.append(0)
+    }
+
+    // MARK: Samples
+
+    /// The first sample that is not done, and whose it is; -1 for the movie.
+    private func nextSample() -> (fragment: Int, sample: ISOSampleTable.Sample)? {
+        var found: (fragment: Int, sample: ISOSampleTable.Sample)?
+        if let movie, nextOfMovie < movie.table.samples.count { found = (-1, movie.table.samples[nextOfMovie]) }
+        for (index, next) in nextSamples.enumerated() where next < fragments[index].table.samples.count {
+            let sample = fragments[index].table.samples[next]
+            if found.map({ sample.offset < $0.sample.offset }) ?? true { found = (index, sample) }
+        }
+        return found
+    }
+
+    /// Nil where the media is at its end.
+    private mutating func proceed(in region: ISORegion) throws(FormatError) -> Step? {
+        guard let (fragment, sample) = current ?? nextSample(), sample.offset < region.end else {
+            cursor = min(region.end, queue.end)
+            guard cursor == region.end else { return .nothing }
+            state = .header
+            return nil
+        }
+        try sample.check(liesIn: region)
+        guard sample.offset >= cursor else {
+            throw .malformed("the encrypted sample at \(sample.offset) shares bytes with the one before it")
+        }
+        cursor = min(sample.offset, queue.end)
+        guard queue.end >= sample.end else { return .nothing }
+        current = (fragment, sample)
+        if fragment < 0 {
+            try movie?.table.fill(&plan, for: sample)
+            return .sample(movie?.table.keyID(of: sample))
+        }
+        try fragments[fragment].table.fill(&plan, for: sample)
+        return .sample(fragments[fragment].table.keyID(of: sample))
+    }
+
+    /// Lends the sample that `next` announced last: its bytes, and how to decrypt them. When `body` throws, the sample
+    /// stays.
+    public mutating func withSample<Failure: Error>(
+        _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
+    ) throws(Failure) {
+        guard let (fragment, sample) = current else { return }
+        let plan = plan
+        try queue.withBytes(in: sample.offset..<sample.end) { bytes throws(Failure) in try body(plan, bytes) }
+        current = nil
+        cursor = sample.end
+        if fragment < 0 { nextOfMovie += 1 } else { nextSamples[fragment] += 1 }
+    }
+}

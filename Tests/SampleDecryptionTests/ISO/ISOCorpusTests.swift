@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import MediaFormats
+import ProtectionModel
+import Testing
+
+/// Whole files of the corpus: the packets in the clear file are those that independent tools decrypted, at the places
+/// where the encrypted ones were.
+@Suite("Box-level decryption of the corpus") struct ISOCorpusTests {
+    @Test(arguments: Corpus.tracks)
+    func readAnywhereTheFileIsClear(track: Corpus.Track) throws {
+        let bytes = try track.bytes()
+        let clear = try WholeFile.readAnywhere(bytes, keys: Self.keys(of: track))
+        try check(clear, of: bytes, track)
+    }
+
+    @Test(arguments: Corpus.tracks)
+    func asAStreamTheFileIsClear(track: Corpus.Track) throws {
+        let bytes = try track.bytes()
+        let clear = try WholeFile.stream(
+            bytes, keys: Self.keys(of: track), cuts: stride(from: 4096, to: bytes.count, by: 4096))
+        #expect(try clear == WholeFile.readAnywhere(bytes, keys: Self.keys(of: track)))
+    }
+
+    private func check(_ clear: [UInt8], of bytes: [UInt8], _ track: Corpus.Track) throws {
+        #expect(clear.count == bytes.count)
+        let samples = try #require(try IsoFile(bytes).samples[track.handler])
+        let packets = try samples.map { sample in
+            let packet = Array(clear[sample.range])
+            return Corpus.Packet(size: packet.count, md5: try packet.withUnsafeBytes { try Corpus.md5($0) })
+        }
+        let expected = try track.expectedPackets()
+        try #require(!expected.isEmpty)
+        #expect(packets.count == expected.count)
+        let wrong = zip(packets, expected).count { $0 != $1 }
+        #expect(wrong == 0, "\(wrong) of \(expected.count) packets differ")
+    }
+
+    /// A file may have tracks that the case has keys for but does not check.
+    private static func keys(of track: Corpus.Track) -> [KeyID: String] {
+        Corpus.tracks.filter { $0.files == track.files }.reduce(into: [:]) { keys, other in
+            keys.merge(other.keys) { first, _ in first }
+        }
+    }
+}

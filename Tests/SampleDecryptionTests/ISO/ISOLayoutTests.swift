@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+import Testing
+
+/// Layouts that no file of the corpus has, and claims that no file can keep.
+@Suite("Box-level decryption: layouts") struct ISOLayoutTests {
+    struct Found: Equatable {
+        var offset: Int
+        var vector: UInt64
+        var subsamples: [Subsample]
+    }
+
+    /// What the samples of a file are decrypted with: the file read anywhere, and as a stream, which agree.
+    private func samples(_ file: [UInt8]) throws -> [Found] {
+        var anywhere: [Found] = []
+        var access = ISORandomAccess()
+        try access.prepare(0..<UInt64(file.count)) { offset, count in
+            offset < UInt64(file.count) ? Array(file[Int(offset)...].prefix(count)) : []
+        }
+        var bytes = file
+        try bytes.withUnsafeMutableBytes { bytes in
+            let start = UnsafeRawPointer(bytes.baseAddress.unsafelyUnwrapped)
+            _ = try access.decrypt(bytes) { plan, keyID, sample in
+                #expect(keyID?.bytes == BoxBuilder.keyID)
+                let offset = UnsafeRawPointer(sample.baseAddress.unsafelyUnwrapped) - start
+                anywhere.append(
+                    Found(offset: offset, vector: plan.initializationVector.high, subsamples: plan.subsamples))
+                sample.copyBytes(from: sample.map { ~$0 })
+            }.get()
+        }
+        #expect(bytes.count == file.count)
+        for step in [1, 7, file.count] {
+            var output: [UInt8] = []
+            var stream = ISOStream()
+            for start in stride(from: 0, to: file.count, by: step) {
+                file[start..<min(file.count, start + step)].withUnsafeBytes { stream.append($0) }
+                while case .sample = try stream.next() {
+                    stream.withSample { _, sample in sample.copyBytes(from: sample.map { ~$0 }) }
+                }
+            }
+            try stream.end()
+            output = [UInt8](repeating: 0, count: stream.outputSize)
+            output.withUnsafeMutableBytes { stream.takeOutput(into: $0) }
+            #expect(output == bytes)
+        }
+        return anywhere
+    }
+
+    private func failure(_ file: [UInt8]) throws -> FormatError {
+        try #require(throws: FormatError.self) { try samples(file) }
+    }
+
+    private static let vectors: [[UInt8]] = [BoxBuilder.number(0xA1, 8), BoxBuilder.number(0xA2, 8)]
+    private static let media = BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: 50))
+
+    /// Two samples of 20 and 30 bytes behind `extra` bytes of other media.
+    private func fragmented(_ auxiliary: (_ end: Int) -> [[UInt8]], base: Int? = nil, extra: Int = 0) -> [UInt8] {
+        let movie = BoxBuilder.movie()
+        let fragment = BoxBuilder.fragment { size in
+            let data = size + 8 + extra
+            return [
+                BoxBuilder.tfhd(base: base),
+                BoxBuilder.trun(offset: data - (base.map { $0 - movie.count } ?? 0), sizes: [20, 30]),
+            ] + auxiliary(size)
+        }
+        return movie + fragment
+    }
+
+    @Test func offsetsMayCountFromTheBaseDataOffset() throws {
+        let start = BoxBuilder.movie().count
+        let sized = BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4))
+        // The IVs stand behind `saio`, whose offset counts from a base of 16 bytes into the fragment.
+        func make(_ offset: Int) -> [UInt8] {
+            fragmented(
+                { _ in
+                    [
+                        sized, BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(offset, 4)),
+                        BoxBuilder.box("free", Self.vectors.flatMap(\.self)),
+                    ]
+                }, base: start + 16)
+        }
+        let end = make(0).count - start
+        let file = make(end - 16 - 16) + Self.media
+        let first = start + end + 8
+        #expect(
+            try samples(file) == [
+                Found(offset: first, vector: 0xA1, subsamples: []),
+                Found(offset: first + 20, vector: 0xA2, subsamples: []),
+            ])
+    }
+
+    @Test func informationMayStandInTheMedia() throws {
+        let file =
+            fragmented(
+                { size in
+                    [
+                        BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)),
+                        BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(size + 8, 4)),
+                    ]
+                }, extra: 16)
+            + BoxBuilder.box("mdat", Self.vectors.flatMap(\.self), [UInt8](repeating: 0x55, count: 50))
+        let found = try samples(file)
+        #expect(found.map(\.vector) == [0xA1, 0xA2])
+        #expect(found.map(\.offset) == [file.count - 50, file.count - 30])
+    }
+
+    @Test func eachRunMayHaveAnOffsetOfItsOwn() throws {
+        let movie = BoxBuilder.movie()
+        let fragment = BoxBuilder.fragment { size in
+            let information = BoxBuilder.box("free", Self.vectors[1], Self.vectors[0])
+            return [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20]),
+                BoxBuilder.trun(offset: size + 28, sizes: [30]),
+                BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)),
+                BoxBuilder.full(
+                    "saio", BoxBuilder.number(2, 4) + BoxBuilder.number(size - 8, 4) + BoxBuilder.number(size - 16, 4)),
+                information,
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+    }
+
+    @Test func aListIsEnough() throws {
+        let map = BoxBuilder.number(1, 2) + BoxBuilder.number(5, 2)
+        let file =
+            fragmented { _ in
+                [
+                    BoxBuilder.full(
+                        "senc", flags: 2,
+                        BoxBuilder.number(2, 4) + Self.vectors[0] + map + BoxBuilder.number(15, 4) + Self.vectors[1]
+                            + map
+                            + BoxBuilder.number(25, 4))
+                ]
+            } + Self.media
+        #expect(
+            try samples(file).map(\.subsamples) == [
+                [Subsample(clear: 5, protected: 15)], [Subsample(clear: 5, protected: 25)],
+            ])
+    }
+
+    @Test func boxesAboutProtectionBecomeFree() throws {
+        let file =
+            fragmented { _ in
+                [
+                    BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+                    BoxBuilder.full(
+                        "sgpd", version: 1, Array("roll".utf8) + BoxBuilder.number(2, 4) + BoxBuilder.number(0, 4)),
+                    BoxBuilder.full(
+                        "sgpd", version: 1, Array("seig".utf8) + BoxBuilder.number(20, 4) + BoxBuilder.number(0, 4)),
+                ]
+            } + Self.media
+        var access = ISORandomAccess()
+        var table = KeyTable([:])
+        let head = try WholeFile.read(0..<UInt64(file.count - 58), of: file, &access, &table)
+        let text = String(decoding: head.map { $0 < 0x80 ? $0 : 0x2E }, as: UTF8.self)
+        for name in ["encv", "sinf", "senc"] { #expect(!text.contains(name), "\(name) is still there") }
+        #expect(text.contains("avc1") && text.contains("sgpd"))
+        #expect(text.components("free") == 3)
+        #expect(!ISORecognition.isProtectedFile { Array(head.dropFirst(Int($0)).prefix($1)) })
+        #expect(ISORecognition.isProtectedFile { Array(file.dropFirst(Int($0)).prefix($1)) })
+    }
+
+    @Test func anInitializationSectionIsLeftToPlayers() {
+        let movie = BoxBuilder.movie()
+        #expect(
+            !ISORecognition.isProtectedFile { offset, count in
+                offset + UInt64(count) <= UInt64(movie.count) ? Array(movie[Int(offset)...].prefix(count)) : nil
+            })
+    }
+
+    // MARK: Claims
+
+    @Test func aRunOfMoreSamplesThanCanBeIsRefused() throws {
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(),
+                BoxBuilder.full("trun", flags: 1, BoxBuilder.number(0xFFFF_FFFF, 4) + BoxBuilder.number(size, 4)),
+            ]
+        }
+        #expect(try failure(BoxBuilder.movie() + fragment + Self.media).isSameKind(as: .tooLarge("")))
+    }
+
+    @Test func aTableOfMoreSamplesThanCanBeIsRefused() throws {
+        let table = [
+            BoxBuilder.full("stsz", BoxBuilder.number(1, 4) + BoxBuilder.number(0xFFFF_FFFF, 4)),
+            BoxBuilder.full(
+                "stsc",
+                BoxBuilder.number(1, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0xFFFF_FFFF, 4)
+                    + BoxBuilder.number(1, 4)),
+            BoxBuilder.full("stco", BoxBuilder.number(1, 4) + BoxBuilder.number(8, 4)),
+        ]
+        #expect(
+            try failure(BoxBuilder.movie(BoxBuilder.track(table: table)) + Self.media).isSameKind(as: .tooLarge("")))
+    }
+
+    @Test(arguments: ["saiz", "saio", "senc", "sgpd", "sbgp", "trun"])
+    func countsPastTheEndOfTheBoxAreRefused(type: String) throws {
+        let count = BoxBuilder.number(0xFFFF_FFFF, 4)
+        let file =
+            fragmented { size in
+                switch type {
+                case "saiz": [BoxBuilder.full("saiz", [0] + count)]
+                case "saio": [BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)), BoxBuilder.full("saio", count)]
+                case "senc": [BoxBuilder.full("senc", count)]
+                case "sgpd":
+                    [
+                        BoxBuilder.full(
+                            "sgpd", version: 1,
+                            Array("seig".utf8) + BoxBuilder.number(0, 4) + BoxBuilder.number(0xFFFF, 4))
+                    ]
+                case "sbgp": [BoxBuilder.full("sbgp", Array("seig".utf8) + count)]
+                default: [BoxBuilder.full("trun", flags: 0x200, count)]
+                }
+            } + Self.media
+        #expect(try failure(file).isSameKind(as: .truncated("")))
+    }
+
+    @Test func samplesThatShareBytesAreRefused() throws {
+        let movie = BoxBuilder.movie()
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20]),
+                BoxBuilder.trun(offset: size + 18, sizes: [20]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        #expect(try failure(movie + fragment + Self.media).isSameKind(as: .malformed("")))
+    }
+
+    @Test(arguments: [-8, 40])
+    func samplesOutsideOfTheMediaAreRefused(distance: Int) throws {
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8 + distance, sizes: [20]),
+                BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[0]),
+            ]
+        }
+        #expect(try failure(BoxBuilder.movie() + fragment + Self.media).isSameKind(as: .malformed("")))
+    }
+
+    @Test func fragmentsWithoutAMovieTakeTheDefaults() throws {
+        let keyID = try #require(KeyID(BoxBuilder.keyID))
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        let file = fragment + Self.media
+        var stream = ISOStream(defaults: ISOEncryption(scheme: .cbc1, initializationVectorSize: 8, keyID: keyID))
+        file.withUnsafeBytes { stream.append($0) }
+        var plans: [SamplePlan] = []
+        while case .sample(let found) = try stream.next() {
+            #expect(found == keyID)
+            stream.withSample { plan, _ in plans.append(plan) }
+        }
+        #expect(plans.map(\.scheme) == [.cbc1, .cbc1])
+        #expect(plans.map(\.initializationVector.high) == [0xA1, 0xA2])
+        #expect(stream.outputSize == file.count)
+    }
+}
+
+extension String {
+    fileprivate func components(_ part: String) -> Int { indices.count { self[$0...].hasPrefix(part) } }
+}

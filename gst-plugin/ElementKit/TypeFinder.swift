@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import Synchronization
+
+/// A function that tells what kind of file some bytes are the start of.
+public struct TypeFinder: Sendable {
+    public var name: String
+    /// Finders of a higher rank look first.
+    public var rank: Rank
+    /// Of file names, without the dot: such files are shown to this finder in front of those without.
+    public var extensions: [String]
+    /// What a file that is recognised is, in the form that gst-launch uses.
+    public var caps: String
+    /// Whether the file is such a one. Any thread may call it.
+    public var recognises: @Sendable (borrowing TypeFindSource) -> Bool
+
+    public init(
+        name: String, rank: Rank, extensions: [String], caps: String,
+        recognises: @escaping @Sendable (borrowing TypeFindSource) -> Bool
+    ) {
+        self.name = name
+        self.rank = rank
+        self.extensions = extensions
+        self.caps = caps
+        self.recognises = recognises
+    }
+
+    /// Registers the finder with a plug-in, or statically where `plugin` is nil. False where GStreamer refuses.
+    /// Registering it again does nothing and succeeds.
+    @discardableResult
+    public func register(with plugin: OpaquePointer? = nil) -> Bool {
+        let isNew = Self.registered.withLock { $0.insert(name).inserted }
+        guard isNew || plugin != nil else { return true }
+        guard let caps = Caps(caps) else { return false }
+        // SAFETY: the box lives for ever, as the registration does.
+        let data = Unmanaged.passRetained(TypeFinderBox(self)).toOpaque()
+        return caps.withPointer { pointer in
+            gst_type_find_register(
+                plugin, name, rank.value, findType, extensions.joined(separator: ","), pointer, data, nil) != 0
+        }
+    }
+
+    private static let registered = Mutex(Set<String>())
+}
+
+/// The file whose type is wanted, while a finder looks at it.
+public struct TypeFindSource: ~Copyable {
+    // SAFETY: valid for the time of the finder's call, which is all that a borrow lasts.
+    private let pointer: UnsafeMutablePointer<GstTypeFind>
+
+    fileprivate init(_ pointer: UnsafeMutablePointer<GstTypeFind>) { self.pointer = pointer }
+
+    /// Bytes of the file; nil where not all of them are there, or not yet.
+    public func bytes(at offset: UInt64, count: Int) -> [UInt8]? {
+        guard let start = gint64(exactly: offset), let size = guint(exactly: count), count > 0 else { return nil }
+        guard let bytes = gst_type_find_peek(pointer, start, size) else { return nil }
+        // SAFETY: a peek that works gives `count` bytes.
+        return Array(UnsafeBufferPointer(start: bytes, count: count))
+    }
+}
+
+private final class TypeFinderBox: Sendable {
+    let finder: TypeFinder
+    init(_ finder: TypeFinder) { self.finder = finder }
+}
+
+private func findType(_ find: UnsafeMutablePointer<GstTypeFind>?, _ data: gpointer?) {
+    guard let find, let data else { return }
+    // SAFETY: `data` is the box that `register` passed.
+    let finder = Unmanaged<TypeFinderBox>.fromOpaque(data).takeUnretainedValue().finder
+    guard finder.recognises(TypeFindSource(find)), let caps = Caps(finder.caps) else { return }
+    caps.withPointer { gst_type_find_suggest(find, guint(GST_TYPE_FIND_MAXIMUM.rawValue), $0) }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import MediaFormats
+import ProtectionModel
+import SampleDecryption
+
+/// Pull mode: the demuxer reads through this element. Its own thread waits for keys here, and a flush or a stop ends the
+/// wait, as in push mode.
+extension ISODecryptor {
+    /// The largest range that is read for the demuxer, in bytes.
+    private static let largestRange = 256 << 20
+
+    func activatePull(_ isActive: Bool) -> Bool {
+        guard isActive else {
+            beginFlush()
+            return sinkPad.activatePull(false)
+        }
+        guard startUnlessStarted(), sinkPad.activatePull(true) else { return false }
+        sourceActivation(true)
+        return true
+    }
+
+    func sourceEvent(_ event: consuming Event) -> Bool {
+        switch event.kind {
+        case .flushStart: beginFlush()
+        case .flushStop: sourceActivation(true)
+        default: break
+        }
+        return sourcePad.forward(event)
+    }
+
+    func range(_ offset: UInt64, _ size: Int) -> PulledRange {
+        guard size > 0 else { return sinkPad.pull(offset, size) }
+        let (end, overflow) = offset.addingReportingOverflow(UInt64(size))
+        guard !overflow else { return .failed(.endOfStream) }
+        if let failed = prepare(offset..<end) { return .failed(failed) }
+        if let failed = waitForKeys() { return .failed(failed) }
+        let extent = file.extent
+        guard extent.count <= Self.largestRange else {
+            return fail(.malformedStream("a range of \(extent.count) bytes is read at once"))
+        }
+        switch sinkPad.pull(extent.lowerBound, extent.count) {
+        case .failed(let flow): return .failed(flow)
+        case .buffer(let buffer):
+            guard file.changesExtent else { return .buffer(buffer) }
+            return decrypted(buffer, asked: offset, size)
+        }
+    }
+
+    /// Nil, or why not.
+    private func prepare(_ range: Range<UInt64>) -> FlowResult? {
+        var failed: FlowResult?
+        do throws(FormatError) {
+            try file.prepare(range) { offset, count in
+                switch sinkPad.pull(offset, count) {
+                case .buffer(let buffer): return buffer.copyBytes()
+                case .failed(.endOfStream): return []
+                case .failed(let flow):
+                    failed = flow
+                    return nil
+                }
+            }
+        } catch {
+            // What could not be read is upstream's to report.
+            if let failed { return failed }
+            post(.malformedStream(error.description))
+            return .error
+        }
+        tellProtections(file.takeProtections())
+        return failed
+    }
+
+    /// Nil when all keys of the extent are there, or why not.
+    private func waitForKeys() -> FlowResult? {
+        for keyID in file.keyIDs {
+            var wait: KeyWait?
+            looking: while true {
+                switch stream.keys?.cipher(for: keyID) ?? .missing {
+                case .usable: break looking
+                case .failed(let failure):
+                    post(failure)
+                    return failure.flow
+                case .missing: break
+                }
+                demandKey(keyID)
+                if let flow = waitUntilPaused() { return flow }
+                var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
+                switch waitForKeyEvent(&current) {
+                case .flushing: return .flushing
+                case .failed(let failure):
+                    post(failure)
+                    return failure.flow
+                case nil: wait = current
+                }
+            }
+        }
+        return nil
+    }
+
+    /// The demuxer may read before this element's state changes, when it still looks as if it were being stopped.
+    private func waitUntilPaused() -> FlowResult? {
+        monitor.lock()
+        defer { monitor.unlock() }
+        while !hasPaused {
+            if flow.isFlushing { return .flushing }
+            monitor.wait(microseconds: 50_000)
+        }
+        return flow.isFlushing ? .flushing : nil
+    }
+
+    private func decrypted(_ buffer: consuming Buffer, asked offset: UInt64, _ size: Int) -> PulledRange {
+        let output: Buffer
+        if buffer.isMemoryWritable {
+            output = buffer
+        } else {
+            do {
+                output = try stream.output.makeBuffer(size: buffer.size)
+            } catch {
+                return fail(error == .notMappable ? .secureMemory : .outOfMemory)
+            }
+            let copied: Void? = output.withMutableBytes(from: buffer) { $1.copyMemory(from: $0) }
+            guard copied != nil else { return fail(.notMappable) }
+            output.copyMetadata(from: buffer)
+        }
+        let start = MonotonicTime.now
+        var bytesDecrypted = 0
+        var outcome = Result<Int, DecryptorFailure>.failure(.notMappable)
+        _ = output.withMutableBytes { bytes in
+            outcome = decrypt(bytes, &bytesDecrypted)
+        }
+        switch outcome {
+        case .failure(let failure): return fail(failure)
+        case .success(let usable):
+            if bytesDecrypted > 0 { countDecrypted(bytesDecrypted, since: start) }
+            let front = Int(offset - file.extent.lowerBound)
+            let count = min(size, max(0, usable - front))
+            guard count > 0 else { return .failed(.endOfStream) }
+            output.keep(count, from: front)
+            output.setOffset(offset)
+            return .buffer(output)
+        }
+    }
+
+    private func decrypt(
+        _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int
+    ) -> Result<Int, DecryptorFailure> {
+        do throws(DecryptorFailure) {
+            let result = try file.decrypt(bytes) { plan, keyID, sample throws(DecryptorFailure) in
+                guard case .usable(let cipher) = stream.keys?.cipher(for: keyID) ?? .missing else {
+                    // Withdrawn since it was looked at.
+                    throw .key(keyID, .cancelled("the key was withdrawn"))
+                }
+                do throws(DecryptionError) {
+                    try cipher.decrypt(plan, in: sample)
+                } catch {
+                    throw .cipher("\(error)", keyID)
+                }
+                size += sample.count
+            }
+            return result.mapError { .malformedStream($0.description) }
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func fail(_ failure: DecryptorFailure) -> PulledRange {
+        post(failure)
+        return .failed(failure.flow)
+    }
+
+    private func post(_ failure: DecryptorFailure) {
+        let isFirst = monitor.withLock { () -> Bool in
+            defer { flow.isFailureReported = true }
+            return !flow.isFailureReported
+        }
+        if isFirst { failure.post(on: reference) }
+    }
+}
