@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
@@ -84,6 +85,25 @@ class Case:
         for track in tracks:
             keys.update(track.keys)
         return "".join(f"{kid} {key}\n" for kid, key in sorted((keys or self.keys).items()))
+
+    @property
+    def key_uris(self):
+        """The skd URIs of its playlists."""
+        uris = set()
+        for name in os.listdir(self.folder):
+            if name.endswith(".m3u8"):
+                with open(self.path(name)) as playlist:
+                    uris.update(re.findall(r'URI="(skd:[^"]*)"', playlist.read()))
+        return uris
+
+    @property
+    def key_server_file(self):
+        """Lines of a keys file for a key server: by KID, and by URI where that names one key."""
+        vector = self.fields.get("iv") or ""
+        lines = [f"{kid} {key} {vector}\n" for kid, key in sorted(self.keys.items())]
+        if len(self.keys) == 1:
+            lines += [f"{uri} {key} {vector}\n" for uri in sorted(self.key_uris) for key in self.keys.values()]
+        return "".join(lines)
 
     @property
     def keys_file(self):

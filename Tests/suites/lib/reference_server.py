@@ -12,10 +12,12 @@ import urllib.request
 class ReferenceServer:
     """Runs for as long as the `with` block lasts; `url` is its address."""
 
-    def __init__(self, keys, media):
-        """`keys` is the text of a keys file, `media` the folder below /media/."""
+    def __init__(self, keys, media, authority=None):
+        """`keys` is the text of a keys file, `media` the folder below /media/, `authority` that of the FairPlay-style key
+        server, which makes its files there."""
         self._keys = keys
         self._media = media
+        self._authority = authority
 
     def __enter__(self):
         self._file = tempfile.NamedTemporaryFile("w", prefix="latchkey-suite-")
@@ -23,7 +25,7 @@ class ReferenceServer:
         self._file.flush()
         self._process = subprocess.Popen(
             ["latchkey-server", "--port", "0", "--keys-file", self._file.name, "--media", self._media,
-             "--stop-on-stdin-eof"],
+             "--stop-on-stdin-eof", *(["--fairplay", self._authority] if self._authority else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for line in self._process.stdout:
             found = re.search(r"listening on (http://\S+)", line)
@@ -37,6 +39,12 @@ class ReferenceServer:
         self._process.terminate()
         self._process.wait(timeout=10)
         self._file.close()
+
+    def fairplay_configuration(self, lines=""):
+        """A configuration file that has keys fetched by the exchange."""
+        return (
+            f"[latchkey]\n{lines}[fairplay]\ncertificate-url={self.url}/fairplay/certificate\n"
+            f"key-server-url={self.url}/fairplay/license\ntest-ask-file={self._authority}/fairplay-ask.hex\n")
 
     def log(self):
         with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:

@@ -273,7 +273,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         case .allocation:
             // What upstream fills is encrypted, and read once.
             return false
-        case .scheduling, .other:
+        case .scheduling, .uri, .other:
             return nil
         }
     }
@@ -286,7 +286,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         case .scheduling:
             // Places and sizes stay: what upstream can do, this can.
             return sinkPad.askPeer(query)
-        case .acceptCaps, .allocation, .other:
+        case .acceptCaps, .allocation, .uri, .other:
             return nil
         }
     }
