@@ -9,6 +9,7 @@ public struct FormatError: Error, Hashable, Sendable {
         case malformed
         case tooLarge = "too large"
         case unsupported
+        case duplicate
     }
 
     private let code: Code
@@ -27,6 +28,9 @@ public struct FormatError: Error, Hashable, Sendable {
     public static func tooLarge(_ detail: String) -> FormatError { FormatError(.tooLarge, detail) }
     /// A version or a variant that this reader does not know.
     public static func unsupported(_ detail: String) -> FormatError { FormatError(.unsupported, detail) }
+
+    /// Something that may stand there once stands there twice.
+    public static func duplicate(_ detail: String) -> FormatError { FormatError(.duplicate, detail) }
 
     /// The kind of failure alone.
     public var shortDescription: String { code.rawValue }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import COpenSSL
+import ProtectionModel
+
+/// AES as the exchanges use it, over whole blocks and without padding. Keys come as `ContentKey`, so that no copy of
+/// one lies in ordinary memory.
+enum AES {
+    enum Direction {
+        case encrypt, decrypt
+    }
+
+    /// AES-128-ECB over one or more blocks.
+    static func ecb(_ direction: Direction, key: ContentKey, _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        try run(EVP_aes_128_ecb(), direction, key: key, iv: nil, bytes)
+    }
+
+    /// AES-128-CBC over one or more blocks. `iv` has 16 bytes.
+    static func cbc(
+        _ direction: Direction, key: ContentKey, iv: [UInt8], _ bytes: [UInt8]
+    ) throws(CryptoError) -> [UInt8] {
+        guard iv.count == 16 else { throw CryptoError(reason: 0) }
+        return try run(EVP_aes_128_cbc(), direction, key: key, iv: iv, bytes)
+    }
+
+    private static func run(
+        _ cipher: OpaquePointer?, _ direction: Direction, key: ContentKey, iv: [UInt8]?, _ bytes: [UInt8]
+    ) throws(CryptoError) -> [UInt8] {
+        guard let size = Int32(exactly: bytes.count), bytes.count % 16 == 0 else { throw CryptoError(reason: 0) }
+        guard let context = EVP_CIPHER_CTX_new() else { throw .last() }
+        defer { EVP_CIPHER_CTX_free(context) }
+        var output = [UInt8](repeating: 0, count: bytes.count)
+        var written: Int32 = 0
+        let isDone = key.withBytes { keyBytes in
+            // SAFETY: 16 key bytes and, where the mode has one, 16 of the IV; OpenSSL copies both. Padding is off and
+            // the size is a multiple of 16, so that exactly as many bytes are written as are read.
+            EVP_CipherInit_ex2(
+                context, cipher, keyBytes.baseAddress?.assumingMemoryBound(to: UInt8.self), iv,
+                direction == .encrypt ? 1 : 0, nil) == 1
+                && EVP_CIPHER_CTX_set_padding(context, 0) == 1
+                && EVP_CipherUpdate(context, &output, &written, bytes, size) == 1
+        }
+        guard isDone, written == size else {
+            wipe(&output)
+            throw .last()
+        }
+        return output
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import COpenSSL
+
+/// OpenSSL refused. `reason` is its packed error code; 0 where it gave none.
+struct CryptoError: Error, Hashable {
+    var reason: UInt
+
+    /// OpenSSL's last error on this thread. The queue is emptied: it belongs to the host application too.
+    @inline(never)
+    static func last() -> CryptoError {
+        let reason = ERR_peek_last_error()
+        ERR_clear_error()
+        return CryptoError(reason: UInt(reason))
+    }
+}
+
+extension CryptoError: CustomStringConvertible {
+    var description: String { "OpenSSL error 0x\(String(reason, radix: 16))" }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import MediaFormats
+public import ProtectionModel
+
+/// What a CKC grants. Prints without the key.
+public struct FairPlayLicense: Sendable {
+    /// Whether the key may be stored.
+    public enum Persistence: Hashable, Sendable {
+        case notAllowed
+        /// Without an end of its own.
+        case unlimited
+        /// As long as the rental duration.
+        case forRentalDuration
+    }
+
+    /// Nil only where the request did not need one: a lease that is renewed while it has time left, or given back.
+    public let contentKey: ContentKey?
+    /// The IV of the content, which comes with the key.
+    public let initializationVector: InitializationVector?
+    /// The key is to be used no longer than this from the request on, unless the lease is renewed. Nil: no lease.
+    public let leaseDuration: Duration?
+    /// Playback is to start no later than this from the request on; with `.forRentalDuration`, a stored key ends then.
+    /// Nil: no end.
+    public let rentalDuration: Duration?
+    public let persistence: Persistence
+    /// What the output needs. Nil where the key server says nothing; Apple's players take HDCP type 0 then.
+    public let outputRequirement: OutputRequirement?
+    /// How long a stored key lasts, where storage and playback have ends of their own.
+    public let offlineKey: OfflineKeyTerms?
+    /// The blocks that the request wanted back.
+    public let returnedBlocks: [TLLV]
+    /// Blocks that are not known here.
+    public let otherBlocks: [TLLV]
+}
+
+extension FairPlayLicense: CustomStringConvertible, CustomReflectable {
+    public var description: String {
+        var parts = [contentKey == nil ? "no content key" : "content key <redacted>"]
+        if let leaseDuration { parts.append("lease \(leaseDuration)") }
+        if let rentalDuration { parts.append("rental \(rentalDuration)") }
+        if persistence != .notAllowed { parts.append("may be stored") }
+        if let outputRequirement { parts.append("output \(outputRequirement)") }
+        return parts.joined(separator: ", ")
+    }
+
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import MediaFormats
+import ProtectionModel
+
+/// An SPC that the key server has opened and found in order. Prints without keys.
+public struct FairPlayServerRequest: Sendable {
+    public let version: SPCContainer.Version
+    /// What the application asks for, 2 to 200 bytes.
+    public let assetIdentifier: [UInt8]
+    /// 8 bytes.
+    public let transactionIdentifier: [UInt8]
+    /// The anonymised device identifier (HU), 20 bytes.
+    public let deviceIdentifier: [UInt8]
+    public let protocolVersion: UInt32
+    /// Absent where the client does not say; it then gets no durations.
+    public let playback: MediaPlaybackState?
+    public let streamingIndicator: StreamingIndicator?
+    public let deviceIdentity: DeviceIdentity?
+    /// Whether it has this project's code over the whole message, and that fits.
+    public let hasIntegrity: Bool
+    /// The blocks that go back.
+    let returnedBlocks: [TLLV]
+    let sessionKey: ContentKey
+    let responseKey: ContentKey
+    let r1: [UInt8]
+}
+
+extension FairPlayServerRequest: CustomStringConvertible, CustomReflectable {
+    public var description: String {
+        "SPC version \(version.rawValue), transaction \(Hex.encode(transactionIdentifier))"
+    }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
