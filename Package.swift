@@ -28,10 +28,12 @@ var targets: [Target] = [
         name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(
         name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(
+        name: "CLibXML2", path: "Sources/CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
 
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
-    .target(name: "MediaFormats", dependencies: ["ProtectionModel"], swiftSettings: settings),
+    .target(name: "MediaFormats", dependencies: ["ProtectionModel", "CLibXML2"], swiftSettings: settings),
     .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "COpenSSL"], swiftSettings: settings),
     .target(
         name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),
