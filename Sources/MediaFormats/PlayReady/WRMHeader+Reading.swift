@@ -13,7 +13,7 @@ extension WRMHeader {
         // Zeros behind the text are padding that some packagers leave.
         let padding = bytes.reversed().prefix { $0 == 0 }.count
         var kept = Array(bytes.dropLast(padding))
-        if kept.count % 2 == 1, kept.count > 1, kept[1] == 0 { kept.append(0) }
+        if kept.count % 2 == 1, kept.starts(with: [0xFF, 0xFE]) || kept.dropFirst().first == 0 { kept.append(0) }
         try self.init(element: try XMLElement(reading: kept, limits: .header))
     }
 

@@ -67,7 +67,7 @@ private final class XMLTreeBuilder {
                 // SAFETY: `self` outlives the parsing; the callbacks do not keep the pointer.
                 context.pointee.userData = Unmanaged.passUnretained(self).toOpaque()
                 let result = xmlParseDocument(context)
-                let isRead = result == 0 && context.pointee.wellFormed == 1
+                let isRead = result == 0 && context.pointee.wellFormed == 1 && context.pointee.nsWellFormed == 1
                 return isRead ? nil : context.pointee.input.map { Int($0.pointee.line) } ?? 0
             }
         }

@@ -64,7 +64,7 @@ struct XMLTagScan: Sequence, IteratorProtocol {
         let isEnd = start + 1 < end && document[start + 1] == UInt8(ascii: "/")
         let isEmpty = end - 2 > start && document[end - 2] == UInt8(ascii: "/")
         let isDeclaration = start + 1 < end && document[start + 1] == UInt8(ascii: "!")
-        let name = document[(isEnd ? start + 2 : start + 1)..<Swift.max(end, start + 2)].prefix {
+        let name = document[..<end].dropFirst(isEnd ? start + 2 : start + 1).prefix {
             $0 > 0x20 && $0 != UInt8(ascii: ">") && $0 != UInt8(ascii: "/")
         }
         return Tag(
