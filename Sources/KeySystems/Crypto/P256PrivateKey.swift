@@ -72,13 +72,28 @@ final class P256PrivateKey: @unchecked Sendable {
         return try P256.Signature.raw(Array(der.prefix(size)))
     }
 
+    private func scalar() throws(CryptoError) -> P256.Scalar {
+        var number: OpaquePointer?
+        guard EVP_PKEY_get_bn_param(handle, OSSL_PKEY_PARAM_PRIV_KEY, &number) == 1, let number else { throw .last() }
+        return P256.Scalar(taking: number)
+    }
+
+    /// The private half, 32 bytes. The caller wipes it.
+    func scalarBytes() throws(CryptoError) -> [UInt8] {
+        let scalar = try scalar()
+        var bytes = [UInt8](repeating: 0, count: P256.coordinateSize)
+        // SAFETY: writes 32 bytes, or fails.
+        guard BN_bn2binpad(scalar.handle, &bytes, Int32(P256.coordinateSize)) == Int32(P256.coordinateSize) else {
+            wipe(&bytes)
+            throw .last()
+        }
+        return bytes
+    }
+
     /// Opens what `P256.encrypt` made and gives the x coordinate of the message, 32 bytes. The caller wipes it.
     func decrypt(_ cipher: [UInt8]) throws(CryptoError) -> [UInt8] {
         guard cipher.count == P256.cipherSize else { throw CryptoError(reason: 0) }
-        var number: OpaquePointer?
-        guard EVP_PKEY_get_bn_param(handle, OSSL_PKEY_PARAM_PRIV_KEY, &number) == 1, let number else { throw .last() }
-        let scalar = P256.Scalar(taking: number)
-        let mask = try P256.Point(Array(cipher.prefix(P256.pointSize))).times(scalar)
+        let mask = try P256.Point(Array(cipher.prefix(P256.pointSize))).times(try scalar())
         let message = try P256.Point(Array(cipher.suffix(P256.pointSize))) + mask.negated()
         var bytes = try message.bytes()
         defer { wipe(&bytes) }
