@@ -23,12 +23,18 @@ import Testing
         let headerAlone = PlayReadyObject(records: [.init(type: 1, value: header)])
         let forms: [(String, [UInt8], PlayReadyObject)] = [
             ("object", bytes, object), ("pssh", box, object), ("pssh boxes", other + box, object),
-            ("pssh of version 1", try #require(
-                PSSHBox(system: .playReady, keyIDs: [try PlayReadyGolden.keyID()], data: bytes).serialized()), object),
+            (
+                "pssh of version 1",
+                try #require(
+                    PSSHBox(system: .playReady, keyIDs: [try PlayReadyGolden.keyID()], data: bytes).serialized()),
+                object
+            ),
             ("pssh with a header", try #require(PSSHBox(system: .playReady, data: header).serialized()), headerAlone),
             ("record", record, headerAlone), ("header", header, headerAlone),
-            ("header in UTF-8", try PlayReadyGolden.file("header-4.2.xml"),
-                PlayReadyObject(records: [.init(type: 1, value: try PlayReadyGolden.file("header-4.2.xml"))])),
+            (
+                "header in UTF-8", try PlayReadyGolden.file("header-4.2.xml"),
+                PlayReadyObject(records: [.init(type: 1, value: try PlayReadyGolden.file("header-4.2.xml"))])
+            ),
             ("pssh without a header", [0, 0, 0, 0] + box.dropFirst(12), object),
             ("bytes behind it", bytes + [1, 2, 3], object),
         ]
@@ -41,7 +47,9 @@ import Testing
         }
     }
 
-    @Test(arguments: [[], [0], [1, 2, 3, 4, 5, 6], Array("hello, world".utf8), [6, 0, 0, 0, 1, 0], [5, 0, 0, 0, 0, 0]])
+    @Test(arguments: [
+        [], [0], [1, 2, 3, 4, 5, 6], Array("hello, world".utf8), [6, 0, 0, 0, 1, 0], [5, 0, 0, 0, 0, 0],
+    ])
     func refusesWhatIsNoObject(bytes: [UInt8]) {
         #expect(throws: FormatError.self) { try PlayReadyObject(initializationData: bytes) }
         #expect(throws: FormatError.self) { try PlayReadyObject(reading: bytes) }
@@ -60,7 +68,9 @@ import Testing
 
     @Test func refusesWhatIsTooLarge() throws {
         let large = [UInt8](repeating: 0x41, count: 100 << 20)
-        for read in [{ _ = try PlayReadyObject(reading: large) }, { _ = try PlayReadyObject(initializationData: large) }] {
+        for read in [
+            { _ = try PlayReadyObject(reading: large) }, { _ = try PlayReadyObject(initializationData: large) },
+        ] {
             let error = #expect(throws: FormatError.self) { try read() }
             #expect(error?.isSameKind(as: .tooLarge("")) == true)
         }

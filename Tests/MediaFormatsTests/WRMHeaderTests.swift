@@ -62,7 +62,8 @@ import Testing
     private static let key = "VALUE=\"AAAAEAAQABAQABAAAAAAAQ==\""
 
     private static func text(_ version: String, _ data: String) -> [UInt8] {
-        Array("<WRMHEADER xmlns=\"\(WRMHeader.namespace)\" version=\"\(version)\"><DATA>\(data)</DATA></WRMHEADER>".utf8)
+        Array(
+            "<WRMHEADER xmlns=\"\(WRMHeader.namespace)\" version=\"\(version)\"><DATA>\(data)</DATA></WRMHEADER>".utf8)
     }
 
     @Test(arguments: [
@@ -125,7 +126,8 @@ import Testing
         for _ in 0..<200 {
             let version = try #require(WRMHeader.Version.allCases.randomElement(using: &random))
             let algorithm: WRMHeader.Algorithm =
-                version == .v4_3 && Bool.random(using: &random) ? .aesCBC : Bool.random(using: &random) ? .aesCTR : .cocktail
+                version == .v4_3 && Bool.random(using: &random)
+                ? .aesCBC : Bool.random(using: &random) ? .aesCTR : .cocktail
             let count = version == .v4_0 ? 1 : Int.random(in: 0...(version == .v4_1 ? 1 : 5), using: &random)
             let size = algorithm == .cocktail ? 7 : 8
             let keys = try (0..<count).map { _ in

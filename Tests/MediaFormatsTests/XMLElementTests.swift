@@ -63,7 +63,8 @@ import Testing
 
     @Test(arguments: [
         "<!DOCTYPE a><a/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>",
-        "<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", "<!DOCTYPE a [<!ENTITY % x SYSTEM 'http://localhost/'>%x;]><a/>",
+        "<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>",
+        "<!DOCTYPE a [<!ENTITY % x SYSTEM 'http://localhost/'>%x;]><a/>",
     ])
     func refusesDocumentTypes(text: String) {
         let error = #expect(throws: FormatError.self) { try read(text) }
@@ -71,7 +72,9 @@ import Testing
     }
 
     @Test func refusesInvalidText() {
-        for bytes in [Array("<a>".utf8) + [0xFF] + Array("</a>".utf8), [0x3C, 0, 0x61, 0, 0, 0xD8], [0xFF, 0xFE, 0x3C, 0]] {
+        for bytes in [
+            Array("<a>".utf8) + [0xFF] + Array("</a>".utf8), [0x3C, 0, 0x61, 0, 0, 0xD8], [0xFF, 0xFE, 0x3C, 0],
+        ] {
             #expect(throws: FormatError.self) { try XMLElement(reading: bytes, limits: .exchange) }
         }
     }
@@ -104,7 +107,8 @@ import Testing
         let document = "<x><!-- <s/> --><![CDATA[<s/>]]><p:s a='>' b=\"</s>\"><t><u/></t> e</p:s ><v/></x>"
         let bytes = try XMLElement.bytes(ofElement: "s", in: Array(document.utf8))
         #expect(String(decoding: bytes, as: UTF8.self) == "<p:s a='>' b=\"</s>\"><t><u/></t> e</p:s >")
-        #expect(String(decoding: try XMLElement.bytes(ofElement: "v", in: Array(document.utf8)), as: UTF8.self) == "<v/>")
+        #expect(
+            String(decoding: try XMLElement.bytes(ofElement: "v", in: Array(document.utf8)), as: UTF8.self) == "<v/>")
         for text in ["<x/>", "<s/><s/>", "<s><s/></s>", "<s><s></s></s>", "<s", "", "<"] {
             #expect(throws: FormatError.self) { try XMLElement.bytes(ofElement: "s", in: Array(text.utf8)) }
         }

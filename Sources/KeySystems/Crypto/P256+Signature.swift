@@ -65,21 +65,19 @@ extension P256 {
     private static func publicHandle(_ point: [UInt8]) throws(CryptoError) -> OpaquePointer {
         guard isPoint(point) else { throw CryptoError(reason: 0) }
         var octets = [4] + point
-        var name = Array(SN_X9_62_prime256v1.utf8CString)
         guard let context = EVP_PKEY_CTX_new_from_name(nil, "EC", nil) else { throw .last() }
         defer { EVP_PKEY_CTX_free(context) }
         var handle: OpaquePointer?
         let isMade = octets.withUnsafeMutableBytes { octets in
-            name.withUnsafeMutableBufferPointer { name in
-                // SAFETY: the parameters point into both buffers and are used only here.
-                var parameters = [
-                    OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, name.baseAddress, 0),
-                    OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, octets.baseAddress, octets.count),
-                    OSSL_PARAM_construct_end(),
-                ]
-                return EVP_PKEY_fromdata_init(context) == 1
-                    && EVP_PKEY_fromdata(context, &handle, Int32(LATCHKEY_PKEY_PUBLIC_KEY), &parameters) == 1
-            }
+            // SAFETY: the parameters point to constants and into the buffer, and are used only here. OpenSSL reads them.
+            var parameters = [
+                OSSL_PARAM_construct_utf8_string(
+                    P256.groupParameter, UnsafeMutablePointer(mutating: P256.curveName), 0),
+                OSSL_PARAM_construct_octet_string(P256.publicParameter, octets.baseAddress, octets.count),
+                OSSL_PARAM_construct_end(),
+            ]
+            return EVP_PKEY_fromdata_init(context) == 1
+                && EVP_PKEY_fromdata(context, &handle, Int32(LATCHKEY_PKEY_PUBLIC_KEY), &parameters) == 1
         }
         guard isMade, let handle else { throw .last() }
         return handle

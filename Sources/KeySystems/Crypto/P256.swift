@@ -103,7 +103,9 @@ enum P256 {
         /// Nil for a number out of range or for another size than 32 bytes.
         convenience init?(_ bytes: [UInt8]) {
             // SAFETY: reads 32 bytes.
-            guard bytes.count == coordinateSize, let handle = BN_bin2bn(bytes, Int32(coordinateSize), nil) else { return nil }
+            guard bytes.count == coordinateSize, let handle = BN_bin2bn(bytes, Int32(coordinateSize), nil) else {
+                return nil
+            }
             guard BN_is_zero(handle) == 0, BN_cmp(handle, EC_GROUP_get0_order(group)) < 0 else {
                 BN_clear_free(handle)
                 return nil
@@ -124,6 +126,17 @@ enum P256 {
 
     // SAFETY: made once and only read afterwards, which OpenSSL allows to several threads.
     nonisolated(unsafe) static let group = EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1)
+
+    // Names that OpenSSL keeps a pointer to for longer than a call.
+    static var groupParameter: UnsafePointer<CChar> { constant("group") }
+    static var publicParameter: UnsafePointer<CChar> { constant("pub") }
+    static var privateParameter: UnsafePointer<CChar> { constant("priv") }
+    static var curveName: UnsafePointer<CChar> { constant("prime256v1") }
+
+    private static func constant(_ name: StaticString) -> UnsafePointer<CChar> {
+        // SAFETY: a literal stays where it is and ends with a zero.
+        UnsafeRawPointer(name.utf8Start).assumingMemoryBound(to: CChar.self)
+    }
 
     /// Whether `bytes` are a point of the curve.
     static func isPoint(_ bytes: [UInt8]) -> Bool { (try? Point(bytes)) != nil }

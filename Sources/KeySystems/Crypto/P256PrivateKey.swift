@@ -37,15 +37,14 @@ final class P256PrivateKey: @unchecked Sendable {
         let octets = [4] + (try P256.Point.base(times: scalar).bytes())
         guard let builder = OSSL_PARAM_BLD_new() else { throw .last() }
         defer { OSSL_PARAM_BLD_free(builder) }
-        guard OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, SN_X9_62_prime256v1, 0) == 1,
-            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_PRIV_KEY, scalar.handle) == 1
-        else { throw .last() }
-        // SAFETY: the builder keeps the pointer until `to_param` copies, so both are within one call.
+        // SAFETY: the builder keeps all pointers until `to_param` copies. The names are constants, and the bytes are alive.
         let parameters = octets.withUnsafeBytes { bytes -> UnsafeMutablePointer<OSSL_PARAM>? in
-            guard OSSL_PARAM_BLD_push_octet_string(
-                builder, OSSL_PKEY_PARAM_PUB_KEY, bytes.baseAddress, bytes.count) == 1
-            else { return nil }
-            return OSSL_PARAM_BLD_to_param(builder)
+            let isPushed =
+                OSSL_PARAM_BLD_push_utf8_string(builder, P256.groupParameter, P256.curveName, 0) == 1
+                && OSSL_PARAM_BLD_push_BN(builder, P256.privateParameter, scalar.handle) == 1
+                && OSSL_PARAM_BLD_push_octet_string(
+                    builder, P256.publicParameter, bytes.baseAddress, bytes.count) == 1
+            return isPushed ? OSSL_PARAM_BLD_to_param(builder) : nil
         }
         guard let parameters else { throw .last() }
         defer { OSSL_PARAM_free(parameters) }
@@ -68,7 +67,9 @@ final class P256PrivateKey: @unchecked Sendable {
             EVP_DigestSign(context, nil, &size, message, message.count) == 1
         else { throw .last() }
         var der = [UInt8](repeating: 0, count: size)
-        guard EVP_DigestSign(context, &der, &size, message, message.count) == 1, size <= der.count else { throw .last() }
+        guard EVP_DigestSign(context, &der, &size, message, message.count) == 1, size <= der.count else {
+            throw .last()
+        }
         return try P256.Signature.raw(Array(der.prefix(size)))
     }
 

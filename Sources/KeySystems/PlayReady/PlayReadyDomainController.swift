@@ -54,7 +54,9 @@ public struct PlayReadyDomainController: Sendable {
                 ).object,
                 value.object, BCert.Key.object([.init(key.publicKey, usages: [.encryptKey])]),
             ]
-            let certificate = try BCert.make(objects: objects, issuerKey: issuer.key.publicKey) { try issuer.key.sign($0) }
+            let certificate = try BCert.make(objects: objects, issuerKey: issuer.key.publicKey) {
+                try issuer.key.sign($0)
+            }
             let chain = try BCertChain([certificate] + issuer.chain.certificates)
             domain.revisions.append(Revision(key: key, chain: chain))
         } catch {
@@ -75,7 +77,9 @@ public struct PlayReadyDomainController: Sendable {
         to request: [UInt8], _ operation: PlayReadyOperation, now: UInt32
     ) -> PlayReadyLicenseServer.Answer {
         do throws(PlayReadyFault) {
-            guard let key = try? authority.key(.server) else { throw PlayReadyFault(code: PlayReadyFault.internalError) }
+            guard let key = try? authority.key(.server) else {
+                throw PlayReadyFault(code: PlayReadyFault.internalError)
+            }
             let request = try ServiceRequest(
                 request, operation, serverKey: key, trust: CertificateTrust(rootKey: authority.rootKey), now: now)
             let onlyAccount = domains.count == 1 ? domains.keys.first : nil
@@ -131,7 +135,8 @@ public struct PlayReadyDomainController: Sendable {
         }
         let current = UInt32(clamping: domain.revisions.count)
         var fault = PlayReadyFault(
-            code: PlayReadyFault.domainRequired, serviceID: serviceID, accountID: accountID, domainServerURL: domain.url)
+            code: PlayReadyFault.domainRequired, serviceID: serviceID, accountID: accountID, domainServerURL: domain.url
+        )
         guard let revision = domain.members[device] else { throw fault }
         guard revision == current else {
             fault.code = PlayReadyFault.renewDomain

@@ -79,7 +79,8 @@ public struct PlayReadyDomainExchange: Sendable {
         if let name = parameters.friendlyName { fields += SOAP.element("FriendlyName", name) }
         if let data = parameters.customData { fields += SOAP.element("CustomData", data) }
         (request, nonce) = try OwnMessage.request(
-            operation, fields: fields, device: device, provisioning: provisioning, clientTime: clientTime, random: random)
+            operation, fields: fields, device: device, provisioning: provisioning, clientTime: clientTime,
+            random: random)
         self.operation = operation
         self.device = device
         trust = CertificateTrust(rootKey: provisioning.rootKey)

@@ -37,7 +37,9 @@ extension PlayReadyExchange {
             throw .malformedResponse("\(encoded.count) licences; \(Self.maximumLicenseCount) are read")
         }
         for element in encoded {
-            guard let bytes = SOAP.bytes("License", in: element) else { throw .malformedResponse("a licence not in Base64") }
+            guard let bytes = SOAP.bytes("License", in: element) else {
+                throw .malformedResponse("a licence not in Base64")
+            }
             answer.licenses.append(try PlayReadyLicense(reading: bytes, keyring: keyring))
         }
         if options.requiresNonce { try checkNonce(of: message, answer) }

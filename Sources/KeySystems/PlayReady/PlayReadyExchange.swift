@@ -74,7 +74,8 @@ public struct PlayReadyExchange: Sendable {
 
     /// Characters that XML 1.0 can hold.
     private static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
-        scalar.value >= 0x20 && scalar.value != 0xFFFE && scalar.value != 0xFFFF || "\t\n\r".unicodeScalars.contains(scalar)
+        scalar.value >= 0x20 && scalar.value != 0xFFFE && scalar.value != 0xFFFF
+            || "\t\n\r".unicodeScalars.contains(scalar)
     }
 
     /// The LA element, in canonical form.

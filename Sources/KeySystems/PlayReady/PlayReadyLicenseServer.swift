@@ -70,7 +70,8 @@ public struct PlayReadyLicenseServer: Sendable {
             return try internally {
                 Answer(
                     body: try OwnMessage.response(
-                        .acknowledgeLicense, nonce: request.nonce, fields: "", signer: authority.signer(.licenseSigner)))
+                        .acknowledgeLicense, nonce: request.nonce, fields: "", signer: authority.signer(.licenseSigner))
+                )
             }
         } catch {
             return Answer(fault: error)

@@ -14,7 +14,9 @@ extension PlayReadyPolicy {
         verdict.begin = (terms.begin ?? 0) == 0 ? nil : terms.begin
         verdict.end = end(situation)?.time
         verdict.expiresAfterFirstPlay = situation.firstPlay == nil ? terms.playDuration : nil
-        if case .trusted(let now) = situation.time { verdict.isRemovable = terms.removalDate.map { now >= $0 } ?? false }
+        if case .trusted(let now) = situation.time {
+            verdict.isRemovable = terms.removalDate.map { now >= $0 } ?? false
+        }
         return verdict
     }
 
@@ -65,7 +67,9 @@ extension PlayReadyPolicy {
             return .unsupportedLicense("it needs revocation information \(wanted); get a new licence to have it")
         }
         if terms.meteringID != nil, !situation.canMeter { return .unsupportedLicense("it asks for metering") }
-        if terms.secureStopID != nil, !situation.canStopSecurely { return .unsupportedLicense("it asks for secure stop") }
+        if terms.secureStopID != nil, !situation.canStopSecurely {
+            return .unsupportedLicense("it asks for secure stop")
+        }
         return nil
     }
 

@@ -78,7 +78,9 @@ public struct PlayReadyProvisioning: Sendable {
                     .init(signing.publicKey, usages: [.sign]), .init(encryption.publicKey, usages: [.encryptKey]),
                 ]),
             ]
-            if let manufacturer = model.objects.first(where: { $0.tag == .manufacturer }) { objects.append(manufacturer) }
+            if let manufacturer = model.objects.first(where: { $0.tag == .manufacturer }) {
+                objects.append(manufacturer)
+            }
             let leaf = try BCert.make(objects: objects, issuerKey: modelKey.publicKey) { try modelKey.sign($0) }
             return try PlayReadyDevice(
                 chain: BCertChain([leaf] + modelCertificate.certificates), signingKey: signing,

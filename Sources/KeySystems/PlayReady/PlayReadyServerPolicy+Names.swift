@@ -94,7 +94,9 @@ extension PlayReadyServerPolicy {
             throw ParseError(description: "\(name): seconds, yyyymmdd or yyyymmddhhmmss")
         }
         guard digits.count == 8 || digits.count == 14 else { return try number(name, value) }
-        func part(_ range: Range<Int>) -> Int { range.upperBound > digits.count ? 0 : Int(value.dropFirst(range.lowerBound).prefix(range.count)) ?? 0 }
+        func part(_ range: Range<Int>) -> Int {
+            range.upperBound > digits.count ? 0 : Int(value.dropFirst(range.lowerBound).prefix(range.count)) ?? 0
+        }
         let (year, month, day) = (part(0..<4), part(4..<6), part(6..<8))
         let (hour, minute, second) = (part(8..<10), part(10..<12), part(12..<14))
         guard (1970...2105).contains(year), (1...12).contains(month), (1...31).contains(day), hour < 24, minute < 60,

@@ -95,7 +95,9 @@ public struct PlayReadyServerPolicy: Sendable {
         var groups: [Substring] = []
         var rest = text[...]
         while let open = rest.firstIndex(of: "(") {
-            guard let close = rest[open...].firstIndex(of: ")") else { throw ParseError(description: "a bracket is open") }
+            guard let close = rest[open...].firstIndex(of: ")") else {
+                throw ParseError(description: "a bracket is open")
+            }
             groups.append(rest[rest.index(after: open)..<close])
             rest = rest[rest.index(after: close)...]
         }

@@ -11,7 +11,8 @@ enum ServiceMessage {
     ) throws(CryptoError) -> String {
         let chain = SOAP.element("CertificateChain", SOAP.base64(device.chain.serialized))
         let list = features.map { "<Feature Name=\"\(XMLElement.escaped(attribute: $0))\"></Feature>" }.joined()
-        let clear = "<Data>\(SOAP.element("CertificateChains", content: chain))\(SOAP.element("Features", content: list))"
+        let clear =
+            "<Data>\(SOAP.element("CertificateChains", content: chain))\(SOAP.element("Features", content: list))"
         return try SealedData.seal(
             Array("\(clear)</Data>".utf8), for: serverKey, keyName: "WMRMServer", random: random)
     }
@@ -78,7 +79,8 @@ enum ServiceMessage {
     private static func unsigned(
         _ bytes: [UInt8], _ operation: PlayReadyOperation
     ) throws(PlayReadyError) -> XMLElement {
-        guard let element = (try? XMLElement(reading: bytes, limits: .exchange))?.first(operation.responseElement) else {
+        guard let element = (try? XMLElement(reading: bytes, limits: .exchange))?.first(operation.responseElement)
+        else {
             throw .malformedResponse("no \(operation.responseElement)")
         }
         return element

@@ -12,16 +12,20 @@ struct ServiceRequest {
 
     /// Opens a request. Throws the fault that the client gets.
     init(
-        _ bytes: [UInt8], _ operation: PlayReadyOperation, serverKey: P256PrivateKey, trust: CertificateTrust, now: UInt32
+        _ bytes: [UInt8], _ operation: PlayReadyOperation, serverKey: P256PrivateKey, trust: CertificateTrust,
+        now: UInt32
     ) throws(PlayReadyFault) {
-        func invalid(_ text: String) -> PlayReadyFault { PlayReadyFault(code: PlayReadyFault.invalidMessage, text: text) }
+        func invalid(_ text: String) -> PlayReadyFault {
+            PlayReadyFault(code: PlayReadyFault.invalidMessage, text: text)
+        }
         let message: SignedMessage
         do throws(SignedMessage.Failure) {
             message = try SignedMessage(reading: bytes, element: operation.requestElement)
         } catch {
             throw invalid("no signed \(operation.requestElement)")
         }
-        guard let sealed = message.element.child("EncryptedData"), let clear = try? SealedData.open(sealed, with: serverKey),
+        guard let sealed = message.element.child("EncryptedData"),
+            let clear = try? SealedData.open(sealed, with: serverKey),
             let data = try? XMLElement(reading: clear, limits: .exchange),
             let encoded = SOAP.bytes("CertificateChain", in: data), let chain = try? BCertChain(reading: encoded)
         else { throw invalid("the client's data cannot be opened") }

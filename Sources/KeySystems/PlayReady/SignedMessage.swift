@@ -26,10 +26,14 @@ struct SignedMessage {
     /// Reads the message and checks the digest. The signature itself is checked by `isSigned(by:)`.
     init(reading document: [UInt8], element name: String) throws(Failure) {
         do {
-            guard document.count <= XMLLimits.exchange.size else { throw FormatError.tooLarge("\(document.count) bytes") }
+            guard document.count <= XMLLimits.exchange.size else {
+                throw FormatError.tooLarge("\(document.count) bytes")
+            }
             let signed = try XMLElement.bytes(ofElement: name, in: document)
             element = try XMLElement(reading: signed, limits: .exchange)
-            guard element[attribute: "Id"] == Self.identifier else { throw Failure.invalid("another element is signed") }
+            guard element[attribute: "Id"] == Self.identifier else {
+                throw Failure.invalid("another element is signed")
+            }
             guard let info = try? XMLElement.bytes(ofElement: "SignedInfo", in: document) else { throw Failure.missing }
             signedInfo = Array(info)
             let root = try XMLElement(reading: info, limits: .exchange)

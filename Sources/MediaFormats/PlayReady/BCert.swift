@@ -156,7 +156,9 @@ extension BCert {
             guard object.isUnderstood || object.flags & BCertObject.mustUnderstand == 0 else {
                 throw .unsupported("certificate object \(object.tag.rawValue) that has to be understood")
             }
-            guard signatureOffset == nil else { throw .malformed("certificate: the signature has to be the last object") }
+            guard signatureOffset == nil else {
+                throw .malformed("certificate: the signature has to be the last object")
+            }
             if object.tag == .signature { signatureOffset = offset }
             objects.append(object)
         }

@@ -31,7 +31,9 @@ public struct BCertChain: Hashable, Sendable {
         let version = try reader.readUInt32()
         guard version == 1 else { throw .unsupported("certificate chain of version \(version)") }
         let length = try reader.readUInt32()
-        guard length == bytes.count else { throw .malformed("certificate chain of \(bytes.count) bytes says \(length)") }
+        guard length == bytes.count else {
+            throw .malformed("certificate chain of \(bytes.count) bytes says \(length)")
+        }
         flags = try reader.readUInt32()
         let count = try reader.readUInt32()
         guard (1...UInt32(Self.maximumDepth)).contains(count) else {

@@ -53,7 +53,9 @@ public struct LatchkeyEnvelope: EnvelopeParser {
     public static func serialized(
         playReadyObject: PlayReadyObject, initialCounter: [UInt8]
     ) throws(FormatError) -> [UInt8] {
-        guard initialCounter.count == 16 else { throw .malformed("envelope: a counter of \(initialCounter.count) bytes") }
+        guard initialCounter.count == 16 else {
+            throw .malformed("envelope: a counter of \(initialCounter.count) bytes")
+        }
         let object = try playReadyObject.serialized()
         let head = magic + [version, counterMode, 0, 0] + initialCounter
         return head + bigEndian(UInt32(clamping: object.count)) + object

@@ -97,7 +97,9 @@ extension WRMHeader {
             licenseAcquisitionURL: text("LA_URL"), licenseUserInterfaceURL: text("LUI_URL"),
             customAttributes: data.child("CUSTOMATTRIBUTES"), isOnDemand: text("DECRYPTORSETUP") == "ONDEMAND")
         if let id = try bytes(text("DS_ID"), "DS_ID") {
-            guard let id = GUID(guidOrder: id) else { throw .malformed("WRMHEADER: DS_ID has another size than 16 bytes") }
+            guard let id = GUID(guidOrder: id) else {
+                throw .malformed("WRMHEADER: DS_ID has another size than 16 bytes")
+            }
             details.domainServiceID = id
         }
         details.isLicenseRequested =

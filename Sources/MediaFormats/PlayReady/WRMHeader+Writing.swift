@@ -5,7 +5,9 @@ import FoundationEssentials
 extension WRMHeader {
     static func write(version: Version, keys: [Key], details: Details) throws(FormatError) -> XMLElement {
         try check(version: version, keys: keys, details: details)
-        func element(_ name: String, _ attributes: [XMLElement.Attribute] = [], _ nodes: [XMLElement.Node]) -> XMLElement {
+        func element(_ name: String, _ attributes: [XMLElement.Attribute] = [], _ nodes: [XMLElement.Node])
+            -> XMLElement
+        {
             XMLElement(name, namespace: namespace, attributes: attributes, nodes: nodes)
         }
         func leaf(_ name: String, _ text: String) -> XMLElement.Node {

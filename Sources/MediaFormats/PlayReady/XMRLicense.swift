@@ -46,7 +46,9 @@ public struct XMRLicense: Hashable, Sendable {
         guard try reader.readBytes(4).elementsEqual(Self.magic) else { throw .malformed("XMR licence: not one") }
         version = try reader.readUInt32()
         guard version == Self.version else { throw .unsupported("XMR licence of version \(version)") }
-        guard let rightsID = GUID(uuidOrder: try reader.readBytes(16)) else { throw .malformed("XMR licence: rights id") }
+        guard let rightsID = GUID(uuidOrder: try reader.readBytes(16)) else {
+            throw .malformed("XMR licence: rights id")
+        }
         self.rightsID = rightsID
         outer = try XMRObject(reading: &reader)
         guard outer.type == .outer else { throw .malformed("XMR licence: no outer container") }

@@ -67,7 +67,9 @@ extension XMRObject.Kind {
 
     /// Rights that only allow more: to copy, to move, to execute, to read. Latchkey does none of it and can leave them
     /// out, whatever is in them. Only their names are public.
-    public var onlyAllowsMore: Bool { [0x0037, 0x0038, 0x003A, 0x003C, 0x003D, 0x003F, 0x0040, 0x0041].contains(rawValue) }
+    public var onlyAllowsMore: Bool {
+        [0x0037, 0x0038, 0x003A, 0x003C, 0x003D, 0x003F, 0x0040, 0x0041].contains(rawValue)
+    }
 
     private static let names: [Self: String] = [
         .outer: "outer container", .globalPolicy: "global policy", .playbackPolicy: "playback policy",

@@ -106,7 +106,9 @@ extension XMLElement {
         var depth = 0
         for tag in XMLTagScan(document) {
             if (tag.kind == .start || tag.kind == .empty) && tag.localName.elementsEqual(localName.utf8) {
-                guard start == nil, found == nil else { throw .duplicate("XML: element \(localName) stands there twice") }
+                guard start == nil, found == nil else {
+                    throw .duplicate("XML: element \(localName) stands there twice")
+                }
                 if tag.kind == .empty { found = tag.range } else { start = tag.range.lowerBound }
             }
             guard let first = start else { continue }

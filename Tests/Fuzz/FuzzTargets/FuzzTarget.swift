@@ -14,7 +14,7 @@ public struct FuzzTarget: Sendable {
         self.run = run
     }
 
-    public static let all: [FuzzTarget] = boxes + keys
+    public static let all: [FuzzTarget] = boxes + keys + playReady
 
     public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
 }
