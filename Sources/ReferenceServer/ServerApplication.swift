@@ -7,7 +7,7 @@ import NIOCore
 import ServiceLifecycle
 import UnixSignals
 
-/// The reference server: a ClearKey licence service, static media, and faults on demand.
+/// The reference server: ClearKey and PlayReady-style licence services, static media, and faults on demand.
 ///
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback
 /// address.
@@ -16,9 +16,10 @@ public struct ServerApplication: Sendable {
     /// The faults and the log, shared by every application that is made of this value.
     public let state: ServerState
     private let media: MediaFolder?
+    private let playReady: PlayReadyService
     private let pause: @Sendable (Duration) async throws -> Void
 
-    /// Nil where the media folder is none.
+    /// Nil where the media folder is none, or where no PlayReady-style test authority can be made.
     ///
     /// `pause` waits for faults; tests give one that does not.
     public init?(
@@ -27,6 +28,9 @@ public struct ServerApplication: Sendable {
     ) {
         media = settings.mediaFolder.flatMap { MediaFolder(path: $0) }
         if settings.mediaFolder != nil, media == nil { return nil }
+        // OpenSSL fails here only where it has no memory or no random numbers.
+        guard let playReady = PlayReadyService(settings: settings) else { return nil }
+        self.playReady = playReady
         self.settings = settings
         self.pause = pause
         state = ServerState(faults: settings.faults)
@@ -53,6 +57,9 @@ public struct ServerApplication: Sendable {
 
         let clearKey = ClearKeyEndpoint(keys: settings.keys, state: state)
         router.post("/clearkey", use: clearKey.respond)
+
+        let playReady = PlayReadyEndpoint(service: playReady, keys: settings.keys, state: state)
+        router.post("/playready/rightsmanager.asmx", use: playReady.respond)
 
         let media = MediaEndpoint(folder: media)
         router.get("/media/**", use: media.respond)

@@ -6,6 +6,7 @@ import Hummingbird
 /// The paths of the server and the methods that each takes.
 enum ServerEndpoint: String, CaseIterable {
     case clearKey = "/clearkey"
+    case playReady = "/playready/rightsmanager.asmx"
     case media = "/media/"
     case health = "/health"
     case faults = "/faults"
@@ -13,7 +14,7 @@ enum ServerEndpoint: String, CaseIterable {
 
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .clearKey: [.post]
+        case .clearKey, .playReady: [.post]
         case .media, .health: [.get, .head]
         case .faults: [.get, .put, .delete]
         case .log: [.get, .delete]

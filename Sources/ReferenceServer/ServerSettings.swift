@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import KeySystems
 public import ProtectionModel
 
 /// What the reference server needs to know before it starts.
@@ -12,17 +13,20 @@ public struct ServerSettings: Sendable {
     public var keys: [KeyID: ContentKey]
     /// The folder below `/media/`; nil serves no media.
     public var mediaFolder: String?
+    /// Who signs PlayReady-style licences; nil makes an authority that nobody knows at the start.
+    public var playReadyAuthority: PlayReadyTestAuthority?
     /// The faults that hold from the start.
     public var faults: [FaultRule]
 
     public init(
         host: String = "127.0.0.1", port: Int = 0, keys: [KeyID: ContentKey] = [:], mediaFolder: String? = nil,
-        faults: [FaultRule] = []
+        playReadyAuthority: PlayReadyTestAuthority? = nil, faults: [FaultRule] = []
     ) {
         self.host = host
         self.port = port
         self.keys = keys
         self.mediaFolder = mediaFolder
+        self.playReadyAuthority = playReadyAuthority
         self.faults = faults
     }
 }

@@ -146,6 +146,16 @@ import Testing
         }
     }
 
+    @Test func refusesTwoEndsInDifferentContainers() throws {
+        let end = XMRObject(.expiration, [0, 0, 0, 0, 0, 0, 0, 9])
+        let license = try XMRLicense.make(
+            rightsID: try PlayReadyGolden.guid("00000000-0000-0000-0000-000000000000"),
+            objects: [XMRObject(.playbackPolicy, [end]), XMRObject(.globalPolicy, [end])]
+        ) { _ in [UInt8](repeating: 0, count: 16) }
+        let error = #expect(throws: FormatError.self) { try XMRTerms(license) }
+        #expect(error?.isSameKind(as: .duplicate("")) == true)
+    }
+
     @Test func refusesBrokenLicences() throws {
         let bytes = try PlayReadyGolden.file("license.bin")
         for length in bytes.indices {

@@ -12,6 +12,8 @@ extension XMRTerms {
     /// stands at another place, `duplicate` for one that comes twice and may not, `truncated` and `malformed` for a body
     /// that is not laid out as the table has it. Objects that need not be understood are left out.
     public init(_ license: XMRLicense) throws(FormatError) {
+        var seen: Set<XMRObject.Kind> = []
+        try Self.checkRepeats(in: license.outer, &seen)
         try readContainer(license.outer) { terms, object throws(FormatError) in
             switch object.type {
             case .globalPolicy:
@@ -29,18 +31,26 @@ extension XMRTerms {
         }
     }
 
+    /// Two objects of one type could contradict each other, even in different containers.
+    private static func checkRepeats(
+        in container: XMRObject, _ seen: inout Set<XMRObject.Kind>
+    ) throws(FormatError) {
+        for object in container.objects {
+            if object.type.name != nil, !object.type.mayRepeat, !seen.insert(object.type).inserted {
+                throw .duplicate("the licence has two objects \(object.type)")
+            }
+            try checkRepeats(in: object, &seen)
+        }
+    }
+
     /// Gives each object of a container to `read`, which says whether it knows it.
     private mutating func readContainer(
         _ container: XMRObject, _ read: (inout XMRTerms, XMRObject) throws(FormatError) -> Bool
     ) throws(FormatError) {
-        var seen: Set<XMRObject.Kind> = []
         for object in container.objects {
             let isKnown = try read(&self, object)
             if !isKnown, object.flags.contains(.mustUnderstand), !object.type.onlyAllowsMore {
                 throw .unsupported("the licence has an object \(object.type) that has to be understood")
-            }
-            if isKnown, !object.type.mayRepeat, !seen.insert(object.type).inserted {
-                throw .duplicate("the licence has two objects \(object.type)")
             }
         }
     }
@@ -173,8 +183,15 @@ extension XMRTerms.Uplink {
 }
 
 extension XMRObject.Kind {
-    /// Whether one container may hold more than one of these.
-    fileprivate var mayRepeat: Bool { self == .policyMetadata }
+    /// Whether a licence may hold more than one of these.
+    fileprivate var mayRepeat: Bool {
+        switch self {
+        case .policyMetadata, .playEnabler, .explicitAnalogProtection, .explicitDigitalVideoProtection,
+            .explicitDigitalAudioProtection:
+            true
+        default: false
+        }
+    }
 }
 
 extension ByteReader {
