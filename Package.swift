@@ -53,6 +53,10 @@ var targets: [Target] = [
         dependencies: ["TestSupport", "SampleDecryption", "ProtectionModel", "COpenSSL"],
         swiftSettings: settings),
     .testTarget(
+        name: "SampleAESTests",
+        dependencies: ["TestSupport", "MediaFormats", "SampleDecryption", "ProtectionModel", "COpenSSL"],
+        swiftSettings: settings),
+    .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         exclude: ["Golden"], swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
@@ -160,8 +164,8 @@ if withGStreamer {
         .testTarget(
             name: "ElementsTests",
             dependencies: [
-                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "ProtectionModel",
+                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
     ]

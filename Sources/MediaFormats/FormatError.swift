@@ -38,6 +38,9 @@ public struct FormatError: Error, Hashable, Sendable {
     /// What is wrong and where, without the kind.
     public var reason: String { detail }
 
+    /// The same failure, with a place in front of the text.
+    public func within(_ place: String) -> FormatError { FormatError(code, "\(place): \(detail)") }
+
     /// Whether `other` is of the same kind, whatever the details.
     public func isSameKind(as other: FormatError) -> Bool { code == other.code }
 }

@@ -11,6 +11,8 @@ struct ErrorBody: Codable {
     var error: String
     /// The KIDs that it is about, as 32 hexadecimal digits each.
     var kids: [String]?
+    /// The number that the key server documents for it.
+    var code: Int?
 }
 
 extension Response {

@@ -11,6 +11,10 @@ public struct RequestLog: Sendable {
         public var status: Int?
         /// The KIDs of a licence request, as 32 hexadecimal digits each.
         public var kids: [String]?
+        /// The asset identifier of an SPC, in hexadecimal digits where it is no UTF-8.
+        public var assetID: String?
+        /// The anonymised device identifier of an SPC, 40 hexadecimal digits.
+        public var deviceID: String?
         /// The faults that were put on the answer.
         public var faults: [String]?
     }

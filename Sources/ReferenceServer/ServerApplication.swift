@@ -7,7 +7,8 @@ import NIOCore
 import ServiceLifecycle
 import UnixSignals
 
-/// The reference server: ClearKey and PlayReady-style licence services, static media, and faults on demand.
+/// The reference server: ClearKey and PlayReady-style licence services, a FairPlay-style key server, static media, and
+/// faults on demand.
 ///
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback
 /// address.
@@ -16,10 +17,11 @@ public struct ServerApplication: Sendable {
     /// The faults and the log, shared by every application that is made of this value.
     public let state: ServerState
     private let media: MediaFolder?
-    private let playReady: PlayReadyService
+    private let fairPlay: FairPlayEndpoint
+    private let playReady: PlayReadyService?
     private let pause: @Sendable (Duration) async throws -> Void
 
-    /// Nil where the media folder is none, or where no PlayReady-style test authority can be made.
+    /// Nil where the media folder is none, or OpenSSL refuses.
     ///
     /// `pause` waits for faults; tests give one that does not.
     public init?(
@@ -28,12 +30,12 @@ public struct ServerApplication: Sendable {
     ) {
         media = settings.mediaFolder.flatMap { MediaFolder(path: $0) }
         if settings.mediaFolder != nil, media == nil { return nil }
-        // OpenSSL fails here only where it has no memory or no random numbers.
-        guard let playReady = PlayReadyService(settings: settings) else { return nil }
-        self.playReady = playReady
+        playReady = settings.playReadyAuthority.flatMap { PlayReadyService(authority: $0) }
+        if settings.playReadyAuthority != nil, playReady == nil { return nil }
         self.settings = settings
         self.pause = pause
         state = ServerState(faults: settings.faults)
+        fairPlay = FairPlayEndpoint(settings: settings, state: state)
     }
 
     /// The application for Hummingbird to run or to test. `onListening` is called with the port, once connections are
@@ -58,8 +60,14 @@ public struct ServerApplication: Sendable {
         let clearKey = ClearKeyEndpoint(keys: settings.keys, state: state)
         router.post("/clearkey", use: clearKey.respond)
 
-        let playReady = PlayReadyEndpoint(service: playReady, keys: settings.keys, state: state)
-        router.post("/playready/rightsmanager.asmx", use: playReady.respond)
+        router.get("/fairplay/certificate", use: fairPlay.certificate)
+        router.head("/fairplay/certificate", use: fairPlay.certificate)
+        router.post("/fairplay/**", use: fairPlay.respond)
+
+        if let playReady {
+            let endpoint = PlayReadyEndpoint(service: playReady, keys: settings.keys, state: state)
+            router.post("/playready/rightsmanager.asmx", use: endpoint.respond)
+        }
 
         let media = MediaEndpoint(folder: media)
         router.get("/media/**", use: media.respond)

@@ -6,6 +6,8 @@ import Hummingbird
 /// The paths of the server and the methods that each takes.
 enum ServerEndpoint: String, CaseIterable {
     case clearKey = "/clearkey"
+    case fairPlayCertificate = "/fairplay/certificate"
+    case fairPlay = "/fairplay/"
     case playReady = "/playready/rightsmanager.asmx"
     case media = "/media/"
     case health = "/health"
@@ -14,18 +16,20 @@ enum ServerEndpoint: String, CaseIterable {
 
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .clearKey, .playReady: [.post]
-        case .media, .health: [.get, .head]
+        case .clearKey, .fairPlay, .playReady: [.post]
+        case .media, .health, .fairPlayCertificate: [.get, .head]
         case .faults: [.get, .put, .delete]
         case .log: [.get, .delete]
         }
     }
 
     init?(path: String) {
-        if path.hasPrefix(Self.media.rawValue) {
-            self = .media
+        if let endpoint = Self(rawValue: path) {
+            self = endpoint
+        } else if let endpoint = [Self.media, .fairPlay].first(where: { path.hasPrefix($0.rawValue) }) {
+            self = endpoint
         } else {
-            self.init(rawValue: path)
+            return nil
         }
     }
 

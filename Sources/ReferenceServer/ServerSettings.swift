@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import KeySystems
+public import MediaFormats
 public import ProtectionModel
 
 /// What the reference server needs to know before it starts.
@@ -11,20 +12,27 @@ public struct ServerSettings: Sendable {
     public var port: Int
     /// The keys that `/clearkey` hands out.
     public var keys: [KeyID: ContentKey]
+    /// The keys that `/fairplay/` hands out, by content identifier.
+    public var keysFileEntries: [KeysFile.Entry]
+    /// Whose SPCs `/fairplay/` answers; empty for no such service.
+    public var fairPlayAuthorities: [FairPlayTestAuthority]
     /// The folder below `/media/`; nil serves no media.
     public var mediaFolder: String?
-    /// Who signs PlayReady-style licences; nil makes an authority that nobody knows at the start.
+    /// Who signs what `/playready/` answers; nil for no such service.
     public var playReadyAuthority: PlayReadyTestAuthority?
     /// The faults that hold from the start.
     public var faults: [FaultRule]
 
     public init(
-        host: String = "127.0.0.1", port: Int = 0, keys: [KeyID: ContentKey] = [:], mediaFolder: String? = nil,
-        playReadyAuthority: PlayReadyTestAuthority? = nil, faults: [FaultRule] = []
+        host: String = "127.0.0.1", port: Int = 0, keys: [KeyID: ContentKey] = [:],
+        keysFileEntries: [KeysFile.Entry] = [], fairPlayAuthorities: [FairPlayTestAuthority] = [],
+        mediaFolder: String? = nil, playReadyAuthority: PlayReadyTestAuthority? = nil, faults: [FaultRule] = []
     ) {
         self.host = host
         self.port = port
         self.keys = keys
+        self.keysFileEntries = keysFileEntries
+        self.fairPlayAuthorities = fairPlayAuthorities
         self.mediaFolder = mediaFolder
         self.playReadyAuthority = playReadyAuthority
         self.faults = faults

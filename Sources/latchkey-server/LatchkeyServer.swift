@@ -13,12 +13,31 @@ struct LatchkeyServer: AsyncParsableCommand {
         commandName: "latchkey-server",
         abstract: "A licence and media server for tests and demonstrations.",
         discussion: """
-            Serves a ClearKey licence service and the files of a folder, and breaks its answers on demand. It gives \
-            its keys to anybody who asks: keep it on a loopback address.
+            Serves a ClearKey licence service, a FairPlay-style key server, a PlayReady-style licence \
+            service and the files of a folder, and breaks its answers on demand. It gives its keys to anybody who asks: keep it on a loopback address.
 
             ENDPOINTS
               POST /clearkey         a W3C ClearKey licence; 404 names KIDs without a key
                    ?missing=omit     ... leaves them out of the licence instead
+              GET /fairplay/certificate
+                                     the application certificate, in DER
+                   ?version=1|2      ... with an RSA key of 1024 or 2048 bits
+              POST /fairplay/PATH    a CKC for an SPC, which comes as it is, as Base64,
+                                     as spc=BASE64&assetId=ID, or as {"spc":"BASE64"}
+                   ?form=raw|base64|xml|json
+                                     ... how the CKC is written
+                   ?lease=S&rental=S&hdcp=none|0|1
+                                     ... on which terms
+                   ?persist=unlimited, ?persist=rental&rental=S,
+                   ?persist=dual&storage=S&playback=S
+                                     ... whether the key may be stored
+                   ?integrity=required
+                                     ... refuses SPCs without Latchkey's own code
+              POST /playready/rightsmanager.asmx
+                                     PlayReady-style licences, domains, acknowledgements
+                                     and the time, by SOAPAction
+                   ?cfg=(persist:false,firstexp:60,ucvopl:270,errorcode:0x...)
+                                     ... the policy of the licence
               GET, HEAD /media/PATH  files below the folder, with byte ranges
               GET /health            {"status":"ok"}
               GET, DELETE /log       the requests: method, path, status, KIDs
@@ -40,8 +59,17 @@ struct LatchkeyServer: AsyncParsableCommand {
 
             KEYS FILE
             One key a line: KID KEY, both 32 hexadecimal digits. # starts a comment. \
-            Lines for a URI or for * are allowed and not served. The file is read once, \
-            at the start.
+            Lines for a URI or for *, with an IV behind the key if need be, are for \
+            /fairplay/, which also takes a KID as content identifier. The file is read \
+            once, at the start.
+
+            TEST AUTHORITY
+            --fairplay makes a self-signed certificate and an application secret key of \
+            its own and keeps them in the folder: fairplay-v1.cer, fairplay-v2.cer and \
+            fairplay-ask.hex are for clients. It is no vendor's.
+            --playready makes a root of its own and all below it: playready-model.bcert, \
+            playready-model-key.pem, playready-root.pub and playready-server.pub are for \
+            clients.
 
             EXAMPLE
               latchkey-server --port 8080 --keys-file keys.txt --media movies \\
@@ -56,6 +84,12 @@ struct LatchkeyServer: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("The keys that are given out.", valueName: "file"))
     var keysFile: String?
+
+    @Option(help: ArgumentHelp("The folder of the FairPlay-style test authority.", valueName: "dir"))
+    var fairplay: String?
+
+    @Option(help: ArgumentHelp("The folder of the PlayReady-style test authority.", valueName: "dir"))
+    var playready: String?
 
     @Option(help: ArgumentHelp("The folder below /media/.", valueName: "dir"))
     var media: String?
@@ -78,9 +112,16 @@ struct LatchkeyServer: AsyncParsableCommand {
         var settings = ServerSettings(host: host, port: Int(port), mediaFolder: media)
         do {
             settings.faults = try faults.map { try FaultRule($0) }
-            if let keysFile { settings.keys = try readKeys(keysFile) }
+            if let keysFile { settings.keysFileEntries = try readKeys(keysFile) }
+            for entry in settings.keysFileEntries {
+                if case .keyID(let keyID) = entry.subject { settings.keys[keyID] = entry.key }
+            }
+            if let playready { settings.playReadyAuthority = try PlayReadyFolder.authority(at: playready) }
+            if let fairplay { settings.fairPlayAuthorities = try FairPlayFolder.authorities(at: fairplay) }
         } catch let error as FaultError {
             throw ValidationError("--fault: \(error)")
+        } catch let error as FairPlayFolderError {
+            throw ValidationError("--fairplay or --playready: \(error)")
         } catch let error as KeyError {
             throw ValidationError("--keys-file: \(error)")
         }
@@ -103,14 +144,10 @@ struct LatchkeyServer: AsyncParsableCommand {
         }
     }
 
-    private func readKeys(_ path: String) throws -> [KeyID: ContentKey] {
+    private func readKeys(_ path: String) throws -> [KeysFile.Entry] {
         guard let contents = FileManager.default.contents(atPath: path) else {
             throw ValidationError("--keys-file: \(path) cannot be read")
         }
-        var keys: [KeyID: ContentKey] = [:]
-        for entry in try KeysFile(contents: contents, name: path).entries {
-            if case .keyID(let keyID) = entry.subject { keys[keyID] = entry.key }
-        }
-        return keys
+        return try KeysFile(contents: contents, name: path).entries
     }
 }

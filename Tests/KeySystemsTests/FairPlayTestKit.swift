@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
+@testable import KeySystems
 import MediaFormats
 import ProtectionModel
 import Synchronization
@@ -25,6 +25,11 @@ enum FairPlayTestKit {
     }
 
     static func server() -> FairPlayKeyServer { FairPlayKeyServer(authorities: Array(authorities.values)) }
+
+    /// As a client gets it, with the IV.
+    static func contentKey() throws -> ContentKey {
+        try #require(ContentKey(keyBytes, initializationVector: InitializationVector(ivBytes)))
+    }
 
     static func key() throws -> FairPlayKeyServer.Key {
         FairPlayKeyServer.Key(
@@ -60,5 +65,15 @@ enum FairPlayTestKit {
     ) throws -> FairPlayKeyServer.Answer {
         let key = try key()
         return try server().respond(to: exchange.request, now: .zero, terms: { _ in terms }, key: { _ in key })
+    }
+}
+
+extension FairPlayTestKit {
+    /// The clear blocks of a request for the authority of version 1.
+    static func payload(of exchange: FairPlayExchange) throws -> TLLVPayload {
+        let container = try SPCContainer(reading: exchange.request)
+        let key = try #require(ContentKey(try authority().privateKey.unwrap(container.wrappedKey)))
+        return try TLLVPayload(
+            reading: try AES.cbc(.decrypt, key: key, iv: container.initializationVector, container.payload))
     }
 }

@@ -43,6 +43,36 @@ import Testing
         #expect(await server.exitStatus() == 0)
     }
 
+    @Test func theKeyServerGivesTheKeysOfItsFileToClientsOfItsFolder() async throws {
+        let folder = try TemporaryFolder()
+        try folder.write("skd://asset \(Self.key) 0x000102030405060708090a0b0c0d0e0f\n", to: "keys.txt")
+        let path = folder.root.appendingPathComponent("authority")
+        let server = try Program([
+            "--keys-file", folder.root.appendingPathComponent("keys.txt").path, "--fairplay", path.path,
+        ])
+        let line = try #require(await server.firstLine())
+        let base = try #require(URL(string: String(line.dropFirst("listening on ".count))))
+        let (certificate, _) = try await URLSession.shared.data(
+            from: base.appendingPathComponent("fairplay/certificate"))
+        #expect(certificate == (try Data(contentsOf: path.appendingPathComponent("fairplay-v1.cer"))))
+
+        let digits = try String(contentsOf: path.appendingPathComponent("fairplay-ask.hex"), encoding: .utf8)
+        let ask = try #require(ContentKey(hex: digits.trimmingCharacters(in: .newlines)))
+        let exchange = try FairPlayExchange(
+            certificate: Array(certificate), contentIdentifier: Array("asset".utf8),
+            provider: DerivedKeyPayloadProvider(derivation: TestDerivationFunction(), ask: ask))
+        var request = URLRequest(url: base.appendingPathComponent("fairplay/license"))
+        request.httpMethod = "POST"
+        request.setValue("application/octet-stream", forHTTPHeaderField: "Content-Type")
+        request.httpBody = Data(exchange.request)
+        let (ckc, _) = try await URLSession.shared.data(for: request)
+        let key = try #require(try exchange.open(response: Array(ckc)).contentKey)
+        #expect(key.withBytes { Hex.encode($0) } == Self.key)
+        #expect(key.initializationVector?.bytes == Array(0...15))
+        server.send(SIGTERM)
+        #expect(await server.exitStatus() == 0)
+    }
+
     @Test(arguments: ["--stop-on-stdin-eof", "--stop-with-parent"])
     func stopsWhenStandardInputEnds(flag: String) async throws {
         let server = try Program([flag])
@@ -53,7 +83,7 @@ import Testing
 
     @Test(arguments: [
         ["--media", "/nothing/here"], ["--keys-file", "/nothing/here"], ["--fault", "never"], ["--port", "70000"],
-        ["--host", "192.0.2.1"],
+        ["--host", "192.0.2.1"], ["--fairplay", "/proc/nothing"],
     ])
     func saysWhatIsWrongAndFails(arguments: [String]) async throws {
         let server = try Program(arguments)
@@ -75,7 +105,10 @@ import Testing
     @Test func helpNamesTheEndpointsAndTheFaults() async throws {
         let server = try Program(["--help"])
         #expect(await server.exitStatus() == 0)
-        for word in ["POST /clearkey", "/media/", "/log", "/faults", "truncate:BYTES", "--stop-with-parent"] {
+        for word in [
+            "POST /clearkey", "POST /fairplay/", "/fairplay/certificate", "/media/", "/log", "/faults",
+            "truncate:BYTES", "--stop-with-parent",
+        ] {
             #expect(server.output.contains(word), "\(word)")
         }
         // The usage line is one line, however long, and not ours.

@@ -19,6 +19,9 @@ import CGStreamer
         self.pointer = pointer
     }
 
+    /// A buffer without memory.
+    public init() { pointer = gst_buffer_new() }
+
     @inlinable deinit { ek_mini_object_unref(pointer) }
 
     /// Hands the reference to the caller.
@@ -48,6 +51,14 @@ import CGStreamer
 
     /// How long the content lasts, in nanoseconds; nil where the buffer does not say.
     public var duration: UInt64? { Self.time(pointer.pointee.duration) }
+
+    /// Decoding time in nanoseconds; nil where the buffer has none.
+    public var decodeTime: UInt64? { Self.time(pointer.pointee.dts) }
+
+    /// Whether something is missing in front of the buffer.
+    public var isDiscontinuous: Bool {
+        gst_buffer_get_flags(pointer).rawValue & GST_BUFFER_FLAG_DISCONT.rawValue != 0
+    }
 
     private static func time(_ value: GstClockTime) -> UInt64? {
         value == GstClockTime.max ? nil : UInt64(value)

@@ -66,6 +66,15 @@ public struct ElementReference: @unchecked Sendable {
             GST_MESSAGE_WARNING, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
     }
 
+    /// Posts a warning of the stream domain. Playback goes on.
+    public func postStreamWarning(
+        _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
+        function: StaticString = #function, line: Int = #line
+    ) {
+        postMessage(
+            GST_MESSAGE_WARNING, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+    }
+
     private func postMessage(
         _ type: GstMessageType, _ domain: GQuark, _ code: Int32, _ text: String, _ debug: String,
         _ file: StaticString, _ function: StaticString, _ line: Int

@@ -24,6 +24,14 @@ enum Digest {
         return code
     }
 
+    /// HMAC-SHA-256, 32 bytes.
+    static func hmac(key: [UInt8], _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        let result: Result<[UInt8], CryptoError> = key.withUnsafeBytes { key in
+            do throws(CryptoError) { return .success(try hmac(key: key, bytes)) } catch { return .failure(error) }
+        }
+        return try result.get()
+    }
+
     private static func digest(
         _ algorithm: OpaquePointer?, _ size: Int, _ bytes: [UInt8]
     ) throws(CryptoError) -> [UInt8] {

@@ -14,6 +14,8 @@ public struct DerivedKeyPayloadProvider: KeyPayloadProvider {
         self.ask = ask
     }
 
+    public var isOfTestAuthority: Bool { derivation is TestDerivationFunction }
+
     public func makeKeyPayload(deviceIdentifier: [UInt8], random: RandomSource) throws -> any KeyPayload {
         let r2 = try random.bytes(SessionSecrets.r2Size)
         let dask = try derivation.key(r2: r2, ask: ask)

@@ -72,19 +72,23 @@ extension FairPlayExchange {
         }
         let returned = Set(returnedBlocks.map(\.tag))
         return FairPlayLicense(
-            contentKey: key?.key, initializationVector: key?.iv, leaseDuration: lease, rentalDuration: rental,
+            contentKey: key, leaseDuration: lease, rentalDuration: rental,
             persistence: persistence, outputRequirement: try payload.value(HDCPRequirement.self)?.requirement,
             offlineKey: try payload.value(OfflineKeyTerms.self),
             returnedBlocks: payload.blocks.filter { returned.contains($0.tag) },
             otherBlocks: payload.blocks.filter { $0.tag.name == nil && !returned.contains($0.tag) })
     }
 
-    private func contentKey(in payload: TLLVPayload) throws -> (key: ContentKey, iv: InitializationVector)? {
+    private func contentKey(in payload: TLLVPayload) throws -> ContentKey? {
         guard let block = payload[.encryptedContentKey] else { return nil }
         guard block.value.count == 32, let iv = InitializationVector(block.value.prefix(16)) else {
             throw FairPlayError.invalidResponse("TLLV \(block.tag) has \(block.value.count) bytes, not 32")
         }
-        return (try keyPayload.decryptContentKey(Array(block.value.suffix(16)), iv: iv), iv)
+        let key = try keyPayload.decryptContentKey(Array(block.value.suffix(16)), iv: iv)
+        guard let result = key.withBytes({ ContentKey($0, initializationVector: iv) }) else {
+            throw FairPlayError.invalidResponse("no memory for a key is left")
+        }
+        return result
     }
 
     /// Which durations count, by the kind.

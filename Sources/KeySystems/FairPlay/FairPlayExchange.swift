@@ -49,7 +49,7 @@ public struct FairPlayExchange: Sendable {
             let keyPayload = try provider.makeKeyPayload(deviceIdentifier: deviceIdentifier, random: random)
             let blocks = try Self.blocks(
                 contentIdentifier: contentIdentifier, transactionIdentifier: transactionIdentifier, options: options,
-                random: random)
+                sendsIntegrity: options.sendsIntegrity ?? provider.isOfTestAuthority, random: random)
             let payload = try TLLVPayload(try random.shuffle(keyPayload.requestBlocks + blocks))
             request = try Self.seal(payload, for: certificate, random: random)
             let wanted = try payload.value(ReturnRequest.self)?.tags ?? []
@@ -105,7 +105,8 @@ public struct FairPlayExchange: Sendable {
 
     /// All blocks but those with keys.
     private static func blocks(
-        contentIdentifier: [UInt8], transactionIdentifier: [UInt8], options: Options, random: RandomSource
+        contentIdentifier: [UInt8], transactionIdentifier: [UInt8], options: Options, sendsIntegrity: Bool,
+        random: RandomSource
     ) throws -> [TLLV] {
         var values: [(TLLV.Tag, [UInt8])] = [
             (.assetIdentifier, contentIdentifier), (.transactionIdentifier, transactionIdentifier),
@@ -123,7 +124,7 @@ public struct FairPlayExchange: Sendable {
         }
         var wanted: [TLLV.Tag] = [.transactionIdentifier]
         for tag in options.returnRequests where !wanted.contains(tag) { wanted.append(tag) }
-        if options.sendsIntegrity {
+        if sendsIntegrity {
             values.append((.requestIntegrity, [UInt8](repeating: 0, count: PayloadIntegrity.size)))
             if !wanted.contains(.requestIntegrity) { wanted.append(.requestIntegrity) }
         }

@@ -14,10 +14,9 @@ public struct FairPlayLicense: Sendable {
         case forRentalDuration
     }
 
-    /// Nil only where the request did not need one: a lease that is renewed while it has time left, or given back.
+    /// With the IV of the content. Nil only where the request did not need a key: a lease that is renewed while it has
+    /// time left, or given back.
     public let contentKey: ContentKey?
-    /// The IV of the content, which comes with the key.
-    public let initializationVector: InitializationVector?
     /// The key is to be used no longer than this from the request on, unless the lease is renewed. Nil: no lease.
     public let leaseDuration: Duration?
     /// Playback is to start no later than this from the request on; with `.forRentalDuration`, a stored key ends then.
@@ -32,6 +31,9 @@ public struct FairPlayLicense: Sendable {
     public let returnedBlocks: [TLLV]
     /// Blocks that are not known here.
     public let otherBlocks: [TLLV]
+
+    /// The IV of the content, which comes with the key.
+    public var initializationVector: InitializationVector? { contentKey?.initializationVector }
 }
 
 extension FairPlayLicense: CustomStringConvertible, CustomReflectable {

@@ -21,8 +21,9 @@ extension FairPlayExchange {
         public var returnRequests: [TLLV.Tag] = []
         /// Further blocks: tag and value.
         public var additionalValues: [TLLV.Tag: [UInt8]] = [:]
-        /// Whether the SPC has this project's code over the whole message. Other key servers ignore it.
-        public var sendsIntegrity = true
+        /// Whether the SPC has this project's code over the whole message. Key servers that do not know it ignore it, by
+        /// the rules. Nil sends it only where the provider says that it is of the test authority.
+        public var sendsIntegrity: Bool?
         /// Whether a CKC without such a code is refused. Only this project's key server sends one.
         public var requiresIntegrity = false
 

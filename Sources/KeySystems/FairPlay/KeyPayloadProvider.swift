@@ -21,6 +21,13 @@ public protocol KeyPayloadProvider: Sendable {
     ///
     /// Called on any thread, also on several at once. The text of an error is not shown.
     func makeKeyPayload(deviceIdentifier: [UInt8], random: RandomSource) throws -> any KeyPayload
+
+    /// Whether its key servers are this project's own, which know this project's own blocks. False by default.
+    var isOfTestAuthority: Bool { get }
+}
+
+extension KeyPayloadProvider {
+    public var isOfTestAuthority: Bool { false }
 }
 
 /// The keys of one request, and of its answer. Thread-safe. The text of its errors is not shown.
@@ -34,7 +41,8 @@ public protocol KeyPayload: Sendable {
     /// Whether these are the 44 bytes of R1 that the request had.
     func isEcho(ofR1 bytes: [UInt8]) -> Bool
 
-    /// The content key out of 16 bytes that the session key encrypts.
+    /// The content key out of 16 bytes that the session key encrypts. The IV of the content comes with them; the
+    /// exchange adds it to the key.
     func decryptContentKey(_ bytes: [UInt8], iv: InitializationVector) throws -> ContentKey
 
     /// The code for `PayloadIntegrity` of a CKC: HMAC-SHA-256 with the key of the CKC's payload. Nil where the kit

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+
 /// A reader of untrusted bytes, for a fuzzer to feed.
 ///
 /// It must come back from any input: with a value or an error, soon, and without much memory. It traps where what it
@@ -14,7 +16,15 @@ public struct FuzzTarget: Sendable {
         self.run = run
     }
 
-    public static let all: [FuzzTarget] = boxes + keys + playReady
+    public static let all: [FuzzTarget] = boxes + keys + hls + fairPlay + sampleAES + playReady
 
     public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
+}
+
+/// Traps where a reader broke its promise, and says which: a release build drops the text of a `precondition`.
+func promise(_ isKept: Bool, _ text: String = "what is written reads the same") {
+    guard !isKept else { return }
+    print("Broken promise: \(text)")
+    fflush(nil)
+    fatalError(text)
 }

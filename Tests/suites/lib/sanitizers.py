@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Builds the element tests with a sanitizer, in a folder of their own, and runs them: one line a test."""
+"""Builds the tests of the elements and of SAMPLE-AES with a sanitizer, in a folder of their own, and runs them: one
+line a test."""
 
 import os
 import re
@@ -10,7 +11,7 @@ import tempfile
 from report import Report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-TARGETS = "ElementKitTests|ElementsTests"
+TARGETS = "ElementKitTests|ElementsTests|SampleAESTests"
 BUILD_DEADLINE = 1500
 RUN_DEADLINE = 600
 # What a sanitizer says when it found something.

@@ -28,19 +28,34 @@ extension Decryptor {
         }
         monitor.unlock()
 
-        switch prepare(buffer) {
-        case .ready(let clear):
-            return sourcePad.push(clear)
-        case .missingKey(let encrypted, _):
-            monitor.lock()
-            defer { monitor.unlock() }
-            guard !flow.isFlushing else { return .flushing }
-            flow.queue.append(encrypted)
-            startTask()
-            return .ok
-        case .failed(let failure):
-            failure.post(on: reference)
-            return failure.flow
+        return pushOrQueue(prepare(buffer))
+    }
+
+    /// Pushes what is ready. What waits for a key goes into the queue, which is empty.
+    private func pushOrQueue(_ prepared: consuming Prepared) -> FlowResult {
+        var next = prepared
+        while true {
+            switch consume next {
+            case .ready(let clear):
+                return sourcePad.push(clear)
+            case .partly(let clear, let rest):
+                let result = sourcePad.push(clear)
+                guard result == .ok else { return result }
+                next = prepare(rest)
+            case .nothing:
+                return .ok
+            case .missingKey(let encrypted, _):
+                monitor.lock()
+                defer { monitor.unlock() }
+                guard !flow.isFlushing else { return .flushing }
+                flow.queue.append(encrypted)
+                startTask()
+                return .ok
+            case .failed(let failure):
+                failure.post(on: reference)
+                monitor.withLock { flow.isFailureReported = true }
+                return failure.flow
+            }
         }
     }
 
@@ -85,11 +100,20 @@ extension Decryptor {
             flow.hasEnded = false
             if flow.result == .endOfStream { flow.result = .ok }
         }
+        let isEnd = event.kind == .endOfStream
         if flow.queue.isEmpty, !flow.isTaskActive {
             monitor.unlock()
-            return pass(event)
+            let result = pushOrQueue(complete(before: event))
+            monitor.lock()
+            if flow.queue.isEmpty, !flow.isTaskActive {
+                if isEnd, flow.result == .ok, result.isFatal {
+                    flow.result = result
+                    reportWhatUpstreamWillNot()
+                }
+                monitor.unlock()
+                return pass(event)
+            }
         }
-        let isEnd = event.kind == .endOfStream
         flow.queue.append(event)
         startTask()
         monitor.unlock()
@@ -128,8 +152,10 @@ extension Decryptor {
 
         var result = FlowResult.ok
         switch consume item {
-        case .event(let event): passOrKeep(event)
-        case .buffer(let buffer): result = pushWhenKeyIsThere(buffer)
+        case .event(let event):
+            result = pushWhenKeyIsThere(complete(before: event))
+            passOrKeep(event)
+        case .buffer(let buffer): result = pushWhenKeyIsThere(prepare(buffer))
         }
         // A selector further down may link the stream later, as when the user selects another track.
         if result != .ok, !(result == .notLinked && sourcePad.isLinked) { stopFlow(result) }
@@ -148,19 +174,27 @@ extension Decryptor {
         if flow.isFlushing { flow.queue.prepend(spare) }
     }
 
-    private func pushWhenKeyIsThere(_ buffer: consuming Buffer) -> FlowResult {
+    private func pushWhenKeyIsThere(_ prepared: consuming Prepared) -> FlowResult {
         var wait: KeyWait?
-        var next = prepare(buffer)
+        var next = prepared
         while true {
             switch consume next {
             case .ready(let clear):
                 return sourcePad.push(clear)
+            case .partly(let clear, let rest):
+                let result = sourcePad.push(clear)
+                guard result == .ok else { return result }
+                next = prepare(rest)
+            case .nothing:
+                return .ok
             case .failed(let failure):
                 failure.post(on: reference)
                 monitor.withLock { flow.isFailureReported = true }
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
-                var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
+                // One buffer may need several keys, one after the other.
+                var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
+                if let wait, wait.keyID == keyID { current = wait }
                 if let failure = waitForKeyEvent(&current) {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
@@ -304,6 +338,7 @@ extension Decryptor {
     func flushStop(_ event: consuming Event) -> Bool {
         let result = sourcePad.push(event)
         dropQueue(keepingSticky: true)
+        flushStream()
         monitor.withLock {
             flow.isFlushing = false
             flow.result = .ok

@@ -6,12 +6,12 @@ import LicenseControl
 import ProtectionModel
 import SampleDecryption
 
-/// The decryptor of samples, behind all four factories.
+/// What all decryptors share: the way of buffers and events, the wait for keys, settings and the session.
 ///
 /// Buffers whose key is known go straight through, on the thread that brings them. A buffer whose key is missing goes
 /// into a queue, and the source pad's own thread waits for the key: adaptive demuxers feed all their tracks from one
 /// thread and stop it before they stop their children, so a wait on that thread could not be ended.
-final class Decryptor: Element, @unchecked Sendable {
+class Decryptor: Element, @unchecked Sendable {
     // SAFETY: `flow` is guarded by `monitor`; `userSettings`, `sources`, `observation` and `counters` by `facts`. `stream`
     // belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while the queue is in
     // use.
@@ -63,15 +63,13 @@ final class Decryptor: Element, @unchecked Sendable {
 
     /// What belongs to the stream's thread.
     struct StreamState {
-        var format: EncryptedFormat?
-        var protection = SampleProtection()
         var keys: KeyRing?
         let output = OutputMemory()
     }
 
     required init(_ reference: ElementReference, _ description: ElementDescription) {
-        sinkPad = Pad(DecryptorFactory.sinkTemplate(of: description), of: reference)
-        sourcePad = Pad(DecryptorFactory.sourceTemplate, of: reference)
+        sinkPad = Pad(DecryptorFactory.template(.sink, of: description), of: reference)
+        sourcePad = Pad(DecryptorFactory.template(.source, of: description), of: reference)
         super.init(reference, description)
         sinkPad.onChain { [unowned self] in self.chain($0) }
         sinkPad.onEvent { [unowned self] in self.sinkEvent($0) }
@@ -88,8 +86,70 @@ final class Decryptor: Element, @unchecked Sendable {
     func changeSettings(_ body: (inout DecryptorSettings) -> Void) { facts.withLock { body(&userSettings) } }
     var statistics: DecryptorStatistics { facts.withLock { counters } }
     func count(_ body: (inout DecryptorStatistics) -> Void) { facts.withLock { body(&counters) } }
+    func countDecrypted(_ size: Int, since start: UInt64) {
+        let elapsed = MonotonicTime.now &- start
+        count {
+            $0.samplesDecrypted &+= 1
+            $0.bytesDecrypted &+= UInt64(size)
+            $0.decryptTime &+= elapsed
+        }
+    }
+
     var currentSources: KeySources? { facts.withLock { sources } }
     var currentSession: KeySession? { currentSources?.session }
+
+    // MARK: What each kind does its own way, on the stream's thread
+
+    /// What became of a buffer.
+    enum Prepared: ~Copyable {
+        case ready(Buffer)
+        /// The first goes on, and then what comes of the second.
+        case partly(Buffer, rest: Buffer)
+        /// More is needed before anything can go on.
+        case nothing
+        /// The buffer is to be prepared again when the key is there.
+        case missingKey(Buffer, KeyID?)
+        case failed(DecryptorFailure)
+    }
+
+    /// Decrypts what is encrypted.
+    func prepare(_ buffer: consuming Buffer) -> Prepared { .ready(buffer) }
+
+    /// Completes what is held back, in front of this event.
+    func complete(before event: borrowing Event) -> Prepared { .nothing }
+
+    /// Takes new caps into use. Returns those of the clear media; nil where there are none.
+    func adopt(_ caps: Caps) -> Caps? { caps }
+
+    /// Passes an event on when its turn has come.
+    func pass(_ event: consuming Event) -> Bool {
+        guard let caps = event.caps else { return sourcePad.push(event) }
+        guard let clear = adopt(caps) else { return false }
+        monitor.withLock { flow.hasCaps = true }
+        return sourcePad.push(Event(caps: clear))
+    }
+
+    /// Keeps a sticky event that a flush took out of the queue.
+    func keep(_ event: consuming Event) {
+        guard let caps = event.caps else { return sourcePad.store(event) }
+        guard let clear = adopt(caps) else { return }
+        monitor.withLock { flow.hasCaps = true }
+        sourcePad.store(Event(caps: clear))
+    }
+
+    /// The bytes that are held back do not belong to what comes next.
+    func flushStream() {}
+
+    /// A start or a stop.
+    func resetStream() { stream = StreamState() }
+
+    func sinkQuery(_ query: borrowing Query) -> Bool? { nil }
+    func sourceQuery(_ query: borrowing Query) -> Bool? { nil }
+
+    /// Whether the stream has had caps.
+    var hasStarted: Bool { monitor.withLock { flow.hasCaps } }
+
+    // MARK: States
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
         switch change {
@@ -123,7 +183,7 @@ final class Decryptor: Element, @unchecked Sendable {
             observation.cancel()
             throw error
         }
-        stream = StreamState()
+        resetStream()
         stream.keys = KeyRing(sources)
         monitor.withLock { flow.hasCaps = false }
         facts.withLock {
@@ -147,6 +207,6 @@ final class Decryptor: Element, @unchecked Sendable {
             return self.observation
         }
         observation?.cancel()
-        stream = StreamState()
+        resetStream()
     }
 }

@@ -4,9 +4,9 @@ import ElementKit
 import KeySystems
 import ProtectionModel
 
-/// The four factories of the decryptor. GStreamer's selection finds one system a factory, so each key system has one.
+/// The factories of the decryptors. GStreamer's selection finds one system a factory, so each key system has one.
 public enum DecryptorFactory {
-    public static let all = [fairPlay, playReady, clearKey, anySystem]
+    public static let all = [fairPlay, playReady, clearKey, anySystem, transportStream]
 
     /// The factory that GStreamer plugs for FairPlay-style content.
     public static let fairPlay = make(
@@ -37,10 +37,22 @@ public enum DecryptorFactory {
         rank: .marginal,
         caps: ["application/x-cenc", "application/x-webm-enc"] + ProtectionSystem.others.map(cencCaps))
 
+    /// The factory for SAMPLE-AES outside ISO media. Its template names what players plug it for; by hand it takes clear
+    /// types too (`TSDecryptor.acceptedCaps`), which must not be in the template: it would be plugged for clear media.
+    public static let transportStream = ElementDescription(
+        factory: "latchkeytsdec", longName: "SAMPLE-AES decryptor", classification: "Decryptor",
+        summary: "Decrypts HLS SAMPLE-AES in MPEG transport streams and packed audio (H.264, AAC, AC-3, E-AC-3); keys "
+            + "come from keys=, a keys file or a resource loader",
+        author: "The Latchkey authors", rank: .primary,
+        padTemplates: [.sink(TSDecryptor.pluggedType), .source(TSDecryptor.producedTypes)],
+        properties: DecryptorSettings.properties + [DecryptorSettings.keyURI], signals: [Decryptor.keyResponse],
+        implementation: TSDecryptor.self)
+
     static let sourceTemplate = PadTemplate.source("ANY")
 
-    static func sinkTemplate(of description: ElementDescription) -> PadTemplate {
-        description.padTemplates.first { $0.direction == .sink } ?? .sink("application/x-cenc")
+    static func template(_ direction: PadTemplate.Direction, of description: ElementDescription) -> PadTemplate {
+        description.padTemplates.first { $0.direction == direction }
+            ?? (direction == .sink ? .sink("ANY") : .source("ANY"))
     }
 
     private static func cencCaps(_ system: ProtectionSystem) -> String {
@@ -55,6 +67,6 @@ public enum DecryptorFactory {
             author: "The Latchkey authors", rank: rank,
             padTemplates: [.sink(caps.joined(separator: "; ")), sourceTemplate],
             properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse],
-            implementation: Decryptor.self)
+            implementation: SampleDecryptor.self)
     }
 }

@@ -8,6 +8,8 @@ import ProtectionModel
 enum DecryptorFailure: Error, Sendable {
     case key(KeyID?, KeyError)
     case malformedSample(String, KeyID?)
+    /// The container of the samples cannot be read.
+    case malformedStream(String)
     case cipher(String, KeyID?)
     case secureMemory
     case outOfMemory
@@ -34,6 +36,9 @@ enum DecryptorFailure: Error, Sendable {
         case .malformedSample(let reason, let keyID):
             element.postStreamError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
+        case .malformedStream(let reason):
+            element.postStreamError(
+                GST_STREAM_ERROR_DECRYPT, "The stream cannot be decrypted: \(reason).", debug: "")
         case .cipher(let reason, let keyID):
             element.postStreamError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))

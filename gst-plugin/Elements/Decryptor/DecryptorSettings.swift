@@ -8,6 +8,8 @@ struct DecryptorSettings: Sendable {
     var keysFile: String?
     var keySystem: String?
     var licenseURL: String?
+    /// Names the key of media that does not name it itself.
+    var keyURI: String?
     /// In milliseconds; nil: as configured.
     var keyTimeout: UInt32?
 
@@ -51,6 +53,13 @@ struct DecryptorSettings: Sendable {
             kind: .structure,
             get: { element in (element as? Decryptor)?.statistics.field ?? .none }),
     ]
+
+    /// For streams that have no place for a KID.
+    static let keyURI = Property(
+        "key-uri", nick: "Key URI",
+        blurb:
+            "URI of the key, as an HLS playlist has it in EXT-X-KEY; unset: the stream's notes tell, or the key of *",
+        kind: .string(default: nil), get: read { .string($0.keyURI) }, set: change { $0.keyURI = $1.text })
 
     private static func read(
         _ field: @escaping @Sendable (DecryptorSettings) -> FieldValue

@@ -12,10 +12,19 @@ struct KeyRing {
         case failed(DecryptorFailure)
     }
 
+    private struct Entry {
+        let keyID: KeyID?
+        let cipher: SampleCipher
+        let initializationVector: InitializationVector?
+    }
+
     let sources: KeySources
-    private var ciphers: [KeyID?: SampleCipher] = [:]
+    private var entries: [KeyID?: Entry] = [:]
     private var revision: UInt64
-    private var last: (keyID: KeyID?, cipher: SampleCipher)?
+    private var last: Entry?
+
+    /// The IV that came with the key that was found last, for media that has none.
+    var initializationVector: InitializationVector? { last?.initializationVector }
 
     init(_ sources: KeySources) {
         self.sources = sources
@@ -27,22 +36,23 @@ struct KeyRing {
         if current != revision {
             // A key may have been withdrawn: look at every one again.
             revision = current
-            ciphers.removeAll(keepingCapacity: true)
+            entries.removeAll(keepingCapacity: true)
             last = nil
         } else if let last, last.keyID == keyID {
             return .usable(last.cipher)
         }
-        if let known = ciphers[keyID] {
-            last = (keyID, known)
-            return .usable(known)
+        if let known = entries[keyID] {
+            last = known
+            return .usable(known.cipher)
         }
         switch sources.status(of: keyID) {
         case .usable(let key):
             do {
-                let cipher = try SampleCipher(key: key)
-                ciphers[keyID] = cipher
-                last = (keyID, cipher)
-                return .usable(cipher)
+                let entry = Entry(
+                    keyID: keyID, cipher: try SampleCipher(key: key), initializationVector: key.initializationVector)
+                entries[keyID] = entry
+                last = entry
+                return .usable(entry.cipher)
             } catch {
                 return .failed(.cipher("\(error)", keyID))
             }

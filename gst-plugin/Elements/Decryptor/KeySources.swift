@@ -13,6 +13,8 @@ import Synchronization
 final class KeySources: Sendable {
     let session: KeySession
     let ownKeys: StaticKeys
+    /// The KID that stands for the key of media that names none.
+    let namedKeyID: KeyID?
     /// In nanoseconds; nil: for ever.
     let timeout: UInt64?
     private let loaders: [any ResourceLoader]
@@ -41,6 +43,7 @@ final class KeySources: Sendable {
 
     init(settings: DecryptorSettings, shared: SharedSession, observer: UInt64) throws(KeyError) {
         session = shared.session
+        namedKeyID = settings.keyURI.map { shared.session.keyID(forURI: $0) }
         self.observer = observer
         startGeneration = shared.session.generation
         keySystem = try Configuration.keySystem(settings.keySystem) ?? shared.settings.keySystem
@@ -66,9 +69,17 @@ final class KeySources: Sendable {
     /// The stream's caps name this system.
     func setCapsSystem(_ system: ProtectionSystem?) { state.withLock { $0.capsSystem = system } }
 
+    /// The key as the element's properties have it: by KID, or by the URI that a playlist names it by.
+    private func ownKey(for keyID: KeyID?) -> ContentKey? {
+        guard !ownKeys.entries.isEmpty else { return nil }
+        guard let keyID else { return ownKeys.keyWithoutID }
+        if let key = ownKeys.key(for: keyID) { return key }
+        return session.keyURI(of: keyID).flatMap { ownKeys.key(forURI: $0) ?? ownKeys.keyWithoutID }
+    }
+
     /// The key as the element's properties or the session have it now.
     func status(of keyID: KeyID?) -> KeyStatus {
-        if let own = keyID.map({ ownKeys.key(for: $0) }) ?? ownKeys.keyWithoutID { return .usable(own) }
+        if let own = ownKey(for: keyID) { return .usable(own) }
         let status = session.status(of: keyID)
         guard case .failed(_, let generation) = status else { return status }
         let current = session.generation
@@ -111,7 +122,7 @@ final class KeySources: Sendable {
         let dataSystem = data.system.flatMap { KeySystem($0) }
         let wanted = keySystem ?? capsSystem.flatMap { KeySystem($0) }
         guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return }
-        let missing = data.keyIDs.filter { ownKeys.key(for: $0) == nil }
+        let missing = data.keyIDs.filter { ownKey(for: $0) == nil }
         guard !missing.isEmpty else { return }
         let isWithinLimit = state.withLock { state -> Bool in
             guard state.prefetchedWithOthers.count + missing.count <= Self.prefetchLimit else { return false }

@@ -23,10 +23,8 @@ final class PlayReadyService: Sendable {
     private let content: Mutex<Content>
 
     /// Nil where OpenSSL refuses.
-    init?(settings: ServerSettings) {
-        guard let authority = settings.playReadyAuthority ?? (try? PlayReadyTestAuthority.generate()),
-            let account = Self.accountID, let service = Self.serviceID
-        else { return nil }
+    init?(authority: PlayReadyTestAuthority) {
+        guard let account = Self.accountID, let service = Self.serviceID else { return nil }
         server = PlayReadyLicenseServer(authority: authority)
         var domains = PlayReadyDomainController(serviceID: service, authority: authority)
         guard (try? domains.add(accountID: account, memberLimit: Self.memberLimit, url: "")) != nil else { return nil }
@@ -37,11 +35,6 @@ final class PlayReadyService: Sendable {
     static var now: UInt32 { UInt32(clamping: time(nil)) }
 
     var domains: PlayReadyDomainController { content.withLock { $0.domains } }
-
-    func renewDomain() throws(PlayReadyError) {
-        guard let account = Self.accountID else { return }
-        try content.withLock { content throws(PlayReadyError) in try content.domains.renew(accountID: account) }
-    }
 
     func changeDomain(_ request: [UInt8], _ operation: PlayReadyOperation) -> PlayReadyLicenseServer.Answer {
         content.withLock { $0.domains.respond(to: request, operation, now: Self.now) }

@@ -4,19 +4,33 @@ import ElementKit
 import ProtectionModel
 import SampleDecryption
 
-extension Decryptor {
-    /// What became of a sample.
-    enum Prepared: ~Copyable {
-        case ready(Buffer)
-        case missingKey(Buffer, KeyID?)
-        case failed(DecryptorFailure)
+/// The decryptor of samples that a demuxer has taken out of their container, behind four factories.
+final class SampleDecryptor: Decryptor, @unchecked Sendable {
+    // SAFETY: what is added here belongs to the stream's thread, as `stream` does.
+    @exclusivity(unchecked) private(set) var format: EncryptedFormat?
+    @exclusivity(unchecked) private var protection = SampleProtection()
+
+    override func resetStream() {
+        super.resetStream()
+        format = nil
+        protection = SampleProtection()
     }
 
-    /// Decrypts the sample where it is encrypted and the key is there. Runs on the stream's thread.
-    func prepare(_ buffer: consuming Buffer) -> Prepared {
-        guard let format = stream.format else { return .ready(buffer) }
+    /// Takes new caps into use; nil where they name no media type inside.
+    override func adopt(_ caps: Caps) -> Caps? {
+        let clear = EncryptedFormat.clearCaps(of: caps)
+        guard !clear.isEmpty else { return nil }
+        format = EncryptedFormat(caps)
+        if let system = format?.system { stream.keys?.sources.setCapsSystem(system) }
+        stream.output.negotiate(clear, on: sourcePad)
+        return clear
+    }
+
+    /// Decrypts the sample where it is encrypted and the key is there.
+    override func prepare(_ buffer: consuming Buffer) -> Prepared {
+        guard let format else { return .ready(buffer) }
         let keyID: KeyID?
-        switch stream.protection.read(buffer, format: format) {
+        switch protection.read(buffer, format: format) {
         case .clear:
             count { $0.samplesClear &+= 1 }
             return .ready(cleared(buffer))
@@ -60,21 +74,12 @@ extension Decryptor {
         case notWritable
     }
 
-    private func countDecrypted(_ size: Int, since start: UInt64) {
-        let elapsed = MonotonicTime.now &- start
-        count {
-            $0.samplesDecrypted &+= 1
-            $0.bytesDecrypted &+= UInt64(size)
-            $0.decryptTime &+= elapsed
-        }
-    }
-
     private func decryptInPlace(_ buffer: borrowing Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Attempt {
         let start = MonotonicTime.now
         var failure: DecryptorFailure?
         let mapped: Void? = buffer.withMutableBytes { bytes in
             do {
-                try cipher.decrypt(stream.protection.plan, in: bytes)
+                try cipher.decrypt(protection.plan, in: bytes)
             } catch {
                 failure = .cipher("\(error)", keyID)
             }
@@ -98,7 +103,7 @@ extension Decryptor {
         var failure: DecryptorFailure?
         let mapped: Void? = output.withMutableBytes(from: buffer) { source, target in
             do {
-                try cipher.decrypt(stream.protection.plan, from: source, into: target)
+                try cipher.decrypt(protection.plan, from: source, into: target)
             } catch {
                 failure = .cipher("\(error)", keyID)
             }
@@ -111,5 +116,40 @@ extension Decryptor {
         output.removeProtectionInfo()
         countDecrypted(output.size, since: start)
         return .ready(output)
+    }
+
+    // MARK: Queries
+
+    override func sinkQuery(_ query: borrowing Query) -> Bool? {
+        switch query.kind {
+        case .acceptCaps:
+            guard let caps = query.capsToAccept else { return nil }
+            query.answerAcceptCaps(accepts(caps))
+            return true
+        case .caps:
+            let template = sinkPad.templateCaps
+            let wanted = EncryptedFormat.encryptedCaps(for: sourcePad.peerCaps(), template: template)
+            query.answer(caps: hasStarted ? .any : wanted)
+            return true
+        case .allocation:
+            // What upstream fills is encrypted: memory that downstream wants for clear media is not for it.
+            return false
+        case .other:
+            return nil
+        }
+    }
+
+    override func sourceQuery(_ query: borrowing Query) -> Bool? {
+        guard query.kind == .caps else { return nil }
+        let clear = sourcePad.currentCaps ?? EncryptedFormat.clearCaps(of: sinkPad.peerCaps())
+        query.answer(caps: clear.isEmpty ? .any : clear)
+        return true
+    }
+
+    /// Clear media is taken once the stream has started encrypted: a programme may end in a clear part. Before that
+    /// it is refused, so that nobody plugs a decryptor for clear media.
+    private func accepts(_ caps: Caps) -> Bool {
+        caps.isSubset(of: sinkPad.templateCaps)
+            || hasStarted && !EncryptedFormat.encryptedTypes.contains(caps.mediaType() ?? "")
     }
 }

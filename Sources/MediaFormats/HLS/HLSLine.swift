@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// One line of a playlist.
+public struct HLSLine: Hashable, Sendable {
+    /// What a line is (RFC 8216, 4.1).
+    public enum Content: Hashable, Sendable {
+        case blank
+        /// A line that starts with `#` and not with `#EXT`.
+        case comment
+        /// `#NAME` or `#NAME:VALUE`, without the number sign.
+        case tag(name: Substring, value: Substring?)
+        /// A URI line, without the white space around it.
+        case uri(Substring)
+    }
+
+    /// From 1.
+    public var number: Int
+    /// Without the line end. A carriage return ends the line here too, because it does for the stock demuxer.
+    public var text: Substring
+    /// What stands between `text` and the next line: `\n`, `\r\n`, or nothing at the end of the playlist.
+    public var ending: Substring
+
+    public var content: Content {
+        guard let first = text.utf8.first else { return .blank }
+        guard first == UInt8(ascii: "#") else {
+            let trimmed = Self.trimmed(text)
+            return trimmed.isEmpty ? .blank : .uri(trimmed)
+        }
+        guard text.utf8.starts(with: "#EXT".utf8) else { return .comment }
+        let body = text.utf8.dropFirst()
+        guard let colon = body.firstIndex(of: UInt8(ascii: ":")) else {
+            return .tag(name: Self.trimmed(Substring(body)), value: nil)
+        }
+        return .tag(name: Substring(body[..<colon]), value: Substring(body[body.index(after: colon)...]))
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
+        let start = text.utf8.drop(while: isSpace)
+        guard let last = start.lastIndex(where: { !isSpace($0) }) else { return "" }
+        return Substring(start[...last])
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// The media initialization section of segments (`EXT-X-MAP`).
+public struct HLSMap: Hashable, Sendable {
+    /// Absolute.
+    public var url: String
+    public var byteRange: HLSByteRange?
+    /// Set where the section is encrypted as a whole.
+    public var decryption: HLSSegmentDecryption?
+}
+
+/// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding.
+public struct HLSSegmentDecryption: Hashable, Sendable {
+    public var key: HLSKey
+    /// Nil where the answer to the key request brings it.
+    public var initializationVector: InitializationVector?
+
+    public init(key: HLSKey, initializationVector: InitializationVector?) {
+        self.key = key
+        self.initializationVector = initializationVector
+    }
+}
+
+/// A media playlist, read: its segments with the key and the map that hold for each.
+struct HLSMediaPlaylist: Sendable {
+    struct Segment: Sendable {
+        /// Absolute. Nil for the parts of a segment that is not there yet.
+        var url: String?
+        var sequence: UInt64
+        /// In seconds.
+        var duration: Double
+        var byteRange: HLSByteRange?
+        var key: HLSKey?
+        var map: HLSMap?
+        /// Indices of `lines`; the last is the URI.
+        var lines: Range<Int>
+    }
+
+    /// With the variables filled in, and without their definitions.
+    var lines: [HLSLine] = []
+    var segments: [Segment] = []
+    var targetDuration: Double?
+    var mediaSequence: UInt64 = 0
+    var isEnded = false
+    /// Whether it leaves segments out that the player has seen.
+    var isDelta = false
+    /// What holds behind the last segment.
+    var scope = HLSKeyScope()
+    /// Where `scope` changes, with the number of the first segment.
+    var scopeChanges: [(sequence: UInt64, scope: HLSKeyScope)] = []
+    /// A key that is announced behind the last segment.
+    var upcomingKey: HLSKey?
+    var variables: [String: String] = [:]
+}

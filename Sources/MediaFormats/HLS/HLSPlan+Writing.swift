@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MPL-2.0
+
+extension HLSPlan {
+    /// The map and the key that the lines written so far leave in force.
+    private struct Written {
+        var front: HLSFront?
+        var key: HLSSegmentDecryption?
+        var isKeyKnown: Bool
+    }
+
+    /// Writes the lines of `media` as planned.
+    func write(_ media: HLSMediaPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        // What held for segments that a delta update leaves out would hold on.
+        var written = Written(isKeyKnown: !media.isDelta)
+        for (segment, placement) in zip(media.segments, placements) {
+            var isIntroduced = !isRewritten
+            for index in segment.lines {
+                let line = media.lines[index]
+                if !isIntroduced, line.startsSegment {
+                    try introduce(placement, behind: &written, to: &output)
+                    isIntroduced = true
+                }
+                let isLast = index == segment.lines.upperBound - 1
+                try write(line, segment, placement, isLast: isLast, to: &output)
+            }
+        }
+        for line in media.lines[(media.segments.last?.lines.upperBound ?? 0)...] {
+            try write(line, nil, placements.last, isLast: false, to: &output)
+        }
+    }
+
+    /// Writes the map and the key of a segment where they change.
+    ///
+    /// They go in front of the segment's own tags: the stock demuxer takes an `EXT-X-BYTERANGE` before a map for the
+    /// map's.
+    private func introduce(
+        _ placement: Placement, behind written: inout Written, to output: inout HLSOutput
+    ) throws(FormatError) {
+        if let next = placement.front, next != written.front {
+            written.front = next
+            switch next {
+            case .own(let map):
+                output.note(map.url)
+                let range = map.byteRange.map { ",BYTERANGE=\"\($0.text)\"" } ?? ""
+                try output.write("#EXT-X-MAP:URI=\"\(map.url)\"\(range)")
+            case .routed(let resource):
+                try output.write("#EXT-X-MAP:URI=\"\(output.url(resource))\"")
+            }
+        }
+        let next = placement.delivery == .withKey ? placement.decryption : nil
+        guard next != written.key || !written.isKeyKnown else { return }
+        (written.key, written.isKeyKnown) = (next, true)
+        guard let next else { return try output.write("#EXT-X-KEY:METHOD=NONE") }
+        var tag = next.key
+        // Written out for each segment: the stock demuxer counts segments differently and takes 32 bits of the number.
+        tag.initializationVector = next.initializationVector
+        tag.keyID = nil
+        if let uri = tag.uri { output.note(uri) }
+        try output.write("#EXT-X-KEY:\(tag.attributeList)")
+    }
+
+    private func write(
+        _ line: HLSLine, _ segment: HLSMediaPlaylist.Segment?, _ placement: Placement?, isLast: Bool,
+        to output: inout HLSOutput
+    ) throws(FormatError) {
+        switch line.content {
+        case .blank, .comment:
+            try output.write(line)
+        case .uri(let reference):
+            guard isLast, let segment, let url = segment.url else {
+                return try output.write(output.absolute(reference), ending: line.ending)
+            }
+            output.note(url)
+            guard let placement, placement.delivery == .decrypted, let decryption = placement.decryption else {
+                return try output.write(url, ending: line.ending)
+            }
+            let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)
+            try output.write(output.url(.segment(resource)), ending: line.ending)
+        case .tag(let name, let value):
+            try writeTag(line, name, value ?? "", segment, placement, to: &output)
+        }
+    }
+
+    private func writeTag(
+        _ line: HLSLine, _ name: Substring, _ value: Substring, _ segment: HLSMediaPlaylist.Segment?,
+        _ placement: Placement?, to output: inout HLSOutput
+    ) throws(FormatError) {
+        switch name {
+        case "EXT-X-KEY":
+            // A key without a segment says nothing to the demuxer; without keys in use, only METHOD=NONE is left.
+            if !isRewritten { try output.write("#EXT-X-KEY:METHOD=NONE", ending: line.ending) }
+        case "EXT-X-MAP":
+            guard !isRewritten else { return }
+            try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
+        case "EXT-X-BYTERANGE":
+            guard isRewritten, let segment, let range = segment.byteRange else { return try output.write(line) }
+            // The server applies the range itself; and what follows a routed segment needs its offset.
+            guard placement?.delivery != .decrypted else { return }
+            try output.write("#EXT-X-BYTERANGE:\(range.text)", ending: line.ending)
+        case "EXT-X-PART":
+            // Segments that are decrypted here are served whole.
+            guard placement?.delivery != .decrypted else { return }
+            try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
+        case "EXT-X-PRELOAD-HINT":
+            // A hint at what will have another URL would be fetched in vain.
+            let isMap = (try? HLSAttributeList(parsing: value))?["TYPE"] == "MAP"
+            guard placement?.delivery != .decrypted, !isRewritten || !isMap else { return }
+            try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
+        case "EXT-X-RENDITION-REPORT":
+            guard let list = try? HLSAttributeList(parsing: value) else { return try output.write(line) }
+            try output.write(line, tag: name, list: list) { output, attribute in
+                guard attribute.name == "URI", !attribute.value.isEmpty else { return nil }
+                return output.url(.playlist(url: output.absolute(attribute.value)))
+            }
+        case "EXT-X-DATERANGE":
+            try output.writeAbsolute(line, tag: name, value: value, names: ["X-ASSET-URI", "X-ASSET-LIST"])
+        default:
+            try output.write(line)
+        }
+    }
+}
+
+extension HLSLine {
+    /// Whether this is a line of a segment, where a map has to stand in front.
+    fileprivate var startsSegment: Bool {
+        switch content {
+        case .tag("EXTINF", _), .tag("EXT-X-BYTERANGE", _), .tag("EXT-X-PART", _): true
+        case .tag, .blank, .comment, .uri: false
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MPL-2.0
+
+extension HLSPlaylistRewriter {
+    /// Variants and renditions get routed URLs; the rest becomes absolute.
+    func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        var variables = HLSVariables(imported: [:], url: output.base.reference)
+        var sessionKeys: [HLSKey] = []
+        var isVariant = false
+        for line in playlist.lines {
+            do throws(FormatError) {
+                var line = line
+                line.text = try variables.substituting(line.text)
+                switch line.content {
+                case .tag("EXT-X-DEFINE", let value):
+                    try variables.define(try HLSAttributeList(parsing: value ?? ""))
+                case .tag("EXT-X-SESSION-KEY", let value):
+                    // The demuxer has no use for these. One that cannot be read only means less of a head start.
+                    if let key = try? HLSKey(attributeList: value ?? ""), key.method != .none {
+                        sessionKeys.append(key.resolved(against: output.base.reference))
+                    }
+                case .tag("EXT-X-STREAM-INF", _):
+                    isVariant = true
+                    try output.write(line)
+                case .tag(let name, let value):
+                    try rewriteTag(line, name, value ?? "", to: &output)
+                case .uri(let reference):
+                    guard reference.utf8.count <= URIReference.maximumURLSize else {
+                        throw .tooLarge("a URL of \(reference.utf8.count) bytes")
+                    }
+                    let url = output.absolute(reference)
+                    if isVariant { output.addChild(url, role: .variant) }
+                    isVariant = false
+                    try output.write(output.url(.playlist(url: url)), ending: line.ending)
+                case .blank, .comment:
+                    try output.write(line)
+                }
+            } catch {
+                throw error.within("line \(line.number)")
+            }
+        }
+        output.result.variables = variables.values
+        output.result.isProtected = !sessionKeys.isEmpty
+        output.result.sessionKeys = usable(sessionKeys)
+    }
+
+    private func rewriteTag(
+        _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput
+    ) throws(FormatError) {
+        switch name {
+        case "EXT-X-MEDIA", "EXT-X-I-FRAME-STREAM-INF", "EXT-X-IMAGE-STREAM-INF":
+            let list = try HLSAttributeList(parsing: value)
+            let role = role(of: name, list)
+            try output.write(line, tag: name, list: list) { output, attribute in
+                guard attribute.name == "URI", !attribute.value.isEmpty else { return nil }
+                let url = output.absolute(attribute.value)
+                output.addChild(url, role: role)
+                return output.url(.playlist(url: url))
+            }
+        case "EXT-X-SESSION-DATA", "EXT-X-CONTENT-STEERING":
+            try output.writeAbsolute(line, tag: name, value: value, names: ["URI", "SERVER-URI"])
+        default:
+            try output.write(line)
+        }
+    }
+
+    private func role(of tag: Substring, _ list: HLSAttributeList) -> HLSRewriting.Child.Role {
+        switch (tag, list["TYPE"]) {
+        case ("EXT-X-I-FRAME-STREAM-INF", _): .iFrames
+        case ("EXT-X-MEDIA", "AUDIO"): .audio
+        case ("EXT-X-MEDIA", "VIDEO"): .video
+        case ("EXT-X-MEDIA", "SUBTITLES"): .subtitles
+        default: .other
+        }
+    }
+
+    /// The keys of the preferred format among those that are there and can be used, each once.
+    private func usable(_ keys: [HLSKey]) -> [HLSKey] {
+        var seen: Set<HLSKey> = []
+        for format in keyFormats {
+            let found = keys.filter { key in
+                let isKnown = key.method.encryptsSamples || key.method == .aes128
+                return isKnown && key.keyFormat == format.name
+                    && !format.versions.isDisjoint(with: key.keyFormatVersions)
+            }
+            if !found.isEmpty { return found.filter { seen.insert($0).inserted } }
+        }
+        return []
+    }
+}
+
+extension HLSOutput {
+    fileprivate mutating func addChild(_ url: String, role: HLSRewriting.Child.Role) {
+        let child = HLSRewriting.Child(url: url, role: role)
+        if routedChildren.insert(child).inserted { result.children.append(child) }
+    }
+
+    /// Writes a tag with the named attributes made absolute. A list that cannot be read stays as it is.
+    mutating func writeAbsolute(
+        _ line: HLSLine, tag: Substring, value: Substring, names: Set<String>
+    ) throws(FormatError) {
+        guard let list = try? HLSAttributeList(parsing: value) else { return try write(line) }
+        try write(line, tag: tag, list: list) { output, attribute in
+            guard names.contains(attribute.name), !attribute.value.isEmpty else { return nil }
+            return output.absolute(attribute.value)
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MPL-2.0
+
+extension HLSPlaylistRewriter {
+    mutating func rewriteMedia(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
+        let media = try HLSMediaPlaylist(
+            playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window)
+        let plan = HLSPlan(media, rewriter: self)
+        try plan.write(media, to: &output)
+        describe(media, plan, in: &output)
+
+        var window = window
+        window.hasSampleKeys = window.hasSampleKeys || plan.hasSamples
+        window.hasFronts = window.hasFronts || plan.placements.contains { $0.front?.isRouted == true }
+        window.sampleKey = media.segments.last { $0.key?.method.encryptsSamples == true }?.key ?? window.sampleKey
+        let records = zip(media.segments, plan.placements).compactMap { segment, placement in
+            segment.url.map { url in
+                (
+                    segment.sequence,
+                    HLSWindow.Record(
+                        url: url, byteRange: segment.byteRange, key: segment.key, map: segment.map,
+                        delivery: placement.delivery, front: placement.front)
+                )
+            }
+        }
+        // What is complete is not refreshed.
+        if !media.isEnded {
+            window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
+        }
+        self.window = window
+    }
+
+    private func describe(_ media: HLSMediaPlaylist, _ plan: HLSPlan, in output: inout HLSOutput) {
+        output.result.targetDuration = media.targetDuration
+        output.result.mediaSequence = media.mediaSequence
+        output.result.isEnded = media.isEnded
+        output.result.variables = media.variables
+        output.result.upcomingKey = media.upcomingKey
+        output.result.segmentToInspect = plan.segmentToInspect
+        var start = 0.0
+        var uses: [HLSRewriting.KeyUse] = []
+        for (segment, placement) in zip(media.segments, plan.placements) {
+            defer { start += segment.duration }
+            guard let key = segment.key else { continue }
+            let decryptor: HLSRewriting.Decryptor
+            switch placement.delivery {
+            case .direct: decryptor = .element
+            case .withKey: decryptor = .demuxer
+            case .decrypted: decryptor = .server
+            }
+            if let last = uses.indices.last, uses[last].key == key, uses[last].decryptor == decryptor,
+                uses[last].segments.upperBound &+ 1 == segment.sequence
+            {
+                uses[last].segments = uses[last].segments.lowerBound...segment.sequence
+            } else {
+                uses.append(
+                    HLSRewriting.KeyUse(
+                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start))
+            }
+        }
+        output.result.keys = uses
+        output.result.isProtected = !uses.isEmpty
+    }
+}

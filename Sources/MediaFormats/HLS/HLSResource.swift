@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// Something of a presentation that the demuxer is to fetch from this library and not from the origin.
+///
+/// A value that says all there is to know: two that are equal mean the same bytes, so give them the same URL.
+public enum HLSResource: Hashable, Sendable {
+    /// A playlist, to be fetched and rewritten. The URL is absolute.
+    case playlist(url: String)
+    /// A media initialization section, to be fetched and changed.
+    case initSegment(HLSInitSegment)
+    /// A segment that is encrypted as a whole, to be fetched and decrypted.
+    case segment(HLSEncryptedSegment)
+    /// A note in front of segments of a transport stream or of packed audio, made here: nothing is fetched.
+    case keyNote(HLSKeyNote)
+}
+
+/// A media initialization section of fragmented MP4, and what to make of it.
+public struct HLSInitSegment: Hashable, Sendable {
+    /// What to change.
+    public enum Protection: Hashable, Sendable {
+        /// Nothing.
+        case unchanged
+        /// The segments behind it are encrypted with this key: put the key's initialization data into it.
+        case key(HLSKey)
+        /// The segments behind it are clear and stand in a row with encrypted ones: make it say "protected, but not
+        /// encrypted", in the terms of this key, so that the decryptor stays in the pipeline.
+        case clear(like: HLSKey?)
+    }
+
+    /// Absolute.
+    public var url: String
+    public var byteRange: HLSByteRange?
+    /// Set where the section itself is encrypted as a whole.
+    public var decryption: HLSSegmentDecryption?
+    public var protection: Protection
+
+    public init(
+        url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption? = nil, protection: Protection
+    ) {
+        self.url = url
+        self.byteRange = byteRange
+        self.decryption = decryption
+        self.protection = protection
+    }
+}
+
+/// A segment, or a part of one, that is encrypted as a whole.
+public struct HLSEncryptedSegment: Hashable, Sendable {
+    /// Absolute.
+    public var url: String
+    /// The encrypted bytes.
+    public var byteRange: HLSByteRange?
+    public var decryption: HLSSegmentDecryption
+
+    public init(url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption) {
+        self.url = url
+        self.byteRange = byteRange
+        self.decryption = decryption
+    }
+}
+
+/// What the segments behind a note are encrypted with.
+public struct HLSKeyNote: Hashable, Sendable {
+    /// `transportStream` or `packedAudio`.
+    public var kind: HLSSegmentKind
+    /// Nil: the segments are clear.
+    public var key: HLSKey?
+    /// Nil where the answer to the key request brings it, and for clear segments.
+    public var initializationVector: InitializationVector?
+
+    public init(kind: HLSSegmentKind, key: HLSKey?, initializationVector: InitializationVector?) {
+        self.kind = kind
+        self.key = key
+        self.initializationVector = initializationVector
+    }
+}
+
+/// How the demuxer gets a segment.
+enum HLSDelivery: Hashable, Sendable {
+    /// From the origin; clear, or with encrypted samples.
+    case direct
+    /// From the origin; the demuxer decrypts it.
+    case withKey
+    /// Decrypted, from this library.
+    case decrypted
+}
+
+/// What a rewritten playlist has for `EXT-X-MAP`.
+enum HLSFront: Hashable, Sendable {
+    /// The playlist's own, from the origin.
+    case own(HLSMap)
+    case routed(HLSResource)
+
+    var isRouted: Bool {
+        if case .routed = self { true } else { false }
+    }
+}

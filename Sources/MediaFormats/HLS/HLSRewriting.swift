@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// A rewritten playlist, and what was found in it.
+public struct HLSRewriting: Sendable {
+    /// Who decrypts the segments of a key.
+    public enum Decryptor: Hashable, Sendable {
+        /// The decryptor element, sample by sample: the key session has to have the key.
+        case element
+        /// Whoever serves the segment (`HLSResource.segment`).
+        case server
+        /// The stock demuxer, which fetches the key itself.
+        case demuxer
+    }
+
+    /// A key and the run of segments that it is for.
+    public struct KeyUse: Hashable, Sendable {
+        public var key: HLSKey
+        public var decryptor: Decryptor
+        /// Media sequence numbers.
+        public var segments: ClosedRange<UInt64>
+        /// Seconds from the start of the first segment of the playlist.
+        public var start: Double
+
+        public init(key: HLSKey, decryptor: Decryptor, segments: ClosedRange<UInt64>, start: Double) {
+            self.key = key
+            self.decryptor = decryptor
+            self.segments = segments
+            self.start = start
+        }
+    }
+
+    /// A playlist that a master playlist names.
+    public struct Child: Hashable, Sendable {
+        public enum Role: Hashable, Sendable {
+            case variant, audio, video, subtitles, iFrames, other
+        }
+
+        /// Absolute.
+        public var url: String
+        public var role: Role
+
+        public init(url: String, role: Role) {
+            self.url = url
+            self.role = role
+        }
+    }
+
+    /// The playlist for the demuxer, without a byte order mark.
+    public var bytes: [UInt8] = []
+    public var kind: HLSPlaylist.Kind
+    /// Whether a segment is encrypted, in whatever way; for a master playlist, whether it has session keys.
+    public var isProtected = false
+    /// In the order of the segments; neighbours with the same key are one use. A change of keys ahead is here as soon as
+    /// the playlist has its first segment.
+    public var keys: [KeyUse] = []
+    /// A key that stands behind the last segment: the next rotation, before its first segment is there.
+    public var upcomingKey: HLSKey?
+    /// Of a master playlist (`EXT-X-SESSION-KEY`), in the one format that will be used: ask for these early.
+    public var sessionKeys: [HLSKey] = []
+    /// In seconds.
+    public var targetDuration: Double?
+    /// The number of the first segment.
+    public var mediaSequence: UInt64 = 0
+    /// Whether no segments will be added.
+    public var isEnded = false
+    /// All that was given a URL by `route`, each once, in order. What is in none of the last few refreshes of any
+    /// playlist may be forgotten.
+    public var resources: [HLSResource] = []
+    /// The origins (`https://host:443`) of all http and https URLs that the playlist names.
+    public var origins: Set<String> = []
+    /// Of a master playlist: what its children may import.
+    public var variables: [String: String] = [:]
+    /// Of a master playlist, in order, each once.
+    public var children: [Child] = []
+    /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
+    /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
+    public var segmentToInspect: String?
+
+    init(kind: HLSPlaylist.Kind) { self.kind = kind }
+}

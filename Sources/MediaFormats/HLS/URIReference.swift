@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// A URI or a relative reference (RFC 3986), taken apart but not changed.
+///
+/// Any text can be taken apart; what is no URI becomes a path. The schemes of keys (`skd:`, `data:`) are kept to the
+/// letter. A value type.
+public struct URIReference: Hashable, Sendable {
+    /// In bytes, of a URL that is fetched: longer ones in a playlist are refused.
+    public static let maximumURLSize = 65_536
+
+    /// In the spelling of the text, without the colon.
+    public var scheme: String?
+    /// `user@host:port`, without the slashes in front.
+    public var authority: String?
+    public var path: String
+    /// Without the question mark.
+    public var query: String?
+    /// Without the number sign.
+    public var fragment: String?
+
+    /// Takes `text` apart as RFC 3986, appendix B does.
+    public init(_ text: some StringProtocol) {
+        var rest = Substring(text).utf8
+        let isDelimiter: (UInt8) -> Bool = {
+            $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#")
+        }
+        if let colon = rest.firstIndex(of: UInt8(ascii: ":")), Self.isScheme(rest[..<colon]) {
+            scheme = String(Substring(rest[..<colon]))
+            rest = rest[rest.index(after: colon)...]
+        }
+        if rest.starts(with: "//".utf8) {
+            let body = rest.dropFirst(2)
+            let end = body.firstIndex(where: isDelimiter) ?? body.endIndex
+            authority = String(Substring(body[..<end]))
+            rest = body[end...]
+        }
+        if let mark = rest.firstIndex(of: UInt8(ascii: "#")) {
+            fragment = String(Substring(rest[rest.index(after: mark)...]))
+            rest = rest[..<mark]
+        }
+        if let mark = rest.firstIndex(of: UInt8(ascii: "?")) {
+            query = String(Substring(rest[rest.index(after: mark)...]))
+            rest = rest[..<mark]
+        }
+        path = String(Substring(rest))
+    }
+
+    /// The parts in a row (RFC 3986, 5.3).
+    public var text: String {
+        var text = ""
+        if let scheme { text += "\(scheme):" }
+        if let authority { text += "//\(authority)" }
+        text += path
+        if let query { text += "?\(query)" }
+        if let fragment { text += "#\(fragment)" }
+        return text
+    }
+
+    /// Whether the scheme is http or https, which is what a demuxer can fetch, with a host.
+    public var isHTTP: Bool {
+        guard let name = scheme?.lowercased(), name == "http" || name == "https" else { return false }
+        return authority?.isEmpty == false
+    }
+
+    /// `reference` as seen from `base` (RFC 3986, 5.2).
+    ///
+    /// A reference that has a scheme comes back to the letter, whatever it is. In http and https URLs, characters that
+    /// no URL may hold are percent-encoded.
+    public static func resolve(_ reference: some StringProtocol, against base: URIReference) -> String {
+        var target = URIReference(reference)
+        if target.scheme != nil { return target.isHTTP ? encoded(String(reference)) : String(reference) }
+        target.scheme = base.scheme
+        if target.authority == nil {
+            target.authority = base.authority
+            if target.path.isEmpty {
+                target.path = base.path
+                target.query = target.query ?? base.query
+            } else if target.path.utf8.first != UInt8(ascii: "/") {
+                target.path = base.merged(with: target.path)
+            }
+        }
+        target.path = removingDotSegments(target.path)
+        return target.isHTTP ? encoded(target.text) : target.text
+    }
+
+    /// Scheme, host and port, with the port written out: `https://example.com:443`. Nil unless `isHTTP`.
+    public var origin: String? {
+        guard isHTTP, let scheme = scheme?.lowercased(), let authority else { return nil }
+        let host =
+            authority.utf8.lastIndex(of: UInt8(ascii: "@"))
+            .map { authority[authority.utf8.index(after: $0)...] } ?? authority[...]
+        var (name, port) = (host.lowercased(), scheme == "https" ? "443" : "80")
+        if let colon = host.utf8.lastIndex(of: UInt8(ascii: ":")), !host[colon...].utf8.contains(UInt8(ascii: "]")) {
+            let digits = host[host.utf8.index(after: colon)...]
+            if !digits.isEmpty { port = String(digits) }
+            name = host[..<colon].lowercased()
+        }
+        return "\(scheme)://\(name):\(port)"
+    }
+
+    /// For messages: without user information, query and fragment, at most 256 characters. A `data:` URI holds a key,
+    /// so only its scheme is shown.
+    public var printable: String {
+        guard scheme?.lowercased() != "data" else { return "data:…" }
+        var shown = self
+        (shown.query, shown.fragment) = (nil, nil)
+        if let at = authority?.utf8.lastIndex(of: UInt8(ascii: "@")), let authority {
+            shown.authority = String(authority[authority.utf8.index(after: at)...])
+        }
+        let isControl: (Unicode.Scalar) -> Bool = { $0.properties.generalCategory == .control }
+        let text = String(
+            String.UnicodeScalarView(shown.text.unicodeScalars.prefix(257).map { isControl($0) ? " " : $0 }))
+        return text.unicodeScalars.count > 256 ? "\(text.prefix(255))…" : text
+    }
+}
+
+extension URIReference {
+    /// RFC 3986, 3.1.
+    private static func isScheme(_ text: Substring.UTF8View) -> Bool {
+        let isLetter: (UInt8) -> Bool = { 0x41...0x5A ~= $0 || 0x61...0x7A ~= $0 }
+        guard let first = text.first, isLetter(first) else { return false }
+        return text.allSatisfy { isLetter($0) || 0x30...0x39 ~= $0 || "+-.".utf8.contains($0) }
+    }
+
+    /// RFC 3986, 5.2.3.
+    private func merged(with reference: String) -> String {
+        guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else {
+            return authority == nil ? reference : "/\(reference)"
+        }
+        return "\(path[...slash])\(reference)"
+    }
+
+    /// RFC 3986, 5.2.4, in one pass over the segments.
+    private static func removingDotSegments(_ path: String) -> String {
+        var kept: [Substring.UTF8View] = []
+        let isRooted = path.utf8.first == UInt8(ascii: "/")
+        var segments = path[...].utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        if isRooted { segments.removeFirst() }
+        var endsInDirectory = false
+        for segment in segments {
+            let isParent = segment.elementsEqual("..".utf8)
+            endsInDirectory = isParent || segment.elementsEqual(".".utf8)
+            if isParent {
+                _ = kept.popLast()
+            } else if !endsInDirectory {
+                kept.append(segment)
+            }
+        }
+        let text = kept.map { String(Substring($0)) }.joined(separator: "/")
+        return (isRooted ? "/" : "") + text + (endsInDirectory && !kept.isEmpty ? "/" : "")
+    }
+
+    /// `text` with a percent-encoding for each byte that RFC 3986 allows nowhere in a URI.
+    private static func encoded(_ text: String) -> String {
+        let isForbidden: (UInt8) -> Bool = { $0 <= 0x20 || $0 >= 0x7F || "\"<>\\^`{|}".utf8.contains($0) }
+        guard text.utf8.contains(where: isForbidden) else { return text }
+        var bytes: [UInt8] = []
+        for byte in text.utf8 {
+            if isForbidden(byte) {
+                let digits = Array("0123456789ABCDEF".utf8)
+                bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

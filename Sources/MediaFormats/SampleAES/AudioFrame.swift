@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// The header of one frame of AAC (ADTS, ISO/IEC 13818-7, 6.2), AC-3 or E-AC-3 (ETSI TS 102 366, 4.3 and E.1.2).
+///
+/// ```
+/// ADTS:    FFF(12) ID(1) layer=0(2) protection_absent(1), …, bits 30…42: frame length
+/// AC-3:    0B77, CRC, fscod(2) frmsizecod(6), bsid(5) …
+/// E-AC-3:  0B77, strmtyp(2) substreamid(3) frmsiz(11), …, bsid(5) in the sixth byte
+/// ```
+struct AudioFrame: Equatable {
+    enum Reading: Equatable {
+        case frame(AudioFrame)
+        /// More bytes are needed to tell.
+        case incomplete
+        case noFrame
+    }
+
+    /// What is needed to read any of the headers.
+    static let headerSize = 7
+    /// Clear bytes behind an ADTS header, and at the start of the others.
+    private static let clearLeader = 16
+
+    /// The whole frame, in bytes.
+    let size: Int
+    /// In front of the encrypted blocks. May be more than `size`.
+    let clearSize: Int
+    let codec: SampleAESCodec
+
+    /// Reads the frame that starts at `offset`.
+    @inline(__always)
+    static func read(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Reading {
+        let left = bytes.count - offset
+        guard left >= 2 else {
+            return left < 1 || bytes[offset] == 0xFF || bytes[offset] == 0x0B ? .incomplete : .noFrame
+        }
+        let (first, second) = (bytes[offset], bytes[offset + 1])
+        let isADTS = first == 0xFF && second & 0xF6 == 0xF0
+        guard isADTS || first == 0x0B && second == 0x77 else { return .noFrame }
+        guard left >= headerSize else { return .incomplete }
+        if isADTS {
+            let size =
+                Int(bytes[offset + 3] & 3) << 11 | Int(bytes[offset + 4]) << 3 | Int(bytes[offset + 5]) >> 5
+            let header = second & 1 == 1 ? 7 : 9
+            guard size >= header else { return .noFrame }
+            return .frame(AudioFrame(size: size, clearSize: header + clearLeader, codec: .aac))
+        }
+        let identification = bytes[offset + 5] >> 3
+        if identification > 10 {
+            guard identification <= 16 else { return .noFrame }
+            let size = 2 * ((Int(bytes[offset + 2] & 7) << 8 | Int(bytes[offset + 3])) + 1)
+            guard size >= headerSize else { return .noFrame }
+            return .frame(AudioFrame(size: size, clearSize: clearLeader, codec: .eac3))
+        }
+        guard let size = sizeOfAC3(rate: Int(bytes[offset + 4] >> 6), code: Int(bytes[offset + 4] & 0x3F)) else {
+            return .noFrame
+        }
+        return .frame(AudioFrame(size: size, clearSize: clearLeader, codec: .ac3))
+    }
+
+    /// The same; but where frames were lost, only one counts behind which another starts, or nothing is left: encrypted
+    /// bytes look like a header now and then.
+    static func read(_ bytes: UnsafeRawBufferPointer, at offset: Int, isLost: Bool) -> Reading {
+        let reading = read(bytes, at: offset)
+        guard isLost, case .frame(let frame) = reading, frame.size != bytes.count - offset else { return reading }
+        guard frame.size < bytes.count - offset else { return .incomplete }
+        return read(bytes, at: offset + frame.size) == .noFrame ? .noFrame : reading
+    }
+
+    /// TS 102 366, table 4.13: kbit/s for each pair of frame size codes.
+    private static let rates = [
+        32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640,
+    ]
+
+    private static func sizeOfAC3(rate: Int, code: Int) -> Int? {
+        guard code / 2 < rates.count else { return nil }
+        let kilobits = rates[code / 2]
+        return switch rate {
+        case 0: kilobits * 4
+        // 1536 samples at 44.1 kHz, in words of 16 bits, rounded down; the odd code has one word more.
+        case 1: 2 * (kilobits * 96_000 / 44_100 + code % 2)
+        case 2: kilobits * 6
+        default: nil
+        }
+    }
+}

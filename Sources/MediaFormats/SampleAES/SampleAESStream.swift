@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// A stream with SAMPLE-AES on its way to a clear one: a transport stream, or packed audio. Which, its bytes tell.
+///
+/// The caller brings bytes of any size, then takes steps until there is nothing more to do, and takes the output:
+///
+/// ```
+/// try stream.append(bytes)
+/// while true {
+///     switch try stream.next() {
+///     case .key(let segmentKey): …        // which key the units behind it need
+///     case .unit: try stream.withUnit { plan, bytes in … decrypt the bytes in place … }
+///     case .nothing: return
+///     }
+/// }
+/// ```
+///
+/// A unit whose key is missing may wait: more bytes can be appended meanwhile, and what is in front of it taken. Encrypted
+/// samples never get out. Memory is bounded by what is appended at once plus 16 MiB; the bytes of a stream that cannot
+/// be read throw, and never trap. Not thread-safe.
+public final class SampleAESStream {
+    /// What goes on.
+    public enum Output: Sendable, Hashable {
+        case transportStream
+        /// ID3 tags, and packed audio behind them.
+        case id3
+        /// Packed audio without a tag in front.
+        case audio(SampleAESCodec)
+    }
+
+    private enum Container {
+        case unknown
+        case transportStream
+        case packedAudio
+    }
+
+    // One owner at a time, and no access lasts while another begins: the run-time check would cost more than it finds.
+    @exclusivity(unchecked) private var container = Container.unknown
+    @exclusivity(unchecked) private var transport = SampleAESTransportStream()
+    @exclusivity(unchecked) private var packed = SampleAESPackedAudio()
+    /// Bytes that do not tell yet what they are.
+    @exclusivity(unchecked) private var unread: [UInt8] = []
+
+    public init() {}
+
+    /// Nil as long as nothing was found that can go on.
+    public var output: Output? {
+        switch container {
+        case .unknown: nil
+        case .transportStream: .transportStream
+        case .packedAudio:
+            switch packed.start {
+            case .tag: .id3
+            case .frame(let codec): .audio(codec)
+            case nil: nil
+            }
+        }
+    }
+
+    /// Takes the next bytes.
+    public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
+        switch container {
+        case .transportStream: try transport.append(bytes)
+        case .packedAudio: packed.append(bytes)
+        case .unknown:
+            unread.append(contentsOf: bytes)
+            try recognise(isEnd: false)
+        }
+    }
+
+    /// Completes what is open, at the end of the stream or in front of a discontinuity. Steps follow.
+    public func end() throws(FormatError) {
+        if container == .unknown { try recognise(isEnd: true) }
+        switch container {
+        case .transportStream: try transport.end()
+        case .packedAudio: packed.end()
+        case .unknown: return
+        }
+    }
+
+    /// Forgets all bytes that were not taken. What the stream said of its programmes and its key stays known.
+    public func flush() {
+        unread.removeAll()
+        transport.flush()
+        packed.flush()
+    }
+
+    /// No program map could be read in this transport stream up to now, so nothing in it can be found.
+    public var lacksProgram: Bool { container == .transportStream && !transport.hasProgram }
+
+    /// The last note names a key, but the transport stream calls its H.264 and audio clear. They go on as they are.
+    public var contradictsNote: Bool { transport.contradictsNote }
+
+    /// What to do next.
+    public func next() throws(FormatError) -> SampleAESStep {
+        switch container {
+        case .unknown: .nothing
+        case .transportStream: transport.next()
+        case .packedAudio: try packed.next()
+        }
+    }
+
+    /// Lends the unit that `next` announced last: the bytes, and how to decrypt them but for the IV. When `body` throws,
+    /// the unit stays.
+    public func withUnit<Failure: Error>(
+        _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
+    ) throws(Failure) {
+        switch container {
+        case .unknown: return
+        case .transportStream: try transport.withUnit(body)
+        case .packedAudio: try packed.withUnit(body)
+        }
+    }
+
+    /// How many bytes can go on: of a transport stream, whole packets.
+    public var outputSize: Int {
+        switch container {
+        case .unknown: 0
+        case .transportStream: transport.outputSize
+        case .packedAudio: packed.outputSize
+        }
+    }
+
+    /// Everything that was appended and not taken yet, in bytes, ready or not.
+    public var heldSize: Int {
+        switch container {
+        case .unknown: unread.count
+        case .transportStream: transport.heldSize
+        case .packedAudio: packed.heldSize
+        }
+    }
+
+    /// Moves the first bytes of the output into `target`, which is not larger than `outputSize`; of a transport stream,
+    /// whole packets.
+    public func takeOutput(into target: UnsafeMutableRawBufferPointer) {
+        switch container {
+        case .unknown: return
+        case .transportStream: transport.takeOutput(into: target)
+        case .packedAudio: packed.takeOutput(into: target)
+        }
+    }
+
+    /// What is wrong with bytes that are none of the formats.
+    public static let notRecognised = FormatError.unsupported(
+        "neither a transport stream nor packed audio with ADTS, AC-3 or E-AC-3 frames")
+
+    /// So many bytes are looked at before they count as none of the formats.
+    private static let searchLimit = 64 << 10
+
+    private func recognise(isEnd: Bool) throws(FormatError) {
+        guard let found = Self.container(of: unread, isEnd: isEnd) else {
+            guard unread.count <= Self.searchLimit else { throw Self.notRecognised }
+            return
+        }
+        container = found
+        var bytes: [UInt8] = []
+        swap(&bytes, &unread)
+        try bytes.withUnsafeBufferPointer { bytes throws(FormatError) in
+            let bytes = UnsafeRawBufferPointer(bytes)
+            if found == .transportStream { try transport.append(bytes) } else { packed.append(bytes) }
+        }
+    }
+
+    private static func container(of bytes: [UInt8], isEnd: Bool) -> Container? {
+        if bytes.starts(with: "ID3".utf8) { return .packedAudio }
+        let frame = bytes.withUnsafeBytes { AudioFrame.read($0, at: 0) }
+        if case .frame = frame { return .packedAudio }
+        // Packets may start anywhere in the bytes: three in a row tell.
+        let distances = isEnd ? 1 : 2
+        let span = distances * TransportPacket.size
+        guard bytes.count > span else { return nil }
+        for offset in 0..<bytes.count - span {
+            let isFound = (0...distances).allSatisfy {
+                bytes[offset + $0 * TransportPacket.size] == TransportPacket.syncByte
+            }
+            if isFound { return .transportStream }
+        }
+        return nil
+    }
+}

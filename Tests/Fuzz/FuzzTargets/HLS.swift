@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+
+extension FuzzTarget {
+    private static let formats: [HLSKeyFormat] = [.fairPlay, .identity, .playReady]
+
+    static let hls: [FuzzTarget] = [
+        FuzzTarget("hls-playlist") { bytes in
+            guard let playlist = try? HLSPlaylist(bytes) else { return }
+            let written = playlist.serialized()
+            promise((try? HLSPlaylist(written))?.serialized() == written, "what is written reads the same")
+        },
+        FuzzTarget("hls-rewriter") { bytes in
+            for kind in [nil, HLSSegmentKind.transportStream] {
+                var rewriter = HLSPlaylistRewriter(keyFormats: formats, segmentKind: kind)
+                var routed: [HLSResource] = []
+                guard
+                    let first = try? rewriter.rewrite(
+                        bytes, from: "https://media.example/a/b.m3u8?c=d",
+                        route: { resource in
+                            if !routed.contains(resource) { routed.append(resource) }
+                            return "http://127.0.0.1:1/t/\(routed.firstIndex(of: resource) ?? 0)"
+                        })
+                else { continue }
+                promise(first.resources.allSatisfy(routed.contains), "only routed resources are told")
+                promise(
+                    !first.bytes.split(separator: UInt8(ascii: "\n")).contains {
+                        $0.starts(with: "#EXT-X-KEY:".utf8) && String(decoding: $0, as: UTF8.self).contains("=SAMPLE-AES,")
+                    }, "the stock demuxer sees no SAMPLE-AES")
+            }
+        },
+        FuzzTarget("hls-key") { bytes in
+            guard let key = try? HLSKey(attributeList: String(decoding: bytes, as: UTF8.self)) else { return }
+            guard let again = try? HLSKey(attributeList: key.attributeList) else {
+                fatalError("what is written reads")
+            }
+            promise(again == key, "what is written reads the same")
+            guard key.method != .none else { return }
+            let box = key.initializationData(keyID: KeyID(high: 1, low: 2))
+            promise(HLSKey.key(in: box) == key, "the key comes back out of its box")
+        },
+        FuzzTarget("uri") { bytes in
+            let text = String(decoding: bytes, as: UTF8.self)
+            let lines = text.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            guard let first = lines.first else { return }
+            let base = URIReference(first)
+            let resolved = URIReference.resolve(lines.count > 1 ? lines[1] : "", against: base)
+            _ = URIReference(resolved).printable
+        },
+        FuzzTarget("init-segment") { bytes in
+            let keyID = KeyID(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
+            let box = PSSHBox(system: .fairPlay, keyIDs: [keyID], data: [1, 2, 3])
+            guard let segment = try? InitSegment(bytes) else { return }
+            if let rewritten = try? segment.rewriting(keyID: keyID, protectionBoxes: [box]) {
+                let again = try? InitSegment(rewritten)
+                promise(again?.tracks.count == segment.tracks.count, "no track is lost")
+                promise(again?.protectionBoxes == [box], "the box is there, alone")
+            }
+            if let marked = try? segment.markingProtected(scheme: .cbcs, keyID: keyID, protectionBoxes: [box]) {
+                promise((try? InitSegment(marked))?.tracks.count == segment.tracks.count, "no track is lost")
+            }
+        },
+    ]
+}

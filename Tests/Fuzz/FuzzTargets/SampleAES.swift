@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+
+extension FuzzTarget {
+    static let sampleAES: [FuzzTarget] = [
+        FuzzTarget("sample-aes") { bytes in
+            let whole = clear(bytes, pieces: bytes.count)
+            // The first byte may say where to cut, since the readers look at all of it anyway.
+            let parts = clear(bytes, pieces: 1 + Int(bytes.first ?? 0) * 3)
+            if let whole, let parts { promise(whole == parts, "how the bytes come changes nothing") }
+        },
+        FuzzTarget("segment-key") { bytes in
+            if let key = SegmentKey(transportStreamPackets: bytes) {
+                promise(SegmentKey(transportStreamPackets: key.transportStreamPackets()) == key)
+            }
+            if let key = SegmentKey(id3Tag: bytes) { promise(SegmentKey(id3Tag: key.id3Tag()) == key) }
+        },
+    ]
+
+    /// What comes out, with a cipher that inverts bits; nil where the bytes cannot be read.
+    private static func clear(_ bytes: [UInt8], pieces: Int) -> [UInt8]? {
+        let stream = SampleAESStream()
+        var output: [UInt8] = []
+        do {
+            var rest = bytes[...]
+            while true {
+                let piece = rest.prefix(max(1, pieces))
+                rest = rest.dropFirst(max(1, pieces))
+                if piece.isEmpty { try stream.end() } else { try piece.withUnsafeBytes { try stream.append($0) } }
+                while try step(stream) {}
+                promise(stream.outputSize <= stream.heldSize, "nothing comes from nowhere")
+                var taken = [UInt8](repeating: 0, count: stream.outputSize)
+                taken.withUnsafeMutableBytes { stream.takeOutput(into: $0) }
+                output += taken
+                if piece.isEmpty { return output }
+            }
+        } catch {
+            return nil
+        }
+    }
+
+    private static func step(_ stream: SampleAESStream) throws -> Bool {
+        switch try stream.next() {
+        case .nothing: return false
+        case .key: return true
+        case .unit:
+            stream.withUnit { plan, bytes in
+                promise(
+                    plan.subsamples.reduce(0) { $0 + Int($1.clear) + Int($1.protected) } == bytes.count
+                        || plan.subsamples.isEmpty, "the plan covers the unit")
+                for index in bytes.indices { bytes[index] = ~bytes[index] }
+            }
+            return true
+        }
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+import Testing
+
+@Suite struct HLSMasterRewriteTests {
+    private let routes = TestRoutes()
+
+    private func playlist(_ url: String) -> String { routes.url(.playlist(url: url)) }
+
+    @Test func everyTag() throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-VERSION:9
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-START:TIME-OFFSET=1.5
+            # a comment
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="A, B",URI="a/a.m3u8?x=1",DEFAULT=YES
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="s",URI="../s.m3u8"
+            #EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="c",NAME="c",INSTREAM-ID="CC1"
+            #EXT-X-MEDIA:TYPE=VIDEO,GROUP-ID="v",NAME="v",URI="//other.example/v.m3u8"
+            #EXT-X-SESSION-DATA:DATA-ID="x",URI="data.json"
+            #EXT-X-SESSION-DATA:DATA-ID="y",VALUE="a;b"
+            #EXT-X-CONTENT-STEERING:SERVER-URI="/steer",PATHWAY-ID="x"
+            #EXT-X-STREAM-INF:BANDWIDTH=1,CODECS="avc1.4d400d,mp4a.40.2",AUDIO="a"
+            v1.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=2
+            http://third.example:8080/v2.m3u8
+            #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI="i.m3u8"
+            #EXT-X-COM-VENDOR:URI="left.alone"
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        let (text, result) = try rewriter.rewrite(master, routes: routes)
+        let root = "https://cdn.example"
+        #expect(
+            text == """
+                #EXTM3U
+                #EXT-X-VERSION:9
+                #EXT-X-INDEPENDENT-SEGMENTS
+                #EXT-X-START:TIME-OFFSET=1.5
+                # a comment
+                #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="A, B",URI="\(playlist("\(root)/p/a/a.m3u8?x=1"))",DEFAULT=YES
+                #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="s",URI="\(playlist("\(root)/s.m3u8"))"
+                #EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="c",NAME="c",INSTREAM-ID="CC1"
+                #EXT-X-MEDIA:TYPE=VIDEO,GROUP-ID="v",NAME="v",URI="\(playlist("https://other.example/v.m3u8"))"
+                #EXT-X-SESSION-DATA:DATA-ID="x",URI="\(root)/p/data.json"
+                #EXT-X-SESSION-DATA:DATA-ID="y",VALUE="a;b"
+                #EXT-X-CONTENT-STEERING:SERVER-URI="\(root)/steer",PATHWAY-ID="x"
+                #EXT-X-STREAM-INF:BANDWIDTH=1,CODECS="avc1.4d400d,mp4a.40.2",AUDIO="a"
+                \(playlist("\(root)/p/v1.m3u8"))
+                #EXT-X-STREAM-INF:BANDWIDTH=2
+                \(playlist("http://third.example:8080/v2.m3u8"))
+                #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI="\(playlist("\(root)/p/i.m3u8"))"
+                #EXT-X-COM-VENDOR:URI="left.alone"
+                """)
+        #expect(result.kind == .master)
+        #expect(
+            result.children == [
+                .init(url: "\(root)/p/a/a.m3u8?x=1", role: .audio), .init(url: "\(root)/s.m3u8", role: .subtitles),
+                .init(url: "https://other.example/v.m3u8", role: .video),
+                .init(url: "\(root)/p/v1.m3u8", role: .variant),
+                .init(url: "http://third.example:8080/v2.m3u8", role: .variant),
+                .init(url: "\(root)/p/i.m3u8", role: .iFrames),
+            ])
+        #expect(result.resources == result.children.map { .playlist(url: $0.url) })
+        #expect(
+            result.origins == [
+                "https://cdn.example:443", "https://other.example:443", "http://third.example:8080",
+            ])
+        #expect(!result.isProtected && result.sessionKeys.isEmpty)
+    }
+
+    @Test func oneURLForOnePlaylist() throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="1",URI="a.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="b",NAME="1",URI="./a.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=1
+            a.m3u8
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let (text, result) = try rewriter.rewrite(master, routes: routes)
+        #expect(result.resources == [.playlist(url: "https://cdn.example/p/a.m3u8")])
+        #expect(text.split(separator: routes.url(result.resources[0])).count == 4 - 1)
+        #expect(result.children.count == 2)
+    }
+
+    @Test func sessionKeysOfThePreferredFormat() throws {
+        let fairPlay = "KEYFORMAT=\"com.apple.streamingkeydelivery\",KEYFORMATVERSIONS=\"1\""
+        let master = """
+            #EXTM3U
+            #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:,pr",KEYFORMAT="com.microsoft.playready",KEYFORMATVERSIONS="1"
+            #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="skd://a",\(fairPlay)
+            #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="skd://b",\(fairPlay)
+            #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="skd://a",\(fairPlay)
+            #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES
+            #EXT-X-SESSION-KEY:METHOD=NONE
+            #EXT-X-SESSION-KEY:METHOD=AES-128,URI="key.bin"
+            #EXT-X-STREAM-INF:BANDWIDTH=1
+            v.m3u8
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.widevine, .fairPlay, .playReady])
+        var (text, result) = try rewriter.rewrite(master, routes: routes)
+        #expect(result.sessionKeys.map(\.uri) == ["skd://a", "skd://b"])
+        #expect(result.isProtected)
+        #expect(!text.contains("SESSION-KEY"))
+        rewriter.keyFormats = [.identity]
+        (text, result) = try rewriter.rewrite(master, routes: routes)
+        #expect(result.sessionKeys == [HLSKey(method: .aes128, uri: "https://cdn.example/p/key.bin")])
+        rewriter.keyFormats = [.widevine]
+        #expect(try rewriter.rewrite(master, routes: routes).result.sessionKeys.isEmpty)
+        rewriter.keyFormats = [HLSKeyFormat(HLSKeyFormat.fairPlay.name, versions: [2])]
+        #expect(try rewriter.rewrite(master, routes: routes).result.sessionKeys.isEmpty)
+    }
+
+    @Test func tagsThatCannotBeReadNameTheirLine() {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let master = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,URI=\"a\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8"
+        #expect {
+            try rewriter.rewrite(master, from: "https://u:p@h/x.m3u8?token=1", routes: routes)
+        } throws: {
+            ($0 as? FormatError)?.reason
+                == "playlist https://h/x.m3u8: line 2: the quoted string of URI does not end"
+        }
+    }
+
+    @Test func aMasterPlaylistInANewPlace() throws {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8"
+        let (_, result) = try rewriter.rewrite(master, from: "http://edge.example/x/y?z", routes: routes)
+        #expect(result.children.map(\.url) == ["http://edge.example/x/v.m3u8"])
+    }
+}

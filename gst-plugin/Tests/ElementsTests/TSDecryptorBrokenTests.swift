@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Foundation
+import Latchkey
+import ProtectionModel
+import TestSupport
+import Testing
+
+@testable import Elements
+@testable import MediaFormats
+
+extension ElementTests {
+    /// The corpus's broken transport streams and packed audio: what is whole comes out right, what is not is left out
+    /// or named.
+    @Suite struct TSDecryptorBrokenTests {
+        init() {
+            TestProcess.prepare
+            #expect(Latchkey.registerElements())
+        }
+
+        private static let keys = "keys=*:c685730e9039aa683a2b62218280f4c1:00000000000000000000000000000000"
+
+        /// How a file ends, and how many NAL units and AAC frames are right, and how many others there are.
+        struct Outcome: Sendable, CustomTestStringConvertible {
+            var file: String
+            var end = "eos"
+            var units = (right: 78, other: 0)
+            var frames = (right: 47, other: 0)
+            var testDescription: String { file }
+        }
+
+        static let outcomes: [Outcome] = [
+            Outcome(file: "pmt-no-descriptors"),
+            // Two headers were changed in each.
+            Outcome(file: "adts-length-0", frames: (45, 2)), Outcome(file: "adts-length-8191", frames: (45, 2)),
+            // Without its first packet the stream has no program association.
+            Outcome(file: "cut-first-packet", end: "no program map that can be read", units: (0, 0), frames: (0, 0)),
+            Outcome(file: "cut-mid-packet", units: (40, 1), frames: (23, 0)),
+            Outcome(file: "gap-12-packets", units: (70, 1), frames: (43, 0)),
+            Outcome(file: "pes-header-length-255", units: (69, 3)),
+            Outcome(file: "pes-startcode-broken", units: (75, 0)),
+            // What the stream calls clear is not touched.
+            Outcome(file: "pmt-cleartypes", units: (28, 50), frames: (0, 47)),
+            // The table is not one, and there is no other.
+            Outcome(file: "pmt-crc-wrong", end: "no program map that can be read", units: (0, 0), frames: (0, 0)),
+            Outcome(file: "sync-lost", units: (72, 0), frames: (43, 1)),
+        ]
+
+        private func play(_ file: String) throws -> (end: BusMessage, video: [UInt8], audio: [[UInt8]]) {
+            let path = SampleAESCase.folder.appendingPathComponent("broken-ts/\(file).ts").path
+            let playback = try LaunchedPipeline(
+                "filesrc location=\(path) ! latchkeytsdec \(Self.keys) ! tsdemux name=d d. ! video/x-h264 ! queue ! "
+                    + "fakesink name=video async=false d. ! audio/mpeg ! queue ! fakesink name=audio async=false",
+                recorded: ["video", "audio"])
+            return (
+                try playback.play(), playback.bytes("video"), playback.recorders["audio"]?.samples.map(\.bytes) ?? []
+            )
+        }
+
+        private static func nalUnits(_ bytes: [UInt8]) -> [[UInt8]] {
+            var starts: [Int] = []
+            var index = 0
+            while index + 2 < bytes.count {
+                if bytes[index] == 0, bytes[index + 1] == 0, bytes[index + 2] == 1 { starts.append(index + 3) }
+                index += 1
+            }
+            return starts.enumerated().map { number, start in
+                var end = number + 1 < starts.count ? starts[number + 1] - 3 : bytes.count
+                while end > start, bytes[end - 1] == 0 { end -= 1 }
+                return Array(bytes[start..<end])
+            }
+        }
+
+        private static func frames(_ bytes: [UInt8]) -> [[UInt8]] {
+            bytes.withUnsafeBytes { bytes in
+                var frames: [[UInt8]] = []
+                var offset = 0
+                var isLost = false
+                while offset < bytes.count {
+                    if case .frame(let frame) = AudioFrame.read(bytes, at: offset, isLost: isLost) {
+                        frames.append(Array(bytes[offset..<min(bytes.count, offset + frame.size)]))
+                        offset += frame.size
+                        isLost = false
+                    } else {
+                        if !isLost { frames.append([]) }
+                        isLost = true
+                        offset += 1
+                    }
+                }
+                return frames
+            }
+        }
+
+        @Test(arguments: outcomes)
+        func whatIsWholeComesOutRight(expected: Outcome) throws {
+            let whole = try play("pmt-no-descriptors")
+            // As the exact reference decryptor has them.
+            #expect(SampleAESCase.md5(whole.video) == "d40da8c1d4ad551de6d6c7b1d3a26339")
+            #expect(SampleAESCase.md5(whole.audio.flatMap(\.self)) == "5fed8d526e6425b4c9308770317236a7")
+            let (units, frames) = (Set(Self.nalUnits(whole.video)), Set(whole.audio.flatMap(Self.frames)))
+            let outcome = try play(expected.file)
+            let end = outcome.end.type == "eos" ? "eos" : outcome.end.text + outcome.end.debug
+            #expect(end.contains(expected.end), "\(outcome.end)")
+            let found = (Self.nalUnits(outcome.video), outcome.audio.flatMap(Self.frames))
+            let right = (found.0.count { units.contains($0) }, found.1.count { frames.contains($0) })
+            #expect(right == (expected.units.right, expected.frames.right))
+            #expect((found.0.count - right.0, found.1.count - right.1) == (expected.units.other, expected.frames.other))
+        }
+
+        /// A player that got a note says so: there the playlist and the stream contradict each other.
+        @Test func clearTypesUnderANoteAreWarnedOf() throws {
+            let harness = try Harness("latchkeytsdec", Media.keysProperty)
+            harness.start(caps: "application/x-latchkey-ts")
+            let note = SegmentKey(
+                keyID: KeyID(Media.keyID), initializationVector: InitializationVector(high: 0, low: 0))
+            #expect(harness.push(note.transportStreamPackets()) == .ok)
+            #expect(harness.push(try SampleAESCase.read("broken-ts/pmt-cleartypes.ts")) == .ok)
+            let warning = try harness.bus.next { $0.type == "warning" }
+            #expect(warning.code == Int(GST_STREAM_ERROR_DECRYPT.rawValue), "\(warning)")
+        }
+
+        static let packed: [(file: String, end: String, size: Int, right: Int)] = [
+            ("no-id3", "eos", 8517, 47), ("cut-mid-frame", "eos", 1073, 4),
+            ("id3-size-max", "ID3 tag: 268435465 bytes", 0, 0),
+        ]
+
+        @Test(arguments: packed)
+        func packedAudio(file: String, end: String, size: Int, right: Int) throws {
+            let path = SampleAESCase.folder.appendingPathComponent("broken-packed-audio/\(file).aac").path
+            let playback = try LaunchedPipeline(
+                "filesrc location=\(path) ! latchkeytsdec \(Self.keys) ! fakesink name=sink", recorded: ["sink"])
+            let message = try playback.play()
+            #expect((message.type == "eos" ? "eos" : message.text).contains(end), "\(message)")
+            let bytes = playback.bytes("sink")
+            #expect(bytes.count == size)
+            let clear = Set(try play("pmt-no-descriptors").audio.flatMap(Self.frames))
+            let audio = file == "cut-mid-frame" ? Array(bytes.drop { $0 != 0xFF }) : bytes
+            #expect(Self.frames(audio).count { clear.contains($0) } == right)
+        }
+
+        /// Changed bytes, in pieces, through the element: an end or a named error, and no warning of GStreamer's.
+        @Test(arguments: 0..<60)
+        func changedBytesEnd(seed: Int) throws {
+            var random = SeededGenerator(seed: UInt64(seed))
+            let files = ["hls-ts-muxed-sampleaes-bento4/segment-3.ts", "hls-packed-ac3-sampleaes-skd/a_5.ac3"]
+            let bytes = random.mutate(try SampleAESCase.read(files[seed % 2]))
+            let harness = try Harness(
+                "latchkeytsdec", [("keys", .string("*:128a85ec696ff60d0cf5cc1b6e1a4805:\(Media.hex(Media.vector16))"))])
+            harness.start(caps: "application/x-latchkey-ts")
+            let size = Int.random(in: 1...9000, using: &random)
+            for start in stride(from: 0, to: bytes.count, by: size) {
+                guard harness.push(Array(bytes[start..<min(bytes.count, start + size)])) == .ok else { break }
+            }
+            _ = harness.pushEndOfStream()
+            #expect(harness.output.wait(event: "eos") || harness.bus.all().contains { $0.type == "error" })
+            #expect(harness.output.samples.reduce(0) { $0 + $1.bytes.count } <= bytes.count)
+        }
+    }
+}
