@@ -79,6 +79,37 @@ import Testing
         #expect(throws: CryptoError.self) { try P256PrivateKey.key(pem: Array("x".utf8)) }
     }
 
+    /// NIST SP 800-38A, F.5.1, whose counter carries into nothing that the other counter rule would change.
+    @Test func countsAsThePublishedVectorDoes() throws {
+        let key = try #require(ContentKey(hex: "2b7e151628aed2a6abf7158809cf4f3c"))
+        let counter = try #require(Hex.decode("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"))
+        let clear = try #require(
+            Hex.decode("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"))
+        let expected = "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff"
+        #expect(Hex.encode(try AES.counter(key: key, initial: counter, clear)) == expected)
+        // The counter wraps within its 8 bytes.
+        let last = [UInt8](repeating: 0xFF, count: 16)
+        let stream = try AES.counter(key: key, initial: last, [UInt8](repeating: 0, count: 32))
+        let wrapped = [UInt8](repeating: 0xFF, count: 8) + [UInt8](repeating: 0, count: 8)
+        #expect(Array(stream.suffix(16)) == (try AES.ecb(.encrypt, key: key, wrapped)))
+    }
+
+    @Test func anEnvelopeIsSealedAndOpened() throws {
+        let key = try #require(ContentKey([UInt8](repeating: 1, count: 16)))
+        let object = try PlayReadyObject(reading: PlayReadyGolden.file("object-4.0.bin"))
+        for size in [0, 1, 188, 4096, 4097, 20000] {
+            let segment = (0..<size).map { UInt8(truncatingIfNeeded: $0 * 7) }
+            let envelope = try LatchkeyEnvelope.seal(segment, object: object, key: key)
+            let header = try #require(try LatchkeyEnvelope().header(of: envelope))
+            #expect(header.playReadyObject == object && envelope.count == header.payloadOffset + size)
+            #expect(try LatchkeyEnvelope.open(envelope, header: header, key: key) == segment)
+            #expect(size < 100 || Array(envelope.suffix(size)) != segment)
+            var short = header
+            short.payloadOffset = envelope.count + 1
+            #expect(throws: PlayReadyError.self) { try LatchkeyEnvelope.open(envelope, header: short, key: key) }
+        }
+    }
+
     @Test func theFillingOfBlocksIsChecked() throws {
         let key = try #require(ContentKey([UInt8](repeating: 1, count: 16)))
         let iv = [UInt8](repeating: 2, count: 16)

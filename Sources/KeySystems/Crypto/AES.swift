@@ -67,6 +67,29 @@ enum AES {
         return Array(try cbc(.encrypt, key: key, iv: zeros, message).suffix(16))
     }
 
+    /// AES-128-CTR with a counter in the last 8 bytes of the block, which wraps round without a carry into the first 8, as
+    /// ISO/IEC 23001-7 has it. Both directions are one.
+    static func counter(key: ContentKey, initial: [UInt8], _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        guard initial.count == 16 else { throw CryptoError(reason: 0) }
+        var output: [UInt8] = []
+        output.reserveCapacity(bytes.count)
+        var counter = initial.suffix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        // One piece at a time, so that the blocks of counters do not take as much memory as the bytes.
+        for start in stride(from: 0, to: bytes.count, by: 4096) {
+            let piece = bytes[start..<min(start + 4096, bytes.count)]
+            var blocks: [UInt8] = []
+            for _ in 0..<(piece.count + 15) / 16 {
+                blocks += initial.prefix(8)
+                for shift in stride(from: 56, through: 0, by: -8) {
+                    blocks.append(UInt8(truncatingIfNeeded: counter >> shift))
+                }
+                counter &+= 1
+            }
+            output += zip(piece, try ecb(.encrypt, key: key, blocks)).map { $0 ^ $1 }
+        }
+        return output
+    }
+
     private static func run(
         _ cipher: OpaquePointer?, _ direction: Direction, key: ContentKey, iv: [UInt8]?, _ bytes: [UInt8]
     ) throws(CryptoError) -> [UInt8] {
