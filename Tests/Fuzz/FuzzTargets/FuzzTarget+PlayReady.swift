@@ -13,12 +13,12 @@ extension FuzzTarget {
             precondition(written.map { try? PlayReadyObject(reading: $0) } == object, "what is written reads the same")
             _ = object.embeddedLicenses
             if let header = try? object.header() {
-                precondition((try? WRMHeader(reading: header.utf16Bytes)) == header, "what is written reads the same")
+                check(header)
             }
         },
         FuzzTarget("wrmheader") { bytes in
             guard let header = try? WRMHeader(reading: bytes) else { return }
-            precondition((try? WRMHeader(reading: header.utf16Bytes)) == header, "what is written reads the same")
+            check(header)
         },
         FuzzTarget("xml") { bytes in
             if let found = try? XMLElement.bytes(ofElement: "LA", in: bytes) {
@@ -68,6 +68,16 @@ extension FuzzTarget {
                 again.map { try? LatchkeyEnvelope().header(of: $0)?.playReadyObject } == header.playReadyObject)
         },
     ]
+
+    /// What is written reads the same. Custom attributes may lose a namespace declaration that says nothing new.
+    private static func check(_ header: WRMHeader) {
+        let again = try? WRMHeader(reading: header.utf16Bytes)
+        var (expected, details) = (header.details, again?.details)
+        precondition(expected.customAttributes?.canonicalText == details?.customAttributes?.canonicalText)
+        expected.customAttributes = nil
+        details?.customAttributes = nil
+        precondition(again?.text == header.text && again?.keys == header.keys && details == expected)
+    }
 
     /// A client and a service that share an authority, made once.
     private struct Services {
