@@ -33,10 +33,12 @@ var targets: [Target] = [
     .systemLibrary(
         name: "CSQLite", path: "Sources/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
+    .systemLibrary(
+        name: "CLibXML2", path: "Sources/CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
 
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
-    .target(name: "MediaFormats", dependencies: ["ProtectionModel"], swiftSettings: settings),
+    .target(name: "MediaFormats", dependencies: ["ProtectionModel", "CLibXML2"], swiftSettings: settings),
     .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "COpenSSL"], swiftSettings: settings),
     .target(
         name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),

@@ -7,7 +7,8 @@ import NIOCore
 import ServiceLifecycle
 import UnixSignals
 
-/// The reference server: a ClearKey licence service, a FairPlay-style key server, static media, and faults on demand.
+/// The reference server: ClearKey and PlayReady-style licence services, a FairPlay-style key server, static media, and
+/// faults on demand.
 ///
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback
 /// address.
@@ -18,9 +19,10 @@ public struct ServerApplication: Sendable {
     private let media: MediaFolder?
     private let fairPlay: FairPlayEndpoint
     private let entitlement: EntitlementEndpoints
+    private let playReady: PlayReadyService?
     private let pause: @Sendable (Duration) async throws -> Void
 
-    /// Nil where the media folder is none.
+    /// Nil where the media folder is none, or OpenSSL refuses.
     ///
     /// `pause` waits for faults; tests give one that does not.
     public init?(
@@ -29,6 +31,8 @@ public struct ServerApplication: Sendable {
     ) {
         media = settings.mediaFolder.flatMap { MediaFolder(path: $0) }
         if settings.mediaFolder != nil, media == nil { return nil }
+        playReady = settings.playReadyAuthority.flatMap { PlayReadyService(authority: $0) }
+        if settings.playReadyAuthority != nil, playReady == nil { return nil }
         self.settings = settings
         self.pause = pause
         state = ServerState(faults: settings.faults)
@@ -64,6 +68,11 @@ public struct ServerApplication: Sendable {
         router.get("/entitlement", use: entitlement.entitle)
         router.post("/entitlement", use: entitlement.entitle)
         router.post("/token/**", use: entitlement.redeem)
+
+        if let playReady {
+            let endpoint = PlayReadyEndpoint(service: playReady, keys: settings.keys, state: state)
+            router.post("/playready/rightsmanager.asmx", use: endpoint.respond)
+        }
 
         let media = MediaEndpoint(folder: media)
         router.get("/media/**", use: media.respond)

@@ -10,6 +10,7 @@ enum ServerEndpoint: String, CaseIterable {
     case fairPlay = "/fairplay/"
     case entitlement = "/entitlement"
     case token = "/token/"
+    case playReady = "/playready/rightsmanager.asmx"
     case media = "/media/"
     case health = "/health"
     case faults = "/faults"
@@ -17,7 +18,7 @@ enum ServerEndpoint: String, CaseIterable {
 
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .clearKey, .fairPlay, .token: [.post]
+        case .clearKey, .fairPlay, .token, .playReady: [.post]
         case .entitlement: [.get, .post]
         case .media, .health, .fairPlayCertificate: [.get, .head]
         case .faults: [.get, .put, .delete]

@@ -18,13 +18,15 @@ public struct ServerSettings: Sendable {
     public var fairPlayAuthorities: [FairPlayTestAuthority]
     /// The folder below `/media/`; nil serves no media.
     public var mediaFolder: String?
+    /// Who signs what `/playready/` answers; nil for no such service.
+    public var playReadyAuthority: PlayReadyTestAuthority?
     /// The faults that hold from the start.
     public var faults: [FaultRule]
 
     public init(
         host: String = "127.0.0.1", port: Int = 0, keys: [KeyID: ContentKey] = [:],
         keysFileEntries: [KeysFile.Entry] = [], fairPlayAuthorities: [FairPlayTestAuthority] = [],
-        mediaFolder: String? = nil, faults: [FaultRule] = []
+        mediaFolder: String? = nil, playReadyAuthority: PlayReadyTestAuthority? = nil, faults: [FaultRule] = []
     ) {
         self.host = host
         self.port = port
@@ -32,6 +34,7 @@ public struct ServerSettings: Sendable {
         self.keysFileEntries = keysFileEntries
         self.fairPlayAuthorities = fairPlayAuthorities
         self.mediaFolder = mediaFolder
+        self.playReadyAuthority = playReadyAuthority
         self.faults = faults
     }
 }

@@ -13,8 +13,8 @@ struct LatchkeyServer: AsyncParsableCommand {
         commandName: "latchkey-server",
         abstract: "A licence and media server for tests and demonstrations.",
         discussion: """
-            Serves a ClearKey licence service, a FairPlay-style key server and the files of a folder, and breaks its \
-            answers on demand. It gives its keys to anybody who asks: keep it on a loopback address.
+            Serves a ClearKey licence service, a FairPlay-style key server, a PlayReady-style licence \
+            service and the files of a folder, and breaks its answers on demand. It gives its keys to anybody who asks: keep it on a loopback address.
 
             ENDPOINTS
               POST /clearkey         a W3C ClearKey licence; 404 names KIDs without a key
@@ -39,6 +39,11 @@ struct LatchkeyServer: AsyncParsableCommand {
                    &device=enforce   ... bound to the device of NAME's first playback
               POST /token/rights?token=T
                                      a CKC for an SPC, once for each token
+              POST /playready/rightsmanager.asmx
+                                     PlayReady-style licences, domains, acknowledgements
+                                     and the time, by SOAPAction
+                   ?cfg=(persist:false,firstexp:60,ucvopl:270,errorcode:0x...)
+                                     ... the policy of the licence
               GET, HEAD /media/PATH  files below the folder, with byte ranges
               GET /health            {"status":"ok"}
               GET, DELETE /log       the requests: method, path, status, KIDs
@@ -68,6 +73,9 @@ struct LatchkeyServer: AsyncParsableCommand {
             --fairplay makes a self-signed certificate and an application secret key of \
             its own and keeps them in the folder: fairplay-v1.cer, fairplay-v2.cer and \
             fairplay-ask.hex are for clients. It is no vendor's.
+            --playready makes a root of its own and all below it: playready-model.bcert, \
+            playready-model-key.pem, playready-root.pub and playready-server.pub are for \
+            clients.
 
             EXAMPLE
               latchkey-server --port 8080 --keys-file keys.txt --media movies \\
@@ -85,6 +93,9 @@ struct LatchkeyServer: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("The folder of the FairPlay-style test authority.", valueName: "dir"))
     var fairplay: String?
+
+    @Option(help: ArgumentHelp("The folder of the PlayReady-style test authority.", valueName: "dir"))
+    var playready: String?
 
     @Option(help: ArgumentHelp("The folder below /media/.", valueName: "dir"))
     var media: String?
@@ -111,11 +122,12 @@ struct LatchkeyServer: AsyncParsableCommand {
             for entry in settings.keysFileEntries {
                 if case .keyID(let keyID) = entry.subject { settings.keys[keyID] = entry.key }
             }
+            if let playready { settings.playReadyAuthority = try PlayReadyFolder.authority(at: playready) }
             if let fairplay { settings.fairPlayAuthorities = try FairPlayFolder.authorities(at: fairplay) }
         } catch let error as FaultError {
             throw ValidationError("--fault: \(error)")
         } catch let error as FairPlayFolderError {
-            throw ValidationError("--fairplay: \(error)")
+            throw ValidationError("--fairplay or --playready: \(error)")
         } catch let error as KeyError {
             throw ValidationError("--keys-file: \(error)")
         }

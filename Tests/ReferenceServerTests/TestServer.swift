@@ -3,6 +3,7 @@
 import Foundation
 import Hummingbird
 import HummingbirdTesting
+import KeySystems
 import Logging
 import NIOCore
 import NIOPosix
@@ -35,13 +36,16 @@ final class TestServer: Sendable {
 
     var state: ServerState { server.state }
 
-    init(media: TemporaryFolder? = nil, faults: [FaultRule] = []) throws {
+    init(
+        media: TemporaryFolder? = nil, playReadyAuthority: PlayReadyTestAuthority? = nil, faults: [FaultRule] = []
+    ) throws {
         var keys: [KeyID: ContentKey] = [:]
         keys[try #require(Self.keyID)] = Self.key
         keys[try #require(Self.otherKeyID)] = Self.otherKey
         let waits = Pauses()
         self.waits = waits
-        let settings = ServerSettings(keys: keys, mediaFolder: media?.media.path, faults: faults)
+        let settings = ServerSettings(
+            keys: keys, mediaFolder: media?.media.path, playReadyAuthority: playReadyAuthority, faults: faults)
         server = try #require(
             ServerApplication(settings: settings) { duration in
                 waits.durations.withLock { $0.append(duration) }

@@ -23,6 +23,73 @@ enum AES {
         return try run(EVP_aes_128_cbc(), direction, key: key, iv: iv, bytes)
     }
 
+    /// AES-128-CBC over bytes of any number, filled up as PKCS #7 has it.
+    static func cbcSeal(key: ContentKey, iv: [UInt8], _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        let padding = 16 - bytes.count % 16
+        var filled = bytes + [UInt8](repeating: UInt8(padding), count: padding)
+        defer { wipe(&filled) }
+        return try cbc(.encrypt, key: key, iv: iv, filled)
+    }
+
+    /// Undoes `cbcSeal`. Throws where the filling is not what it should be; use it only on bytes whose origin is
+    /// checked, or where the answer does not tell which check failed.
+    static func cbcOpen(key: ContentKey, iv: [UInt8], _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        var clear = try cbc(.decrypt, key: key, iv: iv, bytes)
+        guard let padding = clear.last.map({ Int($0) }), (1...16).contains(padding), clear.count >= padding,
+            clear.suffix(padding).allSatisfy({ $0 == UInt8(padding) })
+        else {
+            wipe(&clear)
+            throw CryptoError(reason: 0)
+        }
+        clear.removeLast(padding)
+        return clear
+    }
+
+    /// AES-128-CMAC (NIST SP 800-38B), 16 bytes.
+    static func cmac(key: ContentKey, _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        let zeros = [UInt8](repeating: 0, count: 16)
+        func doubled(_ block: [UInt8]) -> [UInt8] {
+            var result = block.indices.map { block[$0] << 1 | ($0 + 1 < block.count ? block[$0 + 1] >> 7 : 0) }
+            if block[0] & 0x80 != 0 { result[15] ^= 0x87 }
+            return result
+        }
+        var subkey = doubled(try ecb(.encrypt, key: key, zeros))
+        defer { wipe(&subkey) }
+        var message = bytes
+        let isWhole = !bytes.isEmpty && bytes.count % 16 == 0
+        if !isWhole {
+            message.append(0x80)
+            message += [UInt8](repeating: 0, count: (16 - message.count % 16) % 16)
+            subkey = doubled(subkey)
+        }
+        let last = message.count - 16
+        for index in 0..<16 { message[last + index] ^= subkey[index] }
+        return Array(try cbc(.encrypt, key: key, iv: zeros, message).suffix(16))
+    }
+
+    /// AES-128-CTR with a counter in the last 8 bytes of the block, which wraps round without a carry into the first 8, as
+    /// ISO/IEC 23001-7 has it. Both directions are one.
+    static func counter(key: ContentKey, initial: [UInt8], _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
+        guard initial.count == 16 else { throw CryptoError(reason: 0) }
+        var output: [UInt8] = []
+        output.reserveCapacity(bytes.count)
+        var counter = initial.suffix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        // One piece at a time, so that the blocks of counters do not take as much memory as the bytes.
+        for start in stride(from: 0, to: bytes.count, by: 4096) {
+            let piece = bytes[start..<min(start + 4096, bytes.count)]
+            var blocks: [UInt8] = []
+            for _ in 0..<(piece.count + 15) / 16 {
+                blocks += initial.prefix(8)
+                for shift in stride(from: 56, through: 0, by: -8) {
+                    blocks.append(UInt8(truncatingIfNeeded: counter >> shift))
+                }
+                counter &+= 1
+            }
+            output += zip(piece, try ecb(.encrypt, key: key, blocks)).map { $0 ^ $1 }
+        }
+        return output
+    }
+
     private static func run(
         _ cipher: OpaquePointer?, _ direction: Direction, key: ContentKey, iv: [UInt8]?, _ bytes: [UInt8]
     ) throws(CryptoError) -> [UInt8] {

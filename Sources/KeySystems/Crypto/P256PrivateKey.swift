@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import COpenSSL
+import ProtectionModel
+
+/// A key pair on P-256. Immutable and thread-safe; prints without the key.
+final class P256PrivateKey: @unchecked Sendable {
+    // SAFETY: OpenSSL's keys are reference-counted and may be read by several threads; nothing here changes one.
+    let handle: OpaquePointer
+    /// x and y, 64 bytes.
+    let publicKey: [UInt8]
+
+    /// Takes the reference over. Throws, and gives the reference up, for a key that is not on P-256. The private half
+    /// may be in a token.
+    init(taking handle: OpaquePointer) throws(CryptoError) {
+        var octets = [UInt8](repeating: 0, count: P256.pointSize + 1)
+        var size = 0
+        // SAFETY: writes at most 65 bytes and says how many.
+        let isRead =
+            EVP_PKEY_is_a(handle, "EC") == 1
+            && EVP_PKEY_get_octet_string_param(handle, OSSL_PKEY_PARAM_PUB_KEY, &octets, octets.count, &size) == 1
+        guard isRead, size == octets.count, octets.first == 4, P256.isPoint(Array(octets.dropFirst())) else {
+            EVP_PKEY_free(handle)
+            throw .last()
+        }
+        self.handle = handle
+        publicKey = Array(octets.dropFirst())
+    }
+
+    deinit { EVP_PKEY_free(handle) }
+
+    static func generate(_ random: RandomSource) throws(CryptoError) -> P256PrivateKey {
+        try key(scalar: P256.Scalar.random(random))
+    }
+
+    static func key(scalar: P256.Scalar) throws(CryptoError) -> P256PrivateKey {
+        let octets = [4] + (try P256.Point.base(times: scalar).bytes())
+        guard let builder = OSSL_PARAM_BLD_new() else { throw .last() }
+        defer { OSSL_PARAM_BLD_free(builder) }
+        // SAFETY: the builder keeps all pointers until `to_param` copies. The names are constants, and the bytes are alive.
+        let parameters = octets.withUnsafeBytes { bytes -> UnsafeMutablePointer<OSSL_PARAM>? in
+            let isPushed =
+                OSSL_PARAM_BLD_push_utf8_string(builder, P256.groupParameter, P256.curveName, 0) == 1
+                && OSSL_PARAM_BLD_push_BN(builder, P256.privateParameter, scalar.handle) == 1
+                && OSSL_PARAM_BLD_push_octet_string(
+                    builder, P256.publicParameter, bytes.baseAddress, bytes.count) == 1
+            return isPushed ? OSSL_PARAM_BLD_to_param(builder) : nil
+        }
+        guard let parameters else { throw .last() }
+        defer { OSSL_PARAM_free(parameters) }
+        guard let context = EVP_PKEY_CTX_new_from_name(nil, "EC", nil) else { throw .last() }
+        defer { EVP_PKEY_CTX_free(context) }
+        var handle: OpaquePointer?
+        guard EVP_PKEY_fromdata_init(context) == 1,
+            EVP_PKEY_fromdata(context, &handle, Int32(LATCHKEY_PKEY_KEYPAIR), parameters) == 1, let handle
+        else { throw .last() }
+        return try P256PrivateKey(taking: handle)
+    }
+
+    /// ECDSA with SHA-256: r and s, 64 bytes.
+    func sign(_ message: [UInt8]) throws(CryptoError) -> [UInt8] {
+        guard let context = EVP_MD_CTX_new() else { throw .last() }
+        defer { EVP_MD_CTX_free(context) }
+        var size = 0
+        // SAFETY: the first call says how many bytes the second may write at most.
+        guard EVP_DigestSignInit(context, nil, EVP_sha256(), nil, handle) == 1,
+            EVP_DigestSign(context, nil, &size, message, message.count) == 1
+        else { throw .last() }
+        var der = [UInt8](repeating: 0, count: size)
+        guard EVP_DigestSign(context, &der, &size, message, message.count) == 1, size <= der.count else {
+            throw .last()
+        }
+        return try P256.Signature.raw(Array(der.prefix(size)))
+    }
+
+    private func scalar() throws(CryptoError) -> P256.Scalar {
+        var number: OpaquePointer?
+        guard EVP_PKEY_get_bn_param(handle, OSSL_PKEY_PARAM_PRIV_KEY, &number) == 1, let number else { throw .last() }
+        return P256.Scalar(taking: number)
+    }
+
+    /// The private half, 32 bytes. The caller wipes it.
+    func scalarBytes() throws(CryptoError) -> [UInt8] {
+        let scalar = try scalar()
+        var bytes = [UInt8](repeating: 0, count: P256.coordinateSize)
+        // SAFETY: writes 32 bytes, or fails.
+        guard BN_bn2binpad(scalar.handle, &bytes, Int32(P256.coordinateSize)) == Int32(P256.coordinateSize) else {
+            wipe(&bytes)
+            throw .last()
+        }
+        return bytes
+    }
+
+    /// Opens what `P256.encrypt` made and gives the x coordinate of the message, 32 bytes. The caller wipes it.
+    func decrypt(_ cipher: [UInt8]) throws(CryptoError) -> [UInt8] {
+        guard cipher.count == P256.cipherSize else { throw CryptoError(reason: 0) }
+        let mask = try P256.Point(Array(cipher.prefix(P256.pointSize))).times(try scalar())
+        let message = try P256.Point(Array(cipher.suffix(P256.pointSize))) + mask.negated()
+        var bytes = try message.bytes()
+        defer { wipe(&bytes) }
+        return Array(bytes.prefix(P256.coordinateSize))
+    }
+
+    /// Opens what holds two keys: the first and the second half of the x coordinate.
+    func decryptKeys(_ cipher: [UInt8]) throws(CryptoError) -> (ContentKey, ContentKey) {
+        var bytes = try decrypt(cipher)
+        defer { wipe(&bytes) }
+        return try Self.keys(&bytes)
+    }
+
+    private static func keys(_ bytes: inout [UInt8]) throws(CryptoError) -> (ContentKey, ContentKey) {
+        var (first, second) = (Array(bytes.prefix(16)), Array(bytes.suffix(16)))
+        defer {
+            wipe(&first)
+            wipe(&second)
+        }
+        guard let first = ContentKey(first), let second = ContentKey(second) else { throw CryptoError(reason: 0) }
+        return (first, second)
+    }
+}
+
+extension P256PrivateKey {
+    /// Reads a private key in PEM, without a pass phrase.
+    static func key(pem text: [UInt8]) throws(CryptoError) -> P256PrivateKey {
+        guard let size = Int32(exactly: text.count), let input = BIO_new(BIO_s_secmem()) else { throw .last() }
+        defer { BIO_free(input) }
+        // SAFETY: copies `size` bytes.
+        guard BIO_write(input, text, size) == size else { throw .last() }
+        // The empty pass phrase keeps OpenSSL from asking a terminal.
+        var none: [CChar] = [0]
+        guard let handle = PEM_read_bio_PrivateKey(input, nil, nil, &none) else { throw .last() }
+        return try P256PrivateKey(taking: handle)
+    }
+
+    /// The private key in PEM (PKCS #8), readable: the caller wipes it.
+    func pem() throws(CryptoError) -> [UInt8] {
+        guard let output = BIO_new(BIO_s_secmem()) else { throw .last() }
+        defer { BIO_free(output) }
+        guard PEM_write_bio_PrivateKey(output, handle, nil, nil, 0, nil, nil) == 1 else { throw .last() }
+        var text = [UInt8](repeating: 0, count: BIO_ctrl_pending(output))
+        // SAFETY: reads at most as many bytes as there is room for.
+        guard BIO_read(output, &text, Int32(truncatingIfNeeded: text.count)) == Int32(truncatingIfNeeded: text.count)
+        else { throw .last() }
+        return text
+    }
+}
+
+extension P256PrivateKey: CustomStringConvertible, CustomReflectable {
+    var description: String { "<redacted>" }
+    var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import MediaFormats
+import ProtectionModel
+
+/// What an integrator provisions: the model's certificate and private key, and the public keys of those that are
+/// trusted. Latchkey ships none of them.
+///
+/// Immutable and thread-safe; prints without keys.
+public struct PlayReadyProvisioning: Sendable {
+    /// From the model up to one that the root signed. The model is an issuer.
+    public let modelCertificate: BCertChain
+    /// P-256, x and y, 64 bytes: what all chains go back to.
+    public let rootKey: [UInt8]
+    /// P-256, x and y, 64 bytes: what challenges are encrypted for.
+    public let serverKey: [UInt8]
+    let modelKey: P256PrivateKey
+
+    /// Checks and takes a bundle. The PEM text has no pass phrase and is the caller's to wipe.
+    ///
+    /// Throws `provisioning` where a part cannot be read, the private key is not the model's, or the model's certificate
+    /// does not go back to the root.
+    public init(
+        modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8]
+    ) throws(PlayReadyError) {
+        let key: P256PrivateKey
+        do throws(CryptoError) {
+            key = try P256PrivateKey.key(pem: modelPrivateKeyPEM)
+        } catch {
+            throw .provisioning("the model's private key is no P-256 key in PEM: \(error)")
+        }
+        try self.init(modelCertificate: modelCertificate, modelKey: key, rootKey: rootKey, serverKey: serverKey)
+    }
+
+    init(
+        modelCertificate: [UInt8], modelKey: P256PrivateKey, rootKey: [UInt8], serverKey: [UInt8]
+    ) throws(PlayReadyError) {
+        guard P256.isPoint(rootKey) else { throw .provisioning("the root key is no point of P-256 in 64 bytes") }
+        guard P256.isPoint(serverKey) else { throw .provisioning("the server key is no point of P-256 in 64 bytes") }
+        let chain: BCertChain
+        do throws(FormatError) {
+            chain = try BCertChain(reading: modelCertificate)
+        } catch {
+            throw .provisioning("the model's certificate cannot be read: \(error)")
+        }
+        guard chain.leaf.basic.kind == BCert.Kind.issuer.rawValue,
+            chain.leaf.key(for: .issuerDevice) == modelKey.publicKey
+        else { throw .provisioning("the model's certificate is none for issuing devices with the given private key") }
+        do throws(PlayReadyError) {
+            try CertificateTrust(rootKey: rootKey).check(chain)
+        } catch {
+            throw .provisioning("the model's certificate: \(error)")
+        }
+        self.modelCertificate = chain
+        self.modelKey = modelKey
+        self.rootKey = rootKey
+        self.serverKey = serverKey
+    }
+
+    /// Makes a device: new keys, and a certificate that the model's key signs. Takes about a millisecond.
+    ///
+    /// `features` are what the device has; a secure clock among them is a promise of whoever calls. Throws
+    /// `internalError` where OpenSSL refuses.
+    public func makeDevice(
+        features: [BCert.Feature] = [.antiRollbackClock, .revocationLists, .playReady3],
+        random: RandomSource = .system
+    ) throws(PlayReadyError) -> PlayReadyDevice {
+        do {
+            let (signing, encryption) = (try P256PrivateKey.generate(random), try P256PrivateKey.generate(random))
+            let model = modelCertificate.leaf
+            var objects = [
+                BCert.Basic(
+                    id: try random.bytes(16), securityLevel: model.basic.securityLevel, kind: .device,
+                    keyDigest: try Digest.sha256(signing.publicKey), clientID: try random.bytes(16)
+                ).object,
+                BCert.deviceObject(), BCert.featuresObject(features),
+                BCert.Key.object([
+                    .init(signing.publicKey, usages: [.sign]), .init(encryption.publicKey, usages: [.encryptKey]),
+                ]),
+            ]
+            if let manufacturer = model.objects.first(where: { $0.tag == .manufacturer }) {
+                objects.append(manufacturer)
+            }
+            let leaf = try BCert.make(objects: objects, issuerKey: modelKey.publicKey) { try modelKey.sign($0) }
+            return try PlayReadyDevice(
+                chain: BCertChain([leaf] + modelCertificate.certificates), signingKey: signing,
+                encryptionKey: encryption)
+        } catch let error as PlayReadyError {
+            throw error
+        } catch {
+            throw .internalError("no device can be made: \(error)")
+        }
+    }
+}
+
+extension PlayReadyProvisioning: CustomStringConvertible, CustomReflectable {
+    public var description: String { "PlayReady-style provisioning" }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

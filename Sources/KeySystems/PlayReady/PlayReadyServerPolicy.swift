@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import MediaFormats
+public import ProtectionModel
+
+/// What a reference licence service grants: the query language of Microsoft's public test service.
+///
+/// ```
+/// cfg=(persist:false,firstexp:60,ucvopl:270)            for every KID of the header
+/// cfg=(kid:BASE64,sl:150),(kid:BASE64,errorcode:0x8004C605)
+/// ```
+///
+/// | name | value |
+/// |---|---|
+/// | `kid` | Base64 in GUID order, or a UUID; `header` or nothing: all of the header |
+/// | `contentkey` | Base64, 16 bytes |
+/// | `ckt` | `aesctr`, `aescbc` |
+/// | `sl` | minimum security level |
+/// | `persist` | `true` (default), `false` |
+/// | `begindate`, `enddate`, `removaldate` | seconds since 1970, or `yyyymmdd` or `yyyymmddhhmmss` in UTC |
+/// | `firstexp` | seconds from the first play |
+/// | `realtime` | `true`, `false` |
+/// | `grace` | seconds |
+/// | `cvopl`, `ucvopl`, `avopl`, `caopl`, `ucaopl` | output levels: compressed and uncompressed video, analog video, compressed and uncompressed audio |
+/// | `playenablers` | a GUID |
+/// | `domain` | a GUID: bind the licence to this account |
+/// | `tid` | transaction id, Base64: ask for an acknowledgement |
+/// | `play` | `false` leaves the right to play out |
+/// | `errorcode` | answer with this fault, `0x…` |
+/// | `customdata` | for the client |
+///
+/// `persist`, `begindate`, `firstexp`, `realtime`, `ucvopl`, `tid` and `errorcode` are the test service's
+/// (<https://learn.microsoft.com/playready/advanced/testservers/playready-test-server-service>); the others are named in
+/// its manner. A name that is not known is an error.
+public struct PlayReadyServerPolicy: Sendable {
+    /// What is granted for one KID, or for all.
+    public struct Grant: Sendable {
+        /// Nil for all KIDs of the header.
+        public var keyID: KeyID?
+        /// Nil for the service's own key.
+        public var key: ContentKey?
+        public var keyType: XMRTerms.KeyType?
+        /// Without keys.
+        public var terms: XMRTerms
+        /// The account to bind the licence to.
+        public var domain: GUID?
+
+        public init(keyID: KeyID? = nil, terms: XMRTerms? = nil) {
+            self.keyID = keyID
+            var standard = XMRTerms()
+            standard.allowsPlayback = true
+            self.terms = terms ?? standard
+        }
+    }
+
+    public var grants: [Grant]
+    /// Answer with this instead of licences.
+    public var fault: PlayReadyFault?
+    public var customData: String?
+    public var transactionID: [UInt8]?
+    /// Refuse clients whose clock differs by more seconds than this; nil takes any.
+    public var maximumClockSkew: UInt32?
+
+    public init(grants: [Grant] = [Grant()]) { self.grants = grants }
+
+    /// Why a query cannot be read.
+    public struct ParseError: Error, Hashable, Sendable, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// Reads the value of `cfg`, with or without `cfg=` in front. An empty text grants everything.
+    public init(query text: some StringProtocol) throws(ParseError) {
+        var rest = String(text)
+        if rest.hasPrefix("cfg=") { rest.removeFirst(4) }
+        self.init(grants: [])
+        for group in try Self.groups(rest) {
+            var grant = Grant()
+            for item in group.split(separator: ",") {
+                let parts = item.split(separator: ":", maxSplits: 1).map { Self.trimmed($0) }
+                guard parts.count == 2 else { throw ParseError(description: "“\(item)” is no name:value") }
+                try set(parts[0].lowercased(), parts[1], &grant)
+            }
+            grants.append(grant)
+        }
+        if grants.isEmpty { grants = [Grant()] }
+    }
+
+    private static func trimmed(_ text: Substring) -> String {
+        String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
+    }
+
+    /// What stands between brackets; all of the text where there are none.
+    private static func groups(_ text: String) throws(ParseError) -> [Substring] {
+        guard text.contains("(") else { return text.isEmpty ? [] : [text[...]] }
+        var groups: [Substring] = []
+        var rest = text[...]
+        while let open = rest.firstIndex(of: "(") {
+            guard let close = rest[open...].firstIndex(of: ")") else {
+                throw ParseError(description: "a bracket is open")
+            }
+            groups.append(rest[rest.index(after: open)..<close])
+            rest = rest[rest.index(after: close)...]
+        }
+        return groups
+    }
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// What an XML document may ask for before it is refused.
+public struct XMLLimits: Hashable, Sendable {
+    /// In bytes, of the document.
+    public var size: Int
+    /// How far elements may be nested; libxml2 itself stops at 256.
+    public var depth: Int
+    /// In the whole document.
+    public var elements: Int
+    /// In one tag, namespace declarations included. libxml2 compares each with each.
+    public var attributes: Int
+
+    public init(size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64) {
+        self.size = size
+        self.depth = depth
+        self.elements = elements
+        self.attributes = attributes
+    }
+
+    /// For a WRMHEADER, which a PlayReady object limits to 64 KiB of UTF-16.
+    public static let header = XMLLimits(size: 64 * 1024)
+    /// For a request to a licence service and its answer.
+    public static let exchange = XMLLimits(size: 2 * 1024 * 1024)
+}

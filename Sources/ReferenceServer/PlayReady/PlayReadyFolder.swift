@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import Glibc
+public import KeySystems
+import ProtectionModel
+
+/// The folder in which a PlayReady-style test authority is kept, so that clients and a server that is started again share
+/// it.
+///
+/// Its files: `playready-NAME-key.pem` (private keys), `playready-NAME.bcert` (certificate chains), and the public keys
+/// `playready-root.pub` and `playready-server.pub` (P-256, x and y, 64 bytes). What clients need are
+/// `playready-model.bcert`, `playready-model-key.pem` and the two public keys.
+public enum PlayReadyFolder {
+    private static let prefix = "playready-"
+
+    /// Reads the authority, or makes one where the folder has no file of one.
+    ///
+    /// Throws `FairPlayFolderError` with the path, and never a file's content.
+    public static func authority(at path: String) throws(FairPlayFolderError) -> PlayReadyTestAuthority {
+        let manager = FileManager.default
+        try? manager.createDirectory(
+            atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        guard let names = try? manager.contentsOfDirectory(atPath: path) else {
+            throw FairPlayFolderError(path: path, reason: "no folder that can be read")
+        }
+        var files: [String: [UInt8]] = [:]
+        defer { for name in Array(files.keys) { if var bytes = files.removeValue(forKey: name) { wipe(&bytes) } } }
+        for name in names where name.hasPrefix(prefix) {
+            files[String(name.dropFirst(prefix.count))] = manager.contents(atPath: "\(path)/\(name)").map { Array($0) }
+        }
+        do throws(PlayReadyError) {
+            if !names.contains(where: { $0.hasPrefix(prefix) }) {
+                let authority = try PlayReadyTestAuthority.generate()
+                files = try authority.files()
+                for (name, bytes) in files {
+                    guard write(bytes, to: "\(path)/\(prefix)\(name)", mode: name.hasSuffix(".pem") ? 0o600 : 0o644)
+                    else { throw .provisioning("\(prefix)\(name) cannot be written") }
+                }
+                return authority
+            }
+            return try PlayReadyTestAuthority.read(files: files)
+        } catch {
+            throw FairPlayFolderError(path: path, reason: error.description)
+        }
+    }
+
+    /// Writes a file that was not there before.
+    private static func write(_ bytes: [UInt8], to path: String, mode: mode_t) -> Bool {
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        return Glibc.write(descriptor, bytes, bytes.count) == bytes.count
+    }
+}
