@@ -19,7 +19,7 @@ Usage: Tests/run.sh [--long] [--only PATTERN] [--list]
 
 LATCHKEY_BUILD           the build folder (build)
 LATCHKEY_JOBS            parallel jobs of the Swift builds (all processors)
-LATCHKEY_SUITE_TIMEOUT   seconds that a suite may take (600; 3600 with --long)
+LATCHKEY_SUITE_TIMEOUT   seconds that a suite may take (1500; 3600 with --long)
 EOF
 }
 
@@ -42,7 +42,7 @@ done
 shopt -s nullglob
 suites=()
 for suite in Tests/suites/[0-9]*; do suites+=("$suite"); done
-limit=${LATCHKEY_SUITE_TIMEOUT:-600}
+limit=${LATCHKEY_SUITE_TIMEOUT:-1500}
 if "$long"; then
     limit=${LATCHKEY_SUITE_TIMEOUT:-3600}
     for suite in Tests/suites/long/[0-9]*; do suites+=("$suite"); done
@@ -182,18 +182,34 @@ run_swift_tests() {
         echo "FAIL swift: gst-inspect-1.0 does not work" | record
         return
     fi
-    rm -f "$work/events"
-    limited 900 "$logs/swift.log" "${environment[@]}" G_DEBUG=fatal-warnings \
-        swift test --skip-build --scratch-path "$scratch" --event-stream-output-path "$work/events"
-    local status=$?
-    if ! Tests/results.py swift "$work/events" "$logs/swift.log" >"$work/lines"; then
-        echo "FAIL swift: its report cannot be read" >>"$work/lines"
+    # Pipelines apart from what computes: both want the few threads that Swift's tasks have.
+    run_test_group library --skip 'ElementKitTests|ElementsTests|HLSDemuxTests'
+    run_test_group elements --filter 'ElementKitTests|ElementsTests'
+    run_test_group hls --filter HLSDemuxTests
+}
+
+# NAME ARGUMENTS…: the tests that the arguments choose, in one process.
+run_test_group() {
+    local group=$1 attempt status
+    shift
+    for attempt in 1 2 3 4; do
+        rm -f "$work/events"
+        limited 900 "$logs/swift-$group.log" "${environment[@]}" G_DEBUG=fatal-warnings \
+            swift test --skip-build --scratch-path "$scratch" --event-stream-output-path "$work/events" "$@"
+        status=$?
+        # hlsdemux2 of 1.22 uses freed memory when it is stopped while a connection fails, without Latchkey too. What
+        # crashes so is run again; what fails is not.
+        if [ "$group" != hls ] || ! grep -q 'unexpected signal' "$logs/swift-$group.log"; then break; fi
+        echo "the HLS tests crashed in attempt $attempt"
+    done
+    if ! Tests/results.py swift "$work/events" "$logs/swift-$group.log" >"$work/lines"; then
+        echo "FAIL swift $group: its report cannot be read" >>"$work/lines"
     elif ! grep -q '^PASS ' "$work/lines"; then
-        echo "FAIL swift: no test passed" >>"$work/lines"
+        echo "FAIL swift $group: no test passed" >>"$work/lines"
     elif [ "$status" -ne 0 ] && ! grep -q '^FAIL ' "$work/lines"; then
-        echo "FAIL swift: swift test ends with status $status; see $logs/swift.log" >>"$work/lines"
+        echo "FAIL swift $group: swift test ends with status $status; see $logs/swift-$group.log" >>"$work/lines"
     fi
-    if grep -q '^FAIL ' "$work/lines"; then show_log "$logs/swift.log"; fi
+    if grep -q '^FAIL ' "$work/lines"; then show_log "$logs/swift-$group.log"; fi
     record <"$work/lines"
 }
 if is_selected swift; then

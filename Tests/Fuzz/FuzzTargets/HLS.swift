@@ -27,7 +27,8 @@ extension FuzzTarget {
                 promise(first.resources.allSatisfy(routed.contains), "only routed resources are told")
                 promise(
                     !first.bytes.split(separator: UInt8(ascii: "\n")).contains {
-                        $0.starts(with: "#EXT-X-KEY:".utf8) && String(decoding: $0, as: UTF8.self).contains("=SAMPLE-AES,")
+                        $0.starts(with: "#EXT-X-KEY:".utf8)
+                            && String(decoding: $0, as: UTF8.self).contains("=SAMPLE-AES,")
                     }, "the stock demuxer sees no SAMPLE-AES")
             }
         },

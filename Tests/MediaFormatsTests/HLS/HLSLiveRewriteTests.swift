@@ -85,8 +85,16 @@ import Testing
         case .wholeSegments:
             #expect(seen.map == nil)
             let vector = Hex.encode(InitializationVector(high: 0, low: sequence).bytes)
-            #expect(
-                seen.key == (isClear ? nil : "METHOD=AES-128,URI=\"\(channel.keyURI(sequence))\",IV=0x\(vector)"))
+            #expect((seen.key == nil) == isClear)
+            guard let written = seen.key else { break }
+            let attributes = try HLSKey(attributeList: written)
+            #expect(attributes.method == .aes128)
+            #expect(attributes.initializationVector.map { Hex.encode($0.bytes) } == vector)
+            // The demuxer gets the key from here, so that no key server sees the loopback's address.
+            guard case .key(let key)? = routes.resource(attributes.uri ?? "") else {
+                throw FormatError.malformed("no key")
+            }
+            #expect(key.uri == channel.keyURI(sequence))
         case .mixed:
             let isWhole = !isClear && channel.keyTag(sequence).contains("AES-128")
             #expect((routes.resource(seen.url) != nil) == isWhole)

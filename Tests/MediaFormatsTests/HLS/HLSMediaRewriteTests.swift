@@ -229,15 +229,24 @@ import Testing
             #EXTINF:4,
             d.ts
             """)
-        let key = "METHOD=AES-128,URI=\"\(root)/k.bin\",IV=0x"
+        let keys = try seen.map { try $0.key.map { try HLSKey(attributeList: $0) } }
         #expect(
-            seen.map(\.key) == [
-                "\(key)00000000000000000000000100000000", "\(key)00000000000000000000000100000001",
-                "\(key)000000000000000000000000000000ff", nil,
+            keys.map { $0?.initializationVector.map { Hex.encode($0.bytes) } } == [
+                "00000000000000000000000100000000", "00000000000000000000000100000001",
+                "000000000000000000000000000000ff", nil,
             ])
+        // The keys, and nothing else, come by the loopback.
+        for resource in result.resources {
+            guard case .key(let key) = resource else {
+                Issue.record("\(resource)")
+                continue
+            }
+            #expect(key.uri == "\(root)/k.bin")
+        }
+        #expect(keys.compactMap { $0?.uri }.allSatisfy { $0.hasPrefix("http://127.0.0.1:9/t/") })
         #expect(seen.allSatisfy { $0.map == nil })
         #expect(result.keys.map(\.decryptor) == [.demuxer, .demuxer])
-        #expect(result.resources.isEmpty && result.isProtected)
+        #expect(result.isProtected)
         #expect(result.origins == ["https://cdn.example:443"])
     }
 
