@@ -101,8 +101,9 @@ class Case:
         """Lines of a keys file for a key server: by KID, and by URI where that names one key."""
         vector = self.fields.get("iv") or ""
         lines = [f"{kid} {key} {vector}\n" for kid, key in sorted(self.keys.items())]
-        if len(self.keys) == 1:
-            lines += [f"{uri} {key} {vector}\n" for uri in sorted(self.key_uris) for key in self.keys.values()]
+        keys = {pair["key"] for pair in self.fields.get("keys") or []}
+        if len(keys) == 1:
+            lines += [f"{uri} {key} {vector}\n" for uri in sorted(self.key_uris) for key in keys]
         return "".join(lines)
 
     @property
