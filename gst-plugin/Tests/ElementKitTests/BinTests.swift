@@ -37,7 +37,7 @@ private final class Wrapper: Bin, @unchecked Sendable {
     override func send(_ event: consuming Event) -> Bool { event.kind == .gap }
 }
 
-@Suite struct BinTests {
+@Suite final class BinTests {
     private let element: UnsafeMutablePointer<GstElement>
     private let bin: Wrapper
     private let bus: MessageBus
@@ -47,10 +47,17 @@ private final class Wrapper: Bin, @unchecked Sendable {
         #expect(ElementType.register(Wrapper.factory))
         guard let element = gst_element_factory_make("ekwrapper", nil), let bin = Wrapper.implementation(of: element)
         else { throw TestFailure("no ekwrapper") }
+        gst_object_ref_sink(element)
         self.element = element
         bus = MessageBus()
         self.bin = bin
         gst_element_set_bus(element, bus.pointer)
+    }
+
+    deinit {
+        gst_element_set_state(element, GST_STATE_NULL)
+        gst_element_set_bus(element, nil)
+        gst_object_unref(element)
     }
 
     @Test func exposesThePadsOfItsChildren() throws {
@@ -85,6 +92,8 @@ private final class Wrapper: Bin, @unchecked Sendable {
     @Test func knowsWhetherItsParentHandlesStreams() throws {
         #expect(!bin.isParentStreamsAware)
         let outer = try #require(gst_element_factory_make("ekwrapper", nil))
+        gst_object_ref_sink(outer)
+        defer { gst_object_unref(outer) }
         let around = try #require(Wrapper.implementation(of: outer))
         #expect(around.add(ElementReference(element)))
         #expect(bin.isParentStreamsAware)
