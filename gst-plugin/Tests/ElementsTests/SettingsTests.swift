@@ -229,7 +229,7 @@ extension ElementTests {
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
             ("no group=1\n", "no.conf"), ("[fairplay]\npreset=other\n", "“other”"),
             ("[fairplay]\npresets=other\n", "“presets”"), ("[fairplay]\ntest-ask-file=no.hex\n", "/no.hex"),
-            ("[fairplay]\nstored-keys=/nonexistent/keys\n", "/nonexistent/keys"),
+            ("[fairplay]\nstored-keys=/dev/null/keys\n", "/dev/null/keys"),
             ("[latchkey]\nhttp-timeout=99999999999\n", "http-timeout"),
         ])
         func aConfigurationThatCannotBeUsedStopsTheStart(contents: String, text: String) throws {
