@@ -89,6 +89,9 @@ var targets: [Target] = [
     .executableTarget(
         name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"],
         path: "Tests/Benchmarks/Store", swiftSettings: settings),
+    .executableTarget(
+        name: "license-benchmark", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
+        path: "Tests/Benchmarks/License", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [

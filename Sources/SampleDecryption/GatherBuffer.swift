@@ -5,22 +5,25 @@ import Glibc
 /// Memory for encrypted blocks that lie apart, so that they are decrypted with one call. A plain value: its owner calls
 /// `release` once. Not thread-safe.
 struct GatherBuffer {
-    /// In blocks. What is used of all parts together stays in the first-level cache, and the call for 4 KiB is already
-    /// lost in the noise.
-    static let capacity = 256
+    /// In blocks. All parts together, and the lines of the sample that the blocks lie in, stay in the first-level cache;
+    /// the call for 2 KiB is already lost in the noise.
+    static let capacity = 128
 
     private static let size = capacity * 16
 
-    // SAFETY: `encrypted` and `clear` have room for `capacity` blocks, `rows` for `capacity` values, each of which stands
-    // for one block at least.
+    // SAFETY: each has room for `capacity` blocks or numbers; there are no more ranges than blocks.
     let encrypted: UnsafeMutableRawPointer
     let clear: UnsafeMutableRawPointer
-    let rows: UnsafeMutablePointer<BlockRows>
+    /// Where each block lies in the sample.
+    let offsets: UnsafeMutablePointer<Int>
+    /// The blocks that are the first of their range.
+    let rangeStarts: UnsafeMutablePointer<Int>
 
     init() {
         encrypted = .allocate(byteCount: Self.size, alignment: 64)
         clear = .allocate(byteCount: Self.size, alignment: 64)
-        rows = .allocate(capacity: Self.capacity)
+        offsets = .allocate(capacity: Self.capacity)
+        rangeStarts = .allocate(capacity: Self.capacity)
     }
 
     func release() {
@@ -28,6 +31,7 @@ struct GatherBuffer {
         explicit_bzero(clear, Self.size)
         encrypted.deallocate()
         clear.deallocate()
-        rows.deallocate()
+        offsets.deallocate()
+        rangeStarts.deallocate()
     }
 }
