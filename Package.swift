@@ -29,6 +29,8 @@ var targets: [Target] = [
     .systemLibrary(
         name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(
+        name: "CGcrypt", path: "Sources/CGcrypt", pkgConfig: "libgcrypt", providers: [.apt(["libgcrypt20-dev"])]),
+    .systemLibrary(
         name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
     .systemLibrary(
         name: "CSQLite", path: "Sources/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
@@ -39,7 +41,7 @@ var targets: [Target] = [
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
     .target(name: "MediaFormats", dependencies: ["ProtectionModel", "CLibXML2"], swiftSettings: settings),
-    .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "COpenSSL"], swiftSettings: settings),
+    .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "CGcrypt"], swiftSettings: settings),
     .target(
         name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),
     .target(
@@ -87,6 +89,9 @@ var targets: [Target] = [
     .executableTarget(
         name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"],
         path: "Tests/Benchmarks/Store", swiftSettings: settings),
+    .executableTarget(
+        name: "license-benchmark", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
+        path: "Tests/Benchmarks/License", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [

@@ -19,7 +19,7 @@ import tempfile
 LAYERS = {
     "ProtectionModel": ("Sources", [], ["Synchronization"]),
     "MediaFormats": ("Sources", ["ProtectionModel"], ["CLibXML2", "FoundationEssentials"]),
-    "SampleDecryption": ("Sources", ["ProtectionModel"], ["COpenSSL", "Glibc", "Synchronization"]),
+    "SampleDecryption": ("Sources", ["ProtectionModel"], ["CGcrypt", "Glibc", "Synchronization"]),
     "KeySystems": (
         "Sources", ["MediaFormats", "ProtectionModel"], ["COpenSSL", "FoundationEssentials", "Synchronization"]),
     "HTTP": (

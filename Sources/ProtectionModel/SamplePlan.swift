@@ -81,4 +81,28 @@ public struct SamplePlan: Hashable, Sendable {
         self.pattern = pattern
         self.subsamples = subsamples
     }
+
+    /// Takes the subsamples of a table as `senc` has it (ISO/IEC 23001-7, 7.2): six bytes an entry, clear bytes (16
+    /// bits), then protected bytes (32 bits), big-endian. False where it is shorter than `count` entries.
+    public mutating func setSubsamples(count: Int, table: UnsafeRawBufferPointer) -> Bool {
+        let (needed, overflow) = count.multipliedReportingOverflow(by: 6)
+        guard count >= 0, !overflow, needed <= table.count else { return false }
+        // The storage of the sample before is written over: growing it entry by entry would check it each time.
+        let surplus = subsamples.count - count
+        if surplus > 0 {
+            subsamples.removeLast(surplus)
+        } else if surplus < 0 {
+            subsamples.append(contentsOf: repeatElement(Subsample(clear: 0, protected: 0), count: -surplus))
+        }
+        subsamples.withUnsafeMutableBufferPointer { subsamples in
+            for entry in 0..<count {
+                // SAFETY: `needed` bytes are there, and `count` subsamples.
+                let clear = table.loadUnaligned(fromByteOffset: entry &* 6, as: UInt16.self)
+                let protected = table.loadUnaligned(fromByteOffset: entry &* 6 &+ 2, as: UInt32.self)
+                subsamples[entry] = Subsample(
+                    clear: UInt32(UInt16(bigEndian: clear)), protected: UInt32(bigEndian: protected))
+            }
+        }
+        return true
+    }
 }

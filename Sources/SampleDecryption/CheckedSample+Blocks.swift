@@ -2,8 +2,8 @@
 
 import ProtectionModel
 
-// Single blocks far apart: gathering them for one EVP call costs less than a call for each. The clear bytes are the
-// caller's.
+// Single blocks far apart: gathering them for one call of the cipher costs less than a call for each. The clear bytes are
+// the caller's.
 extension CheckedSample {
     private typealias Block = SIMD2<UInt64>
 
@@ -11,99 +11,74 @@ extension CheckedSample {
     @inline(__always)
     func decryptBlocks(
         of walk: PatternWalk, counter context: CipherContext, startingAt vector: InitializationVector,
-        gatheredIn buffer: UnsafeMutableRawPointer
+        gatheredIn buffer: GatherBuffer
     ) throws(DecryptionError) {
         try context.restart(high: vector.high, low: vector.low)
         var run = CounterRun(startingAt: vector)
-        var reader = walk
-        var writer = walk
+        var walk = walk
         while true {
-            let count = gather(&reader, into: buffer)
+            let (count, _) = gather(&walk, into: buffer)
             guard count > 0 else { return }
-            try run.update(context, from: buffer, to: buffer, count: count * 16)
-            var block = buffer
-            // The same room as in `gather`, so that the walk is cut at the same rows.
-            var room = SampleCipher.gatherCapacity
-            while let rows = writer.advance(capacity: room) {
-                forEachBlock(of: rows, crypt: walk.crypt, stride: walk.stride) { offset in
-                    // SAFETY: as in `gather`.
-                    (target + offset).storeBytes(of: block.loadUnaligned(as: Block.self), as: Block.self)
-                    block += 16
-                }
-                room -= rows.blocks
-            }
+            try run.update(context, from: buffer.encrypted, to: buffer.clear, count: count * 16)
+            scatter(count, from: buffer)
         }
     }
 
     /// AES-CBC over the blocks of the walk, from the IV anew in each range.
     ///
-    /// ECB has no IV to set: one call serves all ranges, and the chaining is one XOR when a block goes back to its
-    /// place.
+    /// One call chains through all ranges as if they were one; the first block of each is put right with two XORs.
     @inline(__always)
     func decryptBlocks(
         of walk: PatternWalk, chainedWith context: CipherContext, startingAt vector: InitializationVector,
-        gatheredIn buffer: UnsafeMutableRawPointer
+        gatheredIn buffer: GatherBuffer
     ) throws(DecryptionError) {
+        try context.restart(high: vector.high, low: vector.low)
         let start = Block(vector.high.bigEndian, vector.low.bigEndian)
+        // The encrypted block in front of those that are gathered.
         var previous = start
-        var reader = walk
-        var writer = walk
+        var walk = walk
         while true {
-            let count = gather(&reader, into: buffer)
+            let (count, ranges) = gather(&walk, into: buffer)
             guard count > 0 else { return }
-            try context.update(from: buffer, to: buffer, count: count * 16)
-            var block = buffer
-            // The same room as in `gather`, so that the walk is cut at the same rows.
-            var room = SampleCipher.gatherCapacity
-            while let rows = writer.advance(capacity: room) {
-                if rows.startsRange { previous = start }
-                forEachBlock(of: rows, crypt: walk.crypt, stride: walk.stride) { offset in
-                    // SAFETY: as in `gather`. The ciphertext is read before its place is written.
-                    let encrypted = (source + offset).loadUnaligned(as: Block.self)
-                    (target + offset).storeBytes(of: block.loadUnaligned(as: Block.self) ^ previous, as: Block.self)
-                    previous = encrypted
-                    block += 16
-                }
-                room -= rows.blocks
+            try context.update(from: buffer.encrypted, to: buffer.clear, count: count * 16)
+            for range in 0..<ranges {
+                // SAFETY: numbers of blocks in the buffer, from `gather`.
+                let place = buffer.rangeStarts[range] &* 16
+                let before = place > 0 ? (buffer.encrypted + (place &- 16)).load(as: Block.self) : previous
+                let first = buffer.clear + place
+                first.storeBytes(of: first.load(as: Block.self) ^ before ^ start, as: Block.self)
             }
+            previous = (buffer.encrypted + (count &- 1) &* 16).load(as: Block.self)
+            scatter(count, from: buffer)
         }
     }
 
-    /// Fills the buffer with the next blocks of the walk. Returns how many.
+    /// Fills the buffer with the next blocks of the walk. Returns how many, and how many ranges start among them.
     @inline(__always)
-    private func gather(_ walk: inout PatternWalk, into buffer: UnsafeMutableRawPointer) -> Int {
-        let crypt = walk.crypt
-        let stride = walk.stride
-        var block = buffer
-        var room = SampleCipher.gatherCapacity
-        while let rows = walk.advance(capacity: room) {
-            forEachBlock(of: rows, crypt: crypt, stride: stride) { offset in
-                // SAFETY: the walk stays inside the checked ranges, and `room` counts what is free in the buffer.
-                block.storeBytes(of: (source + offset).loadUnaligned(as: Block.self), as: Block.self)
-                block += 16
-            }
-            room -= rows.blocks
+    private func gather(_ walk: inout PatternWalk, into buffer: GatherBuffer) -> (blocks: Int, ranges: Int) {
+        var ranges = 0
+        // SAFETY: the walk stays inside the checked ranges, and gives numbers below the capacity; a block follows the
+        // start of each range.
+        let blocks = walk.advance(capacity: GatherBuffer.capacity) { offset, number in
+            (buffer.encrypted + number &* 16).storeBytes(
+                of: (source + offset).loadUnaligned(as: Block.self), as: Block.self)
+            buffer.offsets[number] = offset
+        } startingRange: { number in
+            buffer.rangeStarts[ranges] = number
+            ranges &+= 1
         }
-        return SampleCipher.gatherCapacity - room
+        return (blocks, ranges)
     }
 
+    /// Puts clear blocks back to their places.
     @inline(__always)
-    private func forEachBlock(of rows: BlockRows, crypt: Int, stride: Int, _ body: (Int) -> Void) {
-        var offset = rows.offset
-        var left = rows.blocks
-        if crypt == 1 {
-            while left > 0 {
-                body(offset)
-                offset += stride
-                left -= 1
-            }
-        } else {
-            while left > 0 {
-                let row = min(crypt, left)
-                for position in 0..<row { body(offset + position * 16) }
-                offset += stride
-                left -= row
-            }
+    private func scatter(_ count: Int, from buffer: GatherBuffer) {
+        var number = 0
+        while number < count {
+            // SAFETY: as in `gather`.
+            (target + buffer.offsets[number]).storeBytes(
+                of: (buffer.clear + number &* 16).load(as: Block.self), as: Block.self)
+            number &+= 1
         }
     }
 }

@@ -58,12 +58,12 @@ public struct DecryptionError: Error, Hashable, Sendable {
         DecryptionError(.paddingInvalid, UInt64(clamping: size), 0)
     }
 
-    /// OpenSSL has no provider for AES-128, or no memory for a context. `reason` is OpenSSL's packed error code.
+    /// libgcrypt has no AES-128, or no memory for a context. `reason` is its error code (`gcry_error_t`).
     public static func cipherUnavailable(reason: UInt) -> DecryptionError {
         DecryptionError(.cipherUnavailable, UInt64(reason), 0)
     }
 
-    /// OpenSSL refused to decrypt. The bytes of the sample are undefined. `reason` is OpenSSL's packed error code.
+    /// libgcrypt refused to decrypt. The bytes of the sample are undefined. `reason` is its error code.
     public static func cipherFailure(reason: UInt) -> DecryptionError {
         DecryptionError(.cipherFailure, UInt64(reason), 0)
     }
@@ -91,9 +91,9 @@ extension DecryptionError: CustomStringConvertible {
         case .paddingInvalid:
             "the segment of \(first) bytes has no valid padding; the key or the IV is not the segment's"
         case .cipherUnavailable:
-            "OpenSSL offers no AES-128 (error 0x\(String(first, radix: 16))); check its providers and configuration"
+            "libgcrypt offers no AES-128 (error 0x\(String(first, radix: 16))); check its version and configuration"
         case .cipherFailure:
-            "OpenSSL failed to decrypt (error 0x\(String(first, radix: 16)))"
+            "libgcrypt failed to decrypt (error 0x\(String(first, radix: 16)))"
         }
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import COpenSSL
 import ProtectionModel
 
 /// Decrypts samples of common encryption (ISO/IEC 23001-7) with one content key: `cenc`, `cens`, `cbc1` and `cbcs`.
@@ -15,21 +14,16 @@ import ProtectionModel
 /// - `cbcs` without a pattern: all whole blocks. `cenc` and `cbc1` have no pattern; one in the plan is ignored.
 /// - A pattern that only skips (`crypt` 0) leaves everything clear.
 ///
-/// OpenSSL keeps its own copy of the key schedule, outside the locked memory of `ContentKey`, and wipes it when the
+/// libgcrypt keeps its own copy of the key schedule, outside the locked memory of `ContentKey`, and wipes it when the
 /// cipher goes.
 public final class SampleCipher {
-    /// In blocks. 4 KiB stay in the first-level cache, and the EVP call for them is already lost in the noise: larger
-    /// buffers measured the same with patterns that skip much, and slower with those that skip little.
-    static let gatherCapacity = 256
-
     private let key: ContentKey
     // One context for each mode, made when a sample first needs it: most keys are used with a single scheme.
     private var counter: CipherContext?
     private var chained: CipherContext?
-    private var blocks: CipherContext?
-    private var gathered: UnsafeMutableRawPointer?
+    private var gathered: GatherBuffer?
 
-    /// - Throws: `cipherUnavailable` where OpenSSL has no AES-128.
+    /// - Throws: `cipherUnavailable` where libgcrypt has no AES-128.
     public init(key: ContentKey) throws(DecryptionError) {
         self.key = key
         try CipherMode.checkAvailability()
@@ -38,12 +32,7 @@ public final class SampleCipher {
     deinit {
         counter?.release()
         chained?.release()
-        blocks?.release()
-        if let gathered {
-            // It held clear media.
-            OPENSSL_cleanse(gathered, Self.gatherCapacity * 16)
-            gathered.deallocate()
-        }
+        gathered?.release()
     }
 
     /// Decrypts one sample in place.
@@ -99,7 +88,7 @@ public final class SampleCipher {
                     gatheredIn: gatherBuffer())
             } else {
                 try sample.decryptBlocks(
-                    of: walk, chainedWith: blocksContext(), startingAt: plan.initializationVector,
+                    of: walk, chainedWith: chainedContext(), startingAt: plan.initializationVector,
                     gatheredIn: gatherBuffer())
             }
         }
@@ -117,7 +106,7 @@ public final class SampleCipher {
         }
     }
 
-    // Three functions and not one with an `inout`: that would be an access to check at run time for each sample.
+    // Two functions and not one with an `inout`: that would be an access to check at run time for each sample.
 
     @inline(__always)
     private func counterContext() throws(DecryptionError) -> CipherContext {
@@ -136,18 +125,9 @@ public final class SampleCipher {
     }
 
     @inline(__always)
-    private func blocksContext() throws(DecryptionError) -> CipherContext {
-        if let blocks { return blocks }
-        let context = try CipherContext(.blocks, key: key)
-        blocks = context
-        return context
-    }
-
-    @inline(__always)
-    private func gatherBuffer() -> UnsafeMutableRawPointer {
+    private func gatherBuffer() -> GatherBuffer {
         if let gathered { return gathered }
-        // SAFETY: freed once, in `deinit`.
-        let buffer = UnsafeMutableRawPointer.allocate(byteCount: Self.gatherCapacity * 16, alignment: 64)
+        let buffer = GatherBuffer()
         gathered = buffer
         return buffer
     }

@@ -7,6 +7,8 @@
  *   pipelines sum PIPELINE           SHA-256 of all bytes that reach the element named "out", and how many buffers
  *   pipelines mallocs PIPELINE       allocations per buffer in the middle of the stream (needs the preload library)
  *   pipelines memory PIPELINE [FACTORY]   the process's peak resident memory in KiB; an element of FACTORY is made first
+ *   pipelines start ROUNDS URI…      each round plays every URI with playbin3 up to the first picture, "stock:URI" with
+ *                                    GStreamer's own HLS demuxer; a line a round: "WAIT CPU" of each, in s
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -98,6 +100,80 @@ static int peak_memory(void) {
   return kibibytes;
 }
 
+typedef struct {
+  GMutex lock;
+  GCond changed;
+  double wait, cpu;
+  gboolean failed;
+} Start;
+
+static GstPadProbeReturn picture(GstPad *pad, GstPadProbeInfo *info, gpointer data) {
+  GstCaps *caps = gst_pad_get_current_caps(pad);
+  if (caps && g_str_has_prefix(gst_structure_get_name(gst_caps_get_structure(caps, 0)), "video/x-raw")) {
+    Start *start = data;
+    g_mutex_lock(&start->lock);
+    if (start->wait == 0) start->wait = seconds(CLOCK_MONOTONIC), start->cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    g_cond_broadcast(&start->changed);
+    g_mutex_unlock(&start->lock);
+  }
+  if (caps) gst_caps_unref(caps);
+  return GST_PAD_PROBE_OK;
+}
+
+static GstBusSyncReply message(GstBus *bus, GstMessage *message, gpointer data) {
+  Start *start = data;
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+    GError *error = NULL;
+    gst_message_parse_error(message, &error, NULL);
+    fprintf(stderr, "%s\n", error->message);
+    g_error_free(error);
+    g_mutex_lock(&start->lock);
+    start->failed = TRUE;
+    g_cond_broadcast(&start->changed);
+    g_mutex_unlock(&start->lock);
+  }
+  gst_message_unref(message);
+  return GST_BUS_DROP;
+}
+
+/* Audio and video, from nothing to the first picture. */
+static void first_picture(const char *uri, double *wait, double *cpu) {
+  gboolean is_stock = g_str_has_prefix(uri, "stock:");
+  GstPluginFeature *wrapper = gst_registry_lookup_feature(gst_registry_get(), "latchkeyhlsdemux");
+  if (!wrapper) {
+    fprintf(stderr, "there is no factory latchkeyhlsdemux\n");
+    exit(1);
+  }
+  guint rank = gst_plugin_feature_get_rank(wrapper);
+  if (is_stock) gst_plugin_feature_set_rank(wrapper, GST_RANK_NONE);
+  Start start = {0};
+  GstElement *player = gst_element_factory_make("playbin3", NULL);
+  GstElement *video = gst_element_factory_make("fakesink", NULL), *audio = gst_element_factory_make("fakesink", NULL);
+  GstPad *pad = gst_element_get_static_pad(video, "sink");
+  gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, picture, &start, NULL);
+  gst_object_unref(pad);
+  g_object_set(player, "uri", is_stock ? uri + strlen("stock:") : uri, "video-sink", video, "audio-sink", audio, NULL);
+  GstBus *bus = gst_element_get_bus(player);
+  gst_bus_set_sync_handler(bus, message, &start, NULL);
+  double begin = seconds(CLOCK_MONOTONIC), cpu_begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  gst_element_set_state(player, GST_STATE_PAUSED);
+  gint64 end = g_get_monotonic_time() + 30 * G_TIME_SPAN_SECOND;
+  g_mutex_lock(&start.lock);
+  while (start.wait == 0 && !start.failed && g_cond_wait_until(&start.changed, &start.lock, end)) continue;
+  g_mutex_unlock(&start.lock);
+  gst_element_set_state(player, GST_STATE_NULL);
+  gst_object_unref(bus);
+  gst_object_unref(player);
+  gst_plugin_feature_set_rank(wrapper, rank);
+  gst_object_unref(wrapper);
+  if (start.wait == 0) {
+    fprintf(stderr, "%s: no picture\n", uri);
+    exit(1);
+  }
+  *wait = start.wait - begin;
+  *cpu = start.cpu - cpu_begin;
+}
+
 int main(int argc, char **argv) {
   gst_init(NULL, NULL);
   const char *mode = argc > 2 ? argv[1] : "";
@@ -139,8 +215,21 @@ int main(int argc, char **argv) {
     if (element) gst_object_unref(gst_object_ref_sink(element));
     play(argv[2], NULL, NULL);
     printf("%d\n", peak_memory());
+  } else if (!strcmp(mode, "start") && argc > 3) {
+    int rounds = atoi(argv[2]);
+    double wait, cpu;
+    for (int i = 3; i < argc; i++) first_picture(argv[i], &wait, &cpu);
+    for (int round = 0; round < rounds; round++) {
+      for (int i = 3; i < argc; i++) {
+        first_picture(argv[i], &wait, &cpu);
+        printf("%s%.6f %.6f", i > 3 ? " " : "", wait, cpu);
+      }
+      printf("\n");
+      fflush(stdout);
+    }
   } else {
-    fprintf(stderr, "usage: pipelines cpu ROUNDS PIPELINE… | sum PIPELINE | mallocs PIPELINE | memory PIPELINE [FACTORY]\n");
+    fprintf(stderr, "usage: pipelines cpu ROUNDS PIPELINE… | sum PIPELINE | mallocs PIPELINE | memory PIPELINE [FACTORY] | "
+                    "start ROUNDS URI…\n");
     return 2;
   }
   return 0;

@@ -78,34 +78,37 @@ struct ISOSampleTable: Sendable {
         plan.subsamples.removeAll(keepingCapacity: true)
         plan.initializationVector = encryption.constantInitializationVector ?? InitializationVector(high: 0, low: 0)
         if sample.auxiliary != Self.noAuxiliary {
-            let start = Int(sample.auxiliary)
-            guard start <= auxiliary.count else { throw .truncated("sample at \(sample.offset): its IV") }
-            var reader = ByteReader(
-                auxiliary[start...], structure: "IV and subsamples of the sample at \(sample.offset)")
-            if encryption.initializationVectorSize > 0 {
-                let bytes = try reader.readBytes(encryption.initializationVectorSize)
-                guard let vector = InitializationVector(bytes) else { throw .malformed(reader.place) }
-                plan.initializationVector = vector
+            let isComplete = auxiliary.withUnsafeBytes { bytes in
+                Self.read(bytes.dropFirst(Int(sample.auxiliary)), encryption, sample.hasSubsamples, into: &plan)
             }
-            if sample.hasSubsamples { try Self.readSubsamples(&reader, into: &plan) }
+            guard isComplete else { throw .truncated("IV and subsamples of the sample at \(sample.offset)") }
         }
         if plan.subsamples.isEmpty, encryption.encryptsPartialBlocks, plan.scheme == .cens {
             plan.subsamples.append(Subsample(clear: 0, protected: sample.size))
         }
     }
 
-    private static func readSubsamples(_ reader: inout ByteReader, into plan: inout SamplePlan) throws(FormatError) {
-        let count = Int(try reader.readUInt16())
-        let entries = try reader.readBytes(count * 6)
-        plan.subsamples.reserveCapacity(count)
-        entries.withUnsafeBytes { entries in
-            for entry in 0..<count {
-                // SAFETY: `entries` has six bytes for each.
-                let clear = entries.loadUnaligned(fromByteOffset: entry * 6, as: UInt16.self)
-                let protected = entries.loadUnaligned(fromByteOffset: entry * 6 + 2, as: UInt32.self)
-                plan.subsamples.append(
-                    Subsample(clear: UInt32(UInt16(bigEndian: clear)), protected: UInt32(bigEndian: protected)))
-            }
+    /// Reads an IV and a subsample map. False where they are not all there.
+    private static func read(
+        _ entry: Slice<UnsafeRawBufferPointer>, _ encryption: ISOEncryption, _ hasSubsamples: Bool,
+        into plan: inout SamplePlan
+    ) -> Bool {
+        let bytes = UnsafeRawBufferPointer(rebasing: entry)
+        let vectorSize = encryption.initializationVectorSize
+        guard bytes.count >= vectorSize else { return false }
+        // SAFETY: what is loaded ends in front of `vectorSize`, then in front of what is checked.
+        switch vectorSize {
+        case 0: break
+        case 8, 16:
+            let high = bytes.loadUnaligned(as: UInt64.self)
+            let low = vectorSize == 16 ? bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self) : 0
+            plan.initializationVector = InitializationVector(high: UInt64(bigEndian: high), low: UInt64(bigEndian: low))
+        default: return false
         }
+        guard hasSubsamples else { return true }
+        guard bytes.count >= vectorSize + 2 else { return false }
+        let count = UInt16(bigEndian: bytes.loadUnaligned(fromByteOffset: vectorSize, as: UInt16.self))
+        return plan.setSubsamples(
+            count: Int(count), table: UnsafeRawBufferPointer(rebasing: bytes[(vectorSize + 2)...]))
     }
 }

@@ -89,33 +89,11 @@ struct SampleProtection {
         return .encrypted(KeyID(high: identifier.high, low: identifier.low))
     }
 
-    /// The table has six bytes an entry: clear bytes (16 bits), then protected bytes (32 bits), big-endian.
     private mutating func readSubsamples(_ info: borrowing ProtectionInfo, count: UInt32) -> Bool {
-        let count = Int(count)
         guard count > 0 else {
             plan.subsamples.removeAll(keepingCapacity: true)
             return true
         }
-        return info.withBytes(fields.subsamples) { table -> Bool in
-            let (needed, overflow) = count.multipliedReportingOverflow(by: 6)
-            guard !overflow, needed <= table.count else { return false }
-            // The storage of the sample before is written over: growing it entry by entry would check it each time.
-            let surplus = plan.subsamples.count - count
-            if surplus > 0 {
-                plan.subsamples.removeLast(surplus)
-            } else if surplus < 0 {
-                plan.subsamples.append(contentsOf: repeatElement(Subsample(clear: 0, protected: 0), count: -surplus))
-            }
-            plan.subsamples.withUnsafeMutableBufferPointer { subsamples in
-                for entry in 0..<count {
-                    // SAFETY: `needed` bytes are there, and `count` subsamples.
-                    let clear = table.loadUnaligned(fromByteOffset: entry &* 6, as: UInt16.self)
-                    let protected = table.loadUnaligned(fromByteOffset: entry &* 6 &+ 2, as: UInt32.self)
-                    subsamples[entry] = Subsample(
-                        clear: UInt32(UInt16(bigEndian: clear)), protected: UInt32(bigEndian: protected))
-                }
-            }
-            return true
-        } ?? false
+        return info.withBytes(fields.subsamples) { plan.setSubsamples(count: Int(count), table: $0) } ?? false
     }
 }
