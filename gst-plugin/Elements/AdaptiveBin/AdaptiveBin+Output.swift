@@ -5,7 +5,7 @@ import ElementKit
 import LicenseControl
 import ProtectionModel
 
-extension HLSDemuxer {
+extension AdaptiveBin {
     func addOutput(_ inner: PadReference) {
         // The template has the number as a pattern: video_00 is of video_%02u.
         let kind = inner.name.prefix { $0 != "_" }
@@ -64,7 +64,7 @@ extension HLSDemuxer {
     func keyEvent(_ event: KeyEvent) {
         switch event {
         case .requested(let request, let origin):
-            if origin == run?.observerID { reference.post(keyRequest: request) }
+            if origin == currentRun?.observerID { reference.post(keyRequest: request) }
         case .closed(let reason), .expired(_, let reason, wasInUse: true):
             closeGate(reason)
         case .untaken, .usable, .failed, .renewalFailed, .expired: break
