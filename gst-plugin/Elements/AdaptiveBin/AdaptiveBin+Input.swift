@@ -35,6 +35,7 @@ extension AdaptiveBin {
     private func accepts(_ event: borrowing Event) -> Bool {
         switch event.kind {
         case .endOfStream:
+            guard !withGuarded({ $0.isStopping }) else { return false }
             return manifest.isHandedOn || handOn()
         case .flushStop, .streamStart:
             manifest = ManifestInput()

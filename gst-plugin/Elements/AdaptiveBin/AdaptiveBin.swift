@@ -66,6 +66,10 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     final var currentRun: (any AdaptiveRun)? { withGuarded { $0.run } }
 
+    /// How long stopping waits for the upstream thread, in milliseconds. Where every answer is at hand that takes one or
+    /// two; more only where something else is in the way of them, such as a proxy.
+    private static let patience = 1000
+
     // MARK: For subclasses
 
     /// What the demuxer has from now to its next stop.
@@ -98,6 +102,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
             willStop()
+            // The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread.
+            // It has its answers now, and gets no manifest any more.
+            _ = child?.pad("sink")?.waitUntilIdle(milliseconds: Self.patience)
         default: break
         }
         let result = perform()
@@ -161,6 +168,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     // MARK: Inside
 
     override func send(_ event: consuming Event) -> Bool { child?.send(event) ?? false }
+
+    /// As the stock demuxer answers. urisourcebin asks who buffers: where nobody says so, it puts queues behind this bin.
+    override func answer(_ query: borrowing Query) -> Bool { child?.answer(query) ?? false }
 
     /// Says what ends the presentation, once. What the stock demuxer complains about later follows from it.
     final func fail(_ failure: PresentationFailure) {

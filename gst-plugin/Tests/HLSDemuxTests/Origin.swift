@@ -36,13 +36,15 @@ final class Origin: Sendable {
     func url(_ path: String) -> String { server.url(path) }
     var requests: [LoopbackRequest] { log.requests.withLock { $0 } }
     func requests(_ path: String) -> [LoopbackRequest] { requests.filter { $0.path == path } }
-    /// Waits until nothing is asked for any more. GStreamer 1.22 may use freed memory when it is stopped while a request
-    /// is open, with or without a bin around its demuxer.
-    func waitUntilQuiet() {
+    /// Waits until `isOver`, or until nothing was asked for for half a second; for some seconds at most.
+    func waitUntilQuiet(unless isOver: () -> Bool) {
         var last = -1
-        for _ in 0..<100 where last != requests.count || log.open.withLock({ $0 > 0 }) {
+        var quiet = 0
+        for _ in 0..<400 where quiet < 50 && !isOver() {
+            let isAtWork = last != requests.count || log.open.withLock { $0 > 0 }
             last = requests.count
-            usleep(40_000)
+            quiet = isAtWork ? 0 : quiet + 1
+            usleep(10_000)
         }
     }
 
