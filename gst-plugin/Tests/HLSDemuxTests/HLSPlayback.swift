@@ -47,6 +47,7 @@ final class HLSPlayback: @unchecked Sendable {
     convenience init(_ origin: Origin, _ path: String, session: KeySession? = nil, isPaced: Bool = false) throws {
         try self.init(origin.url(path), session: session, isPaced: isPaced)
         self.origin = origin
+        origin.holdMedia()
     }
 
     /// `isPaced`: as fast as people watch.
@@ -87,6 +88,7 @@ final class HLSPlayback: @unchecked Sendable {
     }
 
     deinit {
+        origin?.letMediaPass()
         waitUntilFetched()
         gst_element_set_state(pipeline, GST_STATE_NULL)
         gst_object_unref(pipeline)
@@ -156,7 +158,10 @@ final class HLSPlayback: @unchecked Sendable {
         names.append(name)
         lock.unlock()
         if name == "souphttpsrc" { sourceHook?(element) }
-        if name == "hlsdemux2" { stockDemuxer = element }
+        if name == "hlsdemux2" {
+            stockDemuxer = element
+            reference.onPadAdded { [origin] _ in origin?.letMediaPass() }
+        }
         if name == "parsebin", let stockDemuxer, let sink = reference.pad("sink"),
             gst_object_has_as_ancestor(ek_as_object(element), ek_as_object(stockDemuxer)) != 0
         {
