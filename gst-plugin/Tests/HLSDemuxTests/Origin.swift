@@ -24,21 +24,26 @@ final class Origin: Sendable {
             log.requests.withLock { $0.append(request) }
             log.open.withLock { $0 += 1 }
             defer { log.open.withLock { $0 -= 1 } }
-            if !request.path.hasSuffix(".m3u8") { await log.media.pass() }
-            if let answer = await change(request) { return answer }
-            guard let folder, !request.path.contains(".."),
-                let data = try? Data(contentsOf: folder.appendingPathComponent(request.path))
-            else { return .notFound }
-            return LoopbackResponse(
-                headers: [HTTPHeader(name: "Content-Type", value: Self.type(of: request.path))], body: Array(data))
+            await log.media.pass(request.path)
+            let answer = await change(request) ?? Self.file(request.path, in: folder)
+            if request.path.hasSuffix(".m3u8") { log.media.note(answer.body) }
+            return answer
         }
         self.log = log
+    }
+
+    private static func file(_ path: String, in folder: URL?) -> LoopbackResponse {
+        guard let folder, !path.contains(".."),
+            let data = try? Data(contentsOf: folder.appendingPathComponent(path))
+        else { return .notFound }
+        return LoopbackResponse(
+            headers: [HTTPHeader(name: "Content-Type", value: Self.type(of: path))], body: Array(data))
     }
 
     func url(_ path: String) -> String { server.url(path) }
     var requests: [LoopbackRequest] { log.requests.withLock { $0 } }
     func requests(_ path: String) -> [LoopbackRequest] { requests.filter { $0.path == path } }
-    /// Gives out nothing but playlists until `letMediaPass`.
+    /// Keeps the last segment of each playlist back until `letMediaPass`.
     ///
     /// GStreamer 1.22 calls a presentation that is fetched before it has made its first pad one that cannot be
     /// fetched. On a busy machine a short one can be that quick.
@@ -70,10 +75,11 @@ final class Origin: Sendable {
     }
 }
 
-/// Lets tasks pass, or wait until it lets them pass.
+/// Makes tasks that want the last segment of a playlist wait while it is closed.
 private final class MediaGate: Sendable {
     private struct State {
         var isClosed = false
+        var lastSegments: Set<String> = []
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -90,13 +96,24 @@ private final class MediaGate: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    func pass() async {
+    /// Finds the last segment, where it is a file of its own and not the only one.
+    func note(_ playlist: [UInt8]) {
+        let lines = String(decoding: playlist, as: UTF8.self).split(whereSeparator: \.isNewline)
+        let segments = lines.filter { !$0.hasPrefix("#") }
+        guard lines.contains(where: { $0.hasPrefix("#EXTINF") }), segments.count > 1, let last = segments.last,
+            !segments.dropLast().contains(last)
+        else { return }
+        state.withLock { _ = $0.lastSegments.insert(String(last)) }
+    }
+
+    func pass(_ path: String) async {
         await withCheckedContinuation { continuation in
-            let isOpen = state.withLock { state -> Bool in
-                if state.isClosed { state.waiting.append(continuation) }
-                return !state.isClosed
+            let mayPass = state.withLock { state -> Bool in
+                guard state.isClosed, state.lastSegments.contains(path) else { return true }
+                state.waiting.append(continuation)
+                return false
             }
-            if isOpen { continuation.resume() }
+            if mayPass { continuation.resume() }
         }
     }
 }
