@@ -14,6 +14,7 @@ final class Origin: Sendable {
     private final class Log: Sendable {
         let requests = Mutex<[LoopbackRequest]>([])
         let open = Mutex(0)
+        let media = MediaGate()
     }
 
     /// Serves the folder. `change` answers in place of a file where it gives an answer.
@@ -23,26 +24,41 @@ final class Origin: Sendable {
             log.requests.withLock { $0.append(request) }
             log.open.withLock { $0 += 1 }
             defer { log.open.withLock { $0 -= 1 } }
-            if let answer = await change(request) { return answer }
-            guard let folder, !request.path.contains(".."),
-                let data = try? Data(contentsOf: folder.appendingPathComponent(request.path))
-            else { return .notFound }
-            return LoopbackResponse(
-                headers: [HTTPHeader(name: "Content-Type", value: Self.type(of: request.path))], body: Array(data))
+            await log.media.pass(request.path)
+            let answer = await change(request) ?? Self.file(request.path, in: folder)
+            if request.path.hasSuffix(".m3u8") { log.media.note(answer.body) }
+            return answer
         }
         self.log = log
+    }
+
+    private static func file(_ path: String, in folder: URL?) -> LoopbackResponse {
+        guard let folder, !path.contains(".."),
+            let data = try? Data(contentsOf: folder.appendingPathComponent(path))
+        else { return .notFound }
+        return LoopbackResponse(
+            headers: [HTTPHeader(name: "Content-Type", value: Self.type(of: path))], body: Array(data))
     }
 
     func url(_ path: String) -> String { server.url(path) }
     var requests: [LoopbackRequest] { log.requests.withLock { $0 } }
     func requests(_ path: String) -> [LoopbackRequest] { requests.filter { $0.path == path } }
-    /// Waits until nothing is asked for any more. GStreamer 1.22 may use freed memory when it is stopped while a request
-    /// is open, with or without a bin around its demuxer.
-    func waitUntilQuiet() {
+    /// Keeps the last segment of each playlist back until `letMediaPass`.
+    ///
+    /// GStreamer 1.22 calls a presentation that is fetched before it has made its first pad one that cannot be
+    /// fetched. On a busy machine a short one can be that quick.
+    func holdMedia() { log.media.close() }
+    func letMediaPass() { log.media.open() }
+
+    /// Waits until `isOver`, or until nothing was asked for for half a second; for some seconds at most.
+    func waitUntilQuiet(unless isOver: () -> Bool) {
         var last = -1
-        for _ in 0..<100 where last != requests.count || log.open.withLock({ $0 > 0 }) {
+        var quiet = 0
+        for _ in 0..<400 where quiet < 50 && !isOver() {
+            let isAtWork = last != requests.count || log.open.withLock { $0 > 0 }
             last = requests.count
-            usleep(40_000)
+            quiet = isAtWork ? 0 : quiet + 1
+            usleep(10_000)
         }
     }
 
@@ -55,6 +71,49 @@ final class Origin: Sendable {
         case "ts": "video/mp2t"
         case "aac": "audio/aac"
         default: "application/octet-stream"
+        }
+    }
+}
+
+/// Makes tasks that want the last segment of a playlist wait while it is closed.
+private final class MediaGate: Sendable {
+    private struct State {
+        var isClosed = false
+        var lastSegments: Set<String> = []
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+
+    func close() { state.withLock { $0.isClosed = true } }
+
+    func open() {
+        let waiting = state.withLock { state in
+            state.isClosed = false
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Finds the last segment, where it is a file of its own and not the only one.
+    func note(_ playlist: [UInt8]) {
+        let lines = String(decoding: playlist, as: UTF8.self).split(whereSeparator: \.isNewline)
+        let segments = lines.filter { !$0.hasPrefix("#") }
+        guard lines.contains(where: { $0.hasPrefix("#EXTINF") }), segments.count > 1, let last = segments.last,
+            !segments.dropLast().contains(last)
+        else { return }
+        state.withLock { _ = $0.lastSegments.insert(String(last)) }
+    }
+
+    func pass(_ path: String) async {
+        await withCheckedContinuation { continuation in
+            let mayPass = state.withLock { state -> Bool in
+                guard state.isClosed, state.lastSegments.contains(path) else { return true }
+                state.waiting.append(continuation)
+                return false
+            }
+            if mayPass { continuation.resume() }
         }
     }
 }
