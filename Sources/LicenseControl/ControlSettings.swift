@@ -20,13 +20,15 @@ public struct ControlSettings: Sendable, Equatable {
     public var httpHeaders: [HTTPHeader]
     /// Nil: no FairPlay-style keys from a server.
     public var fairPlay: FairPlaySettings?
+    /// Nil: no PlayReady-style licences.
+    public var playReady: PlayReadySettings?
     /// The HLS key formats that are preferred where a playlist offers several, best first. Empty: no preference.
     public var keyFormats: [String]
 
     public init(
         keysFile: String? = nil, licenseURL: String? = nil, keySystem: KeySystem? = nil, keyTimeout: Duration? = nil,
         httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = [], fairPlay: FairPlaySettings? = nil,
-        keyFormats: [String] = []
+        playReady: PlayReadySettings? = nil, keyFormats: [String] = []
     ) {
         self.keysFile = keysFile
         self.licenseURL = licenseURL
@@ -35,14 +37,16 @@ public struct ControlSettings: Sendable, Equatable {
         self.httpTimeout = httpTimeout
         self.httpHeaders = httpHeaders
         self.fairPlay = fairPlay
+        self.playReady = playReady
         self.keyFormats = keyFormats
     }
 
-    /// The loaders that these settings ask for, in order: the keys file, then the FairPlay-style key server, then the
-    /// licence service.
+    /// The loaders that these settings ask for, in order: the keys file, then the FairPlay-style key server, then
+    /// PlayReady-style licences, then the licence service.
     ///
     /// What cannot be used becomes a loader that says so to the requests it is for. With `keySystem` FairPlay, the key
-    /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another.
+    /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another; with PlayReady, the same holds of
+    /// `playReady`.
     /// The last one also takes Clear Key requests whose media names a URL, unless `keySystem` is another one.
     public func makeLoaders(transport: any HTTPTransport = CurlTransport.shared) -> [any ResourceLoader] {
         var loaders: [any ResourceLoader] = []
@@ -54,6 +58,18 @@ public struct ControlSettings: Sendable, Equatable {
                 loaders.append(
                     CallbackLoader(name: "FairPlay") { request in
                         guard request.keySystem == .fairPlay, request.keyURI != nil else { return false }
+                        request.finishLoading(with: error)
+                        return true
+                    })
+            }
+        }
+        if let playReady = playReadyOrLicenseURL {
+            do throws(KeyError) {
+                loaders.append(try playReady.makeLoader(transport: transport))
+            } catch {
+                loaders.append(
+                    CallbackLoader(name: "PlayReady") { request in
+                        guard request.keySystem == .playReady else { return false }
                         request.finishLoading(with: error)
                         return true
                     })
@@ -77,6 +93,16 @@ public struct ControlSettings: Sendable, Equatable {
         return configuration
     }
 
+    private var playReadyOrLicenseURL: PlayReadySettings? {
+        guard var settings = playReady else { return nil }
+        if keySystem == .playReady, settings.licenseURL == nil, let licenseURL {
+            settings.licenseURL = licenseURL
+            settings.headers += httpHeaders
+        }
+        if settings.timeout == nil { settings.timeout = httpTimeout }
+        return settings
+    }
+
     private var fairPlayOrLicenseURL: FairPlaySettings? {
         guard var settings = fairPlay else { return nil }
         if keySystem == .fairPlay, settings.service.url == nil, let licenseURL {
@@ -95,6 +121,7 @@ extension ControlSettings: CustomStringConvertible, CustomReflectable {
             ("keys file", keysFile), ("licence URL", url), ("key system", keySystem?.rawValue),
             ("key timeout", keyTimeout?.description), ("HTTP timeout", httpTimeout?.description),
             ("FairPlay", fairPlay?.description),
+            ("PlayReady", playReady?.description),
             ("key formats", keyFormats.isEmpty ? nil : keyFormats.joined(separator: ", ")),
             ("headers", httpHeaders.isEmpty ? nil : httpHeaders.map(\.name).joined(separator: ", ")),
         ]
