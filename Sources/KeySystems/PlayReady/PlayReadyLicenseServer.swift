@@ -166,6 +166,10 @@ extension PlayReadyLicenseServer {
     ) throws -> XMRLicense {
         var issue = issue
         issue.terms.issueDate = now
+        if let lifetime = grant.lifetime {
+            let (end, isTooLate) = now.addingReportingOverflow(lifetime)
+            issue.terms.end = isTooLate ? .max : end
+        }
         var receiver = request.chain.leaf.key(for: .encryptKey) ?? []
         if let account = grant.domain {
             guard let domains else { throw PlayReadyFault(code: PlayReadyFault.unknownAccountID) }

@@ -23,6 +23,7 @@ extension PlayReadyServerPolicy {
             customData = value
             fault?.customData = value
         case "tid": transactionID = try Self.bytes(name, value)
+        case "life": grant.lifetime = try Self.number(name, value)
         case "kid": grant.keyID = value == "header" ? nil : try Self.keyID(value)
         case "contentkey":
             var bytes = try Self.bytes(name, value)

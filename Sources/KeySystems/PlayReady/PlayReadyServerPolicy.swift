@@ -18,6 +18,7 @@ public import ProtectionModel
 /// | `sl` | minimum security level |
 /// | `persist` | `true` (default), `false` |
 /// | `begindate`, `enddate`, `removaldate` | seconds since 1970, or `yyyymmdd` or `yyyymmddhhmmss` in UTC |
+/// | `life` | seconds from the answer to the end |
 /// | `firstexp` | seconds from the first play |
 /// | `realtime` | `true`, `false` |
 /// | `grace` | seconds |
@@ -44,6 +45,8 @@ public struct PlayReadyServerPolicy: Sendable {
         public var keyType: XMRTerms.KeyType?
         /// Without keys.
         public var terms: XMRTerms
+        /// Seconds from the answer to the licence's end; nil: as the terms say.
+        public var lifetime: UInt32?
         /// The account to bind the licence to.
         public var domain: GUID?
 
