@@ -63,21 +63,12 @@ public struct ControlSettings: Sendable, Equatable {
                     })
             }
         }
-        if let playReady = playReadyOrLicenseURL {
-            do throws(KeyError) {
-                loaders.append(try playReady.makeLoader(transport: transport))
-            } catch {
-                loaders.append(
-                    CallbackLoader(name: "PlayReady") { request in
-                        guard request.keySystem == .playReady else { return false }
-                        request.finishLoading(with: error)
-                        return true
-                    })
-            }
-        }
+        if let loader = playReadyLoader(transport) { loaders.append(loader) }
         if keySystem ?? .clearKey == .clearKey {
-            loaders.append(
-                ClearKeyLoader(url: licenseURL, headers: httpHeaders, timeout: httpTimeout, transport: transport))
+            let loader = ClearKeyLoader(
+                url: licenseURL, headers: httpHeaders, timeout: httpTimeout, transport: transport)
+            // A service that is named as this key system's own comes before licences that are for any.
+            loaders.insert(loader, at: keySystem == nil ? loaders.count : clearKeyPlace(loaders))
         }
         return loaders
     }
@@ -93,8 +84,26 @@ public struct ControlSettings: Sendable, Equatable {
         return configuration
     }
 
+    private func clearKeyPlace(_ loaders: [any ResourceLoader]) -> Int {
+        loaders.firstIndex { $0 is PlayReadyLoader } ?? loaders.count
+    }
+
+    private func playReadyLoader(_ transport: any HTTPTransport) -> (any ResourceLoader)? {
+        guard let settings = playReadyOrLicenseURL else { return nil }
+        do throws(KeyError) {
+            return try settings.makeLoader(transport: transport)
+        } catch {
+            return CallbackLoader(name: "PlayReady") { request in
+                guard request.keySystem == .playReady else { return false }
+                request.finishLoading(with: error)
+                return true
+            }
+        }
+    }
+
     private var playReadyOrLicenseURL: PlayReadySettings? {
-        guard var settings = playReady else { return nil }
+        let isNamed = keySystem == .playReady && licenseURL != nil && PlayReadyModel.isImported
+        guard var settings = playReady ?? (isNamed ? PlayReadySettings() : nil) else { return nil }
         if keySystem == .playReady, settings.licenseURL == nil, let licenseURL {
             settings.licenseURL = licenseURL
             settings.headers += httpHeaders

@@ -105,6 +105,28 @@ extension PlayReadyClient {
         }
     }
 
+    /// Licences that travel with the content. They are not stored, and those that this device cannot open do not count.
+    func judge(embedded licenses: [XMRLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
+        guard !licenses.isEmpty else { return [] }
+        let keyring: PlayReadyKeyring
+        do throws(KeyError) {
+            keyring = try await self.keyring(in: try await store())
+        } catch {
+            throw .init(error)
+        }
+        return try await judge(
+            acquired: licenses.compactMap { xmr in
+                guard let license = try? PlayReadyLicense(xmr, keyring: keyring) else { return nil }
+                return InstalledLicense(
+                    license: license, id: RecordID(prefixOf: xmr.rightsID.uuidOrderBytes), stored: nil, nonce: nil,
+                    session: nil)
+            })
+    }
+
+    private func store() async throws(KeyError) -> LicenseStore {
+        do throws(LicenseStoreError) { return try await parts().store } catch { throw KeyError(error) }
+    }
+
     /// Licences that were acquired just now, the best for each key. An untrusted clock is repaired where that helps.
     func judge(acquired licenses: [InstalledLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
         do {

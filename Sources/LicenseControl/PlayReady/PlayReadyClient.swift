@@ -108,6 +108,8 @@ public actor PlayReadyClient {
             }
             let clock = try await TrustedClock.open(
                 storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy)
+            let now = clock.now()
+            if now.isTrusted { try await store.deleteRemovable(at: now.time) }
             return .success(Parts(store: store, clock: clock, rights: LicenseRights(clock: clock, store: store)))
         } catch {
             return .failure(error)

@@ -5,7 +5,7 @@ import MediaFormats
 public import ProtectionModel
 import Synchronization
 
-/// Gets keys from PlayReady-style licences: from the store, or over HTTP, or through a delegate.
+/// Gets keys from PlayReady-style licences: from the store, from the content, over HTTP, or through a delegate.
 ///
 /// It takes PlayReady requests, and, where a licence service is configured, requests of media that names no key system or
 /// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
@@ -96,7 +96,9 @@ public final class PlayReadyLoader: ResourceLoader {
                     found[keyID] = judged
                 }
             }
-            try await repairClock(for: &found, session: request.playbackSessionID)
+            for judged in try await client.judge(embedded: need.embedded)
+            where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
+            try await repairClock(for: &found)
         }
         let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
         if acquires {
@@ -105,7 +107,7 @@ public final class PlayReadyLoader: ResourceLoader {
                     header, suggestedURL: request.suggestedURL, session: request.playbackSessionID, delegate: delegate)
                 for judged in try await client.judge(acquired: licenses) { found[judged.keyID] = judged }
             }
-            try await repairClock(for: &found, session: request.playbackSessionID)
+            try await repairClock(for: &found)
         }
         return try await answer(to: request, need, found, start: start)
     }
@@ -134,9 +136,7 @@ public final class PlayReadyLoader: ResourceLoader {
     }
 
     /// Asks the time service where a licence waits for trusted time, and judges again.
-    private func repairClock(
-        for found: inout [KeyID: JudgedLicense], session: UInt64
-    ) async throws(PlayReadyAcquisitionError) {
+    private func repairClock(for found: inout [KeyID: JudgedLicense]) async throws(PlayReadyAcquisitionError) {
         guard client.configuration.timeURL != nil,
             found.values.contains(where: { $0.verdict.status == .untrustedTime })
         else { return }

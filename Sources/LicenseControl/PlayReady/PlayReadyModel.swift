@@ -72,6 +72,9 @@ public enum PlayReadyModel {
         }
     }
 
+    /// Whether a model certificate was imported.
+    public static var isImported: Bool { state.withLock { $0.certificate != nil } }
+
     /// What was imported, checked as a whole. From here on imports throw. Nil where nothing was imported.
     ///
     /// Throws `provisioning` where a part is missing or the parts do not belong together.

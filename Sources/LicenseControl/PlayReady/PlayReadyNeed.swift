@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import KeySystems
 import MediaFormats
 import ProtectionModel
 
@@ -11,12 +12,16 @@ struct PlayReadyNeed {
     let isNamedByURI: Bool
     private let requested: KeyID?
     private let found: [WRMHeader]
+    /// Licences that travel with the content.
+    let embedded: [XMRLicense]
 
     /// Throws `malformedRequest` where neither the request nor its initialization data name a KID.
     init(_ request: KeyLoadingRequest) throws(PlayReadyAcquisitionError) {
         var data = request.initializationData.filter { $0.system == .playReady || $0.system == nil }.map(\.bytes)
         if let uri = request.keyURI, let bytes = Self.dataURI(uri) { data.insert(bytes, at: 0) }
-        found = data.compactMap { try? PlayReadyObject(initializationData: $0).header() }
+        let objects = data.compactMap { try? PlayReadyObject(initializationData: $0) }
+        found = objects.compactMap { try? $0.header() }
+        embedded = Array(objects.flatMap(\.embeddedLicenses).prefix(PlayReadyExchange.maximumLicenseCount))
         let missing = request.missingKeyIDs
         let wanted = missing.isEmpty ? request.keyIDs : missing
         let named = found.flatMap(\.keys).map(\.keyID)

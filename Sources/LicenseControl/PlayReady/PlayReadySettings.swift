@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 public import HTTP
 import KeySystems
 import MediaFormats
@@ -25,7 +26,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     /// The folder of the licence store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
     public var storeFolder: String?
     /// What the user's own folders are found by.
-    public var environment: [String: String] = [:]
+    public var environment = Self.processEnvironment
     /// Only signed time counts.
     public var requiresSecureClock = false
     /// Licences are renewed while media plays.
@@ -43,7 +44,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     ///
     /// Throws `invalidConfiguration` with the key and what is possible.
     public init(
-        _ values: [String: String], headers: [HTTPHeader] = [], environment: [String: String] = [:],
+        _ values: [String: String], headers: [HTTPHeader] = [], environment: [String: String]? = nil,
         resolve: (String) -> String = { $0 }
     ) throws(KeyError) {
         for name in values.keys.sorted() where !Self.names.contains(name) {
@@ -63,7 +64,14 @@ public struct PlayReadySettings: Sendable, Hashable {
         requiresSecureClock = try Self.choice("clock", values, ["system": false, "secure": true]) ?? false
         renews = try Self.choice("renew", values, ["true": true, "false": false]) ?? true
         self.headers = headers
-        self.environment = environment
+        if let environment { self.environment = environment }
+    }
+
+    private static var processEnvironment: [String: String] {
+        // SAFETY: a string that ends in NUL, or null.
+        ["HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
+            found[name] = getenv(name).map { String(cString: $0) }
+        }
     }
 
     private static func choice(

@@ -150,6 +150,27 @@ struct PlayReadyLoaderTests {
         #expect(world.service.requests(.acquireLicense).map(\.url) == ["https://configured.example/"])
     }
 
+    @Test func aLicenceMayTravelWithTheContent() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let parts = try await world.client.parts()
+        let record = try #require(try await parts.store.records(for: keyID(1), kind: .license).first)
+        try await parts.store.deleteAll(kind: .license)
+        let filler = [UInt8](repeating: 0, count: 40)
+        let data = try PlayReadyObject(
+            header: PlayReadyWorld.header(), embeddedLicenseStore: filler + record.payload.dropFirst(5) + filler
+        ).serialized()
+        world.service.setOffline(true)
+        let session = session(world)
+        let watcher = Watcher(session)
+        session.demand(
+            KeyDemand(
+                keyIDs: [keyID(1)], keySystem: .playReady,
+                initializationData: [InitializationData(system: .playReady, bytes: data, origin: "test")]))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
+        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
+    }
+
     @Test func aPlaylistsDataURIIsAHeader() async throws {
         let world = try PlayReadyWorld()
         let session = session(world)

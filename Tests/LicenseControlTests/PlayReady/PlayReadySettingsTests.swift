@@ -66,7 +66,9 @@ final class Log: Sendable {
             var values = values
             change(&values)
             return error { () throws(KeyError) in
-                _ = try PlayReadySettings(values, resolve: { "\(folder.path)/\($0)" }).makeLoader()
+                _ = try PlayReadySettings(
+                    values, environment: [:], resolve: { "\(folder.path)/\($0)" }
+                ).makeLoader()
             }
         }
         #expect(text { _ in } == "none")

@@ -72,7 +72,8 @@ final class KeySources: Sendable {
             own.playReady?.headers = []
         }
         own.fairPlay?.service.url = nil
-        own.playReady?.licenseURL = nil
+        // Without a key system the service is a Clear Key one.
+        if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
     }
 

@@ -75,12 +75,10 @@ enum Configuration {
         let values = values(of: playReadyGroup, in: file)
         let headers = Self.values(of: playReadyHeadersGroup, in: file)
         guard !values.isEmpty || !headers.isEmpty else { return nil }
-        var environment: [String: String] = [:]
-        for name in ["HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"] { environment[name] = Environment.variable(name) }
         do throws(KeyError) {
             return try PlayReadySettings(
                 Dictionary(values.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
-                headers: headers.map { HTTPHeader(name: $0.name, value: $0.value) }, environment: environment,
+                headers: headers.map { HTTPHeader(name: $0.name, value: $0.value) },
                 resolve: { resolve($0, beside: path) })
         } catch {
             throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
