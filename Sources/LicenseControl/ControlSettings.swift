@@ -20,13 +20,15 @@ public struct ControlSettings: Sendable, Equatable {
     public var httpHeaders: [HTTPHeader]
     /// Nil: no FairPlay-style keys from a server.
     public var fairPlay: FairPlaySettings?
+    /// Nil: no PlayReady-style licences.
+    public var playReady: PlayReadySettings?
     /// The HLS key formats that are preferred where a playlist offers several, best first. Empty: no preference.
     public var keyFormats: [String]
 
     public init(
         keysFile: String? = nil, licenseURL: String? = nil, keySystem: KeySystem? = nil, keyTimeout: Duration? = nil,
         httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = [], fairPlay: FairPlaySettings? = nil,
-        keyFormats: [String] = []
+        playReady: PlayReadySettings? = nil, keyFormats: [String] = []
     ) {
         self.keysFile = keysFile
         self.licenseURL = licenseURL
@@ -35,14 +37,16 @@ public struct ControlSettings: Sendable, Equatable {
         self.httpTimeout = httpTimeout
         self.httpHeaders = httpHeaders
         self.fairPlay = fairPlay
+        self.playReady = playReady
         self.keyFormats = keyFormats
     }
 
-    /// The loaders that these settings ask for, in order: the keys file, then the FairPlay-style key server, then the
-    /// licence service.
+    /// The loaders that these settings ask for, in order: the keys file, then the FairPlay-style key server, then
+    /// PlayReady-style licences, then the licence service.
     ///
     /// What cannot be used becomes a loader that says so to the requests it is for. With `keySystem` FairPlay, the key
-    /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another.
+    /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another; with PlayReady, the same holds of
+    /// `playReady`.
     /// The last one also takes Clear Key requests whose media names a URL, unless `keySystem` is another one.
     public func makeLoaders(transport: any HTTPTransport = CurlTransport.shared) -> [any ResourceLoader] {
         var loaders: [any ResourceLoader] = []
@@ -59,9 +63,12 @@ public struct ControlSettings: Sendable, Equatable {
                     })
             }
         }
+        if let loader = playReadyLoader(transport) { loaders.append(loader) }
         if keySystem ?? .clearKey == .clearKey {
-            loaders.append(
-                ClearKeyLoader(url: licenseURL, headers: httpHeaders, timeout: httpTimeout, transport: transport))
+            let loader = ClearKeyLoader(
+                url: licenseURL, headers: httpHeaders, timeout: httpTimeout, transport: transport)
+            // A service that is named as this key system's own comes before licences that are for any.
+            loaders.insert(loader, at: keySystem == nil ? loaders.count : clearKeyPlace(loaders))
         }
         return loaders
     }
@@ -75,6 +82,34 @@ public struct ControlSettings: Sendable, Equatable {
         var configuration = registered
         try fairPlay?.apply(to: &configuration)
         return configuration
+    }
+
+    private func clearKeyPlace(_ loaders: [any ResourceLoader]) -> Int {
+        loaders.firstIndex { $0 is PlayReadyLoader } ?? loaders.count
+    }
+
+    private func playReadyLoader(_ transport: any HTTPTransport) -> (any ResourceLoader)? {
+        guard let settings = playReadyOrLicenseURL else { return nil }
+        do throws(KeyError) {
+            return try settings.makeLoader(transport: transport)
+        } catch {
+            return CallbackLoader(name: "PlayReady") { request in
+                guard request.keySystem == .playReady else { return false }
+                request.finishLoading(with: error)
+                return true
+            }
+        }
+    }
+
+    private var playReadyOrLicenseURL: PlayReadySettings? {
+        let isNamed = keySystem == .playReady && licenseURL != nil && PlayReadyModel.isImported
+        guard var settings = playReady ?? (isNamed ? PlayReadySettings() : nil) else { return nil }
+        if keySystem == .playReady, settings.licenseURL == nil, let licenseURL {
+            settings.licenseURL = licenseURL
+            settings.headers += httpHeaders
+        }
+        if settings.timeout == nil { settings.timeout = httpTimeout }
+        return settings
     }
 
     private var fairPlayOrLicenseURL: FairPlaySettings? {
@@ -95,6 +130,7 @@ extension ControlSettings: CustomStringConvertible, CustomReflectable {
             ("keys file", keysFile), ("licence URL", url), ("key system", keySystem?.rawValue),
             ("key timeout", keyTimeout?.description), ("HTTP timeout", httpTimeout?.description),
             ("FairPlay", fairPlay?.description),
+            ("PlayReady", playReady?.description),
             ("key formats", keyFormats.isEmpty ? nil : keyFormats.joined(separator: ", ")),
             ("headers", httpHeaders.isEmpty ? nil : httpHeaders.map(\.name).joined(separator: ", ")),
         ]

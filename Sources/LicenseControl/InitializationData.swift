@@ -19,6 +19,13 @@ public struct InitializationData: Sendable, Hashable {
         self.system = system
         self.bytes = bytes
         self.origin = origin
-        keyIDs = InitDataType.anyKeyIDs(in: bytes)
+        let listed = InitDataType.anyKeyIDs(in: bytes)
+        keyIDs = listed.isEmpty && system == .playReady ? Self.playReadyKeyIDs(in: bytes) : listed
+    }
+
+    /// A box of version 0 lists none, and a PlayReady object is no box at all, but the header in both may.
+    private static func playReadyKeyIDs(in bytes: [UInt8]) -> [KeyID] {
+        let header = try? PlayReadyObject(initializationData: bytes).header()
+        return header?.keys.map(\.keyID) ?? []
     }
 }

@@ -221,6 +221,20 @@ public final class KeySession: Sendable {
         }
     }
 
+    // MARK: Playing
+
+    /// Somebody plays with this key: the first sample of it is decrypted while the pipeline plays, or the pipeline begins
+    /// to play samples that were decrypted before. The session's loaders hear of it, on a task. Neither looking at media nor
+    /// preroll in PAUSED is playing.
+    public func didStartPlaying(_ keyID: KeyID?) {
+        let loaders = core.withLock(\.loaders)
+        guard !loaders.isEmpty else { return }
+        Task { [weak self] in
+            guard let self else { return }
+            for loader in loaders { loader.didStartPlaying(keyID, in: self) }
+        }
+    }
+
     // MARK: For requests
 
     func log(_ text: String) { configuration.log(text) }

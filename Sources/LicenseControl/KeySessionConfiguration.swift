@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import KeySystems
+public import ProtectionModel
 
 /// What a session is made with beside its loaders.
 public struct KeySessionConfiguration: Sendable {
@@ -10,8 +11,8 @@ public struct KeySessionConfiguration: Sendable {
     public var keyPayloadProvider: (any KeyPayloadProvider)?
     /// The anonymised device identifier, 20 bytes, for services that bind keys to a device. Nil: random in each request.
     public var deviceIdentifier: [UInt8]?
-    /// Seals stored keys. Nil: none can be stored.
-    public var deviceSecret: PersistableKeySecret?
+    /// Seals stored keys, as `DeviceSecret.keyForPersistableKeys` gives it. Nil: none can be stored.
+    public var deviceSecret: SealingKey?
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.

@@ -33,6 +33,10 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// The answer of this loader could not be used.
     func didFail(_ request: KeyLoadingRequest, with error: KeyError)
 
+    /// A key of the session is used for playing: the first sample of it is decrypted while the pipeline plays, or it
+    /// begins to play what was decrypted before. Called for every loader, and for a key more than once.
+    func didStartPlaying(_ keyID: KeyID?, in session: KeySession)
+
     /// Playback with a stored key began, and with it another end of the key: store this one in its place.
     func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest)
 
@@ -50,6 +54,7 @@ extension ResourceLoader {
     public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool { false }
     public func didSucceed(_ request: KeyLoadingRequest) {}
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
+    public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {}
     public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {}
     public func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport) {}
     public func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?) {}

@@ -11,6 +11,8 @@ public struct RequestLog: Sendable {
         public var status: Int?
         /// The KIDs of a licence request, as 32 hexadecimal digits each.
         public var kids: [String]?
+        /// What a PlayReady-style service is asked for: AcquireLicense, JoinDomain, …
+        public var operation: String?
         /// The asset identifier of an SPC, in hexadecimal digits where it is no UTF-8.
         public var assetID: String?
         /// The anonymised device identifier of an SPC, 40 hexadecimal digits.

@@ -71,7 +71,7 @@ public struct ServerApplication: Sendable {
 
         if let playReady {
             let endpoint = PlayReadyEndpoint(service: playReady, keys: settings.keys, state: state)
-            router.post("/playready/rightsmanager.asmx", use: endpoint.respond)
+            router.post("/playready/**", use: endpoint.respond)
         }
 
         let media = MediaEndpoint(folder: media)

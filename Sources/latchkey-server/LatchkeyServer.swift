@@ -39,8 +39,7 @@ struct LatchkeyServer: AsyncParsableCommand {
                    &device=enforce   ... bound to the device of NAME's first playback
               POST /token/rights?token=T
                                      a CKC for an SPC, once for each token
-              POST /playready/rightsmanager.asmx
-                                     PlayReady-style licences, domains, acknowledgements
+              POST /playready/PATH   PlayReady-style licences, domains, acknowledgements
                                      and the time, by SOAPAction
                    ?cfg=(persist:false,firstexp:60,ucvopl:270,errorcode:0x...)
                                      ... the policy of the licence

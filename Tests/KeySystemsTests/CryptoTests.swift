@@ -56,16 +56,17 @@ import Testing
         let sealed = try bytes(
             "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa"
                 + "8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662" + "76fc6ece0f4e1768cddf8853bb2d551b")
-        #expect(try AESGCM.seal(clear, key: key, nonce: nonce, authenticating: header) == sealed)
-        #expect(try AESGCM.open(sealed, key: key, nonce: nonce, authenticating: header) == clear)
+        let cipher = try AESGCM(try #require(SealingKey(key)))
+        #expect(try cipher.seal(clear, nonce: nonce, authenticating: header) == sealed)
+        #expect(try cipher.open(sealed, nonce: nonce, authenticating: header) == clear)
         for position in sealed.indices {
             var changed = sealed
             changed[position] ^= 1
-            #expect(try AESGCM.open(changed, key: key, nonce: nonce, authenticating: header) == nil)
+            #expect(try cipher.open(changed, nonce: nonce, authenticating: header) == nil)
         }
-        #expect(try AESGCM.open(sealed, key: key, nonce: nonce, authenticating: []) == nil)
-        #expect(try AESGCM.open([1, 2, 3], key: key, nonce: nonce, authenticating: header) == nil)
-        #expect(throws: CryptoError.self) { try AESGCM.seal(clear, key: [1], nonce: nonce, authenticating: header) }
+        #expect(try cipher.open(sealed, nonce: nonce, authenticating: []) == nil)
+        #expect(try cipher.open([1, 2, 3], nonce: nonce, authenticating: header) == nil)
+        #expect(throws: CryptoError.self) { try cipher.seal(clear, nonce: [1], authenticating: header) }
     }
 
     @Test(arguments: [1024, 2048])

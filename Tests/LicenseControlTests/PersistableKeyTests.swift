@@ -21,7 +21,7 @@ struct PersistableKeyTests {
     private func configuration(_ secret: UInt8 = 5) -> KeySessionConfiguration {
         var configuration = KeySessionConfiguration()
         configuration.keyPayloadProvider = authority.provider
-        configuration.deviceSecret = PersistableKeySecret([UInt8](repeating: secret, count: 32))
+        configuration.deviceSecret = SealingKey([UInt8](repeating: secret, count: 32))
         return configuration
     }
 
@@ -151,15 +151,15 @@ struct PersistableKeyTests {
 
     @Test func aDeviceSecretIsMadeOnceAndNotShown() throws {
         let path = "\(folder.path)/secret"
-        let first = try PersistableKeySecret.file(path).withBytes { $0 }
-        #expect(first.count == 32)
+        func key(_ path: String) throws -> [UInt8] {
+            try FileDeviceSecret(path: path, machine: [1]).keyForPersistableKeys().withBytes { Array($0) }
+        }
+        let first = try key(path)
         #expect(Set(first).count > 8)
-        #expect(try PersistableKeySecret.file(path).withBytes { $0 } == first)
-        #expect("\(try PersistableKeySecret.file(path))" == "<redacted>")
-        #expect(PersistableKeySecret([1, 2, 3]) == nil)
+        #expect(try key(path) == first)
         try Data([1, 2, 3]).write(to: URL(fileURLWithPath: path))
-        #expect(throws: KeyError.self) { try PersistableKeySecret.file(path) }
-        #expect(throws: KeyError.self) { try PersistableKeySecret.file("/nowhere/secret") }
+        #expect(throws: KeyError.self) { try key(path) }
+        #expect(throws: KeyError.self) { try key("/proc/nowhere/secret") }
     }
 
     @Test(arguments: ["", "../x", "a/b", "a.b", String(repeating: "a", count: 200)])

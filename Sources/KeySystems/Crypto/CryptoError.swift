@@ -3,12 +3,14 @@
 import COpenSSL
 
 /// OpenSSL refused. `reason` is its packed error code; 0 where it gave none.
-struct CryptoError: Error, Hashable {
-    var reason: UInt
+package struct CryptoError: Error, Hashable {
+    package var reason: UInt
+
+    package init(reason: UInt) { self.reason = reason }
 
     /// OpenSSL's last error on this thread. The queue is emptied: it belongs to the host application too.
     @inline(never)
-    static func last() -> CryptoError {
+    package static func last() -> CryptoError {
         let reason = ERR_peek_last_error()
         ERR_clear_error()
         return CryptoError(reason: UInt(reason))
@@ -16,5 +18,5 @@ struct CryptoError: Error, Hashable {
 }
 
 extension CryptoError: CustomStringConvertible {
-    var description: String { "OpenSSL error 0x\(String(reason, radix: 16))" }
+    package var description: String { "OpenSSL error 0x\(String(reason, radix: 16))" }
 }

@@ -47,9 +47,7 @@ extension FairPlayPersistableKey {
         do throws(CryptoError) {
             let nonce = try random.bytes(AESGCM.nonceSize)
             let header = Self.magic + bigEndian(Self.format) + [0, 0] + nonce
-            var key = try Self.sealingKey(secret)
-            defer { wipe(&key) }
-            return header + (try AESGCM.seal(clear, key: key, nonce: nonce, authenticating: header))
+            return header + (try Self.cipher(secret).seal(clear, nonce: nonce, authenticating: header))
         } catch {
             throw .invalidPersistableKey("it cannot be sealed: \(error)")
         }
@@ -96,10 +94,8 @@ extension FairPlayPersistableKey {
         }
         try reader.skip(2)
         let nonce = Array(try reader.readBytes(AESGCM.nonceSize))
-        var key = try sealingKey(secret)
-        defer { wipe(&key) }
-        let clear = try AESGCM.open(
-            Array(reader.rest), key: key, nonce: nonce, authenticating: Array(stored.prefix(headerSize)))
+        let clear = try cipher(secret).open(
+            Array(reader.rest), nonce: nonce, authenticating: Array(stored.prefix(headerSize)))
         guard let clear else {
             throw FairPlayError.invalidPersistableKey("the bytes were changed, or belong to another device")
         }
@@ -131,9 +127,12 @@ extension FairPlayPersistableKey {
             firstPlayback: firstPlayback, revision: revision)
     }
 
-    private static func sealingKey(_ secret: [UInt8]) throws(CryptoError) -> [UInt8] {
+    private static func cipher(_ secret: [UInt8]) throws(CryptoError) -> AESGCM {
         guard secret.count == secretSize else { throw CryptoError(reason: 0) }
-        return try Digest.hmac(key: secret, Array("latchkey persistable key, format 1".utf8))
+        var bytes = try Digest.hmac(key: secret, Array("latchkey persistable key, format 1".utf8))
+        defer { wipe(&bytes) }
+        guard let key = SealingKey(bytes) else { throw CryptoError(reason: 0) }
+        return try AESGCM(key)
     }
 }
 

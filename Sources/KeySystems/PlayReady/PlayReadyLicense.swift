@@ -7,8 +7,8 @@ public import ProtectionModel
 ///
 /// Immutable and thread-safe; prints without keys.
 public struct PlayReadyKeyring: Sendable {
-    let device: PlayReadyDevice
-    let memberships: [PlayReadyMembership]
+    public let device: PlayReadyDevice
+    public let memberships: [PlayReadyMembership]
 
     public init(device: PlayReadyDevice, memberships: [PlayReadyMembership] = []) {
         self.device = device

@@ -21,7 +21,13 @@ public struct PlayReadyLicenseServer: Sendable {
 
         init(body: [UInt8]) { self.body = body }
 
-        init(fault: PlayReadyFault) {
+        /// Another letter in a value that no reader looks at.
+        mutating func changeResponseID() {
+            guard let place = body.firstRange(of: "<ResponseID>".utf8)?.upperBound, place < body.count else { return }
+            body[place] = body[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
+        }
+
+        public init(fault: PlayReadyFault) {
             body = fault.serialized
             self.fault = fault
         }
@@ -107,7 +113,9 @@ extension PlayReadyLicenseServer {
         for header: WRMHeader, _ request: ServiceRequest, _ policy: PlayReadyServerPolicy, _ now: UInt32,
         _ domains: PlayReadyDomainController?, _ key: (KeyID) -> ContentKey?
     ) throws -> Answer {
-        var licenses: [XMRLicense] = []
+        var request = request
+        if policy.defect == .nonce { request.nonce = try random.bytes(16) }
+        var licenses: [[UInt8]] = []
         var keyIDs: [KeyID] = []
         var isPersistent = !header.details.isLicenseRequested
         for grant in header.details.isLicenseRequested ? policy.grants : [] {
@@ -121,12 +129,15 @@ extension PlayReadyLicenseServer {
                     throw PlayReadyFault(code: PlayReadyFault.invalidMessage, text: "the client cannot do AES-CBC")
                 }
                 let issue = PlayReadyLicenseIssue(keyID: keyID, key: content, type: type, terms: grant.terms)
-                licenses.append(try license(issue, grant, request, now, domains))
+                var bytes = try license(issue, grant, request, now, domains).bytes
+                // Its end is the code over the rest.
+                if policy.defect == .license, let last = bytes.indices.last { bytes[last] ^= 1 }
+                licenses.append(bytes)
                 keyIDs.append(keyID)
                 if !grant.terms.cannotPersist { isPersistent = true }
             }
         }
-        let encoded = licenses.map { SOAP.element("License", SOAP.base64($0.bytes)) }.joined()
+        let encoded = licenses.map { SOAP.element("License", SOAP.base64($0)) }.joined()
         var content = SOAP.element("Version", "1") + SOAP.element("Licenses", content: encoded)
         if let id = policy.transactionID {
             let id = SOAP.element("TransactionID", SOAP.base64(id))
@@ -135,9 +146,16 @@ extension PlayReadyLicenseServer {
         if let data = policy.customData { content += SOAP.element("CustomData", data) }
         if isPersistent { content += SOAP.element("LicenseNonce", SOAP.base64(request.nonce)) }
         content += SOAP.element("ResponseID", SOAP.base64(try random.bytes(16)))
+        let signer =
+            switch policy.defect {
+            case .signer: try authority.signer(.domainController)
+            case .root: try PlayReadyTestAuthority.generate(random: random).signer(.licenseSigner)
+            default: try authority.signer(.licenseSigner)
+            }
         var answer = Answer(
             body: try ServiceMessage.response(
-                .acquireLicense, namespace: SOAP.protocols, content: content, signer: authority.signer(.licenseSigner)))
+                .acquireLicense, namespace: SOAP.protocols, content: content, signer: signer))
+        if policy.defect == .signature { answer.changeResponseID() }
         answer.keyIDs = keyIDs
         return answer
     }
@@ -148,6 +166,10 @@ extension PlayReadyLicenseServer {
     ) throws -> XMRLicense {
         var issue = issue
         issue.terms.issueDate = now
+        if let lifetime = grant.lifetime {
+            let (end, isTooLate) = now.addingReportingOverflow(lifetime)
+            issue.terms.end = isTooLate ? .max : end
+        }
         var receiver = request.chain.leaf.key(for: .encryptKey) ?? []
         if let account = grant.domain {
             guard let domains else { throw PlayReadyFault(code: PlayReadyFault.unknownAccountID) }

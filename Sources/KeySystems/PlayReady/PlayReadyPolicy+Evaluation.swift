@@ -12,7 +12,10 @@ extension PlayReadyPolicy {
             verdict.error = error
         }
         verdict.begin = (terms.begin ?? 0) == 0 ? nil : terms.begin
-        verdict.end = end(situation)?.time
+        let end = end(situation)
+        verdict.end = end?.time
+        let stop = terms.hasRealTimeExpiration ? end?.time : end?.absolute
+        verdict.stop = [stop, terms.removalDate].compactMap(\.self).min()
         verdict.expiresAfterFirstPlay = situation.firstPlay == nil ? terms.playDuration : nil
         if case .trusted(let now) = situation.time {
             verdict.isRemovable = terms.removalDate.map { now >= $0 } ?? false
@@ -34,6 +37,7 @@ extension PlayReadyPolicy {
         var verdict = upper.mayPlay ? lower : upper
         verdict.begin = [lower.begin, upper.begin].compactMap(\.self).max()
         verdict.end = [lower.end, upper.end].compactMap(\.self).min()
+        verdict.stop = [lower.stop, upper.stop].compactMap(\.self).min()
         verdict.isRemovable = lower.isRemovable || upper.isRemovable
         return verdict
     }

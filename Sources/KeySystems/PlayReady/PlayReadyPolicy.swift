@@ -96,6 +96,9 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         /// From when and until when it can be used, as far as dates say; the end already counts from the first play.
         public var begin: UInt32?
         public var end: UInt32?
+        /// When playing that is under way has to stop. The time after the first play only counts where the licence says
+        /// so (real-time expiration).
+        public var stop: UInt32?
         /// Seconds that the licence lasts from the first play, where that has not happened yet.
         public var expiresAfterFirstPlay: UInt32?
         /// The licence can be deleted.

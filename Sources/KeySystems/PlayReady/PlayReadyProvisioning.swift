@@ -23,29 +23,54 @@ public struct PlayReadyProvisioning: Sendable {
     public init(
         modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8]
     ) throws(PlayReadyError) {
-        let key: P256PrivateKey
+        let key = try Self.privateKey(pem: modelPrivateKeyPEM)
+        try self.init(modelCertificate: modelCertificate, modelKey: key, rootKey: rootKey, serverKey: serverKey)
+    }
+
+    /// Checks that these bytes are a certificate for issuing devices. Whose it is, the bundle as a whole shows. Throws
+    /// `provisioning`.
+    public static func checkModelCertificate(_ bytes: [UInt8]) throws(PlayReadyError) {
+        _ = try model(in: bytes)
+    }
+
+    /// Checks that this is a private key of P-256 in PEM. Throws `provisioning`.
+    public static func checkPrivateKey(pem: [UInt8]) throws(PlayReadyError) { _ = try privateKey(pem: pem) }
+
+    private static func privateKey(pem: [UInt8]) throws(PlayReadyError) -> P256PrivateKey {
         do throws(CryptoError) {
-            key = try P256PrivateKey.key(pem: modelPrivateKeyPEM)
+            return try P256PrivateKey.key(pem: pem)
         } catch {
             throw .provisioning("the model's private key is no P-256 key in PEM: \(error)")
         }
-        try self.init(modelCertificate: modelCertificate, modelKey: key, rootKey: rootKey, serverKey: serverKey)
+    }
+
+    /// Checks that both are points of P-256. Throws `provisioning`.
+    public static func checkPublicKeys(root: [UInt8], server: [UInt8]) throws(PlayReadyError) {
+        guard P256.isPoint(root) else { throw .provisioning("the root key is no point of P-256 in 64 bytes") }
+        guard P256.isPoint(server) else { throw .provisioning("the server key is no point of P-256 in 64 bytes") }
+    }
+
+    private static func model(in bytes: [UInt8]) throws(PlayReadyError) -> BCertChain {
+        let chain: BCertChain
+        do throws(FormatError) {
+            chain = try BCertChain(reading: bytes)
+        } catch {
+            throw .provisioning("the model's certificate cannot be read: \(error)")
+        }
+        guard chain.leaf.basic.kind == BCert.Kind.issuer.rawValue, chain.leaf.key(for: .issuerDevice) != nil else {
+            throw .provisioning("the model's certificate is none for issuing devices")
+        }
+        return chain
     }
 
     init(
         modelCertificate: [UInt8], modelKey: P256PrivateKey, rootKey: [UInt8], serverKey: [UInt8]
     ) throws(PlayReadyError) {
-        guard P256.isPoint(rootKey) else { throw .provisioning("the root key is no point of P-256 in 64 bytes") }
-        guard P256.isPoint(serverKey) else { throw .provisioning("the server key is no point of P-256 in 64 bytes") }
-        let chain: BCertChain
-        do throws(FormatError) {
-            chain = try BCertChain(reading: modelCertificate)
-        } catch {
-            throw .provisioning("the model's certificate cannot be read: \(error)")
+        try Self.checkPublicKeys(root: rootKey, server: serverKey)
+        let chain = try Self.model(in: modelCertificate)
+        guard chain.leaf.key(for: .issuerDevice) == modelKey.publicKey else {
+            throw .provisioning("the private key is not that of the model's certificate")
         }
-        guard chain.leaf.basic.kind == BCert.Kind.issuer.rawValue,
-            chain.leaf.key(for: .issuerDevice) == modelKey.publicKey
-        else { throw .provisioning("the model's certificate is none for issuing devices with the given private key") }
         do throws(PlayReadyError) {
             try CertificateTrust(rootKey: rootKey).check(chain)
         } catch {

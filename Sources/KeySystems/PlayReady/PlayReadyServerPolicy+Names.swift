@@ -9,10 +9,21 @@ extension PlayReadyServerPolicy {
         case "errorcode":
             let code: UInt32 = try Self.number(name, value)
             fault = PlayReadyFault(code: code, text: "asked for", customData: fault?.customData ?? customData)
+        case "redirect":
+            fault = PlayReadyFault(
+                code: PlayReadyFault.redirect, text: "asked for",
+                redirectURL: value.replacing("%3A", with: ":").replacing("%2C", with: ","))
+        case "defect":
+            guard let known = Defect(rawValue: value) else {
+                throw ParseError(
+                    description: "defect: \(Defect.allCases.map(\.rawValue).joined(separator: ", "))")
+            }
+            defect = known
         case "customdata":
             customData = value
             fault?.customData = value
         case "tid": transactionID = try Self.bytes(name, value)
+        case "life": grant.lifetime = try Self.number(name, value)
         case "kid": grant.keyID = value == "header" ? nil : try Self.keyID(value)
         case "contentkey":
             var bytes = try Self.bytes(name, value)

@@ -18,6 +18,7 @@ public import ProtectionModel
 /// | `sl` | minimum security level |
 /// | `persist` | `true` (default), `false` |
 /// | `begindate`, `enddate`, `removaldate` | seconds since 1970, or `yyyymmdd` or `yyyymmddhhmmss` in UTC |
+/// | `life` | seconds from the answer to the end |
 /// | `firstexp` | seconds from the first play |
 /// | `realtime` | `true`, `false` |
 /// | `grace` | seconds |
@@ -28,6 +29,8 @@ public import ProtectionModel
 /// | `play` | `false` leaves the right to play out |
 /// | `errorcode` | answer with this fault, `0x…` |
 /// | `customdata` | for the client |
+/// | `redirect` | a URL, in place of licences; `%3A` and `%2C` stand for colons and commas |
+/// | `defect` | `signer`, `root`, `signature`, `nonce`, `license`: an answer that a client has to refuse |
 ///
 /// `persist`, `begindate`, `firstexp`, `realtime`, `ucvopl`, `tid` and `errorcode` are the test service's
 /// (<https://learn.microsoft.com/playready/advanced/testservers/playready-test-server-service>); the others are named in
@@ -42,6 +45,8 @@ public struct PlayReadyServerPolicy: Sendable {
         public var keyType: XMRTerms.KeyType?
         /// Without keys.
         public var terms: XMRTerms
+        /// Seconds from the answer to the licence's end; nil: as the terms say.
+        public var lifetime: UInt32?
         /// The account to bind the licence to.
         public var domain: GUID?
 
@@ -53,7 +58,22 @@ public struct PlayReadyServerPolicy: Sendable {
         }
     }
 
+    /// What is wrong with an answer, for tests of clients.
+    public enum Defect: String, Sendable, CaseIterable {
+        /// Signed by somebody of the same root who may not sign licences.
+        case signer
+        /// Signed under another root.
+        case root
+        /// Changed after it was signed.
+        case signature
+        /// Made for another request.
+        case nonce
+        /// The licence in it was changed before the answer was signed.
+        case license
+    }
+
     public var grants: [Grant]
+    public var defect: Defect?
     /// Answer with this instead of licences.
     public var fault: PlayReadyFault?
     public var customData: String?

@@ -8,7 +8,7 @@ struct ServiceRequest {
     let chain: BCertChain
     let features: Set<String>
     /// 16 bytes, to go back in the answer.
-    let nonce: [UInt8]
+    var nonce: [UInt8]
 
     /// Opens a request. Throws the fault that the client gets.
     init(

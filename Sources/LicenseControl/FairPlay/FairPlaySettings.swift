@@ -100,7 +100,7 @@ public struct FairPlaySettings: Sendable, Hashable {
         if let deviceIdentifier { configuration.deviceIdentifier = deviceIdentifier }
         if let path = deviceSecretFile ?? storedKeysFolder.map({ "\($0)/device-secret" }) {
             if let storedKeysFolder { _ = try FilePersistableKeyStore(folder: storedKeysFolder) }
-            configuration.deviceSecret = try .file(path)
+            configuration.deviceSecret = try FileDeviceSecret(path: path).keyForPersistableKeys()
         }
         guard let testASkFile else { return }
         var bytes = try RegularFile(path: testASkFile, kind: "test application secret key").contents(limit: 256)

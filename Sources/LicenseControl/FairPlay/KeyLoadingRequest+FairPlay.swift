@@ -65,7 +65,7 @@ extension KeyLoadingRequest {
             let key = try FairPlayPersistableKey(
                 license: try exchange.open(response: ckc), contentIdentifier: exchange.contentIdentifier,
                 now: UInt64(clamping: sessionDate))
-            return try secret.withBytes { bytes throws(FairPlayError) in try key.sealed(secret: bytes) }
+            return try secret.withCopy { bytes throws(FairPlayError) in try key.sealed(secret: bytes) }
         } catch {
             throw error.keyError
         }
@@ -94,7 +94,7 @@ extension KeyLoadingRequest {
         }
         let now = UInt64(clamping: sessionDate)
         do throws(FairPlayError) {
-            return try secret.withBytes { bytes throws(FairPlayError) in
+            return try secret.withCopy { bytes throws(FairPlayError) in
                 var key = try FairPlayPersistableKey(opening: stored, secret: bytes, now: now)
                 let isChanged = try key.beginPlayback(now: now)
                 var keys = KeySessionState.Keys(
@@ -118,5 +118,16 @@ extension FairPlayLicense {
         return KeySessionState.Keys(
             withoutID: contentKey,
             terms: KeyTerms(lease: leaseDuration, rental: rentalDuration, outputRequirement: outputRequirement))
+    }
+}
+
+extension SealingKey {
+    /// Lends a copy of the bytes for the time of the call.
+    fileprivate func withCopy<Result, Failure: Error>(
+        _ body: ([UInt8]) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        var bytes = withBytes { Array($0) }
+        defer { wipe(&bytes) }
+        return try body(bytes)
     }
 }

@@ -53,17 +53,19 @@ public final class LicenseRights: Sendable {
         return try await store.markFirstPlay(for: license, at: now)
     }
 
+    /// When a licence was first used for playing; nil where it was not.
+    public func firstPlay(of license: RecordID) async throws(LicenseStoreError) -> UnixTime? {
+        if let mark = firstPlays.withLock({ $0[license] }) { return mark }
+        return try await store.firstPlay(of: license)
+    }
+
     /// Forgets the first plays of licences that are not persistent, at the end of their session.
     public func endSession() { firstPlays.withLock { $0 = [:] } }
 
     private func withFirstPlay(_ rights: Rights, license: RecordID) async throws(LicenseStoreError) -> Rights {
         guard rights.expiresAfterFirstPlay != nil, rights.firstPlay == nil else { return rights }
         var rights = rights
-        if let mark = firstPlays.withLock({ $0[license] }) {
-            rights.firstPlay = mark
-        } else {
-            rights.firstPlay = try await store.firstPlay(of: license)
-        }
+        rights.firstPlay = try await firstPlay(of: license)
         return rights
     }
 }

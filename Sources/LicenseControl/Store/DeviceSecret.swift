@@ -12,3 +12,17 @@ public protocol DeviceSecret: Sendable {
     /// store is never opened with a new secret by mistake.
     func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey
 }
+
+extension DeviceSecret {
+    /// The key that FairPlay-style stored keys are sealed with (`KeySessionConfiguration.deviceSecret`); the secret is
+    /// made where there is none.
+    ///
+    /// Throws `invalidConfiguration` where it cannot be used. May block.
+    public func keyForPersistableKeys() throws(KeyError) -> SealingKey {
+        do throws(LicenseStoreError) {
+            return try key(for: "persistable keys 1", creating: true)
+        } catch {
+            throw .invalidConfiguration("device secret: \(error)")
+        }
+    }
+}

@@ -22,6 +22,8 @@ public struct LicenseRecord: Hashable, Sendable {
         case expiredSessionReport = 5
         /// The state of the trusted clock.
         case clock = 6
+        /// A device that was made locally: its certificate and keys.
+        case device = 7
     }
 
     public var id: RecordID

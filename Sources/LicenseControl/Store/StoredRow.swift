@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import KeySystems
 import ProtectionModel
 
 /// The columns of a record that stand in clear: what queries use, and what the set's code covers.
@@ -46,7 +47,7 @@ struct StoredRow: Hashable {
         ends = record.ends?.seconds
         removal = record.removal?.seconds
         self.generation = generation
-        tag = sealed.suffix(Seal.tagSize)
+        tag = sealed.suffix(AESGCM.tagSize)
     }
 
     /// Whether the columns say what the sealed record says.

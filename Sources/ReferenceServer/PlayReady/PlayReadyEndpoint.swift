@@ -6,7 +6,7 @@ import KeySystems
 import NIOCore
 import ProtectionModel
 
-/// `POST /playready/rightsmanager.asmx`: PlayReady-style licences, domains, acknowledgements and the time, told apart by
+/// `POST /playready/PATH`, whatever the path: PlayReady-style licences, domains, acknowledgements and the time, told apart by
 /// SOAPAction. `?cfg=(…)` is the policy of a licence (see `PlayReadyServerPolicy`).
 struct PlayReadyEndpoint: Sendable {
     private static let maximumSize = 1024 * 1024
@@ -22,6 +22,7 @@ struct PlayReadyEndpoint: Sendable {
         guard let name = HTTPField.Name("SOAPAction"), let action = request.headers[name],
             let operation = PlayReadyOperation(soapAction: action)
         else { return .error(.badRequest, "the header field SOAPAction names no operation") }
+        state.update(context.logEntry) { $0.operation = operation.rawValue }
         let answer: PlayReadyLicenseServer.Answer
         switch operation {
         case .acquireLicense:

@@ -12,12 +12,13 @@ import urllib.request
 class ReferenceServer:
     """Runs for as long as the `with` block lasts; `url` is its address."""
 
-    def __init__(self, keys, media, authority=None):
+    def __init__(self, keys, media, authority=None, playready=None):
         """`keys` is the text of a keys file, `media` the folder below /media/, `authority` that of the FairPlay-style key
-        server, which makes its files there."""
+        server, which makes its files there, and `playready` that of the PlayReady-style licence service."""
         self._keys = keys
         self._media = media
         self._authority = authority
+        self._playready = playready
 
     def __enter__(self):
         self._file = tempfile.NamedTemporaryFile("w", prefix="latchkey-suite-")
@@ -25,7 +26,8 @@ class ReferenceServer:
         self._file.flush()
         self._process = subprocess.Popen(
             ["latchkey-server", "--port", "0", "--keys-file", self._file.name, "--media", self._media,
-             "--stop-on-stdin-eof", *(["--fairplay", self._authority] if self._authority else [])],
+             "--stop-on-stdin-eof", *(["--fairplay", self._authority] if self._authority else []),
+             *(["--playready", self._playready] if self._playready else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for line in self._process.stdout:
             found = re.search(r"listening on (http://\S+)", line)
@@ -45,6 +47,13 @@ class ReferenceServer:
         return (
             f"[latchkey]\n{lines}[fairplay]\ncertificate-url={self.url}/fairplay/certificate\n"
             f"key-server-url={self.url}/fairplay/license\ntest-ask-file={self._authority}/fairplay-ask.hex\n")
+
+    def playready_configuration(self, store, url):
+        """A configuration file of a device that gets licences from `url`; ends in the group of these licences."""
+        part = f"{self._playready}/playready-"
+        return (
+            f"[playready]\nmodel-certificate={part}model.bcert\nmodel-private-key={part}model-key.pem\n"
+            f"root-key={part}root.pub\nserver-key={part}server.pub\nstore={store}\nlicense-url={url}\n")
 
     def log(self):
         with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:

@@ -155,6 +155,10 @@ class Decryptor: Element, @unchecked Sendable {
         switch change {
         case .readyToPaused:
             guard startUnlessStarted() else { return .failure }
+        case .pausedToPlaying:
+            currentSources?.setPlaying(true)
+        case .playingToPaused:
+            currentSources?.setPlaying(false)
         case .pausedToReady:
             beginFlush()
         default: break

@@ -52,6 +52,7 @@ struct KeyRing {
                     keyID: keyID, cipher: try SampleCipher(key: key), initializationVector: key.initializationVector)
                 entries[keyID] = entry
                 last = entry
+                sources.use(keyID)
                 return .usable(entry.cipher)
             } catch {
                 return .failed(.cipher("\(error)", keyID))

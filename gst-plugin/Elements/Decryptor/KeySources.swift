@@ -34,6 +34,9 @@ final class KeySources: Sendable {
         /// when the service refuses one, so the first sample may ask again for its own.
         var prefetchedWithOthers: Set<KeyID> = []
         var retryGenerations: [KeyID: UInt64] = [:]
+        var isPlaying = false
+        /// Keys of samples that were decrypted before the pipeline played.
+        var prerolled: Set<KeyID?> = []
     }
 
     /// At most this many pieces of initialization data are kept: a stream that rotates keys brings new ones for ever.
@@ -66,8 +69,11 @@ final class KeySources: Sendable {
             own.httpHeaders = []
             own.fairPlay?.service.headers = []
             own.fairPlay?.service.parameters = [:]
+            own.playReady?.headers = []
         }
         own.fairPlay?.service.url = nil
+        // Without a key system the service is a Clear Key one.
+        if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
     }
 
@@ -94,6 +100,33 @@ final class KeySources: Sendable {
             return generation <= state.retryGenerations[keyID] ?? startGeneration
         }
         return mayAskAgain ? .absent : status
+    }
+
+    /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. What is
+    /// decrypted for preroll counts when the pipeline plays, and not at all where it never does.
+    func use(_ keyID: KeyID?) {
+        let isPlaying = state.withLock { state in
+            if !state.isPlaying { state.prerolled.insert(keyID) }
+            return state.isPlaying
+        }
+        if isPlaying { didStartPlaying(keyID) }
+    }
+
+    /// The element begins or ceases to play.
+    func setPlaying(_ isPlaying: Bool) {
+        let begun = state.withLock { state -> Set<KeyID?> in
+            state.isPlaying = isPlaying
+            defer { if isPlaying { state.prerolled = [] } }
+            return isPlaying ? state.prerolled : []
+        }
+        for keyID in begun { didStartPlaying(keyID) }
+    }
+
+    private func didStartPlaying(_ keyID: KeyID?) {
+        session.didStartPlaying(keyID)
+        let (loaders, session) = (loaders, session)
+        guard !loaders.isEmpty else { return }
+        Task { for loader in loaders { loader.didStartPlaying(keyID, in: session) } }
     }
 
     /// Starts a request for the key of a sample, unless it is under way. Never blocks.

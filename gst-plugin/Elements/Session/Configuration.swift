@@ -15,6 +15,8 @@ enum Configuration {
     static let fairPlayGroup = "fairplay"
     private static let fairPlayHeadersGroup = "fairplay-headers"
     private static let fairPlayParametersGroup = "fairplay-parameters"
+    static let playReadyGroup = "playready"
+    private static let playReadyHeadersGroup = "playready-headers"
     private static let known: Set<String> = [
         "keys-file", "license-url", "key-system", "key-timeout", "http-timeout", "key-formats",
     ]
@@ -49,6 +51,7 @@ enum Configuration {
             file.string("key-formats", in: group)?.split(separator: ";").map { trimmed($0) }.filter { !$0.isEmpty }
             ?? []
         settings.fairPlay = try fairPlay(file, path)
+        settings.playReady = try playReady(file, path)
         return settings
     }
 
@@ -62,6 +65,20 @@ enum Configuration {
                 Dictionary(tables[0].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
                 headers: tables[1].map { HTTPHeader(name: $0.name, value: $0.value) },
                 parameters: Dictionary(tables[2].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
+                resolve: { resolve($0, beside: path) })
+        } catch {
+            throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
+        }
+    }
+
+    private static func playReady(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> PlayReadySettings? {
+        let values = values(of: playReadyGroup, in: file)
+        let headers = Self.values(of: playReadyHeadersGroup, in: file)
+        guard !values.isEmpty || !headers.isEmpty else { return nil }
+        do throws(KeyError) {
+            return try PlayReadySettings(
+                Dictionary(values.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
+                headers: headers.map { HTTPHeader(name: $0.name, value: $0.value) },
                 resolve: { resolve($0, beside: path) })
         } catch {
             throw .invalidConfiguration("the configuration file \(path): \(error.reason)")

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import KeySystems
+public import MediaFormats
+public import ProtectionModel
+
+/// Why no PlayReady-style licence was acquired.
+public struct PlayReadyAcquisitionError: Error, Sendable {
+    /// What the exchange or the service says; nil where it came to neither, as for a lost connection.
+    public let cause: PlayReadyError?
+    /// The same as a key request reports it.
+    public let keyError: KeyError
+
+    public init(_ cause: PlayReadyError) {
+        self.cause = cause
+        keyError = cause.keyError
+    }
+
+    public init(_ keyError: KeyError) {
+        cause = nil
+        self.keyError = keyError
+    }
+
+    init(_ error: LicenseStoreError) { self.init(KeyError(error)) }
+
+    /// What the service says beside its number, for the application. It may be anything: do not log it.
+    public var customData: String? { cause?.fault?.customData }
+
+    /// What can be done about it.
+    public var action: PlayReadyError.Action { cause?.action ?? .stop }
+}
+
+extension PlayReadyAcquisitionError: CustomStringConvertible {
+    public var description: String { keyError.description }
+}
+
+extension KeyError {
+    /// The licence store cannot be used.
+    init(_ error: LicenseStoreError) { self = .invalidConfiguration("the licence store: \(error)") }
+
+    init(_ error: FormatError) { self = .malformedRequest("\(error)") }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+public import KeySystems
+public import MediaFormats
+import ProtectionModel
+
+/// A licence that was opened, and how it is kept.
+struct InstalledLicense: Sendable {
+    let license: PlayReadyLicense
+    let id: RecordID
+    /// When it was stored; nil for one that is for a session only.
+    let stored: UInt32?
+    /// That of the request that brought it in this session; nil where it came from the store.
+    let nonce: [UInt8]?
+    /// The session that it is for; nil until one has taken it.
+    var session: UInt64?
+
+    var isPersistent: Bool { !license.terms.cannotPersist }
+}
+
+extension PlayReadyClient {
+    /// Acquires the licences for some content and keeps them, as the persistence of each allows.
+    ///
+    /// `initializationData` is a `pssh` box, a PlayReady object, or a header. With a delegate, that sends the challenges;
+    /// without, the client does, to the configured address or the one in the header. Faults are answered as their number
+    /// asks for: join the domain and ask once more, go where it redirects to, ask later, make the device anew. Returns
+    /// the KIDs of the licences. A licence that was acquired need not be valid now: see `rightsStatus`.
+    @discardableResult
+    public func acquireLicense(
+        for initializationData: [UInt8], delegate: (any PlayReadyDelegate)? = nil
+    ) async throws(PlayReadyAcquisitionError) -> [KeyID] {
+        let header = try Self.header(of: initializationData)
+        return try await acquire(header, suggestedURL: nil, session: nil, delegate: delegate).map(\.license.keyID)
+    }
+
+    /// Throws `malformedRequest` where there is no header.
+    static func header(of initializationData: [UInt8]) throws(PlayReadyAcquisitionError) -> WRMHeader {
+        do throws(FormatError) {
+            let object = try PlayReadyObject(initializationData: initializationData)
+            if let header = try object.header() { return header }
+        } catch {
+            throw PlayReadyAcquisitionError(KeyError(error))
+        }
+        throw PlayReadyAcquisitionError(KeyError.malformedRequest("the PlayReady object has no header"))
+    }
+
+    func acquire(
+        _ header: WRMHeader, suggestedURL: String?, session: UInt64?, delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
+        let parts: Parts
+        do throws(LicenseStoreError) { parts = try await self.parts() } catch { throw .init(error) }
+        guard var url = configuration.licenseURL ?? suggestedURL ?? header.details.licenseAcquisitionURL else {
+            throw .init(
+                KeyError.invalidConfiguration("the media names no licence service; set license-url in [playready]"))
+        }
+        var recovery = PlayReadyRecovery()
+        while true {
+            do throws(PlayReadyAcquisitionError) {
+                return try await exchange(header, url, parts, session: session, delegate)
+            } catch {
+                guard let cause = error.cause, !Task.isCancelled else { throw error }
+                switch recovery.step(after: cause) {
+                case .fail: throw error
+                case .askAgain(let other): url = other
+                case .askLater(let pause):
+                    guard (try? await sleep(pause)) != nil else { throw error }
+                case .individualize:
+                    do throws(KeyError) { try await individualize(in: parts.store) } catch { throw .init(error) }
+                case .joinDomain(let fault):
+                    try await join(.init(fault: fault, customData: customData), domainURL(fault) ?? url, delegate)
+                case .rejoinDomain(let fault):
+                    try await forgetDomain(fault.accountID, parts)
+                    try await join(.init(fault: fault, customData: customData), domainURL(fault) ?? url, delegate)
+                }
+            }
+        }
+    }
+
+    private func domainURL(_ fault: PlayReadyFault) -> String? {
+        fault.domainServerURL.flatMap { $0.isEmpty ? nil : $0 } ?? configuration.domainURL
+    }
+
+    /// One challenge and its answer.
+    private func exchange(
+        _ header: WRMHeader, _ url: String, _ parts: Parts, session: UInt64?, _ delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
+        let keyring: PlayReadyKeyring
+        do throws(KeyError) { keyring = try await self.keyring(in: parts.store) } catch { throw .init(error) }
+        var options = configuration.exchange
+        options.customData = customData ?? options.customData
+        let exchange: PlayReadyExchange
+        do throws(PlayReadyError) {
+            exchange = try PlayReadyExchange(
+                header: header, keyring: keyring, provisioning: configuration.provisioning, clientTime: clientTime,
+                options: options)
+        } catch {
+            throw .init(error)
+        }
+        let body = try await send(.acquireLicense, exchange.request, to: url, delegate)
+        let answer: PlayReadyExchange.Answer
+        do throws(PlayReadyError) {
+            answer = try exchange.open(response: body, now: parts.clock.now().trustedSeconds)
+        } catch {
+            throw .init(error)
+        }
+        let installed = try await install(answer, nonce: exchange.nonce, session: session, parts)
+        if let transactionID = answer.transactionID {
+            await acknowledge(transactionID, to: url, device: keyring, parts)
+        }
+        return installed
+    }
+
+    func send(
+        _ operation: PlayReadyOperation, _ challenge: [UInt8], to url: String, _ delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) -> [UInt8] {
+        // Fields may hold credentials, and those are for the configured service.
+        let request = PlayReadyServiceRequest(
+            operation, url: url, headers: url == configuration.licenseURL ? configuration.headers : [],
+            challenge: challenge, timeout: configuration.timeout, transport: transport)
+        do throws(KeyError) {
+            switch (delegate, operation) {
+            case (let delegate?, .acquireLicense): return try await delegate.performLicenseAcquisition(request)
+            case (let delegate?, .joinDomain): return try await delegate.performJoinDomain(request)
+            default: break
+            }
+        } catch {
+            throw .init(error)
+        }
+        // A lost connection is tried once more. A timeout has used up the time that there is.
+        for isLast in [false, true] {
+            do throws(KeyError) {
+                return try await request.send()
+            } catch {
+                guard !isLast, error.isSameKind(as: .network("")), !Task.isCancelled else { throw .init(error) }
+            }
+        }
+        throw .init(KeyError.network("\(request)"))
+    }
+
+    /// What may be stored is on disk when this returns. Licences for the same keys whose end is past go.
+    private func install(
+        _ answer: PlayReadyExchange.Answer, nonce: [UInt8], session: UInt64?, _ parts: Parts
+    ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
+        let now = parts.clock.now()
+        let installed = answer.licenses.map { license in
+            InstalledLicense(
+                license: license, id: RecordID(prefixOf: license.xmr.rightsID.uuidOrderBytes),
+                stored: license.terms.cannotPersist ? nil : UInt32(clamping: now.time.seconds), nonce: nonce,
+                session: license.terms.cannotPersist ? session : nil)
+        }
+        let records = installed.filter(\.isPersistent).map(\.record)
+        do throws(LicenseStoreError) {
+            if !records.isEmpty {
+                try await parts.store.transaction { transaction throws(LicenseStoreError) in
+                    for record in records {
+                        for keyID in record.keyIDs where now.isTrusted {
+                            for old in try transaction.records(for: keyID, kind: .license)
+                            where old.keySystem == .playReady && old.ends.map({ $0 <= now.time }) ?? false {
+                                _ = try transaction.delete(old.id)
+                            }
+                        }
+                        try transaction.put(record)
+                    }
+                }
+            }
+        } catch {
+            throw .init(error)
+        }
+        for license in installed where !license.isPersistent { remember(license) }
+        return installed
+    }
+
+    private func remember(_ license: InstalledLicense) {
+        sessionLicenses.removeAll {
+            $0.license.keyID == license.license.keyID && ($0.session == nil || $0.session == license.session)
+        }
+        if sessionLicenses.count >= Self.sessionLicenseLimit { sessionLicenses.removeFirst() }
+        sessionLicenses.append(license)
+    }
+
+    /// The service wants to hear that the licences are stored. That it does not is no reason not to play.
+    private func acknowledge(_ id: [UInt8], to url: String, device keyring: PlayReadyKeyring, _ parts: Parts) async {
+        do {
+            let message = try PlayReadyAcknowledgement(
+                transactionID: id, device: keyring.device, provisioning: configuration.provisioning,
+                clientTime: clientTime)
+            let body = try await send(.acknowledgeLicense, message.request, to: url, nil)
+            try message.confirm(response: body, now: parts.clock.now().trustedSeconds)
+        } catch {
+            configuration.log("the licence is stored, but the acknowledgement failed: \(error)")
+        }
+    }
+}
+
+extension TrustedTime {
+    /// Seconds since 1970; nil where the clock is not to be trusted.
+    var trustedSeconds: UInt32? { isTrusted ? UInt32(clamping: time.seconds) : nil }
+}
+
+extension InstalledLicense {
+    /// What the store keeps, version 1 of Latchkey's own format: UInt8 version, UInt32 when it was stored (seconds since
+    /// 1970, big-endian), and the licence as it came.
+    var record: LicenseRecord {
+        var payload: [UInt8] = [1]
+        payload.appendBigEndian(UInt64(stored ?? 0), size: 4)
+        func date(_ seconds: UInt32?) -> UnixTime? { seconds.map { UnixTime(seconds: Int64($0)) } }
+        return LicenseRecord(
+            id: id, kind: .license, keySystem: .playReady, keyIDs: [license.keyID], begins: date(license.terms.begin),
+            ends: date(license.terms.end), removal: date(license.terms.removalDate),
+            payload: payload + license.xmr.bytes)
+    }
+
+    /// Throws as `PlayReadyLicense` does.
+    init(_ record: LicenseRecord, keyring: PlayReadyKeyring) throws(PlayReadyError) {
+        var reader = ByteReader(record.payload, structure: "stored licence")
+        do throws(FormatError) {
+            guard try reader.readUInt8() == 1 else { throw .unsupported("another version of a stored licence") }
+            stored = try reader.readUInt32()
+        } catch {
+            throw .malformedResponse("\(error)")
+        }
+        license = try PlayReadyLicense(reading: Array(record.payload.dropFirst(5)), keyring: keyring)
+        id = record.id
+        nonce = nil
+        session = nil
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import KeySystems
+public import MediaFormats
+import ProtectionModel
+
+extension PlayReadyClient {
+    /// Joins a domain and keeps the membership, in the place of an older one of the same domain.
+    ///
+    /// With a delegate, that sends the challenge to `url`. Services that need a domain say so when a licence is asked for,
+    /// and it is joined then: this is for applications that join ahead.
+    public func joinDomain(
+        _ parameters: PlayReadyDomainExchange.Parameters, at url: String, delegate: (any PlayReadyDelegate)? = nil
+    ) async throws(PlayReadyAcquisitionError) { try await join(parameters, url, delegate) }
+
+    /// The domains that this device is a member of.
+    public func domains() async throws(PlayReadyAcquisitionError) -> [PlayReadyMembership] {
+        do {
+            return try await keyring(in: try await parts().store).memberships
+        } catch let error as KeyError {
+            throw .init(error)
+        } catch {
+            throw .init(KeyError.invalidConfiguration("\(error)"))
+        }
+    }
+
+    /// Leaves a domain: tells the service, then forgets the membership. Licences of the domain are of no use any more.
+    public func leaveDomain(_ accountID: GUID, at url: String) async throws(PlayReadyAcquisitionError) {
+        guard let membership = try await domains().first(where: { $0.accountID == accountID }) else {
+            throw .init(PlayReadyError.domainRequired("this device is no member of \(accountID)"))
+        }
+        let parts: Parts
+        do throws(LicenseStoreError) { parts = try await self.parts() } catch { throw .init(error) }
+        do {
+            let exchange = try PlayReadyDomainExchange.leave(
+                membership, customData: customData, device: try await device(in: parts.store),
+                provisioning: configuration.provisioning, clientTime: clientTime)
+            let body = try await send(.leaveDomain, exchange.request, to: url, nil)
+            try exchange.confirmLeaving(response: body, now: parts.clock.now().trustedSeconds)
+        } catch let error as PlayReadyError {
+            throw .init(error)
+        } catch let error as KeyError {
+            throw .init(error)
+        } catch let error as PlayReadyAcquisitionError {
+            throw error
+        } catch {
+            throw .init(KeyError.malformedRequest("\(error)"))
+        }
+        try await forgetDomain(accountID, parts)
+    }
+
+    func join(
+        _ parameters: PlayReadyDomainExchange.Parameters, _ url: String, _ delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) {
+        var parameters = parameters
+        parameters.friendlyName = parameters.friendlyName ?? configuration.friendlyName
+        let parts: Parts
+        do throws(LicenseStoreError) { parts = try await self.parts() } catch { throw .init(error) }
+        let device: PlayReadyDevice
+        do throws(KeyError) { device = try await self.device(in: parts.store) } catch { throw .init(error) }
+        let exchange: PlayReadyDomainExchange
+        do throws(PlayReadyError) {
+            exchange = try .join(
+                parameters, device: device, provisioning: configuration.provisioning, clientTime: clientTime)
+        } catch {
+            throw .init(error)
+        }
+        let body = try await send(.joinDomain, exchange.request, to: url, delegate)
+        do {
+            let membership = try exchange.membership(response: body, now: parts.clock.now().trustedSeconds)
+            var record = LicenseRecord(
+                id: Self.recordID(of: membership.accountID), kind: .domain, keySystem: .playReady,
+                contentID: membership.accountID.uuidOrderBytes, payload: try membership.serialized())
+            defer { wipe(&record.payload) }
+            try await parts.store.put(record)
+        } catch let error as PlayReadyError {
+            throw .init(error)
+        } catch let error as LicenseStoreError {
+            throw .init(error)
+        } catch {
+            throw .init(KeyError.malformedResponse("\(error)"))
+        }
+    }
+
+    /// Nil: all of them.
+    func forgetDomain(_ accountID: GUID?, _ parts: Parts) async throws(PlayReadyAcquisitionError) {
+        do throws(LicenseStoreError) {
+            if let accountID {
+                try await parts.store.delete(Self.recordID(of: accountID))
+            } else {
+                try await parts.store.deleteAll(kind: .domain)
+            }
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// A membership's own id follows from the account, so that there is one at most.
+    private static func recordID(of accountID: GUID) -> RecordID {
+        RecordID(prefixOf: zip(accountID.uuidOrderBytes, Array("latchkey domain ".utf8)).map { $0 ^ $1 })
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+public import MediaFormats
+public import ProtectionModel
+
+/// A licence and what it allows now.
+struct JudgedLicense: Sendable {
+    let installed: InstalledLicense
+    let verdict: PlayReadyPolicy.Verdict
+
+    var keyID: KeyID { installed.license.keyID }
+}
+
+extension PlayReadyClient {
+    /// What the licences on this device allow for some content now, and why. Looks, and changes nothing.
+    ///
+    /// `initializationData` is a `pssh` box, a PlayReady object, or a header. Content of several keys has the rights of
+    /// the key that has least.
+    public func rightsStatus(
+        for initializationData: [UInt8]
+    ) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        try await rightsStatus(forKeys: try Self.header(of: initializationData).keys.map(\.keyID))
+    }
+
+    /// The same for content of these keys.
+    public func rightsStatus(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        let order: [RightsStatus.Kind] = [.none, .expired, .untrustedTime, .future, .valid]
+        var least: RightsStatus?
+        for keyID in keyIDs {
+            let status = try await judge(keyID, session: nil).map { RightsStatus($0.verdict) } ?? .noLicense
+            guard let known = least else {
+                least = status
+                continue
+            }
+            let (old, new) = (order.firstIndex(of: known.kind) ?? 0, order.firstIndex(of: status.kind) ?? 0)
+            let isEarlier = old == new && status.ends.map { $0 < known.ends ?? $0.advanced(bySeconds: 1) } ?? false
+            if new < old || isEarlier { least = status }
+        }
+        return least ?? .noLicense
+    }
+
+    /// “Reset DRM database”: forgets licences, domains, first plays and the device; the clock stays. Returns how many
+    /// records there were. For a store that does not open, see `LicenseStore.reset`.
+    @discardableResult
+    public func resetDatabase() async throws(PlayReadyAcquisitionError) -> Int {
+        sessionLicenses = []
+        do throws(LicenseStoreError) {
+            return try await parts().store.deleteAll()
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// Asks the signed time service, and trusts the clock from then on.
+    @discardableResult
+    public func repairClock() async throws(TrustedClockError) -> TrustedTime {
+        let clock: TrustedClock
+        do throws(LicenseStoreError) {
+            clock = try await parts().clock
+        } catch {
+            throw .notSaved("\(error)")
+        }
+        return try await clock.repair()
+    }
+
+    /// The trusted time now.
+    public func trustedTime() async throws(PlayReadyAcquisitionError) -> TrustedTime {
+        do throws(LicenseStoreError) {
+            return try await parts().clock.now()
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// The licence for a key that is best now, valid or not; nil where there is none. `session` also takes the licences
+    /// for that session into account, and those that no session has taken.
+    func judge(_ keyID: KeyID, session: UInt64?) async throws(PlayReadyAcquisitionError) -> JudgedLicense? {
+        do {
+            let parts = try await parts()
+            let records = try await parts.store.records(for: keyID, kind: .license)
+            let held = sessionLicenses.filter { $0.license.keyID == keyID && ($0.session ?? session) == session }
+            guard !records.isEmpty || !held.isEmpty else { return nil }
+            let keyring = try await keyring(in: parts.store)
+            var failure: PlayReadyError?
+            var candidates = Array(held.reversed())
+            for record in records where record.keySystem == .playReady {
+                do throws(PlayReadyError) {
+                    candidates.append(try InstalledLicense(record, keyring: keyring))
+                } catch {
+                    failure = error
+                }
+            }
+            let judged = try await judge(candidates, keyring, parts)
+            if judged == nil, let failure {
+                configuration.log("a stored licence for KID \(keyID) is of no use: \(failure)")
+            }
+            return judged
+        } catch let error as LicenseStoreError {
+            throw .init(error)
+        } catch let error as KeyError {
+            throw .init(error)
+        } catch {
+            throw .init(KeyError.malformedResponse("\(error)"))
+        }
+    }
+
+    /// Licences that travel with the content. They are not stored, and those that this device cannot open do not count.
+    func judge(embedded licenses: [XMRLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
+        guard !licenses.isEmpty else { return [] }
+        let keyring: PlayReadyKeyring
+        do throws(KeyError) {
+            keyring = try await self.keyring(in: try await store())
+        } catch {
+            throw .init(error)
+        }
+        return try await judge(
+            acquired: licenses.compactMap { xmr in
+                guard let license = try? PlayReadyLicense(xmr, keyring: keyring) else { return nil }
+                return InstalledLicense(
+                    license: license, id: RecordID(prefixOf: xmr.rightsID.uuidOrderBytes), stored: nil, nonce: nil,
+                    session: nil)
+            })
+    }
+
+    private func store() async throws(KeyError) -> LicenseStore {
+        do throws(LicenseStoreError) { return try await parts().store } catch { throw KeyError(error) }
+    }
+
+    /// Licences that were acquired just now, the best for each key. An untrusted clock is repaired where that helps.
+    func judge(acquired licenses: [InstalledLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
+        do {
+            let parts = try await parts()
+            let keyring = try await keyring(in: parts.store)
+            var judged: [JudgedLicense] = []
+            for (_, candidates) in Dictionary(grouping: licenses, by: \.license.keyID) {
+                if let best = try await judge(candidates, keyring, parts) { judged.append(best) }
+            }
+            return judged
+        } catch let error as LicenseStoreError {
+            throw .init(error)
+        } catch let error as KeyError {
+            throw .init(error)
+        } catch {
+            throw .init(KeyError.malformedResponse("\(error)"))
+        }
+    }
+
+    /// The first that may be used, else the one that says most about why none may.
+    private func judge(
+        _ licenses: [InstalledLicense], _ keyring: PlayReadyKeyring, _ parts: Parts
+    ) async throws(LicenseStoreError) -> JudgedLicense? {
+        let order: [PlayReadyPolicy.Status] = [.valid, .untrustedTime, .future, .expired, .none]
+        let now = parts.clock.now()
+        var judged: [JudgedLicense] = []
+        for license in licenses {
+            let situation = PlayReadyPolicy.Situation(
+                license, keyring, firstPlay: try await parts.rights.firstPlay(of: license.id))
+            judged.append(
+                JudgedLicense(
+                    installed: license, verdict: PlayReadyPolicy(license.license).evaluate(situation, at: now)))
+        }
+        return order.lazy.compactMap { status in judged.first { $0.verdict.status == status } }.first
+    }
+
+    /// Notes that a licence is used for playing; returns when it first was. On disk, for one that is in the store, when
+    /// this returns.
+    func markFirstPlay(_ license: InstalledLicense) async throws(PlayReadyAcquisitionError) -> UnixTime {
+        do throws(LicenseStoreError) {
+            return try await parts().rights.markFirstPlay(for: license.id, isPersistent: license.isPersistent)
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// The session takes the licence: no other may use it any more.
+    func claim(_ license: InstalledLicense, for session: UInt64) {
+        for index in sessionLicenses.indices where sessionLicenses[index].id == license.id {
+            sessionLicenses[index].session = session
+        }
+    }
+}
+
+extension PlayReadyPolicy.Situation {
+    init(_ license: InstalledLicense, _ keyring: PlayReadyKeyring, firstPlay: UnixTime?) {
+        self.init(
+            time: .untrusted(since: nil), securityLevel: keyring.device.securityLevel,
+            firstPlay: firstPlay.map { UInt32(clamping: $0.seconds) },
+            stored: license.stored, sessionNonce: license.nonce,
+            domains: Dictionary(
+                keyring.memberships.map { ($0.accountID, $0.revisions) }, uniquingKeysWith: { $0.union($1) }))
+    }
+}
+
+extension PlayReadyPolicy {
+    /// Judges at what the trusted clock says. Time only goes on: while the clock is not trusted, what was past at the
+    /// latest time that is certain is past now.
+    func evaluate(_ situation: Situation, at now: TrustedTime) -> Verdict {
+        var situation = situation
+        if now.isTrusted {
+            situation.time = .trusted(UInt32(clamping: now.time.seconds))
+            return evaluate(situation)
+        }
+        situation.time = .untrusted(since: UInt32(clamping: now.untrustedSeconds))
+        let verdict = evaluate(situation)
+        let certain = now.trust == .rolledBack ? now.latestSigned : now.time
+        guard verdict.status == .untrustedTime, let certain else { return verdict }
+        situation.time = .trusted(UInt32(clamping: certain.seconds))
+        let then = evaluate(situation)
+        return then.status == .expired ? then : verdict
+    }
+}
+
+extension RightsStatus {
+    init(_ verdict: PlayReadyPolicy.Verdict) {
+        func date(_ seconds: UInt32?) -> UnixTime? { seconds.map { UnixTime(seconds: Int64($0)) } }
+        let kind: Kind =
+            switch verdict.status {
+            case .valid: .valid
+            case .none: .none
+            case .future: .future
+            case .expired: .expired
+            case .untrustedTime: .untrustedTime
+            }
+        let ends = date(verdict.end)
+        let reason =
+            verdict.error?.description
+            ?? ends.map { "the licence may be used until \($0)" } ?? "the licence has no end"
+        self.init(
+            kind: kind, begins: date(verdict.begin), ends: ends,
+            rightsExpireAfterFirstUse: verdict.expiresAfterFirstPlay != nil, reason: reason)
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import KeySystems
+import MediaFormats
+public import ProtectionModel
+import Synchronization
+
+/// Gets keys from PlayReady-style licences: from the store, from the content, over HTTP, or through a delegate.
+///
+/// It takes PlayReady requests, and, where a licence service is configured, requests of media that names no key system or
+/// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
+/// depends on the date and the clock is not trusted, the time service is asked once.
+public final class PlayReadyLoader: ResourceLoader {
+    public let name = "PlayReady"
+    public let client: PlayReadyClient
+    private let delegate: (any PlayReadyDelegate)?
+    /// Whether licences are acquired, and renewed.
+    private let acquires: Bool
+    private let renews: Bool
+    private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
+    private let inUse = Mutex(LicensesInUse())
+
+    /// Without `acquires`, only what is in the store counts, as where the application acquires licences by itself. Without
+    /// `renews`, playing stops at the end of a licence.
+    public init(
+        client: PlayReadyClient, delegate: (any PlayReadyDelegate)? = nil, acquires: Bool = true, renews: Bool = true
+    ) {
+        self.client = client
+        self.delegate = delegate
+        self.acquires = acquires
+        self.renews = renews
+    }
+
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        guard isFor(request) else { return false }
+        tasks.withLock { tasks in
+            // Made inside the lock, so that its end cannot come before its entry.
+            tasks[request.id] = Task { [weak self] in
+                guard let answer = await self?.answer(to: request) else { return }
+                switch answer {
+                case .success(let answer): request.finishLoading(with: answer)
+                case .failure(let error): request.finishLoading(with: error)
+                }
+                self?.forget(request)
+            }
+        }
+        return true
+    }
+
+    public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool {
+        acquires && renews && shouldWaitForLoading(of: request)
+    }
+
+    public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
+
+    /// The first sample of a key is decrypted for playing: from here on counts the time after the first play.
+    public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {
+        let licenses = inUse.withLock { $0.start(keyID, in: session.playbackSessionID) }
+        guard !licenses.isEmpty else { return }
+        Task { [weak self, weak session] in
+            for license in licenses { await self?.notePlay(license, in: session) }
+        }
+    }
+
+    private func isFor(_ request: KeyLoadingRequest) -> Bool {
+        if request.keySystem == .playReady { return true }
+        if request.isRenewal, inUse.withLock({ $0.has(request.keyIDs, in: request.playbackSessionID) }) { return true }
+        guard request.keySystem != .fairPlay, request.keyURI == nil else { return false }
+        if request.initializationData.contains(where: { $0.system == .playReady }) { return true }
+        return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
+    }
+
+    @discardableResult
+    private func forget(_ request: KeyLoadingRequest) -> Task<Void, Never>? {
+        tasks.withLock { $0.removeValue(forKey: request.id) }
+    }
+
+    // MARK: Answers
+
+    private func answer(to request: KeyLoadingRequest) async -> Result<KeyAnswer, KeyError> {
+        do throws(PlayReadyAcquisitionError) {
+            return .success(try await keys(for: request))
+        } catch {
+            return .failure(error.keyError)
+        }
+    }
+
+    private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
+        let need = try PlayReadyNeed(request)
+        // Times of an answer count from the question.
+        let start = try await client.trustedTime().time
+        var found: [KeyID: JudgedLicense] = [:]
+        if !request.isRenewal {
+            for keyID in need.keyIDs {
+                if let judged = try await client.judge(keyID, session: request.playbackSessionID) {
+                    found[keyID] = judged
+                }
+            }
+            for judged in try await client.judge(embedded: need.embedded)
+            where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
+            try await repairClock(for: &found)
+        }
+        let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
+        if acquires {
+            for header in try need.headers(for: missing) {
+                let licenses = try await client.acquire(
+                    header, suggestedURL: request.suggestedURL, session: request.playbackSessionID, delegate: delegate)
+                for judged in try await client.judge(acquired: licenses) { found[judged.keyID] = judged }
+            }
+            try await repairClock(for: &found)
+        }
+        return try await answer(to: request, need, found, start: start)
+    }
+
+    private func answer(
+        to request: KeyLoadingRequest, _ need: PlayReadyNeed, _ found: [KeyID: JudgedLicense], start: UnixTime
+    ) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
+        for keyID in need.keyIDs {
+            guard let judged = found[keyID] else {
+                throw .init(PlayReadyError.licenseNotFound("acquire one for KID \(keyID)"))
+            }
+            if let error = judged.verdict.error { throw .init(error) }
+        }
+        let usable = found.values.filter(\.verdict.mayPlay)
+        let session = request.playbackSessionID
+        for judged in usable where !judged.installed.isPersistent { await client.claim(judged.installed, for: session) }
+        inUse.withLock { inUse in
+            for judged in usable { inUse.add(judged.installed, for: need.name(of: judged.keyID), in: session) }
+        }
+        let terms = KeyTerms(usable, from: start, renews: acquires && renews)
+        if let key = need.isNamedByURI ? usable.first?.installed.license.contentKey : nil {
+            return .limited(.key(key), terms)
+        }
+        let keys = Dictionary(usable.map { ($0.keyID, $0.installed.license.contentKey) }, uniquingKeysWith: { $1 })
+        return .limited(.keys(keys), terms)
+    }
+
+    /// Asks the time service where a licence waits for trusted time, and judges again.
+    private func repairClock(for found: inout [KeyID: JudgedLicense]) async throws(PlayReadyAcquisitionError) {
+        guard client.configuration.timeURL != nil,
+            found.values.contains(where: { $0.verdict.status == .untrustedTime })
+        else { return }
+        do throws(TrustedClockError) {
+            try await client.repairClock()
+        } catch {
+            client.configuration.log("the clock was not repaired: \(error)")
+            return
+        }
+        for judged in try await client.judge(acquired: found.values.map(\.installed)) { found[judged.keyID] = judged }
+    }
+
+    // MARK: First play
+
+    private func notePlay(_ license: LicensesInUse.Entry, in session: KeySession?) async {
+        let installed = license.license
+        do throws(PlayReadyAcquisitionError) {
+            let first = try await client.markFirstPlay(installed)
+            guard installed.license.terms.hasRealTimeExpiration, installed.license.terms.limitsPlaying else { return }
+            // From now on the licence has an end that also stops what is being played.
+            let now = try await client.trustedTime().time
+            let judged = try await client.judge(acquired: [installed]).first
+            guard let session, let judged, judged.verdict.stop != nil, first <= now else { return }
+            let key = installed.license.contentKey
+            let terms = KeyTerms([judged], from: now, renews: acquires && renews)
+            session.install(license.names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
+        } catch {
+            client.configuration.log("the first play of licence \(installed.id) is not noted: \(error)")
+            inUse.withLock { $0.forgetStart(of: installed.id, in: license.session) }
+        }
+    }
+}
+
+extension XMRTerms {
+    /// Whether a time counts from the first play.
+    fileprivate var limitsPlaying: Bool { expirationAfterFirstPlay != nil || expirationAfterFirstUse != nil }
+}
+
+extension KeyTerms {
+    /// The strictest of several licences'. `start` is when the keys were asked for.
+    init(_ licenses: some Sequence<JudgedLicense>, from start: UnixTime, renews: Bool) {
+        self.init()
+        for judged in licenses {
+            if let stop = judged.verdict.stop {
+                let left = Duration.seconds(max(0, start.seconds(to: UnixTime(seconds: Int64(stop)))))
+                if renews { lease = min(lease ?? left, left) } else { expiry = min(expiry ?? left, left) }
+            }
+            let terms = judged.installed.license.terms
+            if terms.outputLevels != nil || !terms.digitalVideoProtections.isEmpty {
+                let requirement = OutputPolicy(terms).requirement
+                outputRequirement = outputRequirement.map { max($0, requirement) } ?? requirement
+            }
+        }
+    }
+}
+
+extension PlayReadyLoader: CustomStringConvertible, CustomReflectable {
+    public var description: String { client.configuration.description }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

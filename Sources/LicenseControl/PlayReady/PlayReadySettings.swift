@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+public import HTTP
+import KeySystems
+import MediaFormats
+public import ProtectionModel
+
+/// What configuration can say about PlayReady-style licences. Prints without values of headers and without queries.
+public struct PlayReadySettings: Sendable, Hashable {
+    /// The files of the provisioning bundle; all of them, or none where the process imported a model
+    /// (`PlayReadyModel`).
+    public var modelCertificateFile: String?
+    public var modelPrivateKeyFile: String?
+    public var rootKeyFile: String?
+    public var serverKeyFile: String?
+    /// Nil: where the media says.
+    public var licenseURL: String?
+    public var domainURL: String?
+    /// The signed time service.
+    public var timeURL: String?
+    public var headers: [HTTPHeader] = []
+    public var timeout: Duration?
+    public var customData: String?
+    public var friendlyName: String?
+    /// The folder of the licence store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
+    public var storeFolder: String?
+    /// What the user's own folders are found by.
+    public var environment = Self.processEnvironment
+    /// Only signed time counts.
+    public var requiresSecureClock = false
+    /// Licences are renewed while media plays.
+    public var renews = true
+
+    public init() {}
+
+    /// The keys of the `playready` group of a configuration file.
+    public static let names = [
+        "model-certificate", "model-private-key", "root-key", "server-key", "license-url", "domain-url", "time-url",
+        "store", "custom-data", "friendly-name", "clock", "renew",
+    ]
+
+    /// Reads that group, and the group with headers. `resolve` makes paths absolute.
+    ///
+    /// Throws `invalidConfiguration` with the key and what is possible.
+    public init(
+        _ values: [String: String], headers: [HTTPHeader] = [], environment: [String: String]? = nil,
+        resolve: (String) -> String = { $0 }
+    ) throws(KeyError) {
+        for name in values.keys.sorted() where !Self.names.contains(name) {
+            throw .invalidConfiguration(
+                "playready has the unknown key “\(name)”; known are \(Self.names.joined(separator: ", "))")
+        }
+        modelCertificateFile = values["model-certificate"].map(resolve)
+        modelPrivateKeyFile = values["model-private-key"].map(resolve)
+        rootKeyFile = values["root-key"].map(resolve)
+        serverKeyFile = values["server-key"].map(resolve)
+        licenseURL = values["license-url"]
+        domainURL = values["domain-url"]
+        timeURL = values["time-url"]
+        customData = values["custom-data"]
+        friendlyName = values["friendly-name"]
+        storeFolder = values["store"].map(resolve)
+        requiresSecureClock = try Self.choice("clock", values, ["system": false, "secure": true]) ?? false
+        renews = try Self.choice("renew", values, ["true": true, "false": false]) ?? true
+        self.headers = headers
+        if let environment { self.environment = environment }
+    }
+
+    private static var processEnvironment: [String: String] {
+        // SAFETY: a string that ends in NUL, or null.
+        ["HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
+            found[name] = getenv(name).map { String(cString: $0) }
+        }
+    }
+
+    private static func choice(
+        _ name: String, _ values: [String: String], _ choices: [String: Bool]
+    ) throws(KeyError) -> Bool? {
+        guard let value = values[name] else { return nil }
+        guard let choice = choices[value] else {
+            throw .invalidConfiguration("\(name)=\(value) is none of \(choices.keys.sorted().joined(separator: ", "))")
+        }
+        return choice
+    }
+
+    /// The loader for these settings. Reads the files of the bundle; the store is opened at the first use.
+    ///
+    /// Throws `invalidConfiguration` where something of the bundle is missing or cannot be used.
+    public func makeLoader(
+        transport: any HTTPTransport = CurlTransport.shared, log: @escaping @Sendable (String) -> Void = { _ in }
+    ) throws(KeyError) -> PlayReadyLoader {
+        PlayReadyLoader(
+            client: PlayReadyClient(configuration: try makeConfiguration(log: log), transport: transport),
+            renews: renews)
+    }
+
+    /// The same for an application that calls the client itself.
+    public func makeConfiguration(
+        log: @escaping @Sendable (String) -> Void = { _ in }
+    ) throws(KeyError) -> PlayReadyClient.Configuration {
+        var configuration = PlayReadyClient.Configuration(
+            provisioning: try provisioning(), store: try storeConfiguration())
+        configuration.licenseURL = licenseURL
+        configuration.domainURL = domainURL
+        configuration.timeURL = timeURL
+        configuration.headers = headers
+        configuration.timeout = timeout
+        configuration.customData = customData
+        configuration.friendlyName = friendlyName
+        configuration.clockPolicy.takesSystemClock = !requiresSecureClock
+        if requiresSecureClock { configuration.features.append(.secureClock) }
+        configuration.log = log
+        return configuration
+    }
+
+    private func storeConfiguration() throws(KeyError) -> LicenseStoreConfiguration {
+        if let folder = storeFolder {
+            return LicenseStoreConfiguration(
+                database: "\(folder)/licenses.db", counter: "\(folder)/licenses.counter",
+                secret: FileDeviceSecret(path: "\(folder)/device.secret"))
+        }
+        guard let own = LicenseStoreConfiguration(environment: environment) else {
+            throw .invalidConfiguration("there is no place for the licence store; set store in [playready], or HOME")
+        }
+        return own
+    }
+
+    private func provisioning() throws(KeyError) -> PlayReadyProvisioning {
+        do {
+            let files = [modelCertificateFile, modelPrivateKeyFile, rootKeyFile, serverKeyFile]
+            if files.allSatisfy({ $0 == nil }), let imported = try PlayReadyModel.provisioning() { return imported }
+            guard let modelCertificateFile, let modelPrivateKeyFile, let rootKeyFile, let serverKeyFile else {
+                throw KeyError.invalidConfiguration(
+                    "set model-certificate, model-private-key, root-key and server-key in [playready]")
+            }
+            var key = try Self.read(modelPrivateKeyFile, "model private key")
+            defer { wipe(&key) }
+            return try PlayReadyProvisioning(
+                modelCertificate: try Self.read(modelCertificateFile, "model certificate"), modelPrivateKeyPEM: key,
+                rootKey: try Self.read(rootKeyFile, "root key"), serverKey: try Self.read(serverKeyFile, "server key"))
+        } catch let error as PlayReadyError {
+            throw error.keyError
+        } catch let error as KeyError {
+            throw error
+        } catch {
+            throw .invalidConfiguration("\(error)")
+        }
+    }
+
+    private static func read(_ path: String, _ kind: String) throws(KeyError) -> [UInt8] {
+        try RegularFile(path: path, kind: kind).contents(limit: 64 * 1024)
+    }
+}
+
+extension PlayReadySettings: CustomStringConvertible, CustomReflectable {
+    public var description: String {
+        licenseURL.map { "licence service \(HTTPRequest(url: $0).printableURL)" } ?? "licence service of the media"
+    }
+
+    public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
+}

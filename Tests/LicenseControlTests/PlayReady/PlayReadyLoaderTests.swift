@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import KeySystems
+import MediaFormats
+import ProtectionModel
+import Synchronization
+import Testing
+
+@testable import LicenseControl
+
+@Suite("PlayReady loader", .timeLimit(.minutes(2)))
+struct PlayReadyLoaderTests {
+    private let clock = ManualClock()
+
+    private func session(_ world: PlayReadyWorld) -> KeySession {
+        KeySession(loaders: [world.loader], clock: clock.clock)
+    }
+
+    /// Time goes by for everybody.
+    private func pass(_ seconds: Int64, _ world: PlayReadyWorld) {
+        world.pass(seconds)
+        clock.advance(by: .seconds(seconds))
+    }
+
+    // MARK: Leases
+
+    @Test func aLicenceWithAnEndIsRenewedWhileItPlays() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("enddate:@+100")
+        let session = session(world)
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        _ = await watcher.next { $0.isUsable }
+        for _ in 0..<3 {
+            #expect(session.status(of: keyID(1)).key != nil)
+            pass(85, world)
+            _ = await watcher.next { $0.isUsable }
+        }
+        #expect(session.status(of: keyID(1)).key != nil)
+        #expect(world.service.requests(.acquireLicense).count == 4)
+        #expect(!watcher.events.contains { $0.isExpired })
+    }
+
+    @Test(arguments: [true, false]) func theEndStopsWhatIsNotRenewed(isOffline: Bool) async throws {
+        let world = try PlayReadyWorld()
+        if !isOffline { try world.start(renews: false) }
+        world.service.setPolicy("enddate:@+100")
+        let session = session(world)
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(session.status(of: keyID(1)).key != nil)
+        world.service.setOffline(isOffline)
+        pass(101, world)
+        let event = await watcher.next { $0.isExpired }
+        #expect(event?.summary == "expired 1 in use")
+        #expect(session.status(of: keyID(1)).error?.isSameKind(as: .leaseExpired("")) == true)
+    }
+
+    @Test func aStoredLicencesEndCountsFromNow() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("enddate:@+100")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        world.pass(60)
+        try world.start(renews: false)
+        let session = session(world)
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(session.status(of: keyID(1)).key != nil)
+        pass(39, world)
+        #expect(session.status(of: keyID(1)).key != nil)
+        pass(1, world)
+        #expect(await watcher.next { $0.isExpired } != nil)
+    }
+
+    @Test func realTimeExpirationCountsFromTheFirstPlay() async throws {
+        let world = try PlayReadyWorld()
+        try world.start(renews: false)
+        world.service.setPolicy("firstexp:60,realtime:true")
+        let session = session(world)
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        _ = await watcher.next { $0.isUsable }
+        pass(1000, world)
+        #expect(session.status(of: keyID(1)).key != nil)
+        session.didStartPlaying(keyID(1))
+        // The same key again, with an end now.
+        _ = await watcher.next { $0.isUsable }
+        #expect(session.status(of: keyID(1)).key != nil)
+        pass(59, world)
+        #expect(session.status(of: keyID(1)).key != nil)
+        pass(1, world)
+        #expect(await watcher.next { $0.isExpired }?.summary == "expired 1 in use")
+    }
+
+    @Test func withoutItOnlyANewStartIsRefused() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60")
+        let session = try await world.play()
+        #expect(try await world.rights().ends == UnixTime(seconds: day(0) + 60))
+        pass(600, world)
+        #expect(session.status(of: keyID(1)).key != nil)
+        world.service.setOffline(true)
+        #expect(try await world.outcome()?.description.contains("offline") == true)
+    }
+
+    // MARK: Sessions
+
+    @Test func aLicenceForOneSessionIsNoOthers() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("persist:false")
+        let session = session(world)
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(world.service.requests(.acquireLicense).count == 1)
+        #expect(try await world.outcome() == nil)
+        #expect(world.service.requests(.acquireLicense).count == 2)
+        let parts = try await world.client.parts()
+        #expect(try await parts.store.list(kind: .license).isEmpty)
+    }
+
+    @Test func aStoredCopyOfSuchALicenceIsOfNoUse() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("persist:false")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let stolen = try #require(await world.client.sessionLicenses.first)
+        let parts = try await world.client.parts()
+        var record = stolen.record
+        record.id = .random()
+        try await parts.store.put(record)
+        try world.start()
+        let status = try await world.rights()
+        #expect(status.kind == .none)
+        #expect(status.reason.contains("another session"))
+    }
+
+    @Test func severalKeysComeWithOneQuestion() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        #expect(try await world.outcome(in: session, [1, 2]) == nil)
+        #expect(world.service.requests(.acquireLicense).count == 1)
+    }
+
+    @Test func keysThatNoHeaderNamesAreAskedForByKID() async throws {
+        let world = try PlayReadyWorld { $0.licenseURL = "https://configured.example/" }
+        let session = session(world)
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(1)]))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
+        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
+        #expect(world.service.requests(.acquireLicense).map(\.url) == ["https://configured.example/"])
+    }
+
+    @Test func aLicenceMayTravelWithTheContent() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let parts = try await world.client.parts()
+        let record = try #require(try await parts.store.records(for: keyID(1), kind: .license).first)
+        try await parts.store.deleteAll(kind: .license)
+        let filler = [UInt8](repeating: 0, count: 40)
+        let data = try PlayReadyObject(
+            header: PlayReadyWorld.header(), embeddedLicenseStore: filler + record.payload.dropFirst(5) + filler
+        ).serialized()
+        world.service.setOffline(true)
+        let session = session(world)
+        let watcher = Watcher(session)
+        session.demand(
+            KeyDemand(
+                keyIDs: [keyID(1)], keySystem: .playReady,
+                initializationData: [InitializationData(system: .playReady, bytes: data, origin: "test")]))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
+        #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
+    }
+
+    @Test func aPlaylistsDataURIIsAHeader() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+        let name = session.keyID(forURI: uri)
+        session.demand(KeyDemand(keyIDs: [name], keySystem: .playReady))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
+        #expect(hex(session.status(of: name).key) == keyHex(1))
+    }
+
+    @Test func otherRequestsAreLeftToOthers() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        for (system, number) in [(KeySystem.clearKey, 1), (.fairPlay, 2)] {
+            session.demand(KeyDemand(keyIDs: [keyID(number)], keySystem: system))
+            #expect(await watcher.next { $0.isUntaken || $0.isFailed }?.isUntaken == true)
+        }
+        #expect(world.service.operations.isEmpty)
+    }
+
+    @Test func whatIsMissingIsNamed() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .playReady))
+        let error = await watcher.next { $0.isFailed }
+        guard case .failed(_, _, let reason) = error else { return }
+        #expect(reason.description.contains("license-url"))
+        await #expect(throws: PlayReadyAcquisitionError.self) { try await world.client.acquireLicense(for: [1, 2]) }
+    }
+
+    @Test func withoutAcquisitionOnlyWhatIsStoredCounts() async throws {
+        let world = try PlayReadyWorld()
+        try world.start(acquires: false)
+        #expect(try await world.outcome()?.description.contains("0x8004C013") == true)
+        #expect(world.service.operations.isEmpty)
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        #expect(try await world.outcome() == nil)
+    }
+
+    @Test func anOutputRuleReachesTheSession() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("ucvopl:300")
+        let session = session(world)
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(session.outputRequirement(of: keyID(1)) == .hdcpType0)
+        #expect(session.externalProtectionStatus(of: keyID(1)) == .pending)
+    }
+
+    @Test func aSessionThatClosesCancelsTheExchange() async throws {
+        let world = try PlayReadyWorld()
+        let (arrived, isCancelled) = (Signal<Void>(), Signal<Bool>())
+        world.service.gate.withLock {
+            $0 = {
+                arrived.send(())
+                await withTaskCancellationHandler {
+                    while !Task.isCancelled { await Task.yield() }
+                } onCancel: {
+                    isCancelled.send(true)
+                }
+            }
+        }
+        let session = session(world)
+        try world.demand(session)
+        await arrived.wait()
+        session.close(.cancelled("the test ends"))
+        #expect(await isCancelled.wait() == true)
+    }
+
+    // MARK: What goes out
+
+    @Test func credentialsGoToTheConfiguredServiceOnly() async throws {
+        let secret = HTTPHeader(name: "Authorization", value: "secret")
+        let world = try PlayReadyWorld {
+            $0.licenseURL = "https://configured.example/"
+            $0.headers = [secret]
+        }
+        world.service.answer(
+            PlayReadyFault(code: PlayReadyFault.redirect, redirectURL: "https://other.example/rights"))
+        #expect(try await world.outcome() == nil)
+        let requests = world.service.requests(.acquireLicense)
+        #expect(requests.map(\.url) == ["https://configured.example/", "https://other.example/rights"])
+        #expect(requests.map { $0.headers.contains { $0.name == "Authorization" } } == [true, false])
+    }
+
+    @Test func customDataIsInTheSignedChallenge() async throws {
+        let world = try PlayReadyWorld()
+        await world.client.setCustomData("<user>Jürgen & co</user>")
+        #expect(try await world.outcome() == nil)
+        #expect(world.service.customData == ["<user>Jürgen & co</user>"])
+    }
+
+    @Test func theServicesOwnWordReachesTheApplication() async throws {
+        let world = try PlayReadyWorld()
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.serviceSpecific, customData: "pay first"))
+        let data = try PlayReadyWorld.data()
+        do throws(PlayReadyAcquisitionError) {
+            try await world.client.acquireLicense(for: data)
+            Issue.record("it was acquired")
+        } catch {
+            #expect(error.customData == "pay first")
+            #expect(error.action == .askService)
+            #expect(!error.description.contains("pay first"))
+        }
+    }
+
+    @Test func theServiceHearsThatLicencesAreStored() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("tid:AAECAw==")
+        #expect(try await world.outcome() == nil)
+        #expect(world.service.operations == [.acquireLicense, .acknowledgeLicense])
+        #expect(world.service.openTransactions == 0)
+    }
+
+    @Test func pausesGrowAndALostConnectionIsTriedOnceMore() async throws {
+        let world = try PlayReadyWorld()
+        let fault = PlayReadyFault(code: PlayReadyFault.internalError)
+        world.service.answer(fault, fault)
+        world.service.fail(.truncated("https://licenses.example/"))
+        #expect(try await world.outcome() == nil)
+        #expect(world.pauses.withLock { $0 } == [.seconds(1), .seconds(2)])
+        #expect(world.service.requests(.acquireLicense).count == 4)
+    }
+
+    // MARK: Delegates
+
+    @Test func aDelegateSendsThroughAPortal() async throws {
+        let world = try PlayReadyWorld()
+        let portal = Portal()
+        try world.start(delegate: portal)
+        world.service.setPolicy("domain:\(PlayReadyService.accountID)")
+        #expect(try await world.outcome() == nil)
+        #expect(
+            portal.calls == [
+                "licence \(PlayReadyService.url)", "join \(PlayReadyService.url)", "licence \(PlayReadyService.url)",
+            ])
+        let requests = world.service.requests(.acquireLicense) + world.service.requests(.joinDomain)
+        #expect(requests.map(\.url) == Array(repeating: "https://portal.example/relay", count: 3))
+        #expect(requests.allSatisfy { $0.headers.contains { $0.name == "Cookie" } })
+    }
+
+    @Test func withoutTheSecondCallTheClientJoins() async throws {
+        let world = try PlayReadyWorld()
+        let delegate = LicenceOnlyDelegate()
+        world.service.setPolicy("domain:\(PlayReadyService.accountID)")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data(), delegate: delegate)
+        #expect(world.service.operations == [.acquireLicense, .joinDomain, .acquireLicense])
+        #expect(delegate.count == 2)
+    }
+
+    @Test func aDelegateMayRefuse() async throws {
+        let world = try PlayReadyWorld()
+        try world.start(delegate: Refusal())
+        #expect(try await world.outcome()?.description.contains("not signed in") == true)
+        #expect(world.service.operations.isEmpty)
+    }
+
+    // MARK: Rights
+
+    @Test func rightsSayWhenAndWhy() async throws {
+        let world = try PlayReadyWorld()
+        #expect(try await world.rights() == .noLicense)
+        world.service.setPolicy("begindate:@-5,enddate:@+60,firstexp:600")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let before = try await world.rights()
+        #expect(before.kind == .valid && before.rightsExpireAfterFirstUse)
+        #expect(before.begins == UnixTime(seconds: day(0) - 5) && before.ends == UnixTime(seconds: day(0) + 60))
+        #expect(before.reason.contains("2026-03-01 00:01:00 UTC"))
+        try await world.play()
+        let after = try await world.rights()
+        #expect(after.kind == .valid && !after.rightsExpireAfterFirstUse)
+        world.pass(70)
+        #expect(try await world.rights().reason.contains("ended 10 seconds ago"))
+    }
+
+    @Test func contentHasTheRightsOfItsLeastKey() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data([1]))
+        #expect(try await world.client.rightsStatus(for: PlayReadyWorld.data([1, 2])).kind == .none)
+        try await world.client.acquireLicense(for: PlayReadyWorld.data([2]))
+        #expect(try await world.client.rightsStatus(for: PlayReadyWorld.data([1, 2])).kind == .valid)
+    }
+
+    @Test func aStoreThatCannotBeOpenedIsNamed() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        try await world.client.parts().store.close()
+        let other = try PlayReadyWorld()
+        try await other.client.acquireLicense(for: PlayReadyWorld.data())
+        try await other.client.parts().store.close()
+        try other.folder.remove("state/device.secret")
+        try other.start()
+        #expect(try await other.outcome()?.description.contains("secret missing") == true)
+    }
+}
+
+/// Sends everything to a portal, with a cookie.
+private final class Portal: PlayReadyDelegate {
+    private let log = Log()
+    var calls: [String] { log.lines }
+
+    func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
+        try await relay(request, "licence")
+    }
+
+    func performJoinDomain(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
+        try await relay(request, "join")
+    }
+
+    private func relay(_ request: PlayReadyServiceRequest, _ name: String) async throws(KeyError) -> [UInt8] {
+        log.add("\(name) \(request.url)")
+        var request = request
+        request.url = "https://portal.example/relay"
+        request.headers.append(HTTPHeader(name: "Cookie", value: "user=1"))
+        return try await request.send()
+    }
+}
+
+private final class LicenceOnlyDelegate: PlayReadyDelegate {
+    private let log = Log()
+    var count: Int { log.lines.count }
+
+    func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
+        log.add("licence")
+        return try await request.send()
+    }
+}
+
+private final class Refusal: PlayReadyDelegate {
+    func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
+        throw .denied("not signed in")
+    }
+}
