@@ -156,6 +156,52 @@ class Fragmented:
             data[at:at + 16] = changed[index * 16:index * 16 + 16]
 
 
+class TransportStream:
+    """Transport streams of the corpus, muxed, a second for each segment; all of them have the same pictures."""
+
+    def __init__(self):
+        self._clear = corpus.case("hls-ts-aes128-bento4")
+        self._by_uri = corpus.case("hls-ts-muxed-sampleaes-bento4")
+        self._skd = corpus.case("hls-ts-muxed-sampleaes-bento4-fps")
+        self.uri_key = self._key(self._by_uri)
+        self.skd_key = self._key(self._skd)
+        self.skd_vector = bytes.fromhex(self._skd.fields["iv"])
+        self.track = next(track for track in self._clear.tracks if track.kind == "video")
+        self.sound = next(track for track in self._clear.tracks if track.kind == "audio")
+
+    @staticmethod
+    def _key(case):
+        return bytes.fromhex(case.fields["keys"][0]["key"])
+
+    @staticmethod
+    def _segment(case, number):
+        with open(case.path(f"segment-{number % 4}.ts"), "rb") as file:
+            return file.read()
+
+    @staticmethod
+    def vector(number):
+        """Of the segments with a key at a URI, and those that are encrypted as a whole: the number in the corpus."""
+        return (number % 4).to_bytes(16, "big")
+
+    def clear(self, number):
+        return clear(self._segment(self._clear, number), self._key(self._clear), self.vector(number))
+
+    def encrypted_whole(self, number, key):
+        return whole(self.clear(number), key, self.vector(number))
+
+    def with_uri_key(self, number):
+        """SAMPLE-AES, `uri_key` and the vector of that number."""
+        return self._segment(self._by_uri, number)
+
+    def with_skd_key(self, number):
+        """SAMPLE-AES, `skd_key` and `skd_vector`."""
+        return self._segment(self._skd, number)
+
+    def frames(self, number):
+        expected = self.track.frames
+        return expected[number % 4 * 25:(number % 4 + 1) * 25]
+
+
 # Playlists
 
 

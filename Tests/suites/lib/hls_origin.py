@@ -21,6 +21,7 @@ class Request:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         parts = urllib.parse.urlsplit(self.path)

@@ -72,6 +72,8 @@ class Watched:
         self.pipeline = pipeline or Gst.Pipeline.new(None)
         self.bus = self.pipeline.get_bus()
         self.adaptive_demuxer = None
+        # Called when there is one, before it starts.
+        self.on_demuxer = None
         self.decryptors = []
         self.streams = []
         self.messages = []
@@ -87,6 +89,8 @@ class Watched:
         name = factory_name(element)
         if name in ("dashdemux2", "latchkeyhlsdemux"):
             self.adaptive_demuxer = element
+            if self.on_demuxer:
+                self.on_demuxer()
         elif name == "latchkeyisodec":
             # What it sends is a file; the demuxer behind it sends the packets.
             with self.lock:
