@@ -41,6 +41,8 @@ class Packets:
         self.source = source
         self.sums = []
         self.times = []
+        # When they came, by time.monotonic().
+        self.arrivals = []
         # video or audio, by the caps of the first buffer.
         self.kind = None
         pad.add_probe(BUFFER | BUFFER_LIST, self._probe)
@@ -59,6 +61,7 @@ class Packets:
                 continue
             self.sums.append(sum_of(buffer))
             self.times.append(buffer.pts)
+            self.arrivals.append(time.monotonic())
         return PROBE_OK
 
 
@@ -69,6 +72,8 @@ class Watched:
         self.pipeline = pipeline or Gst.Pipeline.new(None)
         self.bus = self.pipeline.get_bus()
         self.adaptive_demuxer = None
+        # Called when there is one, before it starts.
+        self.on_demuxer = None
         self.decryptors = []
         self.streams = []
         self.messages = []
@@ -82,7 +87,11 @@ class Watched:
 
     def _element_added(self, _pipeline, _bin, element):
         name = factory_name(element)
-        if name == "latchkeyisodec":
+        if name in ("dashdemux2", "latchkeyhlsdemux"):
+            self.adaptive_demuxer = element
+            if self.on_demuxer:
+                self.on_demuxer()
+        elif name == "latchkeyisodec":
             # What it sends is a file; the demuxer behind it sends the packets.
             with self.lock:
                 self.decryptors.append(element)
@@ -95,8 +104,6 @@ class Watched:
             self.inputs[element] = [0, False]
             element.get_static_pad("sink").add_probe(
                 BUFFER | DOWNSTREAM_EVENT, self._input, element)
-        elif name == "dashdemux2":
-            self.adaptive_demuxer = element
         elif name in DEMUXERS:
             element.connect("pad-added", self._demuxer_pad_added)
 
@@ -295,15 +302,16 @@ def undecoded(uri):
 
 
 class Player(Watched):
-    """playbin3 or playbin, without a clock; keeps the sums of the pictures that were decoded, as I420."""
+    """playbin3 or playbin, without a clock unless it is `paced`; keeps the sums of the pictures that were decoded, as
+    I420."""
 
-    def __init__(self, uri, factory="playbin3"):
+    def __init__(self, uri, factory="playbin3", paced=False):
         super().__init__(Gst.ElementFactory.make(factory))
         self.pipeline.set_property("uri", uri)
         self.video = Gst.parse_bin_from_description(
-            "videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false", True)
+            f"videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync={paced}", True)
         self.frames = Packets(self.video.get_by_name("end").get_static_pad("sink"), "decoder")
-        self.audio = Gst.parse_bin_from_description("fakesink name=end sync=false", True)
+        self.audio = Gst.parse_bin_from_description(f"fakesink name=end sync={paced}", True)
         self.audio_buffers = Packets(self.audio.get_by_name("end").get_static_pad("sink"), "decoder")
         self.pipeline.set_property("video-sink", self.video)
         self.pipeline.set_property("audio-sink", self.audio)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MPL-2.0
+"""An origin of HLS presentations that the checks make up: files in memory, answers that are made when they are asked
+for, and a record of who asked for what."""
+
+import http.server
+import threading
+import time
+import urllib.parse
+
+TYPES = {".m3u8": "application/vnd.apple.mpegurl", ".m4s": "video/iso.segment", ".mp4": "video/mp4",
+         ".ts": "video/mp2t", ".aac": "audio/aac"}
+
+
+class Request:
+    def __init__(self, path, query, headers):
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.time = time.monotonic()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self):
+        parts = urllib.parse.urlsplit(self.path)
+        request = Request(urllib.parse.unquote(parts.path).lstrip("/"), parts.query, self.headers)
+        status, body = self.server.origin.answer(request)
+        if status is None:
+            self.close_connection = True
+            return
+        first = self.headers.get("Range", "")
+        fields = {}
+        if status == 200 and first.startswith("bytes="):
+            first, last = first[6:].split("-")
+            end = min(int(last or len(body) - 1), len(body) - 1)
+            fields["Content-Range"] = f"bytes {first}-{end}/{len(body)}"
+            status, body = 206, body[int(first):end + 1]
+        try:
+            self.send_response(status)
+            kind = TYPES.get("." + request.path.rsplit(".", 1)[-1], "application/octet-stream")
+            for name, value in {**fields, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, *_):
+        pass
+
+
+class Origin:
+    """Serves `files`, by path without the first slash: bytes, text, or a function that is given the request and returns
+    bytes, text, a status, or None for a connection that ends without an answer. Thread-safe, for as long as the `with`
+    block lasts."""
+
+    def __init__(self, files=None):
+        self.files = dict(files or {})
+        self.requests = []
+        self._changed = threading.Condition()
+        self._busy = 0
+        # Set when the origin ends: answers that wait for something wait for this too.
+        self.ended = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.origin = self
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, request):
+        with self._changed:
+            self.requests.append(request)
+            self._busy += 1
+            self._changed.notify_all()
+        try:
+            content = self.files.get(request.path, 404)
+            if callable(content):
+                content = content(request)
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
+        if content is None:
+            return None, b""
+        if isinstance(content, int):
+            return content, b""
+        return 200, content.encode() if isinstance(content, str) else content
+
+    def never(self, _request):
+        """An answer that does not come."""
+        self.ended.wait()
+        return None
+
+    def asked(self, path):
+        """The requests for a path so far."""
+        with self._changed:
+            return [request for request in self.requests if request.path == path]
+
+    def paths(self):
+        with self._changed:
+            return [request.path for request in self.requests]
+
+    def wait_for(self, path, count=1, deadline=10.0):
+        """Whether a path was asked for so often before the deadline."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: sum(request.path == path for request in self.requests) >= count, deadline)
+
+    def wait_until_quiet(self, deadline=5.0):
+        """Whether nothing is being answered any more. The stock demuxer of GStreamer 1.22 uses freed memory now and then
+        when it is stopped in a download."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._busy == 0, deadline)
