@@ -58,7 +58,7 @@ struct RedactionTests {
         expectNoSecret(texts(keys), "static keys")
         expectNoSecret(texts(keys.entries), "entries")
         expectNoSecret(texts(StaticKeyLoader(keys)), "static loader")
-        expectNoSecret(texts(KeysFileLoader(path: "/tmp/keys")), "file loader")
+        expectNoSecret(texts(KeysFileLoader(path: "latchkey.keys")), "file loader")
     }
 
     @Test func settingsPrintNoCredentials() {

@@ -83,18 +83,14 @@ STOCK_RACE = re.compile("cannot register existing type 'Matroska")
 def run_self(arguments, deadline, variables=None, fetches=False):
     """Runs this suite's script again, as a child. What ends in a known race of stock elements runs once more, and so
     does, once, what crashes where it `fetches`: libsoup 3.2 crashes now and then in a thread of its own when it is
-    stopped in a download. Both are told on stderr."""
-    crashes = 0
-    for _ in range(3):
-        child = run([sys.executable, os.path.abspath(sys.argv[0]), *arguments], deadline, variables)
-        if not child.ending:
-            break
-        if not STOCK_RACE.search(child.errors):
-            crashes += 1
-            if not fetches or crashes > 1 or "SIGSEGV" not in child.ending:
-                break
+    stopped in a download. Standard error tells of both."""
+    command = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
+    for attempt in range(2):
+        child = run(command, deadline, variables)
+        is_stock = STOCK_RACE.search(child.errors) or (fetches and "SIGSEGV" in (child.ending or ""))
+        if attempt or not child.ending or not is_stock:
+            return child
         print(f"NOTE {' '.join(arguments)} runs again after: {child.ending}", file=sys.stderr, flush=True)
-    return child
 
 
 def in_parallel(jobs, workers=None):
