@@ -25,6 +25,13 @@ public struct ControlSettings: Sendable, Equatable {
     /// The HLS key formats that are preferred where a playlist offers several, best first. Empty: no preference.
     public var keyFormats: [String]
 
+    /// The group of a configuration file.
+    public static let group = ConfigurationGroup(
+        "latchkey", keys: ["keys-file", "license-url", "key-system", "key-timeout", "http-timeout", "key-formats"])
+    public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)
+    /// Every group that a configuration file may have; each part adds its own here.
+    public static let groups = [group, headersGroup] + FairPlaySettings.groups + PlayReadySettings.groups
+
     public init(
         keysFile: String? = nil, licenseURL: String? = nil, keySystem: KeySystem? = nil, keyTimeout: Duration? = nil,
         httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = [], fairPlay: FairPlaySettings? = nil,

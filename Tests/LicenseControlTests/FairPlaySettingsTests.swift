@@ -30,7 +30,6 @@ struct FairPlaySettingsTests {
         #expect(settings.deviceIdentifier == [UInt8](repeating: 10, count: 20))
         #expect(settings.storedKeysFolder == "/etc/keys")
         #expect(settings.deviceSecretFile == "/etc/secret")
-        #expect(Set(FairPlaySettings.names).count == FairPlaySettings.names.count)
     }
 
     @Test(arguments: [

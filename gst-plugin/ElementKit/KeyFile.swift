@@ -16,7 +16,7 @@ public struct KeyFile: ~Copyable {
     public init(path: String) throws(Failure) {
         guard let file = g_key_file_new() else { throw Failure(description: "out of memory", isMissing: false) }
         var error: UnsafeMutablePointer<GError>?
-        guard g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &error) != 0 else {
+        guard g_key_file_load_from_file(file, path, G_KEY_FILE_KEEP_TRANSLATIONS, &error) != 0 else {
             g_key_file_free(file)
             let message = error.flatMap { $0.pointee.message.map { String(cString: $0) } } ?? "cannot be read"
             let isMissing = error.map {

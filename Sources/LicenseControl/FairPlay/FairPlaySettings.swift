@@ -23,11 +23,17 @@ public struct FairPlaySettings: Sendable, Hashable {
 
     public init(service: LicenseService = LicenseService()) { self.service = service }
 
-    /// The keys of the `fairplay` group of a configuration file.
-    public static let names = [
-        "certificate-file", "certificate-url", "preset", "key-server-url", "key-uri-scheme", "content-id",
-        "test-ask-file", "device-id", "stored-keys", "device-secret",
-    ]
+    /// The group of a configuration file.
+    public static let group = ConfigurationGroup(
+        "fairplay",
+        keys: [
+            "certificate-file", "certificate-url", "preset", "key-server-url", "key-uri-scheme", "content-id",
+            "test-ask-file", "device-id", "stored-keys", "device-secret",
+        ])
+    public static let headersGroup = ConfigurationGroup("fairplay-headers", keys: nil)
+    public static let parametersGroup = ConfigurationGroup("fairplay-parameters", keys: nil)
+    /// All groups of these settings.
+    public static let groups = [group, headersGroup, parametersGroup]
 
     /// Reads that group, and the groups with headers and parameters. `resolve` makes paths absolute.
     ///
@@ -36,10 +42,7 @@ public struct FairPlaySettings: Sendable, Hashable {
         _ values: [String: String], headers: [HTTPHeader] = [], parameters: [String: String] = [:],
         resolve: (String) -> String = { $0 }
     ) throws(KeyError) {
-        for name in values.keys.sorted() where !Self.names.contains(name) {
-            throw .invalidConfiguration(
-                "fairplay has the unknown key “\(name)”; known are \(Self.names.joined(separator: ", "))")
-        }
+        try Self.group.check(values.keys.sorted())
         var preset = LicenseServicePreset.standard
         if let name = values["preset"] {
             guard let named = LicenseServicePreset.named(name) else {

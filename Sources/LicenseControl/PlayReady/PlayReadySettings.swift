@@ -34,11 +34,16 @@ public struct PlayReadySettings: Sendable, Hashable {
 
     public init() {}
 
-    /// The keys of the `playready` group of a configuration file.
-    public static let names = [
-        "model-certificate", "model-private-key", "root-key", "server-key", "license-url", "domain-url", "time-url",
-        "store", "custom-data", "friendly-name", "clock", "renew",
-    ]
+    /// The group of a configuration file.
+    public static let group = ConfigurationGroup(
+        "playready",
+        keys: [
+            "model-certificate", "model-private-key", "root-key", "server-key", "license-url", "domain-url", "time-url",
+            "store", "custom-data", "friendly-name", "clock", "renew",
+        ])
+    public static let headersGroup = ConfigurationGroup("playready-headers", keys: nil)
+    /// All groups of these settings.
+    public static let groups = [group, headersGroup]
 
     /// Reads that group, and the group with headers. `resolve` makes paths absolute.
     ///
@@ -47,10 +52,7 @@ public struct PlayReadySettings: Sendable, Hashable {
         _ values: [String: String], headers: [HTTPHeader] = [], environment: [String: String]? = nil,
         resolve: (String) -> String = { $0 }
     ) throws(KeyError) {
-        for name in values.keys.sorted() where !Self.names.contains(name) {
-            throw .invalidConfiguration(
-                "playready has the unknown key “\(name)”; known are \(Self.names.joined(separator: ", "))")
-        }
+        try Self.group.check(values.keys.sorted())
         modelCertificateFile = values["model-certificate"].map(resolve)
         modelPrivateKeyFile = values["model-private-key"].map(resolve)
         rootKeyFile = values["root-key"].map(resolve)

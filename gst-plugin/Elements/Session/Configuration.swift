@@ -10,16 +10,7 @@ import ProtectionModel
 ///
 /// The syntax is GLib's GKeyFile; `docs/latchkey.conf.example` shows every key.
 enum Configuration {
-    static let group = "latchkey"
-    static let headersGroup = "http-headers"
-    static let fairPlayGroup = "fairplay"
-    private static let fairPlayHeadersGroup = "fairplay-headers"
-    private static let fairPlayParametersGroup = "fairplay-parameters"
-    static let playReadyGroup = "playready"
-    private static let playReadyHeadersGroup = "playready-headers"
-    private static let known: Set<String> = [
-        "keys-file", "license-url", "key-system", "key-timeout", "http-timeout", "key-formats",
-    ]
+    private static let group = ControlSettings.group.name
 
     /// The first file that is there. A file that is named but cannot be used is an error, a missing user file is not.
     static func load() throws(KeyError) -> ControlSettings {
@@ -36,17 +27,15 @@ enum Configuration {
             if error.isMissing, !required { return settings }
             throw .invalidConfiguration("the configuration file \(path) cannot be used: \(error.description)")
         }
-        for key in file.keys(in: group) where !known.contains(key) {
-            throw .invalidConfiguration(
-                "the configuration file \(path) has the unknown key “\(key)”; known are "
-                    + known.sorted().joined(separator: ", "))
-        }
+        try check(file, path)
         settings.keysFile = file.string("keys-file", in: group).map { resolve($0, beside: path) }
         settings.licenseURL = file.string("license-url", in: group)
         settings.keySystem = try keySystem(file.string("key-system", in: group))
         settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
         settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
-        settings.httpHeaders = values(of: headersGroup, in: file).map { HTTPHeader(name: $0.name, value: $0.value) }
+        settings.httpHeaders = values(of: ControlSettings.headersGroup.name, in: file).map {
+            HTTPHeader(name: $0.name, value: $0.value)
+        }
         settings.keyFormats =
             file.string("key-formats", in: group)?.split(separator: ";").map { trimmed($0) }.filter { !$0.isEmpty }
             ?? []
@@ -55,10 +44,20 @@ enum Configuration {
         return settings
     }
 
+    /// Nothing in a file is ignored: a misspelt group or key is an error that names it and the known ones.
+    private static func check(_ file: borrowing KeyFile, _ path: String) throws(KeyError) {
+        var groups: [(name: String, keys: [String])] = []
+        for name in file.groups { groups.append((name, file.keys(in: name))) }
+        do throws(KeyError) {
+            try ConfigurationGroup.check(groups, against: ControlSettings.groups)
+        } catch {
+            throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
+        }
+    }
+
     private static func fairPlay(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> FairPlaySettings? {
-        let groups = [fairPlayGroup, fairPlayHeadersGroup, fairPlayParametersGroup]
         var tables: [[(name: String, value: String)]] = []
-        for group in groups { tables.append(values(of: group, in: file)) }
+        for group in FairPlaySettings.groups { tables.append(values(of: group.name, in: file)) }
         guard tables.contains(where: { !$0.isEmpty }) else { return nil }
         do throws(KeyError) {
             return try FairPlaySettings(
@@ -72,8 +71,8 @@ enum Configuration {
     }
 
     private static func playReady(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> PlayReadySettings? {
-        let values = values(of: playReadyGroup, in: file)
-        let headers = Self.values(of: playReadyHeadersGroup, in: file)
+        let values = values(of: PlayReadySettings.group.name, in: file)
+        let headers = Self.values(of: PlayReadySettings.headersGroup.name, in: file)
         guard !values.isEmpty || !headers.isEmpty else { return nil }
         do throws(KeyError) {
             return try PlayReadySettings(

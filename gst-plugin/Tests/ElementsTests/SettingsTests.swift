@@ -231,6 +231,12 @@ extension ElementTests {
             ("[fairplay]\npresets=other\n", "“presets”"), ("[fairplay]\ntest-ask-file=no.hex\n", "/no.hex"),
             ("[fairplay]\nstored-keys=/dev/null/keys\n", "/dev/null/keys"),
             ("[latchkey]\nhttp-timeout=99999999999\n", "http-timeout"),
+            ("[latchkey]\nkey-sytem=x\n", "no.conf: [latchkey] has the unknown key “key-sytem”; known are keys-file, "),
+            ("[fairplay]\npresets=x\n", "no.conf: [fairplay] has the unknown key “presets”; known are certificate-"),
+            ("[keys]\nkid=key\n", "no.conf: unknown group [keys]; known are [latchkey], [http-headers], [fairplay], "),
+            ("[latchkey]\n[fair-play]\n", "no.conf: unknown group [fair-play]; known are [latchkey], "),
+            ("[Latchkey]\nkeys-file=k\n", "no.conf: unknown group [Latchkey]"),
+            ("[latchkey]\nkeys-file[de]=k\n", "[latchkey] has the unknown key “keys-file[de]”"),
         ])
         func aConfigurationThatCannotBeUsedStopsTheStart(contents: String, text: String) throws {
             setenv("LATCHKEY_CONFIG", try write("no.conf", contents), 1)

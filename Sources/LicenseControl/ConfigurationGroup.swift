@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// A group of the configuration file and the keys that it may have.
+///
+/// Each part that reads settings names its groups; the reader adds them up and refuses every other group and key, so
+/// that a misspelt one is not silent.
+public struct ConfigurationGroup: Sendable, Hashable {
+    public let name: String
+    /// Nil: the file chooses the names, as those of headers.
+    public let keys: [String]?
+
+    public init(_ name: String, keys: [String]?) {
+        self.name = name
+        self.keys = keys
+    }
+
+    /// Throws `invalidConfiguration` with the group, the key and the known ones for the first key that is not known.
+    public func check(_ names: [String]) throws(KeyError) {
+        guard let keys, let unknown = names.first(where: { !keys.contains($0) }) else { return }
+        throw .invalidConfiguration(
+            "[\(name)] has the unknown key “\(unknown)”; known are \(keys.joined(separator: ", "))")
+    }
+
+    /// The same for every group of a file, with its keys. A group that is not among `known` is refused too.
+    public static func check(
+        _ groups: [(name: String, keys: [String])], against known: [ConfigurationGroup]
+    ) throws(KeyError) {
+        for (name, keys) in groups {
+            guard let group = known.first(where: { $0.name == name }) else {
+                let names = known.map { "[\($0.name)]" }.joined(separator: ", ")
+                throw .invalidConfiguration("unknown group [\(name)]; known are \(names)")
+            }
+            try group.check(keys)
+        }
+    }
+}
