@@ -146,7 +146,7 @@ private final class Wrapper: Bin, @unchecked Sendable {
         let source = try #require(bin.child?.pad("src"))
         gst_element_set_state(element, GST_STATE_PLAYING)
         let recorder = StreamRecorder()
-        let caps = try #require(Caps("text/x-new"))
+        let (old, caps) = (try #require(Caps("text/x-old")), try #require(Caps("text/x-new")))
         let events = sink.probeEvents(.downstream) { event in
             if event.kind == .caps { return Event(caps: caps) }
             if event.kind == .gap { return nil }
@@ -158,7 +158,7 @@ private final class Wrapper: Bin, @unchecked Sendable {
         }
         recorder.attach(to: source.pointer)
         for event in [
-            gst_event_new_stream_start("id"), gst_event_new_caps(gst_caps_new_empty_simple("text/x-old")),
+            gst_event_new_stream_start("id"), old.withPointer { gst_event_new_caps($0) },
             gst_event_new_gap(0, 1),
         ] {
             let made = try #require(event)
