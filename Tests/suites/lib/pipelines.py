@@ -133,6 +133,12 @@ class Watched:
         with self.arrived:
             return self.arrived.wait_for(there, deadline)
 
+    def forget_input(self):
+        """Counts what the decryptors are given from here on."""
+        with self.arrived:
+            for element in self.inputs:
+                self.inputs[element] = [0, False]
+
     def add(self, factory, **properties):
         element = Gst.ElementFactory.make(factory)
         if element is None:
