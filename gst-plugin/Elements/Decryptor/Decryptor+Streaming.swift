@@ -7,7 +7,7 @@ import ProtectionModel
 
 extension Decryptor {
     /// How often a waiting thread looks whether a bin around the element is being stopped, in microseconds.
-    private static let pollInterval: Int64 = 50_000
+    static let pollInterval: Int64 = 50_000
 
     // MARK: The upstream thread
 
@@ -52,8 +52,7 @@ extension Decryptor {
                 startTask()
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
+                report(failure)
                 return failure.flow
             }
         }
@@ -237,8 +236,7 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
+                report(failure)
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
@@ -247,8 +245,7 @@ extension Decryptor {
                 if let failure = waitForKeyEvent(&current) {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
-                        reason.post(on: reference)
-                        monitor.withLock { flow.isFailureReported = true }
+                        report(reason)
                         return reason.flow
                     }
                 }

@@ -65,6 +65,8 @@ class Decryptor: Element, @unchecked Sendable {
         var hasCaps = false
         /// KIDs that this element asked for: their fate is posted.
         var awaited: Set<KeyID?> = []
+        /// Messages about their fate that are being posted.
+        var settling = 0
     }
 
     /// What belongs to the stream's thread.
