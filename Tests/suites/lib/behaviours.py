@@ -63,7 +63,7 @@ class Scene:
     def check_packets(self, watched):
         for kind, track in self.expected.items():
             streams = watched.packets(kind)
-            demand(streams, f"no {kind} stream")
+            demand(streams, f"no {kind} stream: {watched.what_happened()}")
             reason = corpus.compare(streams[-1], track.packets, track.may_lose_priming)
             demand(reason is None, f"{kind}: {reason}")
 
