@@ -118,6 +118,16 @@ public struct ElementReference: @unchecked Sendable {
         gst_object_unref(UnsafeMutableRawPointer(demuxer))
         return true
     }
+
+    /// The source pads, at the moment, of the newer adaptive demuxer around the element. Empty where there is none.
+    public var adaptiveDemuxersPads: [PadReference] {
+        guard let demuxer = ek_adaptive_demuxer_around(pointer) else { return [] }
+        defer { gst_object_unref(UnsafeMutableRawPointer(demuxer)) }
+        guard let list = ek_source_pads(demuxer) else { return [] }
+        defer { g_ptr_array_unref(list) }
+        return (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
+            .map { PadReference(sharing: $0.assumingMemoryBound(to: GstPad.self)) }
+    }
 }
 
 /// A reference that does not keep the element alive.

@@ -61,6 +61,9 @@ public struct Event: ~Copyable, @unchecked Sendable {
     /// Whether a pad stores the event.
     public var isSticky: Bool { ek_event_is_sticky(pointer) != 0 }
 
+    /// Whether this asks for another position, and for what is on its way to be dropped.
+    public var isFlushingSeek: Bool { ek_event_is_flushing_seek(pointer) != 0 }
+
     /// The caps of a CAPS event.
     public var caps: Caps? {
         guard kind == .caps else { return nil }

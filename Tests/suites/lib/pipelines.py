@@ -133,6 +133,12 @@ class Watched:
         with self.arrived:
             return self.arrived.wait_for(there, deadline)
 
+    def forget_input(self):
+        """Counts what the decryptors are given from here on."""
+        with self.arrived:
+            for element in self.inputs:
+                self.inputs[element] = [0, False]
+
     def add(self, factory, **properties):
         element = Gst.ElementFactory.make(factory)
         if element is None:
@@ -179,6 +185,15 @@ class Watched:
 
     def element_message(self, name, deadline=10.0):
         return self.next_message(lambda message: structure_name(message) == name, deadline)
+
+    def what_happened(self):
+        """What each decryptor was given and sent, and what the bus said that is out of the ordinary."""
+        parts = [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
+        parts += [f"{element.get_name()} was given {count}, end: {ended}" for element, (count, ended) in self.inputs.items()]
+        for message in self.messages:
+            if message.type in (Gst.MessageType.WARNING, Gst.MessageType.ELEMENT):
+                parts.append(message.get_structure().to_string()[:300])
+        return "; ".join(parts)
 
     def until_end(self, deadline=20.0, on_request=None):
         """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""

@@ -7,6 +7,9 @@ import LicenseControl
 import ProtectionModel
 
 extension Decryptor {
+    /// A session tells at once, so this is never reached; but no thread depends on that.
+    private static let settlingLimit: UInt64 = 1_000_000_000
+
     /// Starts the request for the key of a sample, unless one is under way. Runs on the stream's thread.
     func demandKey(_ keyID: KeyID?) {
         monitor.withLock { _ = flow.awaited.insert(keyID) }
@@ -53,17 +56,41 @@ extension Decryptor {
         }
     }
 
-    /// Says so where this element asked, and only then lets the stream go on: an error that follows from it comes
-    /// second.
+    /// Says so where this element asked, and only then lets the stream go on.
     private func settle(
         _ requestID: UInt64?, _ keyIDs: [KeyID], as name: String, _ fields: [(String, FieldValue)]
     ) {
         let isMine = monitor.withLock {
             if let requestID { flow.untaken.remove(requestID) }
-            return flow.stopAwaiting(keyIDs)
+            let isMine = flow.stopAwaiting(keyIDs)
+            if isMine { flow.settling += 1 }
+            return isMine
         }
         if isMine { reference.post(name, fields) }
-        wake { _ in }
+        wake { if isMine { $0.settling -= 1 } }
+    }
+
+    /// Posts the error of a failure. Where that is the fate of a key that this element asked for, its message comes
+    /// first: the session knows the fate a moment before it tells.
+    func report(_ failure: DecryptorFailure) {
+        if case .key(let keyID, _) = failure { waitUntilSettled(keyID) }
+        failure.post(on: reference)
+        monitor.withLock { flow.isFailureReported = true }
+    }
+
+    private func waitUntilSettled(_ keyID: KeyID?) {
+        let start = MonotonicTime.now
+        monitor.lock()
+        defer { monitor.unlock() }
+        while flow.settling > 0 || flow.awaited.contains(keyID), !flow.isFlushing,
+            MonotonicTime.now &- start < Self.settlingLimit
+        {
+            monitor.wait(microseconds: Self.pollInterval)
+            monitor.unlock()
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if isBeingStopped { return }
+        }
     }
 
     private func wake(_ body: (inout FlowState) -> Void) {

@@ -7,7 +7,7 @@ import ProtectionModel
 
 extension Decryptor {
     /// How often a waiting thread looks whether a bin around the element is being stopped, in microseconds.
-    private static let pollInterval: Int64 = 50_000
+    static let pollInterval: Int64 = 50_000
 
     // MARK: The upstream thread
 
@@ -52,8 +52,7 @@ extension Decryptor {
                 startTask()
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
+                report(failure)
                 return failure.flow
             }
         }
@@ -61,20 +60,41 @@ extension Decryptor {
 
     /// The lock is held.
     private func enqueueWhenThereIsRoom(_ buffer: consuming Buffer) -> FlowResult {
-        while flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
-            || flow.queue.count >= Self.queueCountLimit
-        {
-            monitor.wait(microseconds: Self.pollInterval)
-            if flow.isFlushing { return .flushing }
-            if flow.result != .ok { return flow.result }
+        var seekWatch: SeekWatch?
+        while isQueueFull {
             monitor.unlock()
+            let isInside = reference.isInsideAdaptiveDemuxer
             let isBeingStopped = reference.isBeingStopped
             monitor.lock()
-            if isBeingStopped { return .flushing }
+            if flow.isFlushing || isBeingStopped { return .flushing }
+            if flow.result != .ok { return flow.result }
+            if isInside {
+                if hasRoomInsideAdaptiveDemuxer { break }
+                monitor.unlock()
+                seekWatch = seekWatch ?? SeekWatch(self)
+                seekWatch?.update()
+                monitor.lock()
+                if hasRoomInsideAdaptiveDemuxer { continue }
+            }
+            if isQueueFull, !flow.isFlushing { monitor.wait(microseconds: Self.pollInterval) }
         }
+        if flow.isFlushing { return .flushing }
+        if flow.result != .ok { return flow.result }
         flow.queue.append(buffer)
         startTask()
         return .ok
+    }
+
+    /// The lock is held.
+    private var isQueueFull: Bool {
+        flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
+            || flow.queue.count >= Self.queueCountLimit
+    }
+
+    /// The lock is held.
+    private var hasRoomInsideAdaptiveDemuxer: Bool {
+        let limit = flow.isSeekExpected ? Self.queueByteLimitAtSeek : Self.queueByteLimit
+        return flow.queue.byteCount < limit && flow.queue.count < Self.queueCountLimit
     }
 
     /// Gives the stream to the source pad's thread. The lock is held.
@@ -114,15 +134,30 @@ extension Decryptor {
                 return pass(event)
             }
         }
+        guard isEnd, reference.isInsideAdaptiveDemuxer else {
+            flow.queue.append(event)
+            startTask()
+            monitor.unlock()
+            return true
+        }
+        // Before the end can be delivered.
+        monitor.unlock()
+        let heldEnd = sourcePad.holdAdaptiveDemuxersOwnEnd()
+        monitor.lock()
+        guard !flow.isFlushing else {
+            monitor.unlock()
+            return false
+        }
+        flow.heldEnd = heldEnd
         flow.queue.append(event)
         startTask()
         monitor.unlock()
-        if isEnd, reference.isInsideAdaptiveDemuxer, !sourcePad.skipAdaptiveDemuxersOwnEnd() { waitUntilDelivered() }
+        if heldEnd == nil { waitUntilDelivered() }
         return true
     }
 
-    /// For an adaptive demuxer that has no place yet where it takes the stream over: it ends the stream as soon as the
-    /// end was taken here, and what still waits for a key would be lost.
+    /// For an adaptive demuxer whose own end cannot be held: it ends the stream as soon as the end was taken here, and
+    /// what still waits for a key would be lost.
     private func waitUntilDelivered() {
         monitor.lock()
         defer { monitor.unlock() }
@@ -163,7 +198,12 @@ extension Decryptor {
 
     /// A flushing pad does not store the event that it is given, and upstream does not send caps again.
     private func passOrKeep(_ event: consuming Event) {
-        guard event.isSticky, event.kind != .segment, event.kind != .endOfStream else {
+        guard event.kind != .endOfStream else {
+            _ = pass(event)
+            deliverHeldEnd()
+            return
+        }
+        guard event.isSticky, event.kind != .segment else {
             _ = pass(event)
             return
         }
@@ -172,6 +212,14 @@ extension Decryptor {
         monitor.lock()
         defer { monitor.unlock() }
         if flow.isFlushing { flow.queue.prepend(spare) }
+    }
+
+    private func deliverHeldEnd() {
+        monitor.lock()
+        let heldEnd = flow.isFlushing ? nil : flow.heldEnd
+        flow.heldEnd = nil
+        monitor.unlock()
+        heldEnd?.deliver()
     }
 
     private func pushWhenKeyIsThere(_ prepared: consuming Prepared) -> FlowResult {
@@ -188,8 +236,7 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
+                report(failure)
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
@@ -198,8 +245,7 @@ extension Decryptor {
                 if let failure = waitForKeyEvent(&current) {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
-                        reason.post(on: reference)
-                        monitor.withLock { flow.isFailureReported = true }
+                        report(reason)
                         return reason.flow
                     }
                 }
@@ -223,7 +269,9 @@ extension Decryptor {
         monitor.unlock()
         dropQueue(keepingSticky: true)
         // Upstream has sent everything and will not ask for the result any more.
-        if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+        guard hasEnded, result != .flushing else { return }
+        _ = sourcePad.push(Event.endOfStream())
+        deliverHeldEnd()
     }
 
     /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
@@ -344,6 +392,8 @@ extension Decryptor {
             flow.result = .ok
             flow.isFailureReported = false
             flow.hasEnded = false
+            flow.heldEnd = nil
+            flow.isSeekExpected = false
             flow.isTaskActive = false
         }
         return result
@@ -360,6 +410,8 @@ extension Decryptor {
                 flow.result = .ok
                 flow.isFailureReported = false
                 flow.hasEnded = false
+                flow.heldEnd = nil
+                flow.isSeekExpected = false
                 flow.isTaskActive = false
             }
         } else {
