@@ -186,8 +186,12 @@ if withGStreamer {
             name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
             swiftSettings: settings),
         .target(
-            name: "CLatchkey", dependencies: ["Latchkey", "ElementKit"], path: "gst-plugin/CLatchkey",
-            exclude: ["include"], swiftSettings: settings),
+            name: "CLatchkey",
+            dependencies: [
+                "CLatchkeyLoader", "Latchkey", "ElementKit", "LicenseControl", "KeySystems", "ProtectionModel",
+            ],
+            path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
+        .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),
         .target(
             name: "ElementTestSupport",
             dependencies: ["ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL", "ProtectionModel"],
