@@ -147,7 +147,8 @@ if withServer {
         .testTarget(
             name: "ReferenceServerTests",
             dependencies: [
-                "ReferenceServer", "latchkey-server", "KeySystems", "MediaFormats", "ProtectionModel",
+                "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
+                "ProtectionModel",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),

@@ -82,7 +82,7 @@ extension Decryptor {
 
     /// A sample waits for a key that no loader has.
     func warnAboutUntaken(_ keyID: KeyID?) {
-        reference.postResourceWarning(
+        reference.postWarning(
             GST_RESOURCE_ERROR_NOT_FOUND,
             "No key source has the key for \(DecryptorFailure.name(keyID)); waiting for the application.",
             debug: "Give the key with keys-file=, name a licence service with license-url= (and key-system=), or "

@@ -52,9 +52,7 @@ extension Decryptor {
                 startTask()
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
-                return failure.flow
+                return report(failure)
             }
         }
     }
@@ -64,13 +62,8 @@ extension Decryptor {
         while flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
             || flow.queue.count >= Self.queueCountLimit
         {
-            monitor.wait(microseconds: Self.pollInterval)
-            if flow.isFlushing { return .flushing }
+            guard waitForChange() else { return .flushing }
             if flow.result != .ok { return flow.result }
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return .flushing }
         }
         flow.queue.append(buffer)
         startTask()
@@ -126,13 +119,18 @@ extension Decryptor {
     private func waitUntilDelivered() {
         monitor.lock()
         defer { monitor.unlock() }
-        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing {
-            monitor.wait(microseconds: Self.pollInterval)
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return }
-        }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing, waitForChange() {}
+    }
+
+    /// Waits until something changes, or for a while. False where the stream is being flushed or the element stopped.
+    /// The lock is held.
+    private func waitForChange(microseconds: Int64 = pollInterval) -> Bool {
+        monitor.wait(microseconds: microseconds)
+        if flow.isFlushing { return false }
+        monitor.unlock()
+        let isBeingStopped = reference.isBeingStopped
+        monitor.lock()
+        return !isBeingStopped && !flow.isFlushing
     }
 
     // MARK: The source pad's thread
@@ -188,20 +186,15 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
-                return failure.flow
+                return report(failure)
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
                 var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 if let wait, wait.keyID == keyID { current = wait }
-                if let failure = waitForKeyEvent(&current) {
-                    if case .flushing = failure { return .flushing }
-                    if case .failed(let reason) = failure {
-                        reason.post(on: reference)
-                        monitor.withLock { flow.isFailureReported = true }
-                        return reason.flow
-                    }
+                switch waitForKeyEvent(&current) {
+                case .flushing: return .flushing
+                case .failed(let failure): return report(failure)
+                case nil: break
                 }
                 wait = current
                 next = prepare(encrypted)
@@ -224,6 +217,13 @@ extension Decryptor {
         dropQueue(keepingSticky: true)
         // Upstream has sent everything and will not ask for the result any more.
         if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+    }
+
+    /// Tells the application, and upstream by the result.
+    private func report(_ failure: DecryptorFailure) -> FlowResult {
+        failure.post(on: reference)
+        monitor.withLock { flow.isFailureReported = true }
+        return failure.flow
     }
 
     /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
@@ -285,12 +285,7 @@ extension Decryptor {
                 }
                 pause = min(pause, Int64(clamping: (limit &- waited) / 1000 + 1))
             }
-            monitor.wait(microseconds: pause)
-            if flow.isFlushing { return .flushing }
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return .flushing }
+            guard waitForChange(microseconds: pause) else { return .flushing }
         }
     }
 
@@ -309,6 +304,16 @@ extension Decryptor {
             flow.isFlushing = true
             flow.result = .flushing
             monitor.broadcast()
+        }
+    }
+
+    private func beginFlow() {
+        monitor.withLock {
+            flow.isFlushing = false
+            flow.result = .ok
+            flow.isFailureReported = false
+            flow.hasEnded = false
+            flow.isTaskActive = false
         }
     }
 
@@ -339,13 +344,7 @@ extension Decryptor {
         let result = sourcePad.push(event)
         dropQueue(keepingSticky: true)
         flushStream()
-        monitor.withLock {
-            flow.isFlushing = false
-            flow.result = .ok
-            flow.isFailureReported = false
-            flow.hasEnded = false
-            flow.isTaskActive = false
-        }
+        beginFlow()
         return result
     }
 
@@ -355,13 +354,7 @@ extension Decryptor {
 
     func sourceActivation(_ isActive: Bool) {
         if isActive {
-            monitor.withLock {
-                flow.isFlushing = false
-                flow.result = .ok
-                flow.isFailureReported = false
-                flow.hasEnded = false
-                flow.isTaskActive = false
-            }
+            beginFlow()
         } else {
             beginFlush()
             sourcePad.stopTask()

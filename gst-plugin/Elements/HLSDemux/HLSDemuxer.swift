@@ -82,7 +82,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             failure.post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             // Nobody but a proxy stands between the stock demuxer and this process.
-            reference.postResourceError(
+            reference.postError(
                 GST_RESOURCE_ERROR_OPEN_READ,
                 "GStreamer's HLS demuxer does not reach the playlists that it is given on 127.0.0.1.",
                 debug: "Its HTTP library sends even local requests to the HTTP proxy that is configured. Set the "

@@ -225,6 +225,55 @@ bench_free (Bench *bench)
   g_free (bench);
 }
 
+/* One sample waits for its key, and the loader of the session holds the request. */
+typedef struct {
+  Loader *loader;
+  LatchkeySession *session;
+  Bench *bench;
+  LatchkeyKeyRequest *request;
+} Scene;
+
+static LatchkeySession *
+session_with (Loader *loader)
+{
+  LatchkeySession *session = latchkey_session_new ();
+  g_assert_true (latchkey_session_add_loader (session, "test", &loader->functions, loader, destroyed));
+  return session;
+}
+
+static Scene
+scene_with (Loader *loader, const gchar *key_system)
+{
+  Scene scene = { loader, session_with (loader), NULL, NULL };
+  loader->holds = TRUE;
+  scene.bench = bench_new (scene.session, key_system);
+  bench_push (scene.bench);
+  WAIT_UNTIL (loader, loader->held != NULL);
+  scene.request = loader->held;
+  return scene;
+}
+
+static Scene
+scene_new (const gchar *key_system)
+{
+  return scene_with (loader_new (), key_system);
+}
+
+/* The request stays, for who wants to look at what is left of it. */
+static void
+scene_stop (Scene *scene)
+{
+  bench_free (scene->bench);
+  latchkey_session_unref (scene->session);
+}
+
+static void
+scene_end (Scene *scene)
+{
+  scene_stop (scene);
+  latchkey_key_request_unref (scene->request);
+}
+
 /* A registered loader answers at once; it goes when nobody can call it any more. */
 static void
 test_registered (void)
@@ -269,14 +318,6 @@ test_order (void)
   g_assert_cmpuint (first->cancels, ==, 0);
 }
 
-static LatchkeySession *
-session_with (Loader *loader)
-{
-  LatchkeySession *session = latchkey_session_new ();
-  g_assert_true (latchkey_session_add_loader (session, "test", &loader->functions, loader, destroyed));
-  return session;
-}
-
 static gpointer
 answer_twice (gpointer data)
 {
@@ -297,20 +338,14 @@ answer_twice (gpointer data)
 static void
 test_later (void)
 {
-  Loader *loader = loader_new ();
-  LatchkeySession *session = session_with (loader);
-  Bench *bench = bench_new (session, NULL);
+  Scene scene = scene_new (NULL);
 
-  loader->holds = TRUE;
-  bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  g_thread_join (g_thread_new ("answer", answer_twice, loader->held));
-  bench_expect_clear (bench);
-  bench_free (bench);
-  latchkey_session_unref (session);
-  WAIT_UNTIL (loader, loader->destroyed == 1);
-  g_assert_cmpuint (loader->cancels, ==, 0);
-  latchkey_key_request_unref (loader->held);
+  g_thread_join (g_thread_new ("answer", answer_twice, scene.request));
+  bench_expect_clear (scene.bench);
+  scene_stop (&scene);
+  WAIT_UNTIL (scene.loader, scene.loader->destroyed == 1);
+  g_assert_cmpuint (scene.loader->cancels, ==, 0);
+  latchkey_key_request_unref (scene.request);
 }
 
 /* What a request says, and a ClearKey licence as the answer. */
@@ -319,18 +354,12 @@ test_accessors (void)
 {
   static const gchar license[] = "{\"keys\":[{\"kty\":\"oct\",\"kid\":\"AAECAwQFBgcICQoLDA0ODw\","
       "\"k\":\"K34VFiiu0qar9xWICc9PPA\"}],\"type\":\"temporary\"}";
-  Loader *loader = loader_new ();
-  LatchkeySession *session = session_with (loader);
-  Bench *bench = bench_new (session, "clearkey");
-  LatchkeyKeyRequest *request;
+  Scene scene = scene_new ("clearkey");
+  LatchkeyKeyRequest *request = scene.request;
   const gchar *origin;
   const guint8 *challenge;
   size_t size = 0;
 
-  loader->holds = TRUE;
-  bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  request = loader->held;
   g_assert_cmpuint (latchkey_key_request_get_id (request), !=, 0);
   g_assert_cmpstr (latchkey_key_request_get_key_system (request), ==, "clearkey");
   g_assert_cmpuint (latchkey_key_request_get_key_id_count (request), ==, 1);
@@ -349,38 +378,29 @@ test_accessors (void)
   g_assert_nonnull (strstr ((const gchar *) challenge, "\"AAECAwQFBgcICQoLDA0ODw\""));
 
   g_assert_true (latchkey_key_request_finish_with_license (request, (const guint8 *) license, sizeof license - 1));
-  bench_expect_clear (bench);
-  bench_free (bench);
-  latchkey_session_unref (session);
-  latchkey_key_request_unref (request);
+  bench_expect_clear (scene.bench);
+  scene_end (&scene);
 }
 
 /* No key payload provider is set up here, so there is no SPC, and the text says so. */
 static void
 test_no_spc (void)
 {
-  Loader *loader = loader_new ();
-  LatchkeySession *session = session_with (loader);
-  Bench *bench = bench_new (session, "fairplay");
+  Scene scene = scene_new ("fairplay");
   guint8 *data = (guint8 *) "";
   size_t size = 1;
   char *message = NULL;
 
-  loader->holds = TRUE;
-  bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  g_assert_cmpstr (latchkey_key_request_get_key_system (loader->held), ==, "fairplay");
-  g_assert_cmpint (latchkey_key_request_make_streaming_content_key_request_data (loader->held, KEY, sizeof KEY, KEY_ID,
+  g_assert_cmpstr (latchkey_key_request_get_key_system (scene.request), ==, "fairplay");
+  g_assert_cmpint (latchkey_key_request_make_streaming_content_key_request_data (scene.request, KEY, sizeof KEY, KEY_ID,
           sizeof KEY_ID, &data, &size, &message), ==, LATCHKEY_ERROR_INVALID_CONFIGURATION);
   g_assert_null (data);
   g_assert_cmpuint (size, ==, 0);
   g_assert_nonnull (strstr (message, "key payload provider"));
   latchkey_free (message);
-  g_assert_true (latchkey_key_request_finish_with_license (loader->held, KEY, sizeof KEY));
-  bench_expect_error (bench, "fairplay licence");
-  bench_free (bench);
-  latchkey_session_unref (session);
-  latchkey_key_request_unref (loader->held);
+  g_assert_true (latchkey_key_request_finish_with_license (scene.request, KEY, sizeof KEY));
+  bench_expect_error (scene.bench, "fairplay licence");
+  scene_end (&scene);
 }
 
 /* An error comes to the application with its text. */
@@ -395,17 +415,10 @@ test_error (void)
     "denied: none", "denied: none"
   };
   for (gsize i = 0; i < G_N_ELEMENTS (codes); i++) {
-    Loader *loader = loader_new ();
-    LatchkeySession *session = session_with (loader);
-    Bench *bench = bench_new (session, NULL);
-    loader->holds = TRUE;
-    bench_push (bench);
-    WAIT_UNTIL (loader, loader->held != NULL);
-    g_assert_true (latchkey_key_request_finish_with_error (loader->held, codes[i], "none is left"));
-    bench_expect_error (bench, texts[i]);
-    bench_free (bench);
-    latchkey_session_unref (session);
-    latchkey_key_request_unref (loader->held);
+    Scene scene = scene_new (NULL);
+    g_assert_true (latchkey_key_request_finish_with_error (scene.request, codes[i], "none is left"));
+    bench_expect_error (scene.bench, texts[i]);
+    scene_end (&scene);
   }
 }
 
@@ -413,65 +426,81 @@ test_error (void)
 static void
 test_closed (void)
 {
-  Loader *loader = loader_new ();
-  LatchkeySession *session = session_with (loader);
-  Bench *bench = bench_new (session, NULL);
+  Scene scene = scene_new (NULL);
+  Loader *loader = scene.loader;
 
-  loader->holds = TRUE;
-  bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  latchkey_session_close (session, "the evening is over");
+  latchkey_session_close (scene.session, "the evening is over");
   WAIT_UNTIL (loader, loader->cancels == 1 && loader->destroyed == 1);
-  g_assert_true (loader->cancelled == loader->held);
-  bench_expect_error (bench, "the evening is over");
-  g_assert_false (latchkey_key_request_finish_with_key (loader->held, KEY, NULL));
-  bench_free (bench);
-  latchkey_session_unref (session);
-  g_assert_cmpmem (latchkey_key_request_get_key_id (loader->held, 0), 16, KEY_ID, 16);
-  g_assert_true (latchkey_key_request_is_finished (loader->held));
-  g_assert_false (latchkey_key_request_finish_with_error (loader->held, LATCHKEY_ERROR_DENIED, NULL));
-  latchkey_key_request_unref (loader->held);
+  g_assert_true (loader->cancelled == scene.request);
+  bench_expect_error (scene.bench, "the evening is over");
+  g_assert_false (latchkey_key_request_finish_with_key (scene.request, KEY, NULL));
+  scene_stop (&scene);
+  g_assert_cmpmem (latchkey_key_request_get_key_id (scene.request, 0), 16, KEY_ID, 16);
+  g_assert_true (latchkey_key_request_is_finished (scene.request));
+  g_assert_false (latchkey_key_request_finish_with_error (scene.request, LATCHKEY_ERROR_DENIED, NULL));
+  latchkey_key_request_unref (scene.request);
 }
 
 /* The session goes while a request is open: cancelled once, and the loader goes. */
 static void
 test_gone (void)
 {
-  Loader *loader = loader_new ();
-  LatchkeySession *session = session_with (loader);
-  Bench *bench = bench_new (session, NULL);
+  Scene scene = scene_new (NULL);
+  Loader *loader = scene.loader;
 
-  loader->holds = TRUE;
-  latchkey_session_unref (session);
-  bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  bench_free (bench);
+  scene_stop (&scene);
   WAIT_UNTIL (loader, loader->cancels == 1 && loader->destroyed == 1);
-  g_assert_true (loader->cancelled == loader->held);
-  g_assert_false (latchkey_key_request_finish_with_key (loader->held, KEY, NULL));
-  g_assert_cmpuint (latchkey_key_request_get_id (loader->held), !=, 0);
-  latchkey_key_request_unref (loader->held);
+  g_assert_true (loader->cancelled == scene.request);
+  g_assert_false (latchkey_key_request_finish_with_key (scene.request, KEY, NULL));
+  g_assert_cmpuint (latchkey_key_request_get_id (scene.request), !=, 0);
+  latchkey_key_request_unref (scene.request);
 }
 
 /* Keys with a lease are asked for again ahead of its end. */
 static void
 test_renewal (void)
 {
-  Loader *loader = loader_new ();
-  LatchkeySession *session = session_with (loader);
-  Bench *bench = bench_new (session, NULL);
+  Scene scene = scene_new (NULL);
 
-  loader->holds = TRUE;
+  g_assert_false (latchkey_key_request_is_renewal (scene.request));
+  latchkey_key_request_set_lease (scene.request, 1000);
+  g_assert_true (latchkey_key_request_finish_with_key (scene.request, KEY, NULL));
+  bench_expect_clear (scene.bench);
+  WAIT_UNTIL (scene.loader, scene.loader->renewals >= 1);
+  scene_end (&scene);
+}
+
+/* A loader may finish the request while it is asked, and then say that it does not take it. */
+static int
+finish_and_decline (LatchkeyKeyRequest *request, void *user_data)
+{
+  Loader *loader = user_data;
+  g_assert_true (latchkey_key_request_finish_with_key (request, KEY, NULL));
+  g_assert_cmpuint (latchkey_key_request_get_key_id_count (request), ==, 1);
+  g_assert_cmpmem (latchkey_key_request_get_key_id (request, 0), 16, KEY_ID, 16);
+  g_mutex_lock (&loader->lock);
+  loader->asked++;
+  g_cond_broadcast (&loader->changed);
+  g_mutex_unlock (&loader->lock);
+  return 0;
+}
+
+static void
+test_finished_while_asked (void)
+{
+  Loader *loader = loader_new ();
+  LatchkeySession *session;
+  Bench *bench;
+
+  loader->functions.should_wait = finish_and_decline;
+  session = session_with (loader);
+  bench = bench_new (session, NULL);
   bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  g_assert_false (latchkey_key_request_is_renewal (loader->held));
-  latchkey_key_request_set_lease (loader->held, 1000);
-  g_assert_true (latchkey_key_request_finish_with_key (loader->held, KEY, NULL));
   bench_expect_clear (bench);
-  WAIT_UNTIL (loader, loader->renewals >= 1);
+  g_assert_cmpuint (loader->loaded, ==, 0);
   bench_free (bench);
   latchkey_session_unref (session);
-  latchkey_key_request_unref (loader->held);
+  WAIT_UNTIL (loader, loader->destroyed == 1 && loader->asked == 1);
 }
 
 /* Tables that cannot be used, and nothing where something should be. */
@@ -516,26 +545,21 @@ test_misuse (void)
   latchkey_free (NULL);
 }
 
-/* A table of an older header ends before what it does not know. */
+/* A table of an older header ends before what it does not know, be it in the middle of a pointer. */
 static void
 test_short_table (void)
 {
-  Loader *loader = loader_new ();
-  LatchkeySession *session = latchkey_session_new ();
-  Bench *bench;
+  for (gsize more = 0; more < sizeof (void *); more += 4) {
+    Loader *loader = loader_new ();
+    Scene scene;
 
-  loader->functions.size = offsetof (LatchkeyLoaderFunctions, cancel);
-  loader->holds = TRUE;
-  g_assert_true (latchkey_session_add_loader (session, NULL, &loader->functions, loader, destroyed));
-  bench = bench_new (session, NULL);
-  bench_push (bench);
-  WAIT_UNTIL (loader, loader->held != NULL);
-  latchkey_session_close (session, NULL);
-  WAIT_UNTIL (loader, loader->destroyed == 1);
-  g_assert_cmpuint (loader->cancels, ==, 0);
-  bench_free (bench);
-  latchkey_session_unref (session);
-  latchkey_key_request_unref (loader->held);
+    loader->functions.size = offsetof (LatchkeyLoaderFunctions, cancel) + more;
+    scene = scene_with (loader, NULL);
+    latchkey_session_close (scene.session, NULL);
+    WAIT_UNTIL (loader, loader->destroyed == 1);
+    g_assert_cmpuint (loader->cancels, ==, 0);
+    scene_end (&scene);
+  }
 }
 
 int
@@ -558,6 +582,7 @@ main (int argc, char **argv)
   g_test_add_func ("/loader/closed", test_closed);
   g_test_add_func ("/loader/gone", test_gone);
   g_test_add_func ("/loader/renewal", test_renewal);
+  g_test_add_func ("/loader/finished-while-asked", test_finished_while_asked);
   g_test_add_func ("/loader/misuse", test_misuse);
   g_test_add_func ("/loader/short-table", test_short_table);
   return g_test_run ();
