@@ -103,7 +103,8 @@ def judge(report, name, status, output):
         report.failed(f"{name}/{test}", "it did not end")
     findings = SUMMARY.findall(output)
     count = len(FINDING.findall(output))
-    if count or findings:
+    is_found = count or findings
+    if is_found:
         detail = "; ".join(sorted(set(findings)))[:600] or "see the output"
         report.failed(f"{name}/findings", f"{count} findings: {detail}")
         # What was found stands at the beginning of a report; what comes behind it may be long.
@@ -114,8 +115,8 @@ def judge(report, name, status, output):
         report.passed(f"{name}/findings")
     if status is None:
         report.failed(f"{name}/end", f"not at an end after {RUN_DEADLINE} s")
-    elif status != 0 and not failed and not count:
+    elif status != 0 and not failed and not is_found:
         report.failed(f"{name}/end", f"exit status {status}: {output[-300:]}")
         sys.stderr.write(output[-SHOWN:])
-    elif not passed and not count and not findings:
+    elif not passed and not is_found:
         report.failed(f"{name}/end", "no test ran")
