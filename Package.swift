@@ -147,7 +147,8 @@ if withServer {
         .testTarget(
             name: "ReferenceServerTests",
             dependencies: [
-                "ReferenceServer", "latchkey-server", "KeySystems", "MediaFormats", "ProtectionModel",
+                "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
+                "ProtectionModel",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -186,8 +187,12 @@ if withGStreamer {
             name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
             swiftSettings: settings),
         .target(
-            name: "CLatchkey", dependencies: ["Latchkey", "ElementKit"], path: "gst-plugin/CLatchkey",
-            exclude: ["include"], swiftSettings: settings),
+            name: "CLatchkey",
+            dependencies: [
+                "CLatchkeyLoader", "Latchkey", "ElementKit", "LicenseControl", "KeySystems", "ProtectionModel",
+            ],
+            path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
+        .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),
         .target(
             name: "ElementTestSupport",
             dependencies: ["ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL", "ProtectionModel"],

@@ -126,7 +126,9 @@ struct LatchkeyServer: AsyncParsableCommand {
         } catch let error as FaultError {
             throw ValidationError("--fault: \(error)")
         } catch let error as FairPlayFolderError {
-            throw ValidationError("--fairplay or --playready: \(error)")
+            throw ValidationError("--fairplay: \(error)")
+        } catch let error as PlayReadyFolderError {
+            throw ValidationError("--playready: \(error)")
         } catch let error as KeyError {
             throw ValidationError("--keys-file: \(error)")
         }

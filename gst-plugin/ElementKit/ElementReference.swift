@@ -39,49 +39,20 @@ public struct ElementReference: @unchecked Sendable {
         gst_element_post_message(pointer, gst_message_new_element(object, FieldValue.makeStructure(name, fields)))
     }
 
-    /// Posts an error of the stream domain.
-    public func postStreamError(
-        _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
+    /// Posts an error. The code says of what domain it is.
+    public func postError(
+        _ code: some MessageCode, _ text: String, debug: String, file: StaticString = #fileID,
         function: StaticString = #function, line: Int = #line
     ) {
-        postMessage(
-            GST_MESSAGE_ERROR, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+        postMessage(GST_MESSAGE_ERROR, code.domain, code.number, text, debug, file, function, line)
     }
 
-    /// Posts an error of the core domain.
-    public func postCoreError(
-        _ code: GstCoreError, _ text: String, debug: String, file: StaticString = #fileID,
+    /// Posts a warning. Playback goes on.
+    public func postWarning(
+        _ code: some MessageCode, _ text: String, debug: String, file: StaticString = #fileID,
         function: StaticString = #function, line: Int = #line
     ) {
-        postMessage(
-            GST_MESSAGE_ERROR, gst_core_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
-    }
-
-    /// Posts an error of the resource domain.
-    public func postResourceError(
-        _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
-        function: StaticString = #function, line: Int = #line
-    ) {
-        postMessage(
-            GST_MESSAGE_ERROR, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
-    }
-
-    /// Posts a warning of the resource domain. Playback goes on.
-    public func postResourceWarning(
-        _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
-        function: StaticString = #function, line: Int = #line
-    ) {
-        postMessage(
-            GST_MESSAGE_WARNING, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
-    }
-
-    /// Posts a warning of the stream domain. Playback goes on.
-    public func postStreamWarning(
-        _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
-        function: StaticString = #function, line: Int = #line
-    ) {
-        postMessage(
-            GST_MESSAGE_WARNING, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+        postMessage(GST_MESSAGE_WARNING, code.domain, code.number, text, debug, file, function, line)
     }
 
     private func postMessage(

@@ -96,12 +96,8 @@ extension PlayReadyClient {
                 configuration.log("a stored licence for KID \(keyID) is of no use: \(failure)")
             }
             return judged
-        } catch let error as LicenseStoreError {
-            throw .init(error)
-        } catch let error as KeyError {
-            throw .init(error)
         } catch {
-            throw .init(KeyError.malformedResponse("\(error)"))
+            throw .init(wrapping: error)
         }
     }
 
@@ -137,12 +133,8 @@ extension PlayReadyClient {
                 if let best = try await judge(candidates, keyring, parts) { judged.append(best) }
             }
             return judged
-        } catch let error as LicenseStoreError {
-            throw .init(error)
-        } catch let error as KeyError {
-            throw .init(error)
         } catch {
-            throw .init(KeyError.malformedResponse("\(error)"))
+            throw .init(wrapping: error)
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import KeySystems
+import KeySystems
 import MediaFormats
 public import ProtectionModel
 import Synchronization

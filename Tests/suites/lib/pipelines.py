@@ -221,6 +221,16 @@ def describe(message):
            f"{error.message} [{(debug or '').splitlines()[-1] if debug else ''}]"
 
 
+def decode(watched, decoder, pad):
+    """Sends a pad's video through `decoder`, a part of a pipeline description, into the pictures, as I420."""
+    part = Gst.parse_bin_from_description(
+        f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
+    watched.pipeline.add(part)
+    watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
+    part.sync_state_with_parent()
+    pad.link(part.get_static_pad("sink"))
+
+
 def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
     """filesrc ! demuxer ! latchkeycencdec ! sink, for each stream of a file.
 
@@ -246,12 +256,7 @@ def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
         if not decoder or not is_video:
             watched.end_in_sink(pad)
             return
-        part = Gst.parse_bin_from_description(
-            f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
-        watched.pipeline.add(part)
-        watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
-        part.sync_state_with_parent()
-        pad.link(part.get_static_pad("sink"))
+        decode(watched, decoder, pad)
 
     demuxer.connect("pad-added", pad_added)
     return watched
@@ -276,12 +281,7 @@ def whole_file(path, keys_file, in_order=False, decoder=None):
         if not decoder or not pad.get_name().startswith("video"):
             watched.end_in_sink(pad)
             return
-        part = Gst.parse_bin_from_description(
-            f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
-        watched.pipeline.add(part)
-        watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
-        part.sync_state_with_parent()
-        pad.link(part.get_static_pad("sink"))
+        decode(watched, decoder, pad)
 
     demuxer.connect("pad-added", pad_added)
     return watched

@@ -38,7 +38,7 @@ extension AdaptiveBin {
             return guarded.outputs
         }
         guard let outputs else { return }
-        reference.postStreamError(
+        reference.postError(
             GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
             debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
         for output in outputs {

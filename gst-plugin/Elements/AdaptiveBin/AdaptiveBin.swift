@@ -149,14 +149,14 @@ class AdaptiveBin: Bin, @unchecked Sendable {
                     ("type", .string("element")), ("detail", .string(factory)),
                     ("name", .string("GStreamer element \(factory)")),
                 ])
-            reference.postCoreError(
+            reference.postError(
                 GST_CORE_ERROR_MISSING_PLUGIN, "GStreamer's element \(factory) is missing.",
                 debug: "Install GStreamer's good plug-ins: gstreamer1.0-plugins-good (1.22 or later).")
             return false
         }
         // decodebin falls through to the older demuxer then.
         guard isParentStreamsAware else {
-            reference.postCoreError(
+            reference.postError(
                 GST_CORE_ERROR_STATE_CHANGE, "\(description.factory) needs a player that handles streams.",
                 debug: "Use playbin3, uridecodebin3 or urisourcebin. The older decodebin and playbin take GStreamer's "
                     + "own \(older) in its place.")
@@ -190,8 +190,8 @@ enum AdaptiveStartFailure: Error {
 
     func post(on element: ElementReference) {
         switch self {
-        case .configuration(let error): element.postResourceError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
-        case .loopback(let error): element.postResourceError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
+        case .configuration(let error): element.postError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+        case .loopback(let error): element.postError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
         }
     }
 }

@@ -72,10 +72,12 @@ extension Decryptor {
 
     /// Posts the error of a failure. Where that is the fate of a key that this element asked for, its message comes
     /// first: the session knows the fate a moment before it tells.
-    func report(_ failure: DecryptorFailure) {
+    /// Returns what tells upstream.
+    func report(_ failure: DecryptorFailure) -> FlowResult {
         if case .key(let keyID, _) = failure { waitUntilSettled(keyID) }
         failure.post(on: reference)
         monitor.withLock { flow.isFailureReported = true }
+        return failure.flow
     }
 
     private func waitUntilSettled(_ keyID: KeyID?) {
@@ -83,14 +85,8 @@ extension Decryptor {
         monitor.lock()
         defer { monitor.unlock() }
         while flow.settling > 0 || flow.awaited.contains(keyID), !flow.isFlushing,
-            MonotonicTime.now &- start < Self.settlingLimit
-        {
-            monitor.wait(microseconds: Self.pollInterval)
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return }
-        }
+            MonotonicTime.now &- start < Self.settlingLimit, waitForChange()
+        {}
     }
 
     private func wake(_ body: (inout FlowState) -> Void) {
@@ -109,7 +105,7 @@ extension Decryptor {
 
     /// A sample waits for a key that no loader has.
     func warnAboutUntaken(_ keyID: KeyID?) {
-        reference.postResourceWarning(
+        reference.postWarning(
             GST_RESOURCE_ERROR_NOT_FOUND,
             "No key source has the key for \(DecryptorFailure.name(keyID)); waiting for the application.",
             debug: "Give the key with keys-file=, name a licence service with license-url= (and key-system=), or "

@@ -52,8 +52,7 @@ extension Decryptor {
                 startTask()
                 return .ok
             case .failed(let failure):
-                report(failure)
-                return failure.flow
+                return report(failure)
             }
         }
     }
@@ -161,13 +160,18 @@ extension Decryptor {
     private func waitUntilDelivered() {
         monitor.lock()
         defer { monitor.unlock() }
-        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing {
-            monitor.wait(microseconds: Self.pollInterval)
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return }
-        }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing, waitForChange() {}
+    }
+
+    /// Waits until something changes, or for a while. False where the stream is being flushed or the element stopped.
+    /// The lock is held.
+    func waitForChange(microseconds: Int64 = pollInterval) -> Bool {
+        monitor.wait(microseconds: microseconds)
+        if flow.isFlushing { return false }
+        monitor.unlock()
+        let isBeingStopped = reference.isBeingStopped
+        monitor.lock()
+        return !isBeingStopped && !flow.isFlushing
     }
 
     // MARK: The source pad's thread
@@ -236,18 +240,15 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                report(failure)
-                return failure.flow
+                return report(failure)
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
                 var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 if let wait, wait.keyID == keyID { current = wait }
-                if let failure = waitForKeyEvent(&current) {
-                    if case .flushing = failure { return .flushing }
-                    if case .failed(let reason) = failure {
-                        report(reason)
-                        return reason.flow
-                    }
+                switch waitForKeyEvent(&current) {
+                case .flushing: return .flushing
+                case .failed(let failure): return report(failure)
+                case nil: break
                 }
                 wait = current
                 next = prepare(encrypted)
@@ -333,12 +334,7 @@ extension Decryptor {
                 }
                 pause = min(pause, Int64(clamping: (limit &- waited) / 1000 + 1))
             }
-            monitor.wait(microseconds: pause)
-            if flow.isFlushing { return .flushing }
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return .flushing }
+            guard waitForChange(microseconds: pause) else { return .flushing }
         }
     }
 
@@ -357,6 +353,18 @@ extension Decryptor {
             flow.isFlushing = true
             flow.result = .flushing
             monitor.broadcast()
+        }
+    }
+
+    private func beginFlow() {
+        monitor.withLock {
+            flow.isFlushing = false
+            flow.result = .ok
+            flow.isFailureReported = false
+            flow.hasEnded = false
+            flow.heldEnd = nil
+            flow.isSeekExpected = false
+            flow.isTaskActive = false
         }
     }
 
@@ -387,15 +395,7 @@ extension Decryptor {
         let result = sourcePad.push(event)
         dropQueue(keepingSticky: true)
         flushStream()
-        monitor.withLock {
-            flow.isFlushing = false
-            flow.result = .ok
-            flow.isFailureReported = false
-            flow.hasEnded = false
-            flow.heldEnd = nil
-            flow.isSeekExpected = false
-            flow.isTaskActive = false
-        }
+        beginFlow()
         return result
     }
 
@@ -405,15 +405,7 @@ extension Decryptor {
 
     func sourceActivation(_ isActive: Bool) {
         if isActive {
-            monitor.withLock {
-                flow.isFlushing = false
-                flow.result = .ok
-                flow.isFailureReported = false
-                flow.hasEnded = false
-                flow.heldEnd = nil
-                flow.isSeekExpected = false
-                flow.isTaskActive = false
-            }
+            beginFlow()
         } else {
             beginFlush()
             sourcePad.stopTask()

@@ -63,6 +63,16 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     override func handle(_ message: consuming Message) {
+        // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
+        if let presentation = run?.presentation {
+            let isForPeople = message.kind != .element
+            handleOwn(message.mapTexts { presentation.withOriginURLs($0, isForPeople: isForPeople) })
+        } else {
+            handleOwn(message)
+        }
+    }
+
+    private func handleOwn(_ message: consuming Message) {
         guard message.kind == .error, let child, message.isFrom(child) else { return forward(message) }
         let (run, isStopping) = (self.run, withGuarded { $0.isStopping })
         guard let run, !isStopping else { return forward(message) }
@@ -72,7 +82,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             failure.post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             // Nobody but a proxy stands between the stock demuxer and this process.
-            reference.postResourceError(
+            reference.postError(
                 GST_RESOURCE_ERROR_OPEN_READ,
                 "GStreamer's HLS demuxer does not reach the playlists that it is given on 127.0.0.1.",
                 debug: "Its HTTP library sends even local requests to the HTTP proxy that is configured. Set the "

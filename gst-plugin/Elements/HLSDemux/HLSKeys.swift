@@ -25,13 +25,41 @@ final class HLSKeys: Sendable {
 
     /// The KID that stands for the key. `mediaKeyID` is what the media has beside it.
     func keyID(of key: HLSKey, mediaKeyID: KeyID? = nil) -> KeyID {
-        session.keyID(forURI: key.uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
+        session.keyID(forURI: named(key).uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
+    }
+
+    /// The key as everybody else knows it. A `data:` URI of the format `identity` has the key in it, so it is replaced by
+    /// one that says nothing: names go into media, messages and logs.
+    func named(_ key: HLSKey) -> HLSKey {
+        guard let uri = key.dataURI else { return key }
+        var named = key
+        // Hasher has a secret of the process in it.
+        let halves = [UInt8(0), 1].map { half in
+            var hasher = Hasher()
+            hasher.combine(half)
+            hasher.combine(uri)
+            return UInt64(bitPattern: Int64(hasher.finalize()))
+        }
+        named.uri = "data:,\(KeyID(high: halves[0], low: halves[1]))"
+        return named
+    }
+
+    /// Whether the key stands in the playlist itself and is usable now.
+    private func install(_ key: HLSKey, as keyID: KeyID) -> Bool {
+        guard let uri = key.dataURI else { return false }
+        if case .usable = session.status(of: keyID) { return true }
+        guard var bytes = DataURI(uri)?.bytes else { return false }
+        defer { wipe(&bytes) }
+        guard let contentKey = ContentKey(bytes) else { return false }
+        session.install([keyID: contentKey])
+        return true
     }
 
     /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave.
     func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
         let keyID = keyID ?? self.keyID(of: key)
-        let box = key.initializationData(keyID: keyID)
+        if install(key, as: keyID) { return }
+        let box = named(key).initializationData(keyID: keyID)
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
         // A key at its own URI is no matter of a licence service.
         let isIdentity = key.keyFormat == HLSKeyFormat.identity.name
@@ -64,5 +92,13 @@ final class HLSKeys: Sendable {
             }
         }
         throw .key(key, .timedOut("no answer in \(timeout)"))
+    }
+}
+
+extension HLSKey {
+    /// The URI that has the key in it, of the format `identity` alone: those of other formats have initialization data.
+    fileprivate var dataURI: String? {
+        guard keyFormat == HLSKeyFormat.identity.name, let uri, DataURI.isOne(uri) else { return nil }
+        return uri
     }
 }

@@ -57,22 +57,14 @@ extension HLSDemuxTests.EndTests {
         #expect(timeToStop(playback) < 200 * TestProcess.patience)
     }
 
-    @Test func stoppingBeforeTheKeyOfWholeSegmentsComes() throws {
-        let media = try CorpusCase("hls-fmp4-aes128-openssl")
-        let origin = try hangingOrigin(media) { $0 == "key.bin" }
+    /// The key of whole segments; and a playlist, for which the stock demuxer waits on the very thread that it stops
+    /// first.
+    @Test(arguments: [("hls-fmp4-aes128-openssl", "key.bin"), ("hls-fmp4-cbcs-identity", "v.m3u8")])
+    func stoppingBeforeAnAnswerComes(name: String, path: String) throws {
+        let origin = try hangingOrigin(try CorpusCase(name)) { $0 == path }
         let playback = try HLSPlayback(origin.url("master.m3u8"))
         playback.setState(GST_STATE_PLAYING)
-        try wait("key request") { !origin.requests("key.bin").isEmpty }
-        #expect(timeToStop(playback) < 200 * TestProcess.patience)
-    }
-
-    /// The stock demuxer waits for a playlist on the very thread that it stops first.
-    @Test func stoppingBeforeAPlaylistComes() throws {
-        let media = try CorpusCase("hls-fmp4-cbcs-identity")
-        let origin = try hangingOrigin(media) { $0 == "v.m3u8" }
-        let playback = try HLSPlayback(origin.url("master.m3u8"))
-        playback.setState(GST_STATE_PLAYING)
-        try wait("playlist request") { !origin.requests("v.m3u8").isEmpty }
+        try wait("request") { !origin.requests(path).isEmpty }
         #expect(timeToStop(playback) < 200 * TestProcess.patience)
     }
 
