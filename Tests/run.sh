@@ -190,18 +190,12 @@ run_swift_tests() {
 
 # NAME ARGUMENTS…: the tests that the arguments choose, in one process.
 run_test_group() {
-    local group=$1 attempt status
+    local group=$1 status
     shift
-    for attempt in 1 2 3 4; do
-        rm -f "$work/events"
-        limited 900 "$logs/swift-$group.log" "${environment[@]}" G_DEBUG=fatal-warnings \
-            swift test --skip-build --scratch-path "$scratch" --event-stream-output-path "$work/events" "$@"
-        status=$?
-        # hlsdemux2 of 1.22 uses freed memory when it is stopped while a connection fails, without Latchkey too. What
-        # crashes so is run again; what fails is not.
-        if [ "$group" != hls ] || ! grep -q 'unexpected signal' "$logs/swift-$group.log"; then break; fi
-        echo "the HLS tests crashed in attempt $attempt"
-    done
+    rm -f "$work/events"
+    limited 900 "$logs/swift-$group.log" "${environment[@]}" G_DEBUG=fatal-warnings \
+        swift test --skip-build --scratch-path "$scratch" --event-stream-output-path "$work/events" "$@"
+    status=$?
     if ! Tests/results.py swift "$work/events" "$logs/swift-$group.log" >"$work/lines"; then
         echo "FAIL swift $group: its report cannot be read" >>"$work/lines"
     elif ! grep -q '^PASS ' "$work/lines"; then

@@ -168,6 +168,10 @@ static inline void ek_set_streams_aware(GstElement *bin) { GST_OBJECT_FLAG_SET(b
 static inline GstPad *ek_ghost_pad(const char *name, GstPad *target, GstPadTemplate *templ) {
   return templ ? gst_ghost_pad_new_from_template(name, target, templ) : gst_ghost_pad_new(name, target);
 }
+/* The inner end of a ghost pad, with a reference; NULL for other pads. */
+static inline GstPad *ek_ghost_pad_entrance(GstPad *pad) {
+  return GST_IS_GHOST_PAD(pad) ? GST_PAD_CAST(gst_proxy_pad_get_internal(GST_PROXY_PAD(pad))) : NULL;
+}
 static inline int ek_message_type(const GstMessage *message) { return GST_MESSAGE_TYPE(message); }
 static inline GstObject *ek_message_source(const GstMessage *message) { return GST_MESSAGE_SRC(message); }
 

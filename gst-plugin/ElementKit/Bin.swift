@@ -68,6 +68,14 @@ open class Bin: Element, @unchecked Sendable {
         return send(reference.pointer, event.release()) != 0
     }
 
+    /// A query that was sent to the bin itself. Returns whether it was answered.
+    open func answer(_ query: borrowing Query) -> Bool {
+        guard let parent = parentClass(of: UnsafeMutableRawPointer(reference.pointer)),
+            let parentClass = ek_element_class(parent), let answer = parentClass.pointee.query
+        else { return false }
+        return answer(reference.pointer, query.pointer) != 0
+    }
+
     static func initializeClass(_ classPointer: gpointer) {
         guard let binClass = ek_bin_class(classPointer), let elementClass = ek_element_class(classPointer) else {
             return
@@ -75,6 +83,7 @@ open class Bin: Element, @unchecked Sendable {
         binClass.pointee.handle_message = handleMessage
         binClass.pointee.deep_element_added = elementAdded
         elementClass.pointee.send_event = sendEvent
+        elementClass.pointee.query = answerQuery
     }
 
     /// Nil while the bin is being made: it may get its children then.
@@ -107,4 +116,11 @@ private func sendEvent(_ element: UnsafeMutablePointer<GstElement>?, _ event: Un
     guard let element, let event else { return 0 }
     let owned = Event(owning: event)
     return Bin.of(UnsafeMutableRawPointer(element))?.send(owned) == true ? 1 : 0
+}
+
+private func answerQuery(_ element: UnsafeMutablePointer<GstElement>?, _ query: UnsafeMutablePointer<GstQuery>?)
+    -> gboolean
+{
+    guard let element, let query else { return 0 }
+    return Bin.of(UnsafeMutableRawPointer(element))?.answer(Query(lending: query)) == true ? 1 : 0
 }

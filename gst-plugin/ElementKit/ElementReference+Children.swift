@@ -25,6 +25,9 @@ extension ElementReference {
     /// Sends an event to the element itself.
     public func send(_ event: consuming Event) -> Bool { gst_element_send_event(pointer, event.release()) != 0 }
 
+    /// Asks the element itself. Returns whether it answered.
+    public func answer(_ query: borrowing Query) -> Bool { gst_element_query(pointer, query.pointer) != 0 }
+
     /// Calls `body` for every pad that comes, on the thread that adds it. The element keeps `body`.
     public func onPadAdded(_ body: @escaping (PadReference) -> Void) { connect("pad-added", body) }
 

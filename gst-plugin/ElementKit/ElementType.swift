@@ -23,8 +23,10 @@ public enum ElementType {
             return type
         }
         guard type != 0 else { return false }
-        return gst_element_register(
-            plugin, description.factory, description.rank.value, type) != 0
+        // Two threads that register a type at once leave its class with a factory that is freed.
+        return turn.withLock { _ in
+            gst_element_register(plugin, description.factory, description.rank.value, type) != 0
+        }
     }
 
     static func isRegistered(_ type: GType) -> Bool { description(of: type) != nil }
@@ -39,6 +41,7 @@ public enum ElementType {
     }
 
     private static let registered = Mutex(Registered())
+    private static let turn = Mutex(())
 
     private static func makeType(_ name: String, _ description: ElementDescription) -> GType {
         let isBin = description.implementation is Bin.Type

@@ -55,6 +55,35 @@ public final class PadReference: @unchecked Sendable {
     /// Gives a buffer to the pad, a sink pad, as its peer does.
     public func chain(_ buffer: consuming Buffer) -> FlowResult { FlowResult(gst_pad_chain(pointer, buffer.release())) }
 
+    /// Where the stream of a ghost source pad comes in: the other end of it, a sink pad. Nil for other pads.
+    public var entrance: PadReference? { ek_ghost_pad_entrance(pointer).map { PadReference(owning: $0) } }
+
+    /// Runs `body` while no other thread is inside the pad, a sink pad, with a buffer or a serialized event.
+    public func whileIdle(_ body: () -> Void) {
+        // SAFETY: the lock lives as long as the pad, which `self` keeps.
+        g_rec_mutex_lock(&pointer.pointee.stream_rec_lock)
+        defer { g_rec_mutex_unlock(&pointer.pointee.stream_rec_lock) }
+        body()
+    }
+
+    /// The segment that was last sent out of the pad or came to it.
+    public var segmentEvent: Event? {
+        gst_pad_get_sticky_event(pointer, GST_EVENT_SEGMENT, 0).map { Event(owning: $0) }
+    }
+
+    /// Waits until no other thread is inside the pad, a sink pad, with a buffer or an event; for so many milliseconds at
+    /// most. Returns whether that came to be.
+    public func waitUntilIdle(milliseconds: Int) -> Bool {
+        for attempt in 0...milliseconds {
+            if attempt > 0 { g_usleep(1000) }
+            // SAFETY: the lock lives as long as the pad, which `self` keeps.
+            guard g_rec_mutex_trylock(&pointer.pointee.stream_rec_lock) != 0 else { continue }
+            g_rec_mutex_unlock(&pointer.pointee.stream_rec_lock)
+            return true
+        }
+        return false
+    }
+
     /// Sends an event out of the pad, a source pad.
     @discardableResult
     public func push(_ event: consuming Event) -> Bool { gst_pad_push_event(pointer, event.release()) != 0 }

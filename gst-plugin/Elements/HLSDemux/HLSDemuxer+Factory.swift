@@ -20,40 +20,17 @@ extension HLSDemuxer {
                     + "commas; unset: identity, com.apple.streamingkeydelivery, com.microsoft.playready and "
                     + "Widevine's, those of the configured key system first",
                 kind: .string(default: nil),
-                get: { .string(($0 as? HLSDemuxer)?.withGuarded { $0.settings.keyFormats }) },
+                get: { .string(($0 as? HLSDemuxer)?.keyFormats) },
                 set: { element, value in
                     guard case .string(let text) = value else { return }
-                    (element as? HLSDemuxer)?.withGuarded {
-                        $0.settings.keyFormats = text?.isEmpty == true ? nil : text
-                    }
+                    (element as? HLSDemuxer)?.keyFormats = text
                 })
         ] + stockProperties, signals: [KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session }],
         implementation: HLSDemuxer.self)
 
-    /// Those of the stock demuxer that applications and playbin3 set, passed on to it.
-    private static let stockProperties = [
-        stock("connection-speed", "Network connection speed in kbps; 0: measured", 0...4_294_967),
-        stock("connection-bitrate", "Network connection speed in bits/s; 0: measured", 0...UInt32.max),
-        stock("start-bitrate", "Bitrate of the first variant in bits/s; 0: automatic", 0...UInt32.max),
-        stock("min-bitrate", "Lowest bitrate of a variant in bits/s", 0...UInt32.max),
-        stock("max-bitrate", "Highest bitrate of a variant in bits/s; 0: no limit", 0...UInt32.max),
-        stockTime("max-buffering-time", "Upper limit of what is buffered, in ns", 30_000_000_000),
-        stockTime("high-watermark-time", "Buffered time above which nothing is fetched, in ns", 30_000_000_000),
-        stockTime("low-watermark-time", "Buffered time below which fetching goes on, in ns; 0: automatic", 0),
-    ]
-
-    private static func stock(_ name: String, _ blurb: String, _ range: ClosedRange<UInt32>) -> Property {
-        Property(
-            name, nick: name, blurb: blurb, kind: .uint(default: 0, range: range), mutability: .playing,
-            get: { ($0 as? HLSDemuxer)?.child?.pointer.property(name) ?? .none },
-            set: { ($0 as? HLSDemuxer)?.child?.pointer.setProperty(name, $1) })
-    }
-
-    private static func stockTime(_ name: String, _ blurb: String, _ initial: UInt64) -> Property {
-        Property(
-            name, nick: name, blurb: blurb, kind: .uint64(default: initial, range: 0...UInt64.max),
-            mutability: .playing, get: { ($0 as? HLSDemuxer)?.child?.pointer.property(name) ?? .none },
-            set: { ($0 as? HLSDemuxer)?.child?.pointer.setProperty(name, $1) })
+    private var keyFormats: String? {
+        get { monitor.withLock { settings.keyFormats } }
+        set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
     }
 }
 

@@ -1,50 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
 import HTTP
-import LicenseControl
 import MediaFormats
 import ProtectionModel
 
-/// Why something of a presentation cannot be had, with the error that the demuxer posts and the status that it answers
-/// to the stock demuxer. Names the URL without its query, and what to do.
-struct HLSFailure: Error, Sendable {
-    enum Kind: Sendable {
-        /// The origin does not answer, or not with what was asked for.
-        case notFound, notAuthorized, network
-        /// What came is no playlist, or one that cannot be read.
-        case format
-        case unsupported
-        case key
-    }
-
-    let kind: Kind
-    let text: String
-    let advice: String
-    /// For the stock demuxer: the origin's own; where the origin cannot be reached, 502, after which it tries again; else
-    /// 404, after which it gives up.
-    var status = 404
-
-    /// Trying again cannot help.
-    var isFinal: Bool {
-        switch kind {
-        case .format, .unsupported, .key: true
-        case .notFound, .notAuthorized, .network: false
-        }
-    }
-
-    func post(on element: ElementReference) {
-        switch kind {
-        case .notFound: element.postResourceError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)
-        case .notAuthorized: element.postResourceError(GST_RESOURCE_ERROR_NOT_AUTHORIZED, text, debug: advice)
-        case .network: element.postResourceError(GST_RESOURCE_ERROR_OPEN_READ, text, debug: advice)
-        case .format: element.postStreamError(GST_STREAM_ERROR_DEMUX, text, debug: advice)
-        case .unsupported: element.postStreamError(GST_STREAM_ERROR_DECRYPT, text, debug: advice)
-        case .key: element.postStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY, text, debug: advice)
-        }
-    }
-}
+typealias HLSFailure = PresentationFailure
 
 extension HLSFailure {
     /// The origin answered with a status that is no success.
@@ -92,6 +52,13 @@ extension HLSFailure {
         HLSFailure(
             kind: .key, text: "There is no key for \(key): \(error).",
             advice: "Give the key with a keys file, set a licence service, or answer the latchkey-key-request message.")
+    }
+
+    /// The stock demuxer has decrypted segments with the key, and sees nothing in them.
+    static func wrongKey(_ key: HLSKey) -> HLSFailure {
+        HLSFailure(
+            kind: .format, text: "The segments cannot be used: what the key decrypts is no media (\(key)).",
+            advice: "Either the key or the media is a wrong one.")
     }
 
     /// Encrypted media that cannot be what the playlist says.

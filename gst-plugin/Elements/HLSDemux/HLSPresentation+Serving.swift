@@ -26,8 +26,9 @@ extension HLSPresentation {
             case .segment(let segment): return try await self.segment(segment, request)
             case .keyNote(let note): return try await keyNote(note)
             case .key(let key):
-                let key = try await keys.contentKey(for: key, within: HLSAnswers.patience * 0.9)
-                return LoopbackResponse(body: key.withBytes { Array($0) })
+                let contentKey = try await keys.contentKey(for: key, within: HLSAnswers.patience * 0.9)
+                state.withLock { $0.keyGivenAway = key }
+                return LoopbackResponse(body: contentKey.withBytes { Array($0) })
             }
         } catch {
             HLSDemuxer.log.log(.warning, nil, error.text)

@@ -28,6 +28,8 @@ final class HLSPresentation: Sendable {
         /// The presentation's URL.
         var home = ""
         var failure: HLSFailure?
+        /// The last key that the stock demuxer was given, which decrypts with it itself.
+        var keyGivenAway: HLSKey?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
@@ -85,6 +87,9 @@ final class HLSPresentation: Sendable {
 
     /// Whether the stock demuxer ever reached the loopback server.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
+
+    /// The last key that the stock demuxer got, to decrypt with it itself.
+    var keyGivenAway: HLSKey? { state.withLock { $0.keyGivenAway } }
 
     /// Whether the stock demuxer was ever sent to the loopback server.
     var wasNeeded: Bool { table.count > 0 }

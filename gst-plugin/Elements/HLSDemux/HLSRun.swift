@@ -4,17 +4,16 @@ import HTTP
 import LicenseControl
 import MediaFormats
 import ProtectionModel
-import Synchronization
 
 /// What an HLS demuxer has from one start to the next stop. Thread-safe.
-final class HLSRun: Sendable {
+final class HLSRun: AdaptiveRun {
     let presentation: HLSPresentation
     let keys: HLSKeys
     let session: KeySession
     private let loader: IdentityKeyLoader
-    private let observation = Mutex<KeyObservation?>(nil)
+    let observation = SessionObservation()
 
-    init(shared: SharedSession, settings: HLSSettings) throws(KeyError) {
+    init(shared: SharedSession, settings: HLSSettings) {
         session = shared.session
         let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         keys = HLSKeys(session: session, timeout: timeout > .zero ? timeout : .seconds(86_400))
@@ -25,20 +24,11 @@ final class HLSRun: Sendable {
         session.addLoader(loader)
     }
 
-    func observe(_ body: @escaping @Sendable (KeyEvent) -> Void) {
-        let observation = session.observe(body)
-        keys.setObserver(observation.id)
-        self.observation.withLock { $0 = observation }
-    }
-
-    var observerID: UInt64? { observation.withLock { $0?.id } }
+    func didObserve() { if let id = observation.id { keys.setObserver(id) } }
 
     func end() {
         presentation.close()
-        observation.withLock { observation in
-            defer { observation = nil }
-            return observation
-        }?.cancel()
+        observation.end()
         session.removeLoader(loader)
     }
 }

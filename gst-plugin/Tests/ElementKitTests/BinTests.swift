@@ -3,6 +3,7 @@
 import CGStreamer
 import ElementKit
 import ElementTestSupport
+import Foundation
 import Testing
 
 /// A bin around `identity` that notes what it sees.
@@ -35,6 +36,12 @@ private final class Wrapper: Bin, @unchecked Sendable {
     }
 
     override func send(_ event: consuming Event) -> Bool { event.kind == .gap }
+
+    override func answer(_ query: borrowing Query) -> Bool {
+        guard query.kind == .uri else { return super.answer(query) }
+        query.answer(uri: "test:answered")
+        return true
+    }
 }
 
 @Suite final class BinTests {
@@ -87,6 +94,41 @@ private final class Wrapper: Bin, @unchecked Sendable {
         let isEndTaken = ElementReference(element).send(Event.endOfStream())
         #expect(isGapTaken)
         #expect(!isEndTaken)
+    }
+
+    @Test func answersQueriesThatAreSentToIt() throws {
+        let place = try #require(gst_query_new_uri())
+        defer { ek_mini_object_unref(place) }
+        #expect(gst_element_query(element, place) != 0)
+        var uri: UnsafeMutablePointer<gchar>?
+        gst_query_parse_uri(place, &uri)
+        #expect(uri.map { String(cString: $0) } == "test:answered")
+        g_free(uri)
+        // What it does not answer itself goes the usual way: nobody here knows of a duration.
+        let duration = try #require(gst_query_new_duration(GST_FORMAT_TIME))
+        defer { ek_mini_object_unref(duration) }
+        #expect(gst_element_query(element, duration) == 0)
+    }
+
+    /// Serialized events and buffers hold the pad while they are inside.
+    @Test func waitsForWhoIsInsideAPad() async throws {
+        let sink = try #require(bin.child?.pad("sink"))
+        #expect(sink.waitUntilIdle(milliseconds: 0))
+        gst_element_set_state(element, GST_STATE_PLAYING)
+        let (entered, hasEntered) = AsyncStream.makeStream(of: Void.self)
+        let mayLeave = DispatchSemaphore(value: 0)
+        sink.probeEvents(.downstream) { event in
+            hasEntered.finish()
+            mayLeave.wait()
+            return event
+        }
+        let thread = Thread { _ = gst_pad_send_event(sink.pointer, gst_event_new_stream_start("id")) }
+        thread.start()
+        for await _ in entered {}
+        #expect(!sink.waitUntilIdle(milliseconds: 3))
+        mayLeave.signal()
+        #expect(sink.waitUntilIdle(milliseconds: 10_000))
+        gst_element_set_state(element, GST_STATE_NULL)
     }
 
     @Test func knowsWhetherItsParentHandlesStreams() throws {

@@ -49,12 +49,11 @@ extension HLSDemuxTests.EndTests {
     @Test func stoppingBeforeTheKeyComes() throws {
         let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
         let origin = try Origin(media.folder)
-        let playback = try HLSPlayback(
-            origin.url("master.m3u8"), session: KeySession(loaders: [silentLoader()]))
+        let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [silentLoader()]))
         playback.setState(GST_STATE_PLAYING)
         _ = try playback.bus.next(element: "latchkey-key-request")
         try wait("decryptor") { playback.elements.contains("latchkeyfairplaydec") }
-        origin.waitUntilQuiet()
+        playback.waitUntilFetched()
         #expect(timeToStop(playback) < 200 * TestProcess.patience)
     }
 
@@ -80,14 +79,13 @@ extension HLSDemuxTests.EndTests {
     @Test func theLoopbackPortIsClosedAfterNull() throws {
         let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
         let origin = try Origin(media.folder)
-        let playback = try HLSPlayback(
-            origin.url("master.m3u8"), session: KeySession(loaders: [silentLoader()]))
+        let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [silentLoader()]))
         playback.setState(GST_STATE_PLAYING)
         _ = try playback.bus.next(element: "latchkey-key-request")
         let url = try #require(playback.demuxer?.run?.presentation.route(.playlist(url: "x")))
         let port = try #require(URLComponents(string: url)?.port.flatMap { UInt16(exactly: $0) })
         #expect(isOpen(port))
-        origin.waitUntilQuiet()
+        playback.waitUntilFetched()
         playback.setState(GST_STATE_NULL)
         #expect(!isOpen(port))
     }
@@ -113,7 +111,7 @@ extension HLSDemuxTests.EndTests {
         let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [loader]))
         playback.setState(GST_STATE_PLAYING)
         try wait("decryptor") { playback.elements.contains("latchkeyfairplaydec") }
-        origin.waitUntilQuiet()
+        playback.waitUntilFetched()
         let demuxer = try #require(playback.demuxer)
         let start = MonotonicTime.now
         let seek = try #require(
@@ -133,7 +131,7 @@ extension HLSDemuxTests.EndTests {
         let playback = try HLSPlayback(origin, "master.m3u8", session: session, isPaced: true)
         playback.setState(GST_STATE_PLAYING)
         #expect(playback.frameRecorder.wait(samples: 5))
-        origin.waitUntilQuiet()
+        playback.waitUntilFetched()
         session.close(.denied("somebody else plays now"))
         let error = try playback.bus.next { $0.type == "error" && $0.source.hasPrefix("latchkeyhlsdemux") }
         #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY))

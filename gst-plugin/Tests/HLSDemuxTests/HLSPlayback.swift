@@ -13,7 +13,7 @@ import LicenseControl
 /// A presentation under `playbin3`, without a screen and as fast as it goes, with a record of what leaves the
 /// decryptors, the demuxers inside, and the decoders.
 final class HLSPlayback: @unchecked Sendable {
-    // SAFETY: `streams` is guarded by `lock`; the pipeline is thread-safe.
+    // SAFETY: `streams` and `fetched` are guarded by `lock`; the pipeline is thread-safe.
 
     /// What left a pad.
     struct Stream {
@@ -40,10 +40,14 @@ final class HLSPlayback: @unchecked Sendable {
 
     private var origin: Origin?
 
+    /// The streams that the demuxer fetches, by the pads that it gives their segments to, and whether all is there.
+    private var fetched: [UnsafeMutablePointer<GstPad>: Bool] = [:]
+
     /// Plays `path` of the origin, and stops only when nothing is asked of that any more.
     convenience init(_ origin: Origin, _ path: String, session: KeySession? = nil, isPaced: Bool = false) throws {
         try self.init(origin.url(path), session: session, isPaced: isPaced)
         self.origin = origin
+        origin.holdMedia()
     }
 
     /// `isPaced`: as fast as people watch.
@@ -84,9 +88,23 @@ final class HLSPlayback: @unchecked Sendable {
     }
 
     deinit {
-        origin?.waitUntilQuiet()
+        origin?.letMediaPass()
+        waitUntilFetched()
         gst_element_set_state(pipeline, GST_STATE_NULL)
         gst_object_unref(pipeline)
+    }
+
+    /// Waits until the demuxer has fetched every stream to its end. Where that never comes, until the origin has had
+    /// nothing to do for a while.
+    ///
+    /// GStreamer 1.22 may use freed memory when its demuxer is stopped while it fetches something, with or without a bin
+    /// around it.
+    func waitUntilFetched() {
+        origin?.waitUntilQuiet { [self] in
+            lock.lock()
+            defer { lock.unlock() }
+            return !fetched.isEmpty && fetched.values.allSatisfy { $0 }
+        }
     }
 
     @discardableResult
@@ -111,6 +129,9 @@ final class HLSPlayback: @unchecked Sendable {
 
     /// Calls `body` with the source when it comes, before it starts.
     func onSource(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) { sourceHook = body }
+
+    /// GStreamer's own demuxer. Never used but for comparison.
+    private var stockDemuxer: UnsafeMutablePointer<GstElement>?
 
     /// The demuxer that is in the pipeline.
     private(set) var demuxer: HLSDemuxer?
@@ -137,6 +158,15 @@ final class HLSPlayback: @unchecked Sendable {
         names.append(name)
         lock.unlock()
         if name == "souphttpsrc" { sourceHook?(element) }
+        if name == "hlsdemux2" {
+            stockDemuxer = element
+            reference.onPadAdded { [origin] _ in origin?.letMediaPass() }
+        }
+        if name == "parsebin", let stockDemuxer, let sink = reference.pad("sink"),
+            gst_object_has_as_ancestor(ek_as_object(element), ek_as_object(stockDemuxer)) != 0
+        {
+            watchFetching(sink)
+        }
         if name == "latchkeyhlsdemux" {
             demuxer = HLSDemuxer.implementation(of: element)
             demuxerHook?(element)
@@ -145,6 +175,25 @@ final class HLSPlayback: @unchecked Sendable {
         if name == "qtdemux" || name == "tsdemux" {
             reference.onPadAdded { [weak self] in self?.record($0, name) }
         }
+    }
+
+    private func watchFetching(_ sink: PadReference) {
+        let pad = sink.pointer
+        setFetched(false, pad)
+        sink.probeEvents(.downstream) { [weak self] event in
+            switch event.kind {
+            case .endOfStream: self?.setFetched(true, pad)
+            case .flushStart: self?.setFetched(false, pad)
+            default: break
+            }
+            return event
+        }
+    }
+
+    private func setFetched(_ isFetched: Bool, _ pad: UnsafeMutablePointer<GstPad>) {
+        lock.lock()
+        defer { lock.unlock() }
+        fetched[pad] = isFetched
     }
 
     private func record(_ pad: PadReference, _ name: String) {

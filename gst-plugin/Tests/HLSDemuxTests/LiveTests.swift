@@ -60,7 +60,8 @@ extension HLSDemuxTests.LiveTests {
         let origin = try Origin(media.folder)
         let playback = try HLSPlayback(
             origin, "v.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
-        #expect(try playback.play().type == "eos")
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
         #expect(origin.requests("v.m3u8").count == 1)
         #expect(try playback.packets("video") == media.packets("video"))
     }

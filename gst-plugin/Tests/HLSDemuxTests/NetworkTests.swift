@@ -30,7 +30,8 @@ extension HLSDemuxTests.NetworkTests {
         func segments() throws -> Set<[String]> {
             let origin = try Origin(media.folder)
             let playback = try HLSPlayback(origin, "master.m3u8")
-            #expect(try playback.play().type == "eos")
+            let end = try playback.play()
+            #expect(end.type == "eos", "\(end)")
             for case let referrer? in origin.requests.map({ $0.header("Referer") }) {
                 #expect(referrer.hasPrefix(origin.url("")))
             }
@@ -52,7 +53,8 @@ extension HLSDemuxTests.NetworkTests {
             source.setProperty("cookies", .strings(["id=7"]))
             ekt_set_extra_headers(source, "extra, Authorization=(string)\"Bearer abc\", X-Own=(string)42;")
         }
-        #expect(try playback.play().type == "eos")
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
         for path in ["v.m3u8", "a.m3u8", "v_init.mp4", "a_init.mp4"] {
             let request = try #require(origin.requests(path).first)
             #expect(request.header("User-Agent") == "Test/1", "\(path)")

@@ -5,28 +5,27 @@ import ElementKit
 import HTTP
 import MediaFormats
 
-/// What arrived of the first playlist.
+/// What arrived of the manifest.
 struct ManifestInput {
     static let limit = 16 << 20
 
     var bytes: [UInt8] = []
     var isTooLarge = false
-    /// The rewritten playlist is on its way to the stock demuxer.
+    /// What is made of the manifest is on its way to the stock demuxer.
     var isHandedOn = false
 }
 
-extension HLSDemuxer {
-    /// Stands between upstream and the stock demuxer: that gets the rewritten playlist, which leads to the loopback
-    /// server, and names the presentation's own URL as the referrer of what it fetches.
+extension AdaptiveBin {
+    /// Stands between upstream and the stock demuxer: that gets what `handOn` makes of the manifest.
     func watchInput(_ sink: PadReference) {
         let weak = WeakElement(reference)
         sink.probeBuffers { buffer in
-            let isTaken = weak.map { ($0 as? HLSDemuxer)?.takes(buffer) } ?? false
+            let isTaken = weak.map { ($0 as? AdaptiveBin)?.takes(buffer) } ?? false
             if isTaken == true { return nil }
             return buffer
         }
         sink.probeEvents(.downstream) { event in
-            let goesOn = weak.map { ($0 as? HLSDemuxer)?.accepts(event) } ?? false
+            let goesOn = weak.map { ($0 as? AdaptiveBin)?.accepts(event) } ?? false
             if goesOn == true { return event }
             return nil
         }
@@ -36,18 +35,19 @@ extension HLSDemuxer {
     private func accepts(_ event: borrowing Event) -> Bool {
         switch event.kind {
         case .endOfStream:
+            guard !withGuarded({ $0.isStopping }) else { return false }
             return manifest.isHandedOn || handOn()
         case .flushStop, .streamStart:
             manifest = ManifestInput()
         default:
             if let headers = event.httpRequestHeaders {
-                run?.presentation.origin.setHeaders(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
+                requestHeadersDidCome(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
             }
         }
         return true
     }
 
-    /// Whether the buffer is a part of the playlist and stays here.
+    /// Whether the buffer is a part of the manifest and stays here.
     private func takes(_ buffer: borrowing Buffer) -> Bool {
         guard !manifest.isHandedOn else { return false }
         guard manifest.bytes.count + buffer.size <= ManifestInput.limit else {
@@ -58,22 +58,24 @@ extension HLSDemuxer {
         return true
     }
 
-    /// Rewrites the playlist and gives it to the stock demuxer. False where it cannot be used, which is then said.
+    /// Gives the stock demuxer what the subclass makes of the manifest. False where that cannot be used, which is then
+    /// said.
     private func handOn() -> Bool {
-        guard let run, let sink = child?.pad("sink") else { return false }
+        guard currentRun != nil, let sink = child?.pad("sink") else { return false }
         let url = sink.peerURI()?.base ?? ""
-        do throws(HLSFailure) {
+        do throws(PresentationFailure) {
             if manifest.isTooLarge {
                 throw .format(
                     .tooLarge("\(HTTPRequest(url: url).printableURL): more than \(ManifestInput.limit) bytes"))
             }
-            let rewritten = try run.presentation.start(manifest.bytes, from: url)
+            let bytes = try handOn(manifest.bytes, from: url)
             manifest.isHandedOn = true
-            guard let buffer = Buffer(copying: rewritten) else { return false }
+            manifest.bytes = []
+            guard let buffer = Buffer(copying: bytes) else { return false }
             return sink.chain(buffer) == .ok
         } catch {
             manifest.isHandedOn = true
-            error.post(on: reference)
+            fail(error)
             return false
         }
     }

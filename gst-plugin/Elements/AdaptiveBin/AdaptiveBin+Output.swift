@@ -5,13 +5,13 @@ import ElementKit
 import LicenseControl
 import ProtectionModel
 
-extension HLSDemuxer {
+extension AdaptiveBin {
     func addOutput(_ inner: PadReference) {
         // The template has the number as a pattern: video_00 is of video_%02u.
         let kind = inner.name.prefix { $0 != "_" }
         guard let outer = expose(inner, as: inner.name, template: "\(kind)_%02u") else { return }
         withGuarded { guarded in
-            let barrier = guarded.closedBecause.map { _ in outer.dropBuffers() }
+            let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
             guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier))
         }
     }
@@ -29,21 +29,26 @@ extension HLSDemuxer {
     /// Lets nothing pass any more, takes what is on its way downstream out of it, and says why. When this returns,
     /// no media goes to decoders. While the gate is open there is no probe on the pads, so it costs nothing.
     func closeGate(_ reason: KeyError) {
-        let outputs = withGuarded { guarded -> [PadReference]? in
+        let outputs = withGuarded { guarded -> [Output]? in
             guard guarded.closedBecause == nil, guarded.run != nil, !guarded.isStopping else { return nil }
             guarded.closedBecause = reason
             for index in guarded.outputs.indices {
-                guarded.outputs[index].barrier = guarded.outputs[index].outer.dropBuffers()
+                guarded.outputs[index].barrier = guarded.outputs[index].outer.entrance?.dropBuffers()
             }
-            return guarded.outputs.map(\.outer)
+            return guarded.outputs
         }
         guard let outputs else { return }
         reference.postStreamError(
             GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
             debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
         for output in outputs {
-            output.push(.startOfFlush())
-            output.push(.endOfFlush(resetTime: false))
+            let outer = output.outer
+            outer.push(.startOfFlush())
+            // What passed the barrier just before it was there is thrown away too.
+            outer.entrance?.whileIdle {
+                outer.push(.endOfFlush(resetTime: false))
+                if let segment = output.inner.segmentEvent { outer.push(segment) }
+            }
         }
     }
 
@@ -64,10 +69,34 @@ extension HLSDemuxer {
     func keyEvent(_ event: KeyEvent) {
         switch event {
         case .requested(let request, let origin):
-            if origin == run?.observerID { reference.post(keyRequest: request) }
-        case .closed(let reason), .expired(_, let reason, wasInUse: true):
+            if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
+            if origin == currentRun?.observerID { reference.post(keyRequest: request) }
+        case .usable(let id?, let keyIDs, _):
+            // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
+            let isRenewal = withGuarded { $0.renewals.remove(id) != nil }
+            if isRenewal, isShown(keyIDs), let session = currentRun?.session {
+                for keyID in keyIDs { _ = session.status(of: keyID) }
+            }
+        case .renewalFailed(let id, _, _):
+            withGuarded { _ = $0.renewals.remove(id) }
+        case .closed(let reason):
             closeGate(reason)
-        case .untaken, .usable, .failed, .renewalFailed, .expired: break
+        case .expired(let keyIDs, let reason, wasInUse: true):
+            // Not for a key that the stream rotated away since.
+            guard isShown(keyIDs) else { return }
+            reference.post(
+                "latchkey-key-expired",
+                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
+            closeGate(reason)
+        case .untaken, .usable, .failed, .expired: break
         }
+    }
+
+    /// Whether media of one of these keys is on the screen, or will come there out of the queues. Yes where that cannot
+    /// be known.
+    private func isShown(_ keyIDs: [KeyID]) -> Bool {
+        let (run, pads) = withGuarded { ($0.run, $0.outputs.map(\.outer)) }
+        guard let run, let position = pads.lazy.compactMap({ $0.peerPosition() }).min() else { return true }
+        return needs(keyIDs, of: run.session, at: Double(position) / 1e9)
     }
 }

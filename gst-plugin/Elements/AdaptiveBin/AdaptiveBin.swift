@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import HTTP
+import LicenseControl
+import ProtectionModel
+
+/// What the bins around GStreamer's own adaptive demuxers share.
+///
+/// The manifest stops here first and goes on as the subclass says. Keys are asked for as soon as it names them. What
+/// comes out passes a gate, so that media that is decrypted already stops when the right to it ends.
+class AdaptiveBin: Bin, @unchecked Sendable {
+    // SAFETY: `guarded` is guarded by `monitor`; `manifest` belongs to the upstream thread; `child` is set in `init`.
+
+    let monitor = Monitor()
+    private var guarded = Guarded()
+    private(set) final var child: ElementReference?
+    /// What arrived of the manifest.
+    final var manifest = ManifestInput()
+
+    /// What several threads use. Guarded by `monitor`.
+    struct Guarded {
+        var run: (any AdaptiveRun)?
+        /// The demuxer is on its way down: what the stock one complains about then is of no interest.
+        var isStopping = false
+        /// A failure was told that ends the presentation: what follows from it is no news.
+        var hasFailed = false
+        /// Renewals of keys that are under way.
+        var renewals: Set<UInt64> = []
+        /// Requests for keys that this element started.
+        var requests: Set<UInt64> = []
+        var outputs: [Output] = []
+        /// Why nothing may pass; nil: the gate is open.
+        var closedBecause: KeyError?
+    }
+
+    /// A pad of the stock demuxer and ours in front of it.
+    struct Output {
+        let inner: PadReference
+        let outer: PadReference
+        /// There while the gate is closed.
+        var barrier: PadProbe?
+    }
+
+    /// The factory of the stock demuxer, and that of the one before it, which takes over under old players.
+    class var stock: (factory: String, older: String) { ("", "") }
+
+    required init(_ reference: ElementReference, _ description: ElementDescription) {
+        super.init(reference, description)
+        child = ElementReference.make(Self.stock.factory)
+        declareStreamsAware()
+        guard let child, add(child), let sink = child.pad("sink") else {
+            expose(nil, as: "sink", template: "sink")
+            return
+        }
+        watchInput(sink)
+        // Messages that nobody read yet keep the child when this bin is gone.
+        let weak = WeakElement(reference)
+        child.onPadAdded { pad in weak.withElement { ($0 as? AdaptiveBin)?.addOutput(pad) } }
+        child.onPadRemoved { pad in weak.withElement { ($0 as? AdaptiveBin)?.removeOutput(pad) } }
+        expose(sink, as: "sink", template: "sink")
+    }
+
+    final func withGuarded<Result>(_ body: (inout Guarded) -> Result) -> Result {
+        monitor.withLock { body(&guarded) }
+    }
+
+    final var currentRun: (any AdaptiveRun)? { withGuarded { $0.run } }
+
+    /// How long stopping waits for the upstream thread, in milliseconds. Where every answer is at hand that takes one or
+    /// two; more only where something else is in the way of them, such as a proxy.
+    private static let patience = 1000
+
+    // MARK: For subclasses
+
+    /// What the demuxer has from now to its next stop.
+    func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
+        preconditionFailure("a subclass makes its run")
+    }
+
+    /// Comes before the stock demuxer stops, which may wait for an answer on the thread that it stops first.
+    func willStop() {}
+
+    /// What the stock demuxer gets in place of the manifest that came from `url`.
+    func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] { manifest }
+
+    /// The fields of the request that brought the manifest.
+    func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
+
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later, as far as is known.
+    func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool { true }
+
+    // MARK: State
+
+    override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
+        switch change {
+        case .nullToReady:
+            guard mayStart() else { return .failure }
+        case .readyToPaused:
+            do {
+                try start()
+            } catch {
+                error.post(on: reference)
+                return .failure
+            }
+        case .pausedToReady:
+            withGuarded { $0.isStopping = true }
+            willStop()
+            // The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread.
+            // It has its answers now, and gets no manifest any more.
+            _ = child?.pad("sink")?.waitUntilIdle(milliseconds: Self.patience)
+        default: break
+        }
+        let result = perform()
+        if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
+        return result
+    }
+
+    private func start() throws(AdaptiveStartFailure) {
+        let shared: SharedSession
+        do throws(KeyError) {
+            shared = try SharedSession.obtain(for: reference)
+        } catch {
+            throw .configuration(error)
+        }
+        let run = try makeRun(shared)
+        let weak = WeakElement(reference)
+        run.observe { event in weak.withElement { ($0 as? AdaptiveBin)?.keyEvent(event) } }
+        manifest = ManifestInput()
+        withGuarded {
+            $0.run = run
+            $0.isStopping = false
+            $0.hasFailed = false
+            $0.renewals = []
+            $0.requests = []
+            $0.closedBecause = nil
+        }
+    }
+
+    private func stop() {
+        let run = withGuarded { guarded -> (any AdaptiveRun)? in
+            defer { guarded.run = nil }
+            return guarded.run
+        }
+        run?.end()
+    }
+
+    private func mayStart() -> Bool {
+        let (factory, older) = Self.stock
+        guard child != nil else {
+            reference.post(
+                "missing-plugin",
+                [
+                    ("type", .string("element")), ("detail", .string(factory)),
+                    ("name", .string("GStreamer element \(factory)")),
+                ])
+            reference.postCoreError(
+                GST_CORE_ERROR_MISSING_PLUGIN, "GStreamer's element \(factory) is missing.",
+                debug: "Install GStreamer's good plug-ins: gstreamer1.0-plugins-good (1.22 or later).")
+            return false
+        }
+        // decodebin falls through to the older demuxer then.
+        guard isParentStreamsAware else {
+            reference.postCoreError(
+                GST_CORE_ERROR_STATE_CHANGE, "\(description.factory) needs a player that handles streams.",
+                debug: "Use playbin3, uridecodebin3 or urisourcebin. The older decodebin and playbin take GStreamer's "
+                    + "own \(older) in its place.")
+            return false
+        }
+        return true
+    }
+
+    // MARK: Inside
+
+    override func send(_ event: consuming Event) -> Bool { child?.send(event) ?? false }
+
+    /// As the stock demuxer answers. urisourcebin asks who buffers: where nobody says so, it puts queues behind this bin.
+    override func answer(_ query: borrowing Query) -> Bool { child?.answer(query) ?? false }
+
+    /// Says what ends the presentation, once. What the stock demuxer complains about later follows from it.
+    final func fail(_ failure: PresentationFailure) {
+        let isFirst = withGuarded { guarded -> Bool in
+            guard guarded.run != nil, !guarded.isStopping, !guarded.hasFailed else { return false }
+            guarded.hasFailed = true
+            return true
+        }
+        if isFirst { failure.post(on: reference) }
+    }
+}
+
+/// Why the demuxer cannot start.
+enum AdaptiveStartFailure: Error {
+    case configuration(KeyError)
+    case loopback(HTTPError)
+
+    func post(on element: ElementReference) {
+        switch self {
+        case .configuration(let error): element.postResourceError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+        case .loopback(let error): element.postResourceError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
+        }
+    }
+}

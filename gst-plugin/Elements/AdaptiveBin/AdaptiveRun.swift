@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LicenseControl
+import Synchronization
+
+/// What an adaptive demuxer has from one start to the next stop. Thread-safe.
+protocol AdaptiveRun: AnyObject, Sendable {
+    var session: KeySession { get }
+    var observation: SessionObservation { get }
+
+    /// The session has an observer from now on: `observation.id`.
+    func didObserve()
+    /// Ends everything that goes on for the run.
+    func end()
+}
+
+extension AdaptiveRun {
+    func observe(_ body: @escaping @Sendable (KeyEvent) -> Void) {
+        observation.begin(session, body)
+        didObserve()
+    }
+
+    func didObserve() {}
+    func end() { observation.end() }
+
+    var observerID: UInt64? { observation.id }
+}
+
+/// The registration of a run with its session. Thread-safe.
+final class SessionObservation: Sendable {
+    private let observation = Mutex<KeyObservation?>(nil)
+
+    func begin(_ session: KeySession, _ body: @escaping @Sendable (KeyEvent) -> Void) {
+        let new = session.observe(body)
+        observation.withLock { $0 = new }
+    }
+
+    var id: UInt64? { observation.withLock { $0?.id } }
+
+    func end() {
+        observation.withLock { observation in
+            defer { observation = nil }
+            return observation
+        }?.cancel()
+    }
+}
