@@ -31,6 +31,16 @@ public struct Message: ~Copyable, @unchecked Sendable {
         }
     }
 
+    /// Whether it is an error that GStreamer has this code for.
+    public borrowing func isStreamError(_ code: GstStreamError) -> Bool {
+        guard kind == .error else { return false }
+        var error: UnsafeMutablePointer<GError>?
+        gst_message_parse_error(pointer, &error, nil)
+        guard let error else { return false }
+        defer { g_error_free(error) }
+        return error.pointee.domain == gst_stream_error_quark() && error.pointee.code == Int32(code.rawValue)
+    }
+
     /// Whether `element` itself posted the message, and nothing inside it.
     public borrowing func isFrom(_ element: ElementReference) -> Bool {
         ek_message_source(pointer) == ek_as_object(element.pointer)

@@ -69,10 +69,34 @@ extension AdaptiveBin {
     func keyEvent(_ event: KeyEvent) {
         switch event {
         case .requested(let request, let origin):
+            if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
             if origin == currentRun?.observerID { reference.post(keyRequest: request) }
-        case .closed(let reason), .expired(_, let reason, wasInUse: true):
+        case .usable(let id?, let keyIDs, _):
+            // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
+            let isRenewal = withGuarded { $0.renewals.remove(id) != nil }
+            if isRenewal, isShown(keyIDs), let session = currentRun?.session {
+                for keyID in keyIDs { _ = session.status(of: keyID) }
+            }
+        case .renewalFailed(let id, _, _):
+            withGuarded { _ = $0.renewals.remove(id) }
+        case .closed(let reason):
             closeGate(reason)
-        case .untaken, .usable, .failed, .renewalFailed, .expired: break
+        case .expired(let keyIDs, let reason, wasInUse: true):
+            // Not for a key that the stream rotated away since.
+            guard isShown(keyIDs) else { return }
+            reference.post(
+                "latchkey-key-expired",
+                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
+            closeGate(reason)
+        case .untaken, .usable, .failed, .expired: break
         }
+    }
+
+    /// Whether media of one of these keys is on the screen, or will come there out of the queues. Yes where that cannot
+    /// be known.
+    private func isShown(_ keyIDs: [KeyID]) -> Bool {
+        let (run, pads) = withGuarded { ($0.run, $0.outputs.map(\.outer)) }
+        guard let run, let position = pads.lazy.compactMap({ $0.peerPosition() }).min() else { return true }
+        return needs(keyIDs, of: run.session, at: Double(position) / 1e9)
     }
 }

@@ -26,6 +26,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var isStopping = false
         /// A failure was told that ends the presentation: what follows from it is no news.
         var hasFailed = false
+        /// Renewals of keys that are under way.
+        var renewals: Set<UInt64> = []
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
@@ -86,6 +88,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// The fields of the request that brought the manifest.
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
 
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later, as far as is known.
+    func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool { true }
+
     // MARK: State
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
@@ -127,6 +132,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.run = run
             $0.isStopping = false
             $0.hasFailed = false
+            $0.renewals = []
             $0.requests = []
             $0.closedBecause = nil
         }

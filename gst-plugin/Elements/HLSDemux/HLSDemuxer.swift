@@ -46,6 +46,12 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.presentation.origin.setHeaders(headers) }
 
+    override func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool {
+        guard let run else { return true }
+        let uris = keyIDs.compactMap { session.keyURI(of: $0) }
+        return uris.count < keyIDs.count || run.presentation.needs(uris, at: position)
+    }
+
     override func willStop() { run?.presentation.end() }
 
     // MARK: Inside
@@ -70,6 +76,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         if run.presentation.hasFailed { return }
         if let failure = run.presentation.takeFailure() {
             failure.post(on: reference)
+        } else if message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND), let key = run.presentation.keyGivenAway {
+            HLSFailure.wrongKey(key).post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             // Nobody but a proxy stands between the stock demuxer and this process.
             reference.postResourceError(

@@ -41,11 +41,11 @@ final class HLSKeys: Sendable {
                 retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring)))
     }
 
-    /// The key itself, for what is decrypted here. Waits for it.
-    func contentKey(for key: HLSKey) async throws(HLSFailure) -> ContentKey {
+    /// The key itself, for what is decrypted here. Waits for it, at most `limit`.
+    func contentKey(for key: HLSKey, within limit: Duration? = nil) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
-        let timeout = timeout
+        let timeout = min(timeout, limit ?? timeout)
         let alarm = Task {
             try? await Task.sleep(for: timeout)
             signal.finish()

@@ -24,12 +24,19 @@ extension HLSPresentation {
             case .playlist(let url): return try await playlist(url, request)
             case .initSegment(let segment): return try await initSegment(segment, request)
             case .segment(let segment): return try await self.segment(segment, request)
-            case .keyNote(let note): return keyNote(note)
+            case .keyNote(let note): return try await keyNote(note)
             case .key(let key):
-                return LoopbackResponse(body: try await keys.contentKey(for: key).withBytes { Array($0) })
+                let contentKey = try await keys.contentKey(for: key, within: HLSAnswers.patience * 0.9)
+                state.withLock { $0.keyGivenAway = key }
+                return LoopbackResponse(body: contentKey.withBytes { Array($0) })
             }
         } catch {
             HLSDemuxer.log.log(.warning, nil, error.text)
+            if case .key = resource {
+                if !Task.isCancelled { fail(error) }
+                // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
+                return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
+            }
             if Task.isCancelled { return .notFound }
             if case .playlist = resource {
                 // Another variant may do. Where none does, the stock demuxer says so, and this is why.
@@ -139,7 +146,10 @@ extension HLSPresentation {
         return LoopbackResponse(headers: [HTTPHeader(name: "Content-Type", value: "video/mp4")], body: bytes)
     }
 
-    private func keyNote(_ note: HLSKeyNote) -> LoopbackResponse {
+    /// The note comes when the key is there: the stock demuxer fetches segments one after the other until something
+    /// comes out, and fails at the end of the playlist where nothing did.
+    private func keyNote(_ note: HLSKeyNote) async throws(HLSFailure) -> LoopbackResponse {
+        if let key = note.key { _ = try await keys.contentKey(for: key) }
         let segmentKey = SegmentKey(
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes =

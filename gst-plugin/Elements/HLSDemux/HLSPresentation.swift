@@ -19,6 +19,7 @@ final class HLSPresentation: Sendable {
         var rewriters: [String: HLSPlaylistRewriter] = [:]
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
+        var timeline = HLSTimeline()
         /// A playlist that is here already: the first one, for the first request.
         var first: HTTPResponse?
         /// Segments are announced by notes, so that there must be somebody who reads them.
@@ -27,6 +28,8 @@ final class HLSPresentation: Sendable {
         /// The presentation's URL.
         var home = ""
         var failure: HLSFailure?
+        /// The last key that the stock demuxer was given, which decrypts with it itself.
+        var keyGivenAway: HLSKey?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
@@ -85,8 +88,16 @@ final class HLSPresentation: Sendable {
     /// Whether the stock demuxer ever reached the loopback server.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
 
+    /// The last key that the stock demuxer got, to decrypt with it itself.
+    var keyGivenAway: HLSKey? { state.withLock { $0.keyGivenAway } }
+
     /// Whether the stock demuxer was ever sent to the loopback server.
     var wasNeeded: Bool { table.count > 0 }
+
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later.
+    func needs(_ uris: [String], at position: Double) -> Bool {
+        state.withLock { state in uris.contains { state.timeline.needs($0, at: position) } }
+    }
 
     /// The last failure since the last call.
     func takeFailure() -> HLSFailure? {
@@ -150,6 +161,7 @@ final class HLSPresentation: Sendable {
                 throw .format(error)
             }
             state.rewriters[name] = rewriter
+            state.timeline.update(rewriting, of: name)
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
