@@ -45,13 +45,6 @@ public final class PadReference: @unchecked Sendable {
         return (text, redirection.map { String(cString: $0) } ?? text)
     }
 
-    /// What is being shown, as the other side answers a position query: nanoseconds of stream time.
-    public func peerPosition() -> UInt64? {
-        var position: gint64 = 0
-        guard gst_pad_peer_query_position(pointer, GST_FORMAT_TIME, &position) != 0 else { return nil }
-        return UInt64(exactly: position)
-    }
-
     /// Gives a buffer to the pad, a sink pad, as its peer does.
     public func chain(_ buffer: consuming Buffer) -> FlowResult { FlowResult(gst_pad_chain(pointer, buffer.release())) }
 

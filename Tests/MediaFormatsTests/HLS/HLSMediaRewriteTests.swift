@@ -119,7 +119,7 @@ import Testing
         #expect(
             result.keys == [
                 .init(key: skd, decryptor: .element, segments: 10...11, start: 0, end: 8),
-                .init(key: skd2, decryptor: .element, segments: 12...13, start: 8, end: 16),
+                .init(key: skd2, decryptor: .element, segments: 12...13, start: 8, end: 15),
             ])
         #expect(result.upcomingKey == skd)
         #expect(result.resources.count == 3)

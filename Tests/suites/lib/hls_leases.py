@@ -2,6 +2,7 @@
 """Keys with leases, paced as people watch: renewed while they play, and over."""
 
 import json
+import threading
 import time
 import urllib.request
 
@@ -76,6 +77,9 @@ def lease_end(renewals, buffered):
             said = time.monotonic()
             demand(message is not None, "no latchkey-key-expired message")
             demand(
+                not any(message.type == Gst.MessageType.ERROR for message in player.messages),
+                "the error comes before the message")
+            demand(
                 player.next_message(lambda message: message.type == Gst.MessageType.ERROR) is not None, "no error")
             text = pipelines.describe(player.messages[-1])
             demand("lease" in text, f"the error does not name the lease: {text}")
@@ -90,9 +94,55 @@ def lease_end(renewals, buffered):
     return behaviour
 
 
+def lease_rotated_away():
+    """The key server does not renew a key that the stream has rotated away from, though what it was for was on the
+    screen under its last lease: nobody sees it."""
+    count, first = 12, 4
+    video = media.Fragmented("video")
+    old, new = "skd://lease/old", "skd://lease/new"
+    keys = {uri: media.key_of(uri) for uri in (old, new)}
+    files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "init.mp4": video.init_of("lease")}
+    lines = ['#EXT-X-MAP:URI="init.mp4"']
+    for number in range(count):
+        uri = old if number < first else new
+        lines += [media.key_line(uri)] if number in (0, first) else []
+        lines += media.segment_lines(video.duration(number), f"{number}.m4s")
+        files[f"{number}.m4s"] = video.segment(number, keys[uri])
+    files["v.m3u8"] = media.media_playlist(lines)
+    rotation = sum(video.duration(number) for number in range(first))
+    one_by_one = threading.Lock()
+    refused = []
+    with Scene(files, keys) as scene:
+        player = scene.player(paced=True)
+
+        def shown():
+            return len(player.frames.arrivals) / 25
+
+        def answer(request):
+            with one_by_one:
+                given = scene.key_server_answer(request)
+                asked = scene.key_requests()[-1]
+                if asked != identifier(old) or shown() < rotation + 0.85:
+                    return given
+            # A lease of 2 s is renewed after 1.5 s at the earliest: the last one is over later than this.
+            while shown() < rotation + 1.1 and not scene.origin.ended.wait(0.02):
+                pass
+            refused.append(asked)
+            return 403
+
+        scene.origin.files["license"] = answer
+        scene.configure("?lease=2", f"{scene.origin.url}/license")
+        player.play()
+        end_of_stream(player, 40.0)
+        same_frames(player, [sum for number in range(count) for sum in video.frames(number)])
+        demand(refused, "the old key was not to be renewed once more")
+        demand(not messages(player, "latchkey-key-expired"), "the end of a lease was told")
+
+
 ALL = {
     "lease-renewal": lease_renewal(1_500_000_000),
     "lease-renewal-buffered": lease_renewal(None),
+    "lease-rotated-away": lease_rotated_away,
     "lease-end": lease_end(0, None),
     "lease-end-after-renewal": lease_end(1, 1_500_000_000),
     "lease-end-after-renewal-buffered": lease_end(1, None),

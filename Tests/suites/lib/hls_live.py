@@ -33,14 +33,16 @@ class Live:
     def playlist(self, _request):
         now = time.monotonic()
         self.start = self.start or now
-        last = min(self.ends, WINDOW + int(now - self.start))
+        count = WINDOW + int(now - self.start)
+        last = min(self.ends, count)
         first = max(0, last - WINDOW)
         lines = ['#EXT-X-MAP:URI="init.mp4"']
         for number in range(first, last):
             if number == first or number % PERIOD == 0:
                 lines.append(media.key_line(self.uri(number)))
             lines += media.segment_lines(1, f"{number}.m4s")
-        return media.media_playlist(lines, 1, last == self.ends, first, None)
+        # The end comes behind the last segment: GStreamer 1.22 never fetches what comes together with it.
+        return media.media_playlist(lines, 1, count > self.ends, first, None)
 
 
 def sliding(ends):

@@ -48,8 +48,9 @@ class Scene:
 
     def key_server_answer(self, request):
         """What the key server says to a request that came to the origin."""
+        query = f"?{request.query}" if request.query else ""
         forwarded = urllib.request.Request(
-            f"{self.server.url}/fairplay/license", request.body, {"Content-Type": "application/octet-stream"})
+            f"{self.server.url}/fairplay/license{query}", request.body, {"Content-Type": "application/octet-stream"})
         with urllib.request.urlopen(forwarded, timeout=10) as answer:
             return answer.read()
 

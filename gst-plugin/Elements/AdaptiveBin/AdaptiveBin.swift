@@ -28,6 +28,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var hasFailed = false
         /// Renewals of keys that are under way.
         var renewals: Set<UInt64> = []
+        /// Keys whose end was told.
+        var expired: Set<KeyID> = []
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
@@ -88,6 +90,12 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// The fields of the request that brought the manifest.
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
 
+    /// The stock demuxer has a new pad.
+    func outputDidAppear() {}
+
+    /// Whether the stock demuxer waits for something that waits for a key.
+    var isWaitingForKey: Bool { false }
+
     /// Whether something that one of the keys is for is shown at `position`, in seconds, or later, as far as is known.
     func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool { true }
 
@@ -133,6 +141,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.isStopping = false
             $0.hasFailed = false
             $0.renewals = []
+            $0.expired = []
             $0.requests = []
             $0.closedBecause = nil
         }
@@ -173,7 +182,13 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     // MARK: Inside
 
-    override func send(_ event: consuming Event) -> Bool { child?.send(event) ?? false }
+    override func handle(_ message: consuming Message) { passOn(message) }
+
+    /// GStreamer 1.22 may use freed memory when a seek ends a download, and one that waits for a key may be long.
+    override func send(_ event: consuming Event) -> Bool {
+        if event.isSeek, isWaitingForKey { return false }
+        return child?.send(event) ?? false
+    }
 
     /// As the stock demuxer answers. urisourcebin asks who buffers: where nobody says so, it puts queues behind this bin.
     override func answer(_ query: borrowing Query) -> Bool { child?.answer(query) ?? false }

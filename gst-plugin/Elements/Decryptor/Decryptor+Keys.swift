@@ -26,6 +26,7 @@ extension Decryptor {
         case .untaken(let request, _):
             wake { $0.untaken.insert(request.id) }
         case .usable(let requestID, let keyIDs, let elapsed):
+            monitor.withLock { flow.expired.subtract(keyIDs.isEmpty ? [nil] : keyIDs.map(Optional.some)) }
             settle(
                 requestID, keyIDs, as: "latchkey-key-usable",
                 [
@@ -44,10 +45,7 @@ extension Decryptor {
             break
         case .expired(let keyIDs, let error, let wasInUse):
             wake { _ in }
-            guard wasInUse else { return }
-            reference.post(
-                "latchkey-key-expired",
-                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+            if wasInUse { tellEnd(of: keyIDs.isEmpty ? [nil] : keyIDs, error) }
         case .closed:
             wake { _ in }
         }
@@ -64,6 +62,28 @@ extension Decryptor {
         }
         if isMine { reference.post(name, fields) }
         wake { _ in }
+    }
+
+    /// Says that the lease of these keys is over, unless that was said.
+    private func tellEnd(of keyIDs: [KeyID?], _ error: KeyError) {
+        guard !monitor.withLock({ flow.expired.isSuperset(of: keyIDs) }) else { return }
+        reference.post(
+            "latchkey-key-expired",
+            [
+                ("key-ids", .strings(keyIDs.compactMap(\.self).map(\.description))),
+                ("reason", .string(error.description)),
+            ])
+        monitor.withLock { flow.expired.formUnion(keyIDs) }
+    }
+
+    /// Posts an error of the stream. A sample may come before the session has told everybody of the end of a lease, and
+    /// the message that names the keys comes first.
+    func report(_ failure: DecryptorFailure) {
+        if case .key(let keyID, let error) = failure, error.isSameKind(as: .leaseExpired("")) {
+            tellEnd(of: [keyID], error)
+        }
+        failure.post(on: reference)
+        monitor.withLock { flow.isFailureReported = true }
     }
 
     private func wake(_ body: (inout FlowState) -> Void) {

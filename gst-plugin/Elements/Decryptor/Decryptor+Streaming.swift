@@ -52,8 +52,7 @@ extension Decryptor {
                 startTask()
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
+                report(failure)
                 return failure.flow
             }
         }
@@ -188,8 +187,7 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
+                report(failure)
                 return failure.flow
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
@@ -198,8 +196,7 @@ extension Decryptor {
                 if let failure = waitForKeyEvent(&current) {
                     if case .flushing = failure { return .flushing }
                     if case .failed(let reason) = failure {
-                        reason.post(on: reference)
-                        monitor.withLock { flow.isFailureReported = true }
+                        report(reason)
                         return reason.flow
                     }
                 }

@@ -52,6 +52,10 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         return uris.count < keyIDs.count || run.presentation.needs(uris, at: position)
     }
 
+    override func outputDidAppear() { run?.presentation.outputDidAppear() }
+
+    override var isWaitingForKey: Bool { run?.keys.isAwaited ?? false }
+
     override func willStop() { run?.presentation.end() }
 
     // MARK: Inside
@@ -69,7 +73,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     override func handle(_ message: consuming Message) {
-        guard message.kind == .error, let child, message.isFrom(child) else { return forward(message) }
+        guard message.kind == .error, let child, message.isFrom(child) else { return super.handle(message) }
         let (run, isStopping) = (self.run, withGuarded { $0.isStopping })
         guard let run, !isStopping else { return forward(message) }
         // What follows from a failure that was told is no news.

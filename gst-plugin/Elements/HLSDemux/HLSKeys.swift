@@ -12,6 +12,7 @@ final class HLSKeys: Sendable {
     private let timeout: Duration
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
+    private let waiting = Atomic<Int>(0)
 
     /// `timeout` is how long `contentKey(for:)` waits.
     init(session: KeySession, timeout: Duration) {
@@ -28,9 +29,17 @@ final class HLSKeys: Sendable {
         session.keyID(forURI: key.uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
     }
 
-    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave.
+    /// Whether somebody waits for a key in `contentKey(for:within:)`.
+    var isAwaited: Bool { waiting.load(ordering: .acquiring) > 0 }
+
+    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave. A key that
+    /// stands in the playlist itself is there at once.
     func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
         let keyID = keyID ?? self.keyID(of: key)
+        if let own = Self.ownKey(of: key) {
+            if case .absent = session.status(of: keyID) { session.install([keyID: own]) }
+            return
+        }
         let box = key.initializationData(keyID: keyID)
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
         // A key at its own URI is no matter of a licence service.
@@ -54,6 +63,8 @@ final class HLSKeys: Sendable {
             observation.cancel()
             alarm.cancel()
         }
+        waiting.add(1, ordering: .acquiringAndReleasing)
+        defer { waiting.subtract(1, ordering: .acquiringAndReleasing) }
         demand(key)
         signal.yield()
         for await _ in changes {
@@ -64,5 +75,15 @@ final class HLSKeys: Sendable {
             }
         }
         throw .key(key, .timedOut("no answer in \(timeout)"))
+    }
+
+    /// The key in a `data:` URI with Base64 (RFC 2397).
+    private static func ownKey(of key: HLSKey) -> ContentKey? {
+        guard key.keyFormat == HLSKeyFormat.identity.name, let uri = key.uri, uri.prefix(5).lowercased() == "data:",
+            let comma = uri.firstIndex(of: ","), uri[..<comma].lowercased().hasSuffix(";base64"),
+            var bytes = Base64.decode(uri[uri.index(after: comma)...])
+        else { return nil }
+        defer { wipe(&bytes) }
+        return ContentKey(bytes)
     }
 }

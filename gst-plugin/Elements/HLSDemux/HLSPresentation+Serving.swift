@@ -15,7 +15,15 @@ extension HLSPresentation {
         guard let resource = table.resource(String(name)) else { return .notFound }
         let request = withoutOwnReferrer(request)
         origin.note(request)
-        return await answers.answer("\(name)?\(request.query ?? "")") { [self] in await answer(request, resource) }
+        if let key = resource.key {
+            for next in state.withLock({ $0.schedule.didFetch(key) }) { keys.demand(next) }
+        }
+        let response = await answers.answer("\(name)?\(request.query ?? "")") { [self] in
+            await answer(request, resource)
+        }
+        guard case .key = resource, response.status != 200 else { return response }
+        // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
+        return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
     }
 
     private func answer(_ request: LoopbackRequest, _ resource: HLSResource) async -> LoopbackResponse {
@@ -32,11 +40,6 @@ extension HLSPresentation {
             }
         } catch {
             HLSDemuxer.log.log(.warning, nil, error.text)
-            if case .key = resource {
-                if !Task.isCancelled { fail(error) }
-                // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
-                return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
-            }
             if Task.isCancelled { return .notFound }
             if case .playlist = resource {
                 // Another variant may do. Where none does, the stock demuxer says so, and this is why.
@@ -146,10 +149,12 @@ extension HLSPresentation {
         return LoopbackResponse(headers: [HTTPHeader(name: "Content-Type", value: "video/mp4")], body: bytes)
     }
 
-    /// The note comes when the key is there: the stock demuxer fetches segments one after the other until something
-    /// comes out, and fails at the end of the playlist where nothing did.
+    /// At the start, the note comes when the key is there: the stock demuxer fetches segments one after the other until
+    /// something comes out, and fails at the end of the playlist where nothing did. Later the decryptor waits.
     private func keyNote(_ note: HLSKeyNote) async throws(HLSFailure) -> LoopbackResponse {
-        if let key = note.key { _ = try await keys.contentKey(for: key) }
+        if let key = note.key {
+            if state.withLock(\.hasOutput) { keys.demand(key) } else { _ = try await keys.contentKey(for: key) }
+        }
         let segmentKey = SegmentKey(
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes =

@@ -13,8 +13,12 @@ final class IdentityKeyLoader: ResourceLoader {
     init(origin: HLSOrigin) { self.origin = origin }
 
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
-        guard let origin, let key = Self.key(in: request), let uri = key.uri, URIReference(uri).isHTTP else {
-            return false
+        guard let origin, let key = Self.key(in: request), let uri = key.uri else { return false }
+        guard URIReference(uri).isHTTP else {
+            // One that could be used was not asked for.
+            guard URIReference(uri).scheme?.lowercased() == "data" else { return false }
+            request.finishLoading(with: .malformedResponse("the data: URI is no Base64 of \(ContentKey.size) bytes"))
+            return true
         }
         Task {
             do throws(HLSFailure) {
