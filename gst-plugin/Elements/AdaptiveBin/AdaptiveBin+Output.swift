@@ -117,7 +117,7 @@ extension AdaptiveBin {
     /// Whether media of one of these keys is on the screen, or will come there out of the queues. Yes where that cannot
     /// be known.
     private func isShown(_ keyIDs: [KeyID]) -> Bool {
-        guard let run = currentRun, let position = reference.shownPosition() else { return true }
+        guard !keyIDs.isEmpty, let run = currentRun, let position = reference.shownPosition() else { return true }
         return needs(keyIDs, of: run.session, at: Double(position) / 1e9)
     }
 }

@@ -28,6 +28,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var hasFailed = false
         /// Renewals of keys that are under way.
         var renewals: Set<UInt64> = []
+        /// When the stock demuxer started its threads, in nanoseconds of the monotonic clock.
+        var childStart: UInt64 = 0
         /// Keys whose end was told.
         var expired: Set<KeyID> = []
         /// Requests for keys that this element started.
@@ -74,7 +76,13 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// two; more only where something else is in the way of them, such as a proxy.
     private static let patience = 1000
 
+    /// How long the stock demuxer's threads may need to start, in nanoseconds.
+    private static let startTime: UInt64 = 100_000_000
+
     // MARK: For subclasses
+
+    /// Whether the stock demuxer is known to have downloaded something.
+    var hasDownloaded: Bool { false }
 
     /// What the demuxer has from now to its next stop.
     func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
@@ -118,11 +126,21 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             // The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread.
             // It has its answers now, and gets no manifest any more.
             _ = child?.pad("sink")?.waitUntilIdle(milliseconds: Self.patience)
+            waitUntilChildRuns()
         default: break
         }
         let result = perform()
+        if change == .readyToPaused { withGuarded { $0.childStart = MonotonicTime.now } }
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
+    }
+
+    /// The stock demuxer of 1.22 starts a thread for its downloads, and hangs for ever when it is stopped before that
+    /// thread has begun to listen. Nothing shows that before the first download, so it gets some time.
+    private func waitUntilChildRuns() {
+        guard !hasDownloaded else { return }
+        let age = MonotonicTime.now &- withGuarded { $0.childStart }
+        if age < Self.startTime { g_usleep(gulong((Self.startTime - age) / 1000)) }
     }
 
     private func start() throws(AdaptiveStartFailure) {

@@ -52,6 +52,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         return uris.count < keyIDs.count || run.presentation.needs(uris, at: position)
     }
 
+    override var hasDownloaded: Bool { run?.presentation.wasReached ?? false }
+
     override func outputDidAppear() { run?.presentation.outputDidAppear() }
 
     override var isWaitingForKey: Bool { run?.keys.isAwaited ?? false }
