@@ -83,6 +83,17 @@ public struct ElementReference: @unchecked Sendable {
         g_error_free(error)
     }
 
+    /// What the whole pipeline shows now, in nanoseconds of stream time; nil where that is not known.
+    public func shownPosition() -> UInt64? {
+        withTopLevel { object in
+            var position: gint64 = 0
+            // SAFETY: elements have elements around them and nothing else.
+            let top = UnsafeMutableRawPointer(object).assumingMemoryBound(to: GstElement.self)
+            guard gst_element_query_position(top, GST_FORMAT_TIME, &position) != 0 else { return nil }
+            return UInt64(exactly: position)
+        }
+    }
+
     /// Whether the element is inside one of GStreamer's newer adaptive demuxers, as under `playbin3`.
     public var isInsideAdaptiveDemuxer: Bool {
         guard let demuxer = ek_adaptive_demuxer_around(pointer) else { return false }

@@ -56,6 +56,8 @@ public struct Event: ~Copyable, @unchecked Sendable {
         }
     }
 
+    public var isSeek: Bool { GstEventType(UInt32(ek_event_type(pointer))) == GST_EVENT_SEEK }
+
     /// Whether the event keeps its place among the buffers.
     public var isSerialized: Bool { ek_event_is_serialized(pointer) != 0 }
     /// Whether a pad stores the event.

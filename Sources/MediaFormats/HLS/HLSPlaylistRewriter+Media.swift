@@ -52,12 +52,16 @@ extension HLSPlaylistRewriter {
                 uses[last].segments.upperBound &+ 1 == segment.sequence
             {
                 uses[last].segments = uses[last].segments.lowerBound...segment.sequence
+                uses[last].end = start + segment.duration
             } else {
                 uses.append(
                     HLSRewriting.KeyUse(
-                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start))
+                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start,
+                        end: start + segment.duration))
             }
         }
+        output.result.firstSegment = media.segments.first?.sequence
+        output.result.durations = media.segments.map(\.duration)
         output.result.keys = uses
         output.result.isProtected = !uses.isEmpty
     }

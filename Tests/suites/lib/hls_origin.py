@@ -12,10 +12,11 @@ TYPES = {".m3u8": "application/vnd.apple.mpegurl", ".m4s": "video/iso.segment", 
 
 
 class Request:
-    def __init__(self, path, query, headers):
+    def __init__(self, path, query, headers, body):
         self.path = path
         self.query = query
         self.headers = headers
+        self.body = body
         self.time = time.monotonic()
 
 
@@ -25,7 +26,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         parts = urllib.parse.urlsplit(self.path)
-        request = Request(urllib.parse.unquote(parts.path).lstrip("/"), parts.query, self.headers)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(urllib.parse.unquote(parts.path).lstrip("/"), parts.query, self.headers, body)
         status, body = self.server.origin.answer(request)
         if status is None:
             self.close_connection = True
@@ -46,6 +48,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
         except ConnectionError:
             self.close_connection = True
+
+    do_POST = do_GET
 
     def log_message(self, *_):
         pass
@@ -106,8 +110,17 @@ class Origin:
 
     def never(self, _request):
         """An answer that does not come."""
-        self.ended.wait()
+        self.while_quiet(self.ended.wait)
         return None
+
+    def while_quiet(self, wait):
+        """Calls `wait` in an answer, which does not count as being made meanwhile."""
+        with self._changed:
+            self._busy -= 1
+            self._changed.notify_all()
+        wait()
+        with self._changed:
+            self._busy += 1
 
     def asked(self, path):
         """The requests for a path so far."""

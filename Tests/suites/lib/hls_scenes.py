@@ -3,6 +3,7 @@
 
 import os
 import re
+import urllib.request
 
 import children
 import corpus
@@ -44,6 +45,14 @@ class Scene:
         self.origin.__exit__(*arguments)
         self.server.__exit__(*arguments)
         self.folder.__exit__(*arguments)
+
+    def key_server_answer(self, request):
+        """What the key server says to a request that came to the origin."""
+        query = f"?{request.query}" if request.query else ""
+        forwarded = urllib.request.Request(
+            f"{self.server.url}/fairplay/license{query}", request.body, {"Content-Type": "application/octet-stream"})
+        with urllib.request.urlopen(forwarded, timeout=10) as answer:
+            return answer.read()
 
     def configure(self, query="", url=None):
         """Writes the configuration file that is in this process's environment."""

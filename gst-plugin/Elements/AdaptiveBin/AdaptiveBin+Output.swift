@@ -14,6 +14,7 @@ extension AdaptiveBin {
             let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
             guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier))
         }
+        outputDidAppear()
     }
 
     func removeOutput(_ inner: PadReference) {
@@ -69,10 +70,54 @@ extension AdaptiveBin {
     func keyEvent(_ event: KeyEvent) {
         switch event {
         case .requested(let request, let origin):
+            if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
             if origin == currentRun?.observerID { reference.post(keyRequest: request) }
-        case .closed(let reason), .expired(_, let reason, wasInUse: true):
+        case .usable(let id, let keyIDs, _):
+            // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
+            let isRenewal = withGuarded { guarded in
+                guarded.expired.subtract(keyIDs)
+                return id.flatMap { guarded.renewals.remove($0) } != nil
+            }
+            if isRenewal, isShown(keyIDs), let session = currentRun?.session {
+                for keyID in keyIDs { _ = session.status(of: keyID) }
+            }
+        case .renewalFailed(let id, _, _):
+            withGuarded { _ = $0.renewals.remove(id) }
+        case .closed(let reason):
             closeGate(reason)
-        case .untaken, .usable, .failed, .renewalFailed, .expired: break
+        case .expired(let keyIDs, let reason, wasInUse: true):
+            // Not for a key that the stream rotated away since.
+            guard isShown(keyIDs) else { return }
+            tellEnd(of: keyIDs) {
+                reference.post(
+                    "latchkey-key-expired",
+                    [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
+            }
+            closeGate(reason)
+        case .untaken, .failed, .expired: break
         }
+    }
+
+    /// Passes messages on. Of those about the end of a key, which each decryptor posts, the first that is of use.
+    func passOn(_ message: consuming Message) {
+        guard let names = message.strings("key-ids", of: "latchkey-key-expired") else { return forward(message) }
+        let keyIDs = names.compactMap { KeyID(hex: $0) }
+        guard isShown(keyIDs), !withGuarded({ $0.expired.isSuperset(of: keyIDs) }) else { return }
+        forward(message)
+        withGuarded { $0.expired.formUnion(keyIDs) }
+    }
+
+    /// Posts before it notes that: an error that follows must not overtake the message.
+    private func tellEnd(of keyIDs: [KeyID], post: () -> Void) {
+        guard keyIDs.isEmpty || !withGuarded({ $0.expired.isSuperset(of: keyIDs) }) else { return }
+        post()
+        withGuarded { $0.expired.formUnion(keyIDs) }
+    }
+
+    /// Whether media of one of these keys is on the screen, or will come there out of the queues. Yes where that cannot
+    /// be known.
+    private func isShown(_ keyIDs: [KeyID]) -> Bool {
+        guard !keyIDs.isEmpty, let run = currentRun, let position = reference.shownPosition() else { return true }
+        return needs(keyIDs, of: run.session, at: Double(position) / 1e9)
     }
 }

@@ -29,6 +29,7 @@ extension Decryptor {
         case .untaken(let request, _):
             wake { $0.untaken.insert(request.id) }
         case .usable(let requestID, let keyIDs, let elapsed):
+            monitor.withLock { flow.expired.subtract(keyIDs.isEmpty ? [nil] : keyIDs.map(Optional.some)) }
             settle(
                 requestID, keyIDs, as: "latchkey-key-usable",
                 [
@@ -47,10 +48,7 @@ extension Decryptor {
             break
         case .expired(let keyIDs, let error, let wasInUse):
             wake { _ in }
-            guard wasInUse else { return }
-            reference.post(
-                "latchkey-key-expired",
-                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+            if wasInUse { tellEnd(of: keyIDs.isEmpty ? [nil] : keyIDs, error) }
         case .closed:
             wake { _ in }
         }
@@ -70,11 +68,13 @@ extension Decryptor {
         wake { if isMine { $0.settling -= 1 } }
     }
 
-    /// Posts the error of a failure. Where that is the fate of a key that this element asked for, its message comes
-    /// first: the session knows the fate a moment before it tells.
-    /// Returns what tells upstream.
+    /// Posts the error of a failure, and returns what tells upstream. Where that is the fate of a key, the message that
+    /// names the key comes first: the session knows the fate a moment before it tells, and a sample may be quicker.
     func report(_ failure: DecryptorFailure) -> FlowResult {
-        if case .key(let keyID, _) = failure { waitUntilSettled(keyID) }
+        if case .key(let keyID, let error) = failure {
+            waitUntilSettled(keyID)
+            if error.isSameKind(as: .leaseExpired("")) { tellEnd(of: [keyID], error) }
+        }
         failure.post(on: reference)
         monitor.withLock { flow.isFailureReported = true }
         return failure.flow
@@ -87,6 +87,18 @@ extension Decryptor {
         while flow.settling > 0 || flow.awaited.contains(keyID), !flow.isFlushing,
             MonotonicTime.now &- start < Self.settlingLimit, waitForChange()
         {}
+    }
+
+    /// Says that the lease of these keys is over, unless that was said.
+    private func tellEnd(of keyIDs: [KeyID?], _ error: KeyError) {
+        guard !monitor.withLock({ flow.expired.isSuperset(of: keyIDs) }) else { return }
+        reference.post(
+            "latchkey-key-expired",
+            [
+                ("key-ids", .strings(keyIDs.compactMap(\.self).map(\.description))),
+                ("reason", .string(error.description)),
+            ])
+        monitor.withLock { flow.expired.formUnion(keyIDs) }
     }
 
     private func wake(_ body: (inout FlowState) -> Void) {

@@ -63,6 +63,8 @@ class Decryptor: Element, @unchecked Sendable {
         var untaken: Set<UInt64> = []
         /// The stream has had caps: clear ones are taken from now on.
         var hasCaps = false
+        /// Keys whose end was told.
+        var expired: Set<KeyID?> = []
         /// KIDs that this element asked for: their fate is posted.
         var awaited: Set<KeyID?> = []
         /// Messages about their fate that are being posted.
@@ -217,6 +219,7 @@ class Decryptor: Element, @unchecked Sendable {
             flow.queue.removeAll()
             flow.untaken.removeAll()
             flow.awaited.removeAll()
+            flow.expired.removeAll()
         }
         let observation = facts.withLock { () -> KeyObservation? in
             defer {

@@ -54,6 +54,13 @@ extension HLSFailure {
             advice: "Give the key with a keys file, set a licence service, or answer the latchkey-key-request message.")
     }
 
+    /// The stock demuxer has decrypted segments with the key, and sees nothing in them.
+    static func wrongKey(_ key: HLSKey) -> HLSFailure {
+        HLSFailure(
+            kind: .format, text: "The segments cannot be used: what the key decrypts is no media (\(key)).",
+            advice: "Either the key or the media is a wrong one.")
+    }
+
     /// Encrypted media that cannot be what the playlist says.
     static func media(_ what: String, at url: String, _ reason: String) -> HLSFailure {
         HLSFailure(

@@ -12,6 +12,7 @@ final class HLSKeys: Sendable {
     private let timeout: Duration
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
+    private let waiting = Atomic<Int>(0)
 
     /// `timeout` is how long `contentKey(for:)` waits.
     init(session: KeySession, timeout: Duration) {
@@ -55,7 +56,11 @@ final class HLSKeys: Sendable {
         return true
     }
 
-    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave.
+    /// Whether somebody waits for a key in `contentKey(for:within:)`.
+    var isAwaited: Bool { waiting.load(ordering: .acquiring) > 0 }
+
+    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave. A key that
+    /// stands in the playlist itself is there at once.
     func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
         let keyID = keyID ?? self.keyID(of: key)
         if install(key, as: keyID) { return }
@@ -69,11 +74,11 @@ final class HLSKeys: Sendable {
                 retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring)))
     }
 
-    /// The key itself, for what is decrypted here. Waits for it.
-    func contentKey(for key: HLSKey) async throws(HLSFailure) -> ContentKey {
+    /// The key itself, for what is decrypted here. Waits for it, at most `limit`.
+    func contentKey(for key: HLSKey, within limit: Duration? = nil) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
-        let timeout = timeout
+        let timeout = min(timeout, limit ?? timeout)
         let alarm = Task {
             try? await Task.sleep(for: timeout)
             signal.finish()
@@ -82,6 +87,8 @@ final class HLSKeys: Sendable {
             observation.cancel()
             alarm.cancel()
         }
+        waiting.add(1, ordering: .acquiringAndReleasing)
+        defer { waiting.subtract(1, ordering: .acquiringAndReleasing) }
         demand(key)
         signal.yield()
         for await _ in changes {

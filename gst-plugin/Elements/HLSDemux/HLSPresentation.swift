@@ -19,6 +19,10 @@ final class HLSPresentation: Sendable {
         var rewriters: [String: HLSPlaylistRewriter] = [:]
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
+        var timeline = HLSTimeline()
+        var schedule = HLSKeySchedule()
+        /// Something came out of the stock demuxer.
+        var hasOutput = false
         /// A playlist that is here already: the first one, for the first request.
         var first: HTTPResponse?
         /// Segments are announced by notes, so that there must be somebody who reads them.
@@ -27,6 +31,8 @@ final class HLSPresentation: Sendable {
         /// The presentation's URL.
         var home = ""
         var failure: HLSFailure?
+        /// The last key that the stock demuxer was given, which decrypts with it itself.
+        var keyGivenAway: HLSKey?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
@@ -85,8 +91,19 @@ final class HLSPresentation: Sendable {
     /// Whether the stock demuxer ever reached the loopback server.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
 
+    /// Something comes out of the stock demuxer: from now on it waits for what is to come.
+    func outputDidAppear() { state.withLock { $0.hasOutput = true } }
+
+    /// The last key that the stock demuxer got, to decrypt with it itself.
+    var keyGivenAway: HLSKey? { state.withLock { $0.keyGivenAway } }
+
     /// Whether the stock demuxer was ever sent to the loopback server.
     var wasNeeded: Bool { table.count > 0 }
+
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later.
+    func needs(_ uris: [String], at position: Double) -> Bool {
+        state.withLock { state in uris.contains { state.timeline.needs($0, at: position) } }
+    }
 
     /// The last failure since the last call.
     func takeFailure() -> HLSFailure? {
@@ -135,7 +152,7 @@ final class HLSPresentation: Sendable {
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
         let server = state.withLock { $0.server }
         let table = table
-        let rewriting = try state.withLock { state throws(HLSFailure) in
+        let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
                 ?? HLSPlaylistRewriter(
@@ -150,6 +167,7 @@ final class HLSPresentation: Sendable {
                 throw .format(error)
             }
             state.rewriters[name] = rewriter
+            state.timeline.update(rewriting, of: name)
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
@@ -157,26 +175,10 @@ final class HLSPresentation: Sendable {
             if rewriting.resources.contains(where: { if case .keyNote = $0 { true } else { false } }) {
                 state.hasNotes = true
             }
-            return rewriting
+            return (rewriting, state.schedule.update(rewriting, of: name))
         }
         table.keep(rewriting.resources, of: name)
-        demandKeys(of: rewriting)
+        for key in wanted { keys.demand(key) }
         return rewriting
-    }
-
-    /// Keys are asked for as soon as a playlist names them, long before a segment needs them. A key at its own URI is
-    /// fetched in no time: for fragmented MP4 that waits for the init segment, which tells whether the tracks have keys
-    /// of their own.
-    private func demandKeys(of rewriting: HLSRewriting) {
-        var fronted: Set<HLSKey> = []
-        for case .initSegment(let segment) in rewriting.resources {
-            if case .key(let key) = segment.protection { fronted.insert(key) }
-        }
-        let wanted = rewriting.sessionKeys + rewriting.keys.map(\.key)
-        for key in wanted + [rewriting.upcomingKey].compactMap(\.self) {
-            let isQuick = key.keyFormat == HLSKeyFormat.identity.name && key.keyID == nil
-            let isForLater = fronted.contains(key) || rewriting.kind == .master || key == rewriting.upcomingKey
-            if !isQuick || !isForLater { keys.demand(key) }
-        }
     }
 }

@@ -116,6 +116,34 @@ extension HLSDemuxTests.EndTests {
         #expect(end.type == "eos", "\(end)")
     }
 
+    /// GStreamer 1.22 may crash when a seek ends a download, and here one waits for the key.
+    @Test(arguments: [
+        ("hls-ts-muxed-sampleaes-bento4", "stream"), ("hls-fmp4-aes128-openssl", "master"),
+        ("hls-ts-aes128-bento4", "stream"),
+    ])
+    func aSeekWhileADownloadWaitsForTheKeyIsRefused(name: String, playlist: String) throws {
+        let media = try CorpusCase(name)
+        let (gate, opener) = AsyncStream.makeStream(of: Void.self)
+        let origin = try Origin(media.folder) { request in
+            guard !request.path.hasSuffix(".m3u8"), request.path.contains("key") else { return nil }
+            for await _ in gate {}
+            return nil
+        }
+        let playback = try HLSPlayback(origin, "\(playlist).m3u8")
+        playback.setState(GST_STATE_PLAYING)
+        try wait("download that waits") { playback.demuxer?.run?.keys.isAwaited == true }
+        let demuxer = try #require(playback.demuxer)
+        let seek = try #require(
+            gst_event_new_seek(
+                1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 2_000_000_000, GST_SEEK_TYPE_NONE, 0))
+        let isTaken = demuxer.send(Event(owning: seek))
+        #expect(!isTaken)
+        opener.finish()
+        let end = try playback.waitForEnd()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.frames.count >= 90)
+    }
+
     @Test func theEndOfTheSessionStopsThePicture() throws {
         let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
         let origin = try Origin(media.folder)
