@@ -63,6 +63,8 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     private let detail: String
     /// What the service said, where it was the service.
     public let fault: PlayReadyFault?
+    /// The part of the provisioning bundle that cannot be used, where it is one.
+    public private(set) var part: PlayReadyProvisioning.Part?
 
     init(_ kind: Kind, _ detail: String, fault: PlayReadyFault? = nil) {
         self.kind = kind
@@ -87,7 +89,13 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     /// A certificate does not go back to the provisioned root, or may not do what it is used for.
     public static func untrustedCertificate(_ detail: String) -> PlayReadyError { .init(.untrustedCertificate, detail) }
     /// Something of the provisioning bundle cannot be used.
-    public static func provisioning(_ detail: String) -> PlayReadyError { .init(.provisioning, detail) }
+    public static func provisioning(
+        _ detail: String, part: PlayReadyProvisioning.Part? = nil
+    ) -> PlayReadyError {
+        var error = PlayReadyError(.provisioning, detail)
+        error.part = part
+        return error
+    }
     /// There is no licence for the KID. 8004C013.
     public static func licenseNotFound(_ detail: String) -> PlayReadyError { .init(.licenseNotFound, detail) }
     /// The licence's own signature does not fit.

@@ -84,5 +84,16 @@ public struct HLSRewriting: Sendable {
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?
 
+    /// The segment to look at, where segments may be in envelopes without that the playlist tells. Set
+    /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
+    public var segmentToProbe: SegmentProbe?
+
+    /// Where a segment lies.
+    public struct SegmentProbe: Hashable, Sendable {
+        /// Absolute.
+        public var url: String
+        public var byteRange: HLSByteRange?
+    }
+
     init(kind: HLSPlaylist.Kind) { self.kind = kind }
 }

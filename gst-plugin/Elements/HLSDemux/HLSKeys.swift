@@ -74,8 +74,32 @@ final class HLSKeys: Sendable {
                 retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring)))
     }
 
+    /// Asks for the key that opens an envelope, unless it is there or was asked for. `object` is what the envelope has in
+    /// front.
+    func demand(_ keyID: KeyID, of object: PlayReadyObject) {
+        let bytes = (try? object.serialized()) ?? []
+        let data = InitializationData(system: .playReady, bytes: bytes, origin: "hls/envelope")
+        let details = (try? object.header())?.details
+        session.demand(
+            KeyDemand(
+                keyIDs: [keyID], keySystem: .playReady, initializationData: [data],
+                suggestedURL: details?.licenseAcquisitionURL, retryFailuresUpTo: startGeneration,
+                origin: observer.load(ordering: .acquiring)))
+    }
+
     /// The key itself, for what is decrypted here. Waits for it, at most `limit`.
     func contentKey(for key: HLSKey, within limit: Duration? = nil) async throws(HLSFailure) -> ContentKey {
+        try await contentKey(keyID(of: key), called: key.description, within: limit) { demand(key) }
+    }
+
+    /// The key that opens an envelope, for what is decrypted here. Waits for it.
+    func contentKey(_ keyID: KeyID, of object: PlayReadyObject) async throws(HLSFailure) -> ContentKey {
+        try await contentKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
+    }
+
+    private func contentKey(
+        _ keyID: KeyID, called name: String, within limit: Duration? = nil, _ demand: () -> Void
+    ) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
         let timeout = min(timeout, limit ?? timeout)
@@ -89,16 +113,16 @@ final class HLSKeys: Sendable {
         }
         waiting.add(1, ordering: .acquiringAndReleasing)
         defer { waiting.subtract(1, ordering: .acquiringAndReleasing) }
-        demand(key)
+        demand()
         signal.yield()
         for await _ in changes {
-            switch session.status(of: keyID(of: key)) {
+            switch session.status(of: keyID) {
             case .usable(let contentKey): return contentKey
-            case .failed(let error, _): throw .key(key, error)
+            case .failed(let error, _): throw .key(name, error)
             case .absent, .pending: continue
             }
         }
-        throw .key(key, .timedOut("no answer in \(timeout)"))
+        throw .key(name, .timedOut("no answer in \(timeout)"))
     }
 }
 

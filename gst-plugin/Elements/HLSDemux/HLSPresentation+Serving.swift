@@ -32,6 +32,7 @@ extension HLSPresentation {
             case .playlist(let url): return try await playlist(url, request)
             case .initSegment(let segment): return try await initSegment(segment, request)
             case .segment(let segment): return try await self.segment(segment, request)
+            case .envelope(let segment): return try await envelope(segment, request)
             case .keyNote(let note): return try await keyNote(note)
             case .key(let key):
                 let contentKey = try await keys.contentKey(for: key, within: HLSAnswers.patience * 0.9)
@@ -83,6 +84,10 @@ extension HLSPresentation {
         }
         guard response.status == 200 else { throw .status(response.status, of: "playlist", at: response.url) }
         var rewriting = try rewrite(response.body, from: response.url, as: url)
+        if let segment = rewriting.segmentToProbe {
+            let isEnveloped = await isEnvelope(segment, request)
+            rewriting = try rewrite(response.body, from: response.url, as: url, isEnveloped: isEnveloped)
+        }
         if let segment = rewriting.segmentToInspect {
             let start = try await origin.bytes(.segment, segment, range: HLSByteRange(offset: 0, length: 1024))
             if let kind = HLSSegmentKind(firstBytes: start) {

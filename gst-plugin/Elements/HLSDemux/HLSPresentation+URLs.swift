@@ -42,6 +42,7 @@ extension HLSResource {
         case .playlist(let url): url
         case .initSegment(let segment): segment.url
         case .segment(let segment): segment.url
+        case .envelope(let segment): segment.url
         case .key(let key): key.uri.flatMap { URIReference($0).isHTTP ? $0 : nil }
         case .keyNote: nil
         }

@@ -27,6 +27,8 @@ final class HLSPresentation: Sendable {
         var first: HTTPResponse?
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
+        /// A playlist's segments are in envelopes, and so are those of all others then.
+        var isEnveloped = false
         var requestCount = 0
         /// The presentation's URL.
         var home = ""
@@ -141,12 +143,14 @@ final class HLSPresentation: Sendable {
         case .playlist: ".m3u8"
         case .initSegment: ".mp4"
         case .segment, .key: ""
+        case .envelope(let segment): segment.kind == .fragmentedMP4 ? "" : ".ts"
         case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
         }
     }
 
     func rewrite(
-        _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil
+        _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil,
+        isEnveloped: Bool? = nil
     ) throws(HLSFailure) -> HLSRewriting {
         let name = name ?? url
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
@@ -158,6 +162,9 @@ final class HLSPresentation: Sendable {
                 ?? HLSPlaylistRewriter(
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
             if let kind { rewriter.segmentKind = kind }
+            if let isEnveloped { rewriter.isEnveloped = isEnveloped }
+            if isEnveloped == true { state.isEnveloped = true }
+            if state.isEnveloped { rewriter.isEnveloped = true }
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
@@ -172,13 +179,24 @@ final class HLSPresentation: Sendable {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
             }
-            if rewriting.resources.contains(where: { if case .keyNote = $0 { true } else { false } }) {
-                state.hasNotes = true
-            }
-            return (rewriting, state.schedule.update(rewriting, of: name))
+            if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
+            // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
+            let isSettled = rewriting.segmentToProbe == nil
+            return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
         }
         table.keep(rewriting.resources, of: name)
         for key in wanted { keys.demand(key) }
         return rewriting
+    }
+}
+
+extension HLSResource {
+    /// Whether the stream behind it starts with a note for the decryptor.
+    fileprivate var hasNote: Bool {
+        switch self {
+        case .keyNote: true
+        case .envelope(let segment): segment.kind != .fragmentedMP4
+        case .playlist, .initSegment, .segment, .key: false
+        }
     }
 }

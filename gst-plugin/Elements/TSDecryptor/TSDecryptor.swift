@@ -135,7 +135,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             do throws(DecryptionError) {
                 try samples.withUnit { plan, bytes throws(DecryptionError) in
                     var plan = plan
-                    plan.initializationVector = vector
+                    if !samples.hasOwnVectors { plan.initializationVector = vector }
                     size = bytes.count
                     try cipher.decrypt(plan, in: bytes)
                 }
