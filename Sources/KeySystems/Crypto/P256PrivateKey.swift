@@ -133,13 +133,13 @@ extension P256PrivateKey {
     /// names.
     static func key(pem text: [UInt8]) throws(CryptoError) -> P256PrivateKey {
         if let uri = tokenURI(in: text) { return try token(uri) }
-        try P256PrivateKey(taking: PrivateKeyPEM.handle(of: text))
+        return try P256PrivateKey(taking: PrivateKeyPEM.handle(of: text))
     }
 
     /// The private key in PEM (PKCS #8), readable, or the URI of one in a token: the caller wipes it.
     func pem() throws(CryptoError) -> [UInt8] {
         if let tokenURI { return tokenURI }
-        try PrivateKeyPEM.text(of: handle)
+        return try PrivateKeyPEM.text(of: handle)
     }
 }
 

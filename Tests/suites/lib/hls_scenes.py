@@ -3,6 +3,7 @@
 
 import os
 import re
+import threading
 import urllib.request
 
 import children
@@ -69,6 +70,13 @@ class Scene:
     def key_requests(self):
         """The content identifiers of the exchanges with the key server, in order."""
         return [entry.get("assetID") for entry in self.server.log() if entry["path"] == "/fairplay/license"]
+
+
+def first_pad(player):
+    """An event for the first pad of the adaptive demuxer. Before the player plays."""
+    event = threading.Event()
+    player.on_demuxer = lambda: player.adaptive_demuxer.connect("pad-added", lambda *_: event.set())
+    return event
 
 
 def end_of_stream(player, deadline=60.0, on_request=None):

@@ -210,9 +210,16 @@ def broken(name):
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
             configuration.write("[latchkey]\nkey-timeout=3000\n")
         with MediaServer(case.folder) as server:
-            player = pipelines.Player(f"{server.url}/{name}.m3u8")
-            player.play()
-            error = player.until_end(20.0)
+            # GStreamer 1.22 calls a presentation that is fetched before it has made its first pad one that cannot be
+            # fetched. These have one segment, and on a busy machine that is quick enough.
+            for _attempt in range(5):
+                player = pipelines.Player(f"{server.url}/{name}.m3u8")
+                player.play()
+                error = player.until_end(20.0)
+                if BROKEN[name] or "Couldn't download fragments" not in (error or ""):
+                    break
+                print(f"NOTE {name} plays again after: {error}", file=sys.stderr, flush=True)
+                demand_stop(player)
             words = BROKEN[name]
             expected = corpus.case("hls-ts-sampleaes-identity-aac").tracks[0].frames
             last = player.messages[-1]

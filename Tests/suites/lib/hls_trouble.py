@@ -9,7 +9,9 @@ import socket
 import threading
 
 import hls_media as media
-from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, in_thread, same_frames
+from hls_origin import Halves
+from hls_scenes import (
+    Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, in_thread, same_frames)
 
 COUNT = 4
 STOP_LIMIT = 0.2  # seconds
@@ -126,7 +128,10 @@ def slow(kind):
 
     case = Case(kind, answer)
     with case:
-        player = case.play()
+        player = case.scene.player()
+        last = f"{COUNT - 1}.seg"
+        case.scene.origin.files[last] = Halves(case.scene.origin.files[last], first_pad(player))
+        player.play()
         end_of_stream(player, 30.0)
         same_frames(player, case.frames)
 
