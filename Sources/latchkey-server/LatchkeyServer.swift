@@ -158,7 +158,7 @@ struct LatchkeyServer: AsyncParsableCommand {
     }
 
     private func makeAuthorities(at path: String) throws {
-        do throws(FairPlayFolderError) {
+        do {
             _ = try PlayReadyFolder.authority(at: path)
             _ = try FairPlayFolder.authorities(at: path)
         } catch {
