@@ -6,6 +6,7 @@ import KeySystems
 import LicenseControl
 import MediaFormats
 import ProtectionModel
+import Synchronization
 
 /// Segments in envelopes: no tag of the playlist tells, so the first segment is looked at. What is a transport stream or
 /// packed audio goes on encrypted, to the decryptor behind the stock demuxer; fragmented MP4 is opened here.
