@@ -87,7 +87,7 @@ public struct PlayReadyProvisioning: Sendable {
     /// `features` are what the device has; a secure clock among them is a promise of whoever calls. Throws
     /// `internalError` where OpenSSL refuses.
     public func makeDevice(
-        features: [BCert.Feature] = [.antiRollbackClock, .revocationLists, .playReady3],
+        features: [BCert.Feature] = [.antiRollbackClock, .playReady3],
         random: RandomSource = .system
     ) throws(PlayReadyError) -> PlayReadyDevice {
         do {
