@@ -86,7 +86,7 @@ public final class PlayReadyLoader: ResourceLoader {
     }
 
     private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
-        let need = try PlayReadyNeed(request)
+        let (need, suggestedURL) = try need(of: request)
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
@@ -105,17 +105,34 @@ public final class PlayReadyLoader: ResourceLoader {
         if acquires {
             for header in try need.headers(for: missing) {
                 let licenses = try await client.acquire(
-                    header, suggestedURL: request.suggestedURL, session: request.playbackSessionID, delegate: delegate)
+                    header, suggestedURL: suggestedURL, session: request.playbackSessionID, delegate: delegate)
                 for judged in try await client.judge(acquired: licenses) { found[judged.keyID] = judged }
             }
             try await repairClock(for: &found)
             await claim(&found, for: request.playbackSessionID)
         }
-        return try await answer(to: request, need, found, start: start)
+        return try await answer(to: request, need, suggestedURL, found, start: start)
+    }
+
+    /// A renewal after the first play has nothing of the media's: what brought the licences counts.
+    private func need(
+        of request: KeyLoadingRequest
+    ) throws(PlayReadyAcquisitionError) -> (PlayReadyNeed, suggestedURL: String?) {
+        guard request.isRenewal, request.initializationData.isEmpty else {
+            return (try PlayReadyNeed(request), request.suggestedURL)
+        }
+        let missing = request.missingKeyIDs
+        let entries = inUse.withLock {
+            $0.entries(for: missing.isEmpty ? request.keyIDs : missing, in: request.playbackSessionID)
+        }
+        let suggestedURL = request.suggestedURL ?? entries.first?.origin.suggestedURL
+        if let need = PlayReadyNeed(renewing: entries) { return (need, suggestedURL) }
+        return (try PlayReadyNeed(request), suggestedURL)
     }
 
     private func answer(
-        to request: KeyLoadingRequest, _ need: PlayReadyNeed, _ found: [KeyID: JudgedLicense], start: UnixTime
+        to request: KeyLoadingRequest, _ need: PlayReadyNeed, _ suggestedURL: String?, _ found: [KeyID: JudgedLicense],
+        start: UnixTime
     ) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
         for keyID in need.keyIDs {
             guard let judged = found[keyID] else {
@@ -131,7 +148,13 @@ public final class PlayReadyLoader: ResourceLoader {
         let usable = need.keyIDs.compactMap { found[$0] }
         let session = request.playbackSessionID
         inUse.withLock { inUse in
-            for judged in usable { inUse.add(judged.installed, for: need.name(of: judged.keyID), in: session) }
+            for judged in usable {
+                inUse.add(
+                    judged.installed, for: need.name(of: judged.keyID), in: session,
+                    from: .init(
+                        header: need.header(of: judged.keyID), suggestedURL: suggestedURL,
+                        isNamedByURI: need.isNamedByURI))
+            }
         }
         let terms = KeyTerms(usable, from: start, renews: acquires && renews)
         if need.isNamedByURI, let key = found[need.keyIDs[0]]?.installed.license.contentKey {

@@ -93,6 +93,34 @@ struct PlayReadyLoaderTests {
         #expect(await watcher.next { $0.isExpired }?.summary == "expired 1 in use")
     }
 
+    /// By way of the service that the media names, which the renewal itself does not.
+    @Test(arguments: [false, true]) func whatEndsAfterTheFirstPlayIsRenewed(isNamedByURI: Bool) async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60,realtime:true")
+        let session = session(world)
+        let watcher = Watcher(session)
+        var name = keyID(1)
+        if isNamedByURI {
+            let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+            name = session.keyID(forURI: uri)
+            session.demand(KeyDemand(keyIDs: [name], keySystem: .playReady))
+        } else {
+            try world.demand(session)
+        }
+        _ = await watcher.next { $0.isUsable }
+        session.didStartPlaying(name)
+        // The same key again, with an end now.
+        _ = await watcher.next { $0.isUsable }
+        #expect(session.status(of: name).key != nil)
+        pass(51, world)
+        _ = await watcher.next { event in
+            if case .renewalFailed = event { true } else { event.isUsable }
+        }
+        #expect(world.service.requests(.acquireLicense).map(\.url) == [PlayReadyService.url, PlayReadyService.url])
+        pass(20, world)
+        #expect(hex(session.status(of: name).key) == keyHex(1))
+    }
+
     @Test func withoutItOnlyANewStartIsRefused() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("firstexp:60")
