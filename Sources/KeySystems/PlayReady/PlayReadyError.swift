@@ -135,6 +135,11 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     /// OpenSSL refuses. 8004C600.
     public static func internalError(_ detail: String) -> PlayReadyError { .init(.internalError, detail) }
 
+    /// The same failure with more to say about it: for which KID, say. No secret.
+    public func adding(_ text: String) -> PlayReadyError {
+        PlayReadyError(kind, detail.isEmpty ? text : "\(detail); \(text)", fault: fault)
+    }
+
     /// The kind of failure alone.
     public var shortDescription: String { kind.rawValue }
 

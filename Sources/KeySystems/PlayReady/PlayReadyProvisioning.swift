@@ -99,8 +99,8 @@ public struct PlayReadyProvisioning: Sendable {
     /// `features` are what the device has; a secure clock among them is a promise of whoever calls. Throws
     /// `internalError` where OpenSSL refuses.
     public func makeDevice(
-        features: [BCert.Feature] = [.antiRollbackClock, .revocationLists, .playReady3],
-        signingKey: [UInt8]? = nil, encryptionKey: [UInt8]? = nil, random: RandomSource = .system
+        features: [BCert.Feature] = [.antiRollbackClock, .playReady3], signingKey: [UInt8]? = nil,
+        encryptionKey: [UInt8]? = nil, random: RandomSource = .system
     ) throws(PlayReadyError) -> PlayReadyDevice {
         do {
             let signing = try signingKey.map { try P256PrivateKey.key(pem: $0) } ?? P256PrivateKey.generate(random)
