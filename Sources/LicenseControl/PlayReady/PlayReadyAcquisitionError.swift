@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import KeySystems
-public import MediaFormats
+import MediaFormats
 public import ProtectionModel
 
 /// Why no PlayReady-style licence was acquired.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTP
-public import KeySystems
-public import MediaFormats
+import KeySystems
+import MediaFormats
 import ProtectionModel
 
 /// A licence that was opened, and how it is kept.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import KeySystems
-public import MediaFormats
+import MediaFormats
 public import ProtectionModel
 
 /// A licence and what it allows now.

@@ -3,7 +3,7 @@
 public import HTTP
 public import KeySystems
 public import MediaFormats
-public import ProtectionModel
+import ProtectionModel
 
 /// PlayReady-style licences on this device: acquires them, keeps them, and says what they allow.
 ///

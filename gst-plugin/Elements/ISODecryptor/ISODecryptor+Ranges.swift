@@ -174,6 +174,6 @@ extension ISODecryptor {
             defer { flow.isFailureReported = true }
             return !flow.isFailureReported
         }
-        if isFirst { report(failure) }
+        if isFirst { _ = report(failure) }
     }
 }
