@@ -86,11 +86,39 @@ def run_self(arguments, deadline, variables=None, fetches=False):
     stopped in a download. Standard error tells of both."""
     command = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
     for attempt in range(2):
-        child = run(command, deadline, variables)
+        with Log(arguments, variables or environment()) as log:
+            child = log.of(run(command, deadline, log.variables))
         is_stock = STOCK_RACE.search(child.errors) or (fetches and "SIGSEGV" in (child.ending or ""))
         if attempt or not child.ending or not is_stock:
             return child
         print(f"NOTE {' '.join(arguments)} runs again after: {child.ending}", file=sys.stderr, flush=True)
+
+
+class Log:
+    """GStreamer's log of one child, where LATCHKEY_SUITE_LOGS names a folder. Only that of what fails is kept."""
+
+    def __init__(self, arguments, variables):
+        self.variables = variables
+        self.path = None
+        folder = os.environ.get("LATCHKEY_SUITE_LOGS")
+        if folder:
+            name = re.sub("[^A-Za-z0-9.]+", "-", "-".join([os.path.basename(sys.argv[0]), *arguments[1:]]))
+            handle, self.path = tempfile.mkstemp(".log", f"{name[-100:]}-", folder)
+            os.close(handle)
+            levels = os.environ.get("GST_DEBUG", "3,hlsdemux2:5,adaptivedemux2:5")
+            self.variables = {**variables, "GST_DEBUG_FILE": self.path, "GST_DEBUG": levels, "GST_DEBUG_NO_COLOR": "1"}
+        self.is_kept = True
+
+    def __enter__(self):
+        return self
+
+    def of(self, child):
+        self.is_kept = bool(child.ending or any(child.results.values()))
+        return child
+
+    def __exit__(self, *_):
+        if self.path and not self.is_kept:
+            os.unlink(self.path)
 
 
 def in_parallel(jobs, workers=None):
