@@ -107,6 +107,8 @@ class Log:
             os.close(handle)
             levels = os.environ.get("GST_DEBUG", "3,hlsdemux2:5,adaptivedemux2:5")
             self.variables = {**variables, "GST_DEBUG_FILE": self.path, "GST_DEBUG": levels, "GST_DEBUG_NO_COLOR": "1"}
+            # Logging a list of protection events is a critical warning of GStreamer's own.
+            self.variables.pop("G_DEBUG", None)
         self.is_kept = True
 
     def __enter__(self):
