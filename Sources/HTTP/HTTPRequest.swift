@@ -11,6 +11,8 @@ public struct HTTPRequest: Sendable {
     /// Sent as they are. `Content-Length` and `Transfer-Encoding` are the transport's own and are refused.
     public var headers: [HTTPHeader]
     public var body: [UInt8]
+    /// The body has a token or the like in it: a redirect that would take it to another origin is refused.
+    public var bodyHoldsCredentials = false
     /// For the whole exchange: look-up, connection, redirects and the last byte of the response.
     public var timeout: Duration = .seconds(10)
     /// For one connection, from its look-up to the end of the TLS handshake.

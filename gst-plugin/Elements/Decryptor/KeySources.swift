@@ -57,7 +57,7 @@ final class KeySources: Sendable {
             settings.keyTimeout.map { .milliseconds(Int64($0)) } ?? shared.settings.keyTimeout
             ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         self.timeout = timeout > .zero ? timeout.nanoseconds : nil
-        let listed = try settings.keys.map { text throws(KeyError) in try StaticKeys.parse(property: text) }
+        let listed = try settings.keys.map { keys throws(KeyError) in try keys.get() }
         let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         ownKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
         var own = shared.settings
@@ -72,6 +72,11 @@ final class KeySources: Sendable {
             own.playReady?.headers = []
         }
         own.fairPlay?.service.url = nil
+        if keySystem == .fairPlay, settings.licenseURL != nil, own.fairPlay == nil {
+            throw .invalidConfiguration(
+                "key-system=fairplay with license-url needs an application certificate: name it in the group "
+                    + "[fairplay] of the configuration file")
+        }
         // Without a key system the service is a Clear Key one.
         if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
