@@ -511,6 +511,33 @@ def leak_is_found(_kind):
     leak(LEAK)
 
 
+# Crashes on purpose, whose origin the suite has to tell.
+
+
+def crash_of_ours(_kind):
+    """In what a decryptor of ours called."""
+    with Scene("file") as scene, children.Folder() as folder:
+        keys = folder.write("keys.txt", scene.case.keys_file)
+        watched = pipelines.by_hand(scene.expected["video"].files[0], "mp4", keys)
+        watched.pipeline.connect(
+            "deep-element-added", lambda _pipeline, _bin, element: pipelines.factory_name(element) == "latchkeycencdec"
+            and element.get_static_pad("src").add_probe(pipelines.BUFFER, lambda *_: ctypes.string_at(8, 1)))
+        watched.play()
+        watched.until_end()
+
+
+def crash_of_stock(_kind):
+    """In GStreamer's HTTP client."""
+    soup = ctypes.CDLL("libsoup-3.0.so.0")
+    soup.soup_message_get_uri.argtypes = [ctypes.c_void_p]
+    soup.soup_message_get_uri(8)
+
+
+def crash_of_others(_kind):
+    """In neither."""
+    ctypes.string_at(8, 1)
+
+
 def pipelines_at_once(kind):
     with Scene(kind) as scene:
         all_of_them = [scene.pipeline("?fault=delay:300") for _ in range(AT_ONCE)]
@@ -582,9 +609,14 @@ ALL_FUNCTIONS = {
     "context-on-demand": (context_on_demand, EVERYWHERE),
     "cycles": (cycles, EVERYWHERE),
     "leak-is-found": (leak_is_found, ("file",)),
+    "crash-of-ours": (crash_of_ours, ("file",)),
+    "crash-of-stock": (crash_of_stock, ("file",)),
+    "crash-of-others": (crash_of_others, ("file",)),
     "pipelines-at-once": (pipelines_at_once, EVERYWHERE),
     "encrypted-then-clear": (encrypted_then_clear, ("file",)),
 }
+# These crash, and only the second may run again for nothing.
+CRASHES = ("crash-of-ours", "crash-of-stock", "crash-of-others")
 # These run under the leaks tracer, and their results are in its log.
 TRACED = ("cycles", "leak-is-found")
 ALL = {name: kinds for name, (_, kinds) in ALL_FUNCTIONS.items()}
