@@ -102,7 +102,8 @@ class Player:
         factory = element.get_factory()
         if factory and factory.get_name().startswith("latchkey"):
             self.decryptors.append(element)
-            element.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST, self.on_packet)
+            packets = Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST
+            element.get_static_pad("src").add_probe(packets, self.on_packet)
 
     def on_packet(self, pad, info):
         if pad.get_current_caps().get_structure(0).get_name().startswith("audio/"):

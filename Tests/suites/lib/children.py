@@ -82,8 +82,8 @@ STOCK_CLIENTS = ("libsoup-", "libgstsoup", "libgstadaptivedemux2", "libgstdashde
 
 
 def is_stock_crash(child):
-    """Whether the process crashed in GStreamer's HTTP client or an adaptive demuxer, with nothing of ours on the stack of
-    that thread. No where there is no stack: the crash may be ours."""
+    """Whether the process crashed in GStreamer's HTTP client or an adaptive demuxer, with nothing of ours on the stack
+    of that thread. No where there is no stack: the crash may be ours."""
     stacks = CRASH.findall(child.errors)
     if "SIGSEGV" not in (child.ending or "") or not stacks:
         return False
