@@ -77,6 +77,30 @@ def run(arguments, deadline, variables=None):
     return Child(results, output, errors, ending)
 
 
+CRASH = re.compile(r"CRASH STACK\n(.*?)(?:CRASH END|\Z)", re.DOTALL)
+STOCK_CLIENTS = ("libsoup-", "libgstsoup", "libgstadaptivedemux2", "libgstdashdemux", "libgsthls")
+
+
+def is_stock_crash(child):
+    """Whether the process crashed in GStreamer's HTTP client or an adaptive demuxer, with nothing of ours on the stack
+    of that thread. No where there is no stack: the crash may be ours."""
+    stacks = CRASH.findall(child.errors)
+    if "SIGSEGV" not in (child.ending or "") or not stacks:
+        return False
+    # "/path/libx.so.0(function+0x1) [0xaddress]"
+    modules = [os.path.basename(line.split("(")[0]) for stack in stacks for line in stack.splitlines()]
+    is_ours = any("latchkey" in module for module in modules)
+    return not is_ours and any(module.startswith(STOCK_CLIENTS) for module in modules)
+
+
+def with_stack(variables):
+    """The environment, with what writes the stack of a crash."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    build = os.environ.get("LATCHKEY_BUILD", os.path.join(folder, "..", "..", "..", "build"))
+    library = os.path.join(os.path.abspath(build), "libcrash-stack.so")
+    return {**variables, "LD_PRELOAD": library} if os.path.exists(library) else variables
+
+
 # Two threads of GStreamer 1.22 that read encrypted Matroska at once register these types twice, which GLib warns of.
 STOCK_RACE = re.compile("cannot register existing type 'Matroska")
 
@@ -97,16 +121,20 @@ class Chances:
 
 def run_self(arguments, deadline, variables=None, fetches=False, chances=None):
     """Runs this suite's script again, as a child. What ends in a known race of stock elements runs once more, and so
-    does, once, what crashes where it `fetches`: libsoup 3.2 crashes now and then in a thread of its own when it is
-    stopped in a download. What fails otherwise runs once more where there are `chances`. A NOTE tells of each."""
+    does, once, what crashes in them where it `fetches`: libsoup 3.2 crashes now and then in a thread of its own when it
+    is stopped in a download. What fails otherwise, a crash with ours on the stack among it, runs once more where there
+    are `chances`. A NOTE tells of each."""
+    variables = variables or environment()
+    if fetches:
+        variables = with_stack(variables)
     command = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
     for attempt in range(2):
-        with Log(arguments, variables or environment()) as log:
+        with Log(arguments, variables) as log:
             child = log.of(run(command, deadline, log.variables))
         failures = [f"{name}: {reason}" for name, reason in child.results.items() if reason]
         if attempt or not (child.ending or failures):
             return child
-        is_stock = STOCK_RACE.search(child.errors) or (fetches and "SIGSEGV" in (child.ending or ""))
+        is_stock = STOCK_RACE.search(child.errors) or (fetches and is_stock_crash(child))
         if not is_stock and not (chances and chances.take()):
             return child
         why = child.ending or "; ".join(failures)
