@@ -30,6 +30,7 @@ extension Decryptor {
             wake { $0.untaken.insert(request.id) }
         case .usable(let requestID, let keyIDs, let elapsed):
             monitor.withLock { flow.expired.subtract(keyIDs.isEmpty ? [nil] : keyIDs.map(Optional.some)) }
+            currentSources?.keysDidCome(keyIDs)
             settle(
                 requestID, keyIDs, as: "latchkey-key-usable",
                 [

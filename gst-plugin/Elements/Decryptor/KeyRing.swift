@@ -21,7 +21,9 @@ struct KeyRing {
     let sources: KeySources
     private var entries: [KeyID?: Entry] = [:]
     private var revision: UInt64
-    private var last: Entry?
+    private var last: Entry? {
+        didSet { if let last, last.keyID != oldValue?.keyID || oldValue == nil { sources.change(to: last.keyID) } }
+    }
 
     /// The IV that came with the key that was found last, for media that has none.
     var initializationVector: InitializationVector? { last?.initializationVector }

@@ -37,6 +37,8 @@ final class KeySources: Sendable {
         var isPlaying = false
         /// Keys of samples that were decrypted before the pipeline played.
         var prerolled: Set<KeyID?> = []
+        /// The key of the samples that were decrypted last.
+        var current: KeyID??
     }
 
     /// At most this many pieces of initialization data are kept: a stream that rotates keys brings new ones for ever.
@@ -125,6 +127,17 @@ final class KeySources: Sendable {
             return isPlaying ? state.prerolled : []
         }
         for keyID in begun { didStartPlaying(keyID) }
+    }
+
+    /// From now on samples are of this key.
+    func change(to keyID: KeyID?) { state.withLock { $0.current = keyID } }
+
+    /// New keys are there. What was decrypted last may be in queues further down, and nothing comes before these have
+    /// room: the lease that has just begun is in use.
+    func keysDidCome(_ keyIDs: [KeyID]) {
+        guard let current = state.withLock({ $0.current }) else { return }
+        let isAmongThem = current.map(keyIDs.contains) ?? keyIDs.isEmpty
+        if isAmongThem { _ = session.status(of: current) }
     }
 
     private func didStartPlaying(_ keyID: KeyID?) {

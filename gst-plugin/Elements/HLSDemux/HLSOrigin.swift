@@ -21,7 +21,13 @@ final class HLSOrigin: Sendable {
             case .key: 4096
             }
         }
-        fileprivate var timeout: Duration { self == .segment ? .seconds(120) : .seconds(20) }
+        fileprivate var timeout: Duration {
+            switch self {
+            case .playlist, .initSegment: .seconds(20)
+            // Who waits for a key has a timeout for that.
+            case .segment, .key: .seconds(120)
+            }
+        }
     }
 
     private struct State {
