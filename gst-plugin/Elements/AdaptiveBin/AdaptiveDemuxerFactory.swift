@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+
+/// The factories of demuxers with keys.
+public enum AdaptiveDemuxerFactory {
+    public static let all = [HLSDemuxer.factory, DASHDemuxer.factory]
+}
