@@ -4,5 +4,8 @@ import ElementKit
 
 /// The factories of demuxers with keys.
 public enum AdaptiveDemuxerFactory {
-    public static let all = [HLSDemuxer.factory, DASHDemuxer.factory]
+    public static let all = [HLSDemuxer.factory, DASHDemuxer.factory, SmoothDemuxer.factory]
+
+    /// What makes players plug them where GStreamer does not know the manifest.
+    public static let types = [DASHDemuxer.manifestType]
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ElementKit
+import MediaFormats
 
 extension DASHDemuxer {
     /// The factory. Ranked above the stock demuxer, which urisourcebin would take otherwise.
@@ -26,4 +27,17 @@ extension DASHDemuxer {
                 })
         ] + stockProperties, signals: [KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session }],
         implementation: DASHDemuxer.self)
+
+    /// GStreamer's own finder takes some manifests that come over HTTP for plain XML.
+    static let manifestType = TypeFinder(
+        name: "latchkey-dash", rank: Rank(Rank.primary.value + 10), extensions: ["mpd"], caps: "application/dash+xml"
+    ) { source in
+        // What is there of the file: a server's first bytes, or all of a short manifest.
+        var count = DASHManifest.recognitionSize
+        while count >= 64 {
+            if let bytes = source.bytes(at: 0, count: count) { return DASHManifest.isManifest(start: bytes) }
+            count /= 2
+        }
+        return false
+    }
 }

@@ -95,7 +95,8 @@ final class DASHRun: AdaptiveRun {
                 if let location = manifest.location {
                     url = URIReference.resolve(location, against: URIReference(url))
                 }
-                guard let run = self, let new = await run.fetch(url) else { continue }
+                guard let run = self else { return }
+                guard let new = await run.fetch(url) else { continue }
                 run.ask(for: new)
                 manifest = new
             }

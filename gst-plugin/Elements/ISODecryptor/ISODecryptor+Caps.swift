@@ -11,7 +11,7 @@ extension ISODecryptor {
 
     /// What the sink pad takes from whoever links it.
     static let acceptedCaps =
-        Caps("\(pluggedType); \(producedType); audio/x-m4a; video/mj2; application/x-3gp") ?? .any
+        Caps.permanent("\(pluggedType); \(producedType); audio/x-m4a; video/mj2; application/x-3gp") ?? .any
 
     /// Fields of `application/x-latchkey-iso` for fragments without a `moov`, as those of Smooth Streaming:
     /// `default-kid=(string)` 32 hexadecimal digits, `cipher-mode=(string)` `cenc` or `cbc1`, `iv-size=(string)` 8 or 16.

@@ -114,6 +114,8 @@ final class HLSPlayback: @unchecked Sendable {
 
     /// The demuxer that is in the pipeline.
     private(set) var demuxer: HLSDemuxer?
+    /// The same, or the one for DASH or Smooth Streaming.
+    private(set) var bin: AdaptiveBin?
 
     /// The MD5 sums of the decoded pictures.
     var frames: [String] { frameRecorder.samples.map { Self.md5($0.bytes) } }
@@ -137,11 +139,12 @@ final class HLSPlayback: @unchecked Sendable {
         names.append(name)
         lock.unlock()
         if name == "souphttpsrc" { sourceHook?(element) }
-        if name == "latchkeyhlsdemux" {
-            demuxer = HLSDemuxer.implementation(of: element)
+        if let implementation = AdaptiveBin.implementation(of: element) {
+            bin = implementation
+            demuxer = implementation as? HLSDemuxer
             demuxerHook?(element)
         }
-        if name.hasPrefix("latchkey"), let source = reference.pad("src") { record(source, name) }
+        if name.hasPrefix("latchkey"), name.hasSuffix("dec"), let source = reference.pad("src") { record(source, name) }
         if name == "qtdemux" || name == "tsdemux" {
             reference.onPadAdded { [weak self] in self?.record($0, name) }
         }
