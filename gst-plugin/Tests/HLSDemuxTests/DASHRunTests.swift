@@ -81,6 +81,21 @@ import Testing
         run.end()
     }
 
+    /// What no player should read does not reach the stock demuxer; what only this reader cannot read does.
+    @Test func whatGoesOn() throws {
+        let run = DASHRun(shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]))
+        let entities = Array("<!DOCTYPE MPD [<!ENTITY a \"b\">]><MPD>&a;</MPD>".utf8)
+        let error = #expect(throws: PresentationFailure.self) {
+            try run.start(entities, from: "https://a.test/live.mpd?token=1")
+        }
+        #expect(error?.text.contains("https://a.test/live.mpd cannot be used") == true)
+        #expect(error?.text.contains("token") == false)
+        try run.start(Array("<MPD><x:a/></MPD>".utf8), from: "https://a.test/live.mpd")
+        #expect(run.mayBeProtected && run.takeFailure()?.text.contains("live.mpd") == true)
+        #expect(run.takeFailure() == nil)
+        run.end()
+    }
+
     @Test func theChoiceOfTheKeySystem() {
         let keys = { (system: KeySystem?) in ManifestKeys(session: KeySession(), keySystem: system) }
         #expect(keys(nil).choose(among: [.widevine, .playReady, .common]) == .playReady)

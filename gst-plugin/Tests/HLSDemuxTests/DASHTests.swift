@@ -133,11 +133,9 @@ extension HLSDemuxTests.DASHTests {
         #expect(media.keys.keysByID.keys.contains { error.text.contains($0.description) }, "\(error)")
     }
 
-    @Test(arguments: [
-        ("<!DOCTYPE MPD [<!ENTITY a \"b\">]>", "document type"), ("<MPD><Period>", "not well-formed"),
-    ])
+    @Test(arguments: [("<Period>", "not well-formed"), ("<!-- - -- -->", "not well-formed")])
     func aManifestThatIsNone(text: String, reason: String) throws {
-        let body = text.hasPrefix("<!") ? "<!-- -->" + text + Self.start : Self.start + text
+        let body = Self.start + text
         let origin = try Origin { _ in LoopbackResponse(body: Array(body.utf8)) }
         let playback = try HLSPlayback(origin, "stream.mpd")
         let error = try playback.play()
@@ -145,7 +143,8 @@ extension HLSDemuxTests.DASHTests {
         #expect(error.text.contains("/stream.mpd cannot be used") && error.text.contains(reason), "\(error)")
     }
 
-    private static let start = "<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\">"
+    private static let start =
+        "<?xml version=\"1.0\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" type=\"static\" minBufferTime=\"PT2S\">"
 
     // MARK: The gate and the end
 

@@ -53,7 +53,7 @@ struct SmoothPresentation: Sendable {
                 + "Url=\"\(kind)/{start time}\">\(level)\(chunks.joined())</StreamIndex>"
         }
         manifest =
-            "<SmoothStreamingMedia MajorVersion=\"2\" MinorVersion=\"0\" Duration=\"40000000\">\(streams.joined())"
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<SmoothStreamingMedia MajorVersion=\"2\" MinorVersion=\"0\" Duration=\"40000000\">\(streams.joined())"
             + "<Protection><ProtectionHeader SystemID=\"9A04F079-9840-4286-AB92-E65BE0885F95\">"
             + "\(Base64.encode(object))</ProtectionHeader></Protection></SmoothStreamingMedia>"
     }
