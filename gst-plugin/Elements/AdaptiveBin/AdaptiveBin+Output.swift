@@ -69,10 +69,26 @@ extension AdaptiveBin {
     func keyEvent(_ event: KeyEvent) {
         switch event {
         case .requested(let request, let origin):
-            if origin == currentRun?.observerID { reference.post(keyRequest: request) }
+            guard let run = currentRun, origin == run.observerID else { return }
+            withGuarded { _ = $0.requests.insert(request.id) }
+            reference.post(keyRequest: request, licenseURL: run.printableLicenseURL)
+        case .usable(let requestID?, let keyIDs, let elapsed):
+            settle(
+                requestID, "latchkey-key-usable",
+                [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
+        case .failed(let requestID, let keyIDs, let error):
+            settle(
+                requestID, "latchkey-key-failed",
+                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
         case .closed(let reason), .expired(_, let reason, wasInUse: true):
             closeGate(reason)
-        case .untaken, .usable, .failed, .renewalFailed, .expired: break
+        case .untaken, .usable, .renewalFailed, .expired: break
         }
+    }
+
+    /// Says how a request of this element ended.
+    private func settle(_ requestID: UInt64, _ name: String, _ fields: [(String, FieldValue)]) {
+        guard withGuarded({ $0.requests.remove(requestID) }) != nil else { return }
+        reference.post(name, [("request-id", .uint64(requestID))] + fields)
     }
 }

@@ -53,8 +53,6 @@ class Decryptor: Element, @unchecked Sendable {
         var hasEnded = false
         /// Counts what happened to keys, so that no wake-up is missed.
         var keyEvents: UInt64 = 0
-        /// Requests of this element that no loader took.
-        var untaken: Set<UInt64> = []
         /// The stream has had caps: clear ones are taken from now on.
         var hasCaps = false
         /// KIDs that this element asked for: their fate is posted.
@@ -207,7 +205,6 @@ class Decryptor: Element, @unchecked Sendable {
     private func stop() {
         monitor.withLock {
             flow.queue.removeAll()
-            flow.untaken.removeAll()
             flow.awaited.removeAll()
         }
         let observation = facts.withLock { () -> KeyObservation? in

@@ -33,8 +33,3 @@ extension HLSDemuxer {
         set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
     }
 }
-
-/// The factories of demuxers with keys.
-public enum AdaptiveDemuxerFactory {
-    public static let all = [HLSDemuxer.factory]
-}

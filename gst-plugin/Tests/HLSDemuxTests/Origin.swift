@@ -67,6 +67,7 @@ final class Origin: Sendable {
     static func type(of path: String) -> String {
         switch path.split(separator: ".").last {
         case "m3u8": "application/vnd.apple.mpegurl"
+        case "mpd": "application/dash+xml"
         case "mp4", "m4s": "video/mp4"
         case "ts": "video/mp2t"
         case "aac": "audio/aac"
