@@ -145,7 +145,7 @@ import Testing
         let common = (0..<32).map { number in
             """
             <ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e" value="\(number)" \
-            default_KID="\(keyIDs) \(String(repeating: "x ", count: 200))"/>
+            default_KID="\(keyIDs)"/>
             """
         }.joined()
         let sets = (0..<2000).map { number in
@@ -153,7 +153,7 @@ import Testing
         }.joined()
         let manifest = try DASHManifest(Array("<MPD>\(common)<Period>\(sets)</Period></MPD>".utf8))
         #expect(manifest.protections.count == 1024)
-        #expect(manifest.flaws.count == 2)
+        #expect(manifest.flaws.count == 1)
         let groups = manifest.keyGroups { $0.first }
         #expect(groups.count == 1 && groups.first?.keyIDs.count == 256)
     }

@@ -44,21 +44,6 @@ extension HLSDemuxTests.SmoothTests {
         #expect(try playback.frames == media.frames("video"))
     }
 
-    /// The cipher and the length of IVs follow from the PlayReady header: nothing in the fragments says so.
-    @Test(arguments: ["bento4-piff-cbc-ismv", "bento4-piff-ctr-ismv"])
-    func theCipherOfTheHeader(name: String) throws {
-        let media = try CorpusCase(name)
-        let keyID = try #require(media.keys.keysByID.keys.first)
-        let presentation = try SmoothPresentation(
-            fragmentsOf: name, keyID: keyID, algorithm: name.contains("cbc") ? .aesCBC : .aesCTR)
-        let (playback, _) = try play(presentation, keys: name)
-        let end = try playback.play()
-        #expect(end.type == "eos", "\(end)")
-        for type in ["video", "audio"] {
-            #expect(try playback.packets(type, from: "qtdemux") == media.packets(type))
-        }
-    }
-
     @Test func keysAreAskedForAsTheManifestSays() throws {
         let media = try CorpusCase("smooth-piff-ctr")
         let presentation = try SmoothPresentation()
