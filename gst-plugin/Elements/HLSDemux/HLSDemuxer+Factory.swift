@@ -25,7 +25,7 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 })
-        ] + stockProperties, signals: [KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session }],
+        ] + stockProperties + [startBitrate], signals: [KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session }],
         implementation: HLSDemuxer.self)
 
     private var keyFormats: String? {
