@@ -7,7 +7,7 @@ import PackageDescription
 // library builds and tests on a machine without GStreamer's headers.
 let withGStreamer = Context.environment["LATCHKEY_NO_GSTREAMER"] == nil
 
-// LATCHKEY_NO_SERVER=1 leaves the reference server and the packages that it needs out: sanitizer runs build in a
+// LATCHKEY_NO_SERVER=1 leaves the reference server, the command-line tool and the packages that they need out: sanitizer runs build in a
 // quarter of the time without them.
 let withServer = Context.environment["LATCHKEY_NO_SERVER"] == nil
 
@@ -114,7 +114,10 @@ if Context.environment["LATCHKEY_FUZZ"] != nil {
 }
 
 if withServer {
-    products.append(.executable(name: "latchkey-server", targets: ["latchkey-server"]))
+    products += [
+        .executable(name: "latchkey-server", targets: ["latchkey-server"]),
+        .executable(name: "latchkey", targets: ["latchkey"]),
+    ]
     dependencies += [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
@@ -144,10 +147,25 @@ if withServer {
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: settings),
+        .executableTarget(
+            name: "latchkey",
+            dependencies: [
+                "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "CommandTests",
+            dependencies: [
+                "latchkey", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: settings),
         .testTarget(
             name: "ReferenceServerTests",
             dependencies: [
-                "ReferenceServer", "latchkey-server", "KeySystems", "MediaFormats", "ProtectionModel",
+                "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
+                "ProtectionModel",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -186,8 +204,12 @@ if withGStreamer {
             name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
             swiftSettings: settings),
         .target(
-            name: "CLatchkey", dependencies: ["Latchkey", "ElementKit"], path: "gst-plugin/CLatchkey",
-            exclude: ["include"], swiftSettings: settings),
+            name: "CLatchkey",
+            dependencies: [
+                "CLatchkeyLoader", "Latchkey", "ElementKit", "LicenseControl", "KeySystems", "ProtectionModel",
+            ],
+            path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
+        .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),
         .target(
             name: "ElementTestSupport",
             dependencies: ["ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL", "ProtectionModel"],

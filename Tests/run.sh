@@ -182,10 +182,8 @@ run_swift_tests() {
         echo "FAIL swift: gst-inspect-1.0 does not work" | record
         return
     fi
-    # Pipelines apart from what computes: both want the few threads that Swift's tasks have.
-    run_test_group library --skip 'ElementKitTests|ElementsTests|HLSDemuxTests'
-    run_test_group elements --filter 'ElementKitTests|ElementsTests'
-    run_test_group hls --filter HLSDemuxTests
+    . Tests/swift-groups.sh
+    for_each_test_group run_test_group
 }
 
 # NAME ARGUMENTS…: the tests that the arguments choose, in one process.

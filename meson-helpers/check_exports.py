@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Checks the symbols and the dependencies of the built library and plug-in, without loading them.
 
-- the library exports the functions of latchkey.h and nothing else, the plug-in only gst_plugin_latchkey_*;
+- the library exports the functions of its headers and nothing else, the plug-in only gst_plugin_latchkey_*;
 - neither needs a Swift library at run time (the runtime is linked in);
 - the library has its SONAME, the plug-in names it, and no search path leads into a build folder.
 """
@@ -34,9 +34,11 @@ def dynamic_entries(path):
     return entries
 
 
-def declared_functions(header):
-    with open(header, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+def declared_functions(headers):
+    text = ""
+    for header in headers:
+        with open(header, encoding="utf-8") as file:
+            text += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
     text = re.sub(r"^[ \t]*#(?:\\\n|.)*$", "", text, flags=re.MULTILINE)
     # A function pointer of a typedef stands in parentheses, so its name has no parenthesis right behind it.
     return set(re.findall(r"\b(latchkey_\w+)\s*\(", text))
@@ -61,14 +63,14 @@ def problems(arguments):
     exported = exported_symbols(arguments.library)
     declared = declared_functions(arguments.header)
     if not declared:
-        yield f"{arguments.header} declares no function"
+        yield "the headers declare no function"
     for name in sorted(exported):
         if not name.startswith("latchkey_"):
             yield f"the library exports {name}; only latchkey_* may be visible (exports.map)"
         elif name not in declared:
-            yield f"the library exports {name}, which latchkey.h does not declare"
+            yield f"the library exports {name}, which no header declares"
     for name in sorted(declared - exported):
-        yield f"latchkey.h declares {name}, which the library does not export"
+        yield f"a header declares {name}, which the library does not export"
 
     entries = exported_symbols(arguments.plugin)
     for name in sorted(entries):
@@ -92,7 +94,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True)
     parser.add_argument("--plugin", required=True)
-    parser.add_argument("--header", required=True)
+    parser.add_argument("--header", required=True, nargs="+")
     parser.add_argument("--soname", required=True)
     found = list(problems(parser.parse_args()))
     for problem in found:

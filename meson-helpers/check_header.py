@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Compiles latchkey.h alone, as C11 and as C++17, with every warning an error, and checks its version."""
+"""Compiles each header alone, as C11 and as C++17, with every warning an error, and checks the version of latchkey.h.
+The other headers get no flags of GStreamer: they must not need it."""
 
 import argparse
 import os
@@ -14,6 +15,11 @@ LANGUAGES = (
     ("C++17", os.environ.get("CXX", "c++"), "header.cpp", ["-std=c++17"]),
 )
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+MAIN = "latchkey.h"
+LOADER_SOURCE = """#include "{header}"
+#include "{header}"
+int main (void) {{ return latchkey_loader_unregister (0); }}
+"""
 SOURCE = """#include "{header}"
 #include "{header}"
 #if !LATCHKEY_CHECK_VERSION(LATCHKEY_VERSION_MAJOR, LATCHKEY_VERSION_MINOR, LATCHKEY_VERSION_MICRO) \\
@@ -26,7 +32,7 @@ int main(void) {{ return latchkey_register_elements(NULL) && latchkey_version() 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--header", required=True)
+    parser.add_argument("--header", required=True, nargs="+")
     parser.add_argument("--version", required=True)
     arguments = parser.parse_args()
     failed = False
@@ -35,16 +41,19 @@ def main():
     # GLib's own headers are not what is checked here.
     flags = [re.sub(r"^-I", "-isystem", flag) for flag in flags.stdout.split()]
     with tempfile.TemporaryDirectory() as folder:
-        for language, compiler, name, standard in LANGUAGES:
-            source = os.path.join(folder, name)
-            with open(source, "w", encoding="utf-8") as file:
-                file.write(SOURCE.format(header=os.path.abspath(arguments.header)))
-            command = compiler.split() + standard + WARNINGS + flags + ["-fsyntax-only", source]
-            if subprocess.run(command).returncode != 0:
-                print(f"check_header: latchkey.h does not compile alone as {language}")
-                failed = True
+        for header in arguments.header:
+            is_main = os.path.basename(header) == MAIN
+            for language, compiler, name, standard in LANGUAGES:
+                source = os.path.join(folder, name)
+                with open(source, "w", encoding="utf-8") as file:
+                    file.write((SOURCE if is_main else LOADER_SOURCE).format(header=os.path.abspath(header)))
+                command = compiler.split() + standard + WARNINGS + (flags if is_main else []) + ["-fsyntax-only", source]
+                if subprocess.run(command).returncode != 0:
+                    print(f"check_header: {os.path.basename(header)} does not compile alone as {language}")
+                    failed = True
 
-    with open(arguments.header, encoding="utf-8") as file:
+    main_header = next(header for header in arguments.header if os.path.basename(header) == MAIN)
+    with open(main_header, encoding="utf-8") as file:
         numbers = dict(re.findall(r"^#define LATCHKEY_VERSION_(MAJOR|MINOR|MICRO) (\d+)$", file.read(), re.MULTILINE))
     version = ".".join(numbers.get(part, "?") for part in ("MAJOR", "MINOR", "MICRO"))
     if version != arguments.version:

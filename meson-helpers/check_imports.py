@@ -52,7 +52,9 @@ LAYERS = {
          "ProtectionModel", "SampleDecryption", "SessionControl"],
         ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
     "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
-    "CLatchkey": ("gst-plugin", ["ElementKit", "Latchkey", "LicenseControl"], ["CGStreamer", "Synchronization"]),
+    "CLatchkey": (
+        "gst-plugin", ["ElementKit", "KeySystems", "Latchkey", "LicenseControl", "ProtectionModel"],
+        ["CGStreamer", "CLatchkeyLoader", "Glibc", "Synchronization"]),
 }
 
 # A module that one file alone may import: where the reason is that file.

@@ -60,6 +60,7 @@ def main():
         version = run(program, env=environment).strip()
         if version != arguments.version:
             sys.exit(f"check_install: the installed library is version {version}, not {arguments.version}")
+        run(os.path.join(prefix, "bin", "latchkey"), "--help", env=environment)
         if arguments.server:
             run(os.path.join(prefix, "bin", "latchkey-server"), "--help", env=environment)
 

@@ -17,7 +17,7 @@ import sys
 
 # What a Swift package can be made of. Folders count too: a new or a deleted file changes the time of its folder.
 SOURCE_SUFFIXES = (".swift", ".h", ".c", ".modulemap", ".map")
-SOURCE_FOLDERS = ("Sources", "gst-plugin")
+SOURCE_FOLDERS = ("Sources", "gst-plugin", "examples")
 OTHER_FOLDERS = {"Tests", "docs", "plugin"}
 
 

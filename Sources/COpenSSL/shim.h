@@ -15,8 +15,14 @@
 #include <openssl/params.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <openssl/provider.h>
 #include <openssl/rsa.h>
+#include <openssl/store.h>
 #include <openssl/x509.h>
+#ifndef OPENSSL_NO_ENGINE
+#include <openssl/engine.h>
+#endif
+#include <openssl/ui.h>
 
 /* Macros that Swift does not see. */
 enum { LATCHKEY_PKEY_KEYPAIR = EVP_PKEY_KEYPAIR, LATCHKEY_PKEY_PUBLIC_KEY = EVP_PKEY_PUBLIC_KEY };
@@ -57,6 +63,50 @@ static inline EVP_MAC_CTX *latchkey_hmac_sha256(const unsigned char *key, size_t
         return context;
     EVP_MAC_CTX_free(context);
     return NULL;
+}
+
+#pragma GCC diagnostic push
+/* Engines are on their way out, and Debian 12 has nothing else. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static inline EVP_PKEY *latchkey_engine_private_key(const char *uri)
+{
+    EVP_PKEY *key = NULL;
+#ifndef OPENSSL_NO_ENGINE
+    ENGINE *engine = ENGINE_by_id("pkcs11");
+    if (engine && ENGINE_init(engine)) {
+        key = ENGINE_load_private_key(engine, uri, (UI_METHOD *)UI_null(), NULL);
+        ENGINE_finish(engine);
+    }
+    ENGINE_free(engine);
+#endif
+    return key;
+}
+
+#pragma GCC diagnostic pop
+
+/* The private key that a PKCS #11 URI names: by the provider where there is one, else by the engine. Never asks a
+ * terminal for a PIN. Null where it cannot be had. */
+static inline EVP_PKEY *latchkey_token_private_key(const char *uri)
+{
+    /* Loaded by name, a provider would otherwise switch the built-in ones off. */
+    if (!OSSL_PROVIDER_try_load(NULL, "pkcs11", 1)) {
+        ERR_clear_error();
+        return latchkey_engine_private_key(uri);
+    }
+    EVP_PKEY *key = NULL;
+    OSSL_STORE_CTX *store = OSSL_STORE_open(uri, UI_null(), NULL, NULL, NULL);
+    if (store)
+        OSSL_STORE_expect(store, OSSL_STORE_INFO_PKEY);
+    while (store && !key && !OSSL_STORE_eof(store)) {
+        OSSL_STORE_INFO *info = OSSL_STORE_load(store);
+        if (!info)
+            break;
+        key = OSSL_STORE_INFO_get1_PKEY(info);
+        OSSL_STORE_INFO_free(info);
+    }
+    OSSL_STORE_close(store);
+    return key;
 }
 
 #endif

@@ -5,7 +5,7 @@ import Glibc
 
 /// Runs `body`, in which threads are started that take no signals: those are the application's business, and a write to
 /// a closed connection must not raise SIGPIPE. Faults stay with who causes them.
-func withSignalsBlocked<Result>(_ body: () -> Result) -> Result {
+package func withSignalsBlocked<Result>(_ body: () -> Result) -> Result {
     // A thread inherits the mask of the one that starts it.
     var mask = sigset_t()
     var previous = sigset_t()

@@ -109,7 +109,7 @@ public struct ControlSettings: Sendable, Equatable {
     }
 
     private var playReadyOrLicenseURL: PlayReadySettings? {
-        let isNamed = keySystem == .playReady && licenseURL != nil && PlayReadyModel.isImported
+        let isNamed = keySystem == .playReady && licenseURL != nil
         guard var settings = playReady ?? (isNamed ? PlayReadySettings() : nil) else { return nil }
         if keySystem == .playReady, settings.licenseURL == nil, let licenseURL {
             settings.licenseURL = licenseURL

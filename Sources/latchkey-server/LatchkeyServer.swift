@@ -75,6 +75,8 @@ struct LatchkeyServer: AsyncParsableCommand {
             --playready makes a root of its own and all below it: playready-model.bcert, \
             playready-model-key.pem, playready-root.pub and playready-server.pub are for \
             clients.
+            --make-authority makes both in a folder, says which files there are, and ends. --fairplay and --playready \
+            with that folder take them up.
 
             EXAMPLE
               latchkey-server --port 8080 --keys-file keys.txt --media movies \\
@@ -96,6 +98,9 @@ struct LatchkeyServer: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The folder of the PlayReady-style test authority.", valueName: "dir"))
     var playready: String?
 
+    @Option(help: ArgumentHelp("Make a complete test authority in a folder, and end.", valueName: "dir"))
+    var makeAuthority: String?
+
     @Option(help: ArgumentHelp("The folder below /media/.", valueName: "dir"))
     var media: String?
 
@@ -114,6 +119,7 @@ struct LatchkeyServer: AsyncParsableCommand {
     var verbose = false
 
     func run() async throws {
+        if let makeAuthority { return try makeAuthorities(at: makeAuthority) }
         var settings = ServerSettings(host: host, port: Int(port), mediaFolder: media)
         do {
             settings.faults = try faults.map { try FaultRule($0) }
@@ -126,7 +132,9 @@ struct LatchkeyServer: AsyncParsableCommand {
         } catch let error as FaultError {
             throw ValidationError("--fault: \(error)")
         } catch let error as FairPlayFolderError {
-            throw ValidationError("--fairplay or --playready: \(error)")
+            throw ValidationError("--fairplay: \(error)")
+        } catch let error as PlayReadyFolderError {
+            throw ValidationError("--playready: \(error)")
         } catch let error as KeyError {
             throw ValidationError("--keys-file: \(error)")
         }
@@ -147,6 +155,16 @@ struct LatchkeyServer: AsyncParsableCommand {
                 contentsOf: Data("Error: cannot serve on \(address), port \(port): \(error)\n".utf8))
             throw ExitCode.failure
         }
+    }
+
+    private func makeAuthorities(at path: String) throws {
+        do {
+            _ = try PlayReadyFolder.authority(at: path)
+            _ = try FairPlayFolder.authorities(at: path)
+        } catch {
+            throw ValidationError("--make-authority: \(error)")
+        }
+        for name in try FileManager.default.contentsOfDirectory(atPath: path).sorted() { print(name) }
     }
 
     private func readKeys(_ path: String) throws -> [KeysFile.Entry] {

@@ -28,7 +28,7 @@ struct FailureTests {
         }
         let transport = CurlTransport(
             settings: CurlSettings(usesProxyEnvironment: false, now: { clock.now }))
-        let error = try await transport.failure(server.url)
+        let error = try await transport.failure(HTTPRequest(url: server.url))
         #expect(error.isSameKind(as: .timedOut("")))
         #expect(server.requests.map(\.target) == ["/", "/next"])
     }

@@ -146,6 +146,30 @@ struct LoopbackServerTests {
         }
     }
 
+    /// As a child process has them that is being started.
+    @Test func copiesOfTheSocketsKeepNothingOpen() async throws {
+        try await onOwnThread {
+            let server = try Loopback { echo($0) }
+            let client = try server.client()
+            #expect(try client.get(server.target("a"), host: server.host).status == 200)
+            let copies = (Int32(3)..<4096).filter { Self.localPort(of: $0) == server.port }.map { dup($0) }
+            defer { for copy in copies { Glibc.close(copy) } }
+            #expect(copies.count >= 2)
+            server.close()
+            #expect(throws: RawClient.Failure.refused) { try server.client() }
+            #expect(client.isEnded())
+        }
+    }
+
+    private static func localPort(of descriptor: Int32) -> UInt16? {
+        var address = sockaddr_in()
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let result = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &size) }
+        }
+        return result == 0 && address.sin_family == sa_family_t(AF_INET) ? UInt16(bigEndian: address.sin_port) : nil
+    }
+
     @Test func theEndOfTheServerClosesThePort() async throws {
         try await onOwnThread {
             var server: Loopback? = try Loopback { echo($0) }

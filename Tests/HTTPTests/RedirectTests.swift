@@ -37,7 +37,7 @@ struct RedirectTests {
         let server = try LoopbackServer { _ in .redirect(status, to: otherURL) }
         let fields = credentials + [HTTPHeader(name: "Content-Type", value: "text/plain")]
         let response = try await transport.send(
-            HTTPRequest(method: "POST", url: server.url, headers: fields, body: Array("challenge".utf8)))
+            .patient(method: "POST", url: server.url, headers: fields, body: Array("challenge".utf8)))
         #expect(response.text == "there")
         #expect(response.url == other.url + "/there")
 

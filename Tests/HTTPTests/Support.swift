@@ -13,7 +13,7 @@ extension CurlTransport {
 
     /// The response to a GET.
     func get(_ url: String, _ headers: [HTTPHeader] = []) async throws -> HTTPResponse {
-        try await send(HTTPRequest(url: url, headers: headers))
+        try await send(.patient(url: url, headers: headers))
     }
 
     /// The error that a request ends with; a test fails where there is none.
@@ -26,7 +26,7 @@ extension CurlTransport {
     }
 
     func failure(_ url: String, sourceLocation: SourceLocation = #_sourceLocation) async throws -> HTTPError {
-        try await failure(HTTPRequest(url: url), sourceLocation: sourceLocation)
+        try await failure(.patient(url: url), sourceLocation: sourceLocation)
     }
 }
 
@@ -45,4 +45,15 @@ let unresolvableHost = String(repeating: "a", count: 64) + ".invalid"
 
 extension HTTPResponse {
     var text: String { String(decoding: body, as: UTF8.self) }
+}
+
+extension HTTPRequest {
+    /// For tests that are about something else than time: the threads of Swift's tasks may be busy with other tests.
+    static func patient(
+        method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []
+    ) -> HTTPRequest {
+        var request = HTTPRequest(method: method, url: url, headers: headers, body: body)
+        request.timeout = .seconds(50)
+        return request
+    }
 }

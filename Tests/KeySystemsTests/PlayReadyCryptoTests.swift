@@ -69,13 +69,13 @@ import Testing
             [], [UInt8](repeating: 0, count: 64), [UInt8](repeating: 0xFF, count: 64), Array(key.publicKey.dropLast()),
         ] {
             #expect(!P256.isPoint(bytes))
-            #expect(throws: CryptoError.self) { try key.decrypt(bytes + bytes) }
+            #expect(throws: CryptoError.self) { try key.decrypt(bytes + bytes) { _ in true } }
         }
         #expect(P256.Scalar([UInt8](repeating: 0, count: 32)) == nil)
         #expect(P256.Scalar([UInt8](repeating: 0xFF, count: 32)) == nil)
         let point = try P256.Point(key.publicKey)
         let sealed = try P256.encrypt(point, for: key.publicKey, random: .system)
-        #expect(try key.decrypt(sealed) == Array(key.publicKey.prefix(32)))
+        #expect(try key.decrypt(sealed) { copy $0 } == Array(key.publicKey.prefix(32)))
         #expect(throws: CryptoError.self) { try P256PrivateKey.key(pem: Array("x".utf8)) }
     }
 

@@ -211,6 +211,60 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             $0.firstPlay = now + 100
         },
+        PolicyCase("first play an hour ahead of the clock", .valid, end: now + 3660) {
+            $0.expirationAfterFirstPlay = 60
+        } in: {
+            $0.firstPlay = now + 3600
+        },
+        PolicyCase("first play further ahead of the clock", .expired, code: expired, end: now) {
+            $0.expirationAfterFirstPlay = 60
+        } in: {
+            $0.firstPlay = now + 3601
+        },
+        PolicyCase("stored an hour ahead of the clock", .valid, end: now + 3610) {
+            $0.expirationAfterFirstStore = 10
+        } in: {
+            $0.stored = now + 3600
+        },
+        PolicyCase("stored further ahead of the clock", .expired, code: expired, end: now) {
+            $0.expirationAfterFirstStore = 10
+        } in: {
+            $0.stored = now + 3601
+        },
+        PolicyCase("stored further ahead of the clock, grace after the end", .expired, code: expired, end: now) {
+            ($0.expirationAfterFirstStore, $0.gracePeriod) = (10, 60)
+        } in: {
+            ($0.stored, $0.graceRule) = (now + 3601, .afterEnd)
+        },
+        PolicyCase("marks ahead of the clock that nothing counts from", .valid) { _ in
+        } in: {
+            ($0.stored, $0.firstPlay) = (now + 9999, now + 9999)
+        },
+        PolicyCase("grace, the end is past at the latest time", .untrustedTime, code: noClock, end: now) {
+            ($0.end, $0.gracePeriod) = (now, 60)
+        } in: {
+            $0.time = .untrusted(since: 0, latest: now)
+        },
+        PolicyCase("grace, the end has come since", .untrustedTime, code: noClock, end: now + 5) {
+            ($0.end, $0.gracePeriod) = (now + 5, 60)
+        } in: {
+            $0.time = .untrusted(since: 5, latest: now)
+        },
+        PolicyCase("grace, the end is to come", .valid, end: now + 6) {
+            ($0.end, $0.gracePeriod) = (now + 6, 60)
+        } in: {
+            $0.time = .untrusted(since: 5, latest: now)
+        },
+        PolicyCase("grace, the begin is to come", .untrustedTime, code: noClock) {
+            ($0.begin, $0.gracePeriod) = (now + 6, 60)
+        } in: {
+            $0.time = .untrusted(since: 5, latest: now)
+        },
+        PolicyCase("grace, the removal date is past", .untrustedTime, code: noClock) {
+            ($0.removalDate, $0.gracePeriod) = (now, 60)
+        } in: {
+            $0.time = .untrusted(since: 0, latest: now)
+        },
         PolicyCase("grace while the time is untrusted", .valid, end: now - 1) {
             ($0.end, $0.gracePeriod) = (now - 1, 60)
         } in: {

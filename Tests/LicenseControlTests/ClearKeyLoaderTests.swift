@@ -163,17 +163,8 @@ struct ClearKeyLoaderTests {
     }
 
     @Test func aSessionThatGoesCancelsTheExchange() async {
-        let begun = Signal<Bool>()
-        let ended = Signal<Bool>()
-        let transport = FakeTransport { request, _ throws(HTTPError) in
-            begun.send(true)
-            // Suspends until the task is cancelled.
-            let (never, continuation) = AsyncStream.makeStream(of: Void.self)
-            for await _ in never {}
-            withExtendedLifetime(continuation) {}
-            ended.send(Task.isCancelled)
-            throw .cancelled(request.url)
-        }
+        let (begun, ended) = (Signal<Bool>(), Signal<Bool>())
+        let transport = FakeTransport.silent(begun: begun, ended: ended)
         var session: KeySession? = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
         session?.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .clearKey))
         _ = await begun.wait()

@@ -237,16 +237,8 @@ struct FairPlayLoaderTests {
     }
 
     @Test func aSessionThatGoesCancelsTheExchange() async {
-        let begun = Signal<Bool>()
-        let ended = Signal<Bool>()
-        let transport = FakeTransport { request, _ throws(HTTPError) in
-            begun.send(true)
-            let (never, continuation) = AsyncStream.makeStream(of: Void.self)
-            for await _ in never {}
-            withExtendedLifetime(continuation) {}
-            ended.send(Task.isCancelled)
-            throw .cancelled(request.url)
-        }
+        let (begun, ended) = (Signal<Bool>(), Signal<Bool>())
+        let transport = FakeTransport.silent(begun: begun, ended: ended)
         let loader = FairPlayLoader(
             service: LicenseService(url: "https://keys.example/"),
             certificate: ApplicationCertificate(.data(authority.certificate)), transport: transport)

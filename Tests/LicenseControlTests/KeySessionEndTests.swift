@@ -7,19 +7,13 @@ import Testing
 @Suite("Ends of requests and sessions", .timeLimit(.minutes(1)))
 struct KeySessionEndTests {
     @Test func keysAfterTheDeadlineCount() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let session = KeySession(loaders: [
-            CallbackLoader(onCancel: { told.send($0.id) }) { request in
-                taken.send(request)
-                return true
-            }
-        ])
+        let loader = HoldingLoader()
+        let session = KeySession(loaders: [loader])
         session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        guard let request = await taken.wait() else { return }
+        guard let request = await loader.taken.wait() else { return }
         #expect(session.fail(requestID: request.id, with: .timedOut("10 s")))
         #expect(!session.fail(requestID: request.id, with: .timedOut("10 s")))
-        #expect(await told.wait() == request.id)
+        #expect(await loader.told.wait() == request.id)
         #expect(request.isCancelled)
         #expect(session.status(of: keyID(1)).error == .timedOut("10 s"))
         #expect(request.finishLoading(with: .keys([keyID(1): contentKey(1)])))
@@ -27,23 +21,17 @@ struct KeySessionEndTests {
     }
 
     @Test func closingCancelsAndTellsTheLoaderThatTookIt() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let session = KeySession(loaders: [
-            CallbackLoader(onCancel: { told.send($0.id) }) { request in
-                taken.send(request)
-                return true
-            }
-        ])
+        let loader = HoldingLoader()
+        let session = KeySession(loaders: [loader])
         let watcher = Watcher(session)
         session.install([keyID(7): contentKey(7)])
         session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        guard let request = await taken.wait() else { return }
+        guard let request = await loader.taken.wait() else { return }
         let revision = session.revision
         session.close(.sessionClosed("the viewer left"))
         #expect(session.revision != revision)
         #expect(session.status(of: keyID(7)).key == nil)
-        #expect(await told.wait() == request.id)
+        #expect(await loader.told.wait() == request.id)
         #expect(request.isCancelled)
         #expect(!request.finishLoading(with: .keys([keyID(1): contentKey(1)])))
         #expect(!session.respond(toRequest: request.id, with: .success(.keys([keyID(1): contentKey(1)]))))
@@ -74,39 +62,43 @@ struct KeySessionEndTests {
     }
 
     @Test func theLoaderIsToldWhenSomebodyElseAnswers() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let session = KeySession(loaders: [
-            CallbackLoader(onCancel: { told.send($0.id) }) { request in
-                taken.send(request)
-                return true
-            }
-        ])
+        let loader = HoldingLoader()
+        let session = KeySession(loaders: [loader])
         session.demand(KeyDemand(keyIDs: [keyID(1)]))
-        let request = await taken.wait()
+        let request = await loader.taken.wait()
         session.install([keyID(1): contentKey(1)])
-        #expect(await told.wait() == request?.id)
+        #expect(await loader.told.wait() == request?.id)
         #expect(request?.isCancelled == true)
     }
 
     @Test func aSessionThatGoesCancelsItsRequests() async {
-        let told = Signal<UInt64>()
-        let taken = Signal<KeyLoadingRequest>()
-        let loader = CallbackLoader(onCancel: { told.send($0.id) }) { request in
-            taken.send(request)
-            return true
-        }
+        let loader = HoldingLoader()
         var session: KeySession? = KeySession(loaders: [loader])
         weak let gone = session
         let watcher = session.map { Watcher($0) }
         session?.demand(KeyDemand(keyIDs: [keyID(1)]))
-        let request = await taken.wait()
+        let request = await loader.taken.wait()
         session = nil
-        #expect(await told.wait() == request?.id)
+        #expect(await loader.told.wait() == request?.id)
         #expect(gone == nil)
         #expect(request?.isCancelled == true)
         #expect(request?.missingKeyIDs == [])
         #expect(request?.finishLoading(with: .keys([keyID(1): contentKey(1)])) == false)
         watcher?.cancel()
     }
+}
+
+/// Takes every request and never answers it.
+private final class HoldingLoader: ResourceLoader {
+    let name = "holding"
+    let taken = Signal<KeyLoadingRequest>()
+    /// The ids of those that were cancelled.
+    let told = Signal<UInt64>()
+
+    func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        taken.send(request)
+        return true
+    }
+
+    func didCancel(_ request: KeyLoadingRequest) { told.send(request.id) }
 }

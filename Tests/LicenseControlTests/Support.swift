@@ -117,4 +117,16 @@ final class FakeTransport: HTTPTransport {
         }
         return try await answer(request, count)
     }
+
+    /// Never answers: a request lasts until its task is cancelled. `begun` and `ended` say so; the latter, whether it was.
+    static func silent(begun: Signal<Bool>, ended: Signal<Bool>) -> FakeTransport {
+        FakeTransport { request, _ throws(HTTPError) in
+            begun.send(true)
+            let (never, continuation) = AsyncStream.makeStream(of: Void.self)
+            for await _ in never {}
+            withExtendedLifetime(continuation) {}
+            ended.send(Task.isCancelled)
+            throw .cancelled(request.url)
+        }
+    }
 }

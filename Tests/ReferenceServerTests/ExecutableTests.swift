@@ -4,7 +4,6 @@ import Foundation
 import FoundationNetworking
 import KeySystems
 import ProtectionModel
-import Synchronization
 import Testing
 
 /// The program itself, as a test or a person starts it.
@@ -115,78 +114,4 @@ import Testing
         let lines = server.output.split(separator: "\n").filter { !$0.hasPrefix("USAGE:") }
         #expect(lines.allSatisfy { $0.count <= 80 })
     }
-}
-
-/// A running `latchkey-server` of this build. Ends with the last reference at the latest.
-private final class Program: Sendable {
-    /// What came out of one pipe.
-    private final class Text: Sendable {
-        private let data = Mutex(Data())
-        var string: String { data.withLock { String(decoding: $0, as: UTF8.self) } }
-        func append(_ more: Data) { data.withLock { $0.append(more) } }
-    }
-
-    private let process = Process()
-    private let input = Pipe()
-    private let outputText = Text()
-    private let errorText = Text()
-    private let outputChanges: AsyncStream<Void>
-    private let exits: AsyncStream<Int32>
-
-    init(_ arguments: [String]) throws {
-        // The test program and the products of the build lie in one folder.
-        let folder = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        process.executableURL = folder.appendingPathComponent("latchkey-server")
-        process.arguments = arguments
-        process.standardInput = input
-        let (output, errors) = (Pipe(), Pipe())
-        process.standardOutput = output
-        process.standardError = errors
-        let (changes, changed) = AsyncStream<Void>.makeStream()
-        let (exits, exited) = AsyncStream<Int32>.makeStream()
-        (outputChanges, self.exits) = (changes, exits)
-        // Exits count once both pipes have been read to their ends.
-        let open = DispatchGroup()
-        for (pipe, text) in [(output, outputText), (errors, errorText)] {
-            open.enter()
-            let handle = pipe.fileHandleForReading
-            Thread.detachNewThread {
-                while true {
-                    let data = handle.availableData
-                    if data.isEmpty { break }
-                    text.append(data)
-                    changed.yield()
-                }
-                open.leave()
-            }
-        }
-        process.terminationHandler = { process in
-            open.notify(queue: .global()) {
-                changed.finish()
-                exited.yield(process.terminationStatus)
-                exited.finish()
-            }
-        }
-        try process.run()
-    }
-
-    deinit { if process.isRunning { process.terminate() } }
-
-    var output: String { outputText.string }
-    var errors: String { errorText.string }
-
-    /// The first line of standard output; nil where the program ends without one.
-    func firstLine() async -> String? {
-        for await _ in outputChanges where output.contains("\n") { break }
-        return output.contains("\n") ? output.split(separator: "\n").first.map(String.init) : nil
-    }
-
-    func exitStatus() async -> Int32? {
-        for await status in exits { return status }
-        return nil
-    }
-
-    func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
-
-    func closeInput() { try? input.fileHandleForWriting.close() }
 }

@@ -33,7 +33,7 @@ import Testing
     @Test func aMissingFileIsNamed() throws {
         _ = try PlayReadyFolder.authority(at: path)
         try FileManager.default.removeItem(atPath: "\(path)/playready-root-key.pem")
-        let error = #expect(throws: FairPlayFolderError.self) { try PlayReadyFolder.authority(at: path) }
+        let error = #expect(throws: PlayReadyFolderError.self) { try PlayReadyFolder.authority(at: path) }
         #expect(error?.description.contains("root-key.pem") == true)
     }
 }

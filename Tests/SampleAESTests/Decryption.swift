@@ -10,6 +10,8 @@ struct Decryption {
     var keys: [KeyID?: ContentKey]
     /// For notes without one.
     var initializationVector = InitializationVector(high: 0, low: 0)
+    /// The plans of units bring their IVs.
+    var hasOwnVectors = false
     /// The notes that the stream had.
     private(set) var notes: [SegmentKey] = []
     private(set) var units = 0
@@ -65,7 +67,9 @@ struct Decryption {
                 units += 1
                 try stream.withUnit { plan, bytes in
                     var plan = plan
-                    plan.initializationVector = current?.initializationVector ?? initializationVector
+                    if !hasOwnVectors {
+                        plan.initializationVector = current?.initializationVector ?? initializationVector
+                    }
                     try cipher.decrypt(plan, in: bytes)
                 }
             }

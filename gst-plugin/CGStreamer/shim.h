@@ -59,6 +59,12 @@ static inline int ek_param_mutable_playing(void) { return GST_PARAM_MUTABLE_PLAY
 static inline int ek_event_type(const GstEvent *event) { return GST_EVENT_TYPE(event); }
 static inline gboolean ek_event_is_serialized(const GstEvent *event) { return GST_EVENT_IS_SERIALIZED(event); }
 static inline gboolean ek_event_is_downstream(const GstEvent *event) { return GST_EVENT_IS_DOWNSTREAM(event); }
+static inline gboolean ek_event_is_flushing_seek(GstEvent *event) {
+  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+  if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return FALSE;
+  gst_event_parse_seek(event, NULL, NULL, &flags, NULL, NULL, NULL, NULL);
+  return (flags & GST_SEEK_FLAG_FLUSH) != 0;
+}
 static inline gboolean ek_event_is_sticky(const GstEvent *event) { return GST_EVENT_IS_STICKY(event); }
 static inline int ek_query_type(const GstQuery *query) { return GST_QUERY_TYPE(query); }
 static inline gboolean ek_is_event(const void *object) { return GST_IS_EVENT(object); }
@@ -123,6 +129,38 @@ static inline GstElement *ek_adaptive_demuxer_around(GstElement *element) {
     gst_object_unref(object);
     object = parent;
   }
+  return found;
+}
+
+/* The plain sink pads on children of `bin` that nothing is linked to, each with a reference; free the array. NULL where
+ * there are none. */
+static inline GPtrArray *ek_unlinked_sinks_in_bin(GstElement *bin) {
+  GPtrArray *children = g_ptr_array_new_with_free_func(gst_object_unref);
+  GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
+  GST_OBJECT_LOCK(bin);
+  for (GList *item = GST_BIN_CHILDREN(bin); item; item = item->next)
+    g_ptr_array_add(children, gst_object_ref(item->data));
+  GST_OBJECT_UNLOCK(bin);
+  for (guint i = 0; i < children->len; i++) {
+    GstElement *child = GST_ELEMENT_CAST(g_ptr_array_index(children, i));
+    GST_OBJECT_LOCK(child);
+    for (GList *item = child->sinkpads; item; item = item->next)
+      if (!GST_IS_PROXY_PAD(item->data) && !GST_PAD_PEER(item->data))
+        g_ptr_array_add(found, gst_object_ref(item->data));
+    GST_OBJECT_UNLOCK(child);
+  }
+  g_ptr_array_unref(children);
+  if (found->len) return found;
+  g_ptr_array_unref(found);
+  return NULL;
+}
+
+/* The source pads of the element, each with a reference; free the array. */
+static inline GPtrArray *ek_source_pads(GstElement *element) {
+  GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
+  GST_OBJECT_LOCK(element);
+  for (GList *item = element->srcpads; item; item = item->next) g_ptr_array_add(found, gst_object_ref(item->data));
+  GST_OBJECT_UNLOCK(element);
   return found;
 }
 

@@ -39,49 +39,20 @@ public struct ElementReference: @unchecked Sendable {
         gst_element_post_message(pointer, gst_message_new_element(object, FieldValue.makeStructure(name, fields)))
     }
 
-    /// Posts an error of the stream domain.
-    public func postStreamError(
-        _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
+    /// Posts an error. The code says of what domain it is.
+    public func postError(
+        _ code: some MessageCode, _ text: String, debug: String, file: StaticString = #fileID,
         function: StaticString = #function, line: Int = #line
     ) {
-        postMessage(
-            GST_MESSAGE_ERROR, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+        postMessage(GST_MESSAGE_ERROR, code.domain, code.number, text, debug, file, function, line)
     }
 
-    /// Posts an error of the core domain.
-    public func postCoreError(
-        _ code: GstCoreError, _ text: String, debug: String, file: StaticString = #fileID,
+    /// Posts a warning. Playback goes on.
+    public func postWarning(
+        _ code: some MessageCode, _ text: String, debug: String, file: StaticString = #fileID,
         function: StaticString = #function, line: Int = #line
     ) {
-        postMessage(
-            GST_MESSAGE_ERROR, gst_core_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
-    }
-
-    /// Posts an error of the resource domain.
-    public func postResourceError(
-        _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
-        function: StaticString = #function, line: Int = #line
-    ) {
-        postMessage(
-            GST_MESSAGE_ERROR, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
-    }
-
-    /// Posts a warning of the resource domain. Playback goes on.
-    public func postResourceWarning(
-        _ code: GstResourceError, _ text: String, debug: String, file: StaticString = #fileID,
-        function: StaticString = #function, line: Int = #line
-    ) {
-        postMessage(
-            GST_MESSAGE_WARNING, gst_resource_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
-    }
-
-    /// Posts a warning of the stream domain. Playback goes on.
-    public func postStreamWarning(
-        _ code: GstStreamError, _ text: String, debug: String, file: StaticString = #fileID,
-        function: StaticString = #function, line: Int = #line
-    ) {
-        postMessage(
-            GST_MESSAGE_WARNING, gst_stream_error_quark(), Int32(code.rawValue), text, debug, file, function, line)
+        postMessage(GST_MESSAGE_WARNING, code.domain, code.number, text, debug, file, function, line)
     }
 
     private func postMessage(
@@ -112,11 +83,32 @@ public struct ElementReference: @unchecked Sendable {
         g_error_free(error)
     }
 
+    /// What the whole pipeline shows now, in nanoseconds of stream time; nil where that is not known.
+    public func shownPosition() -> UInt64? {
+        withTopLevel { object in
+            var position: gint64 = 0
+            // SAFETY: elements have elements around them and nothing else.
+            let top = UnsafeMutableRawPointer(object).assumingMemoryBound(to: GstElement.self)
+            guard gst_element_query_position(top, GST_FORMAT_TIME, &position) != 0 else { return nil }
+            return UInt64(exactly: position)
+        }
+    }
+
     /// Whether the element is inside one of GStreamer's newer adaptive demuxers, as under `playbin3`.
     public var isInsideAdaptiveDemuxer: Bool {
         guard let demuxer = ek_adaptive_demuxer_around(pointer) else { return false }
         gst_object_unref(UnsafeMutableRawPointer(demuxer))
         return true
+    }
+
+    /// The source pads, at the moment, of the newer adaptive demuxer around the element. Empty where there is none.
+    public var adaptiveDemuxersPads: [PadReference] {
+        guard let demuxer = ek_adaptive_demuxer_around(pointer) else { return [] }
+        defer { gst_object_unref(UnsafeMutableRawPointer(demuxer)) }
+        guard let list = ek_source_pads(demuxer) else { return [] }
+        defer { g_ptr_array_unref(list) }
+        return (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
+            .map { PadReference(sharing: $0.assumingMemoryBound(to: GstPad.self)) }
     }
 }
 

@@ -56,10 +56,15 @@ public struct Event: ~Copyable, @unchecked Sendable {
         }
     }
 
+    public var isSeek: Bool { GstEventType(UInt32(ek_event_type(pointer))) == GST_EVENT_SEEK }
+
     /// Whether the event keeps its place among the buffers.
     public var isSerialized: Bool { ek_event_is_serialized(pointer) != 0 }
     /// Whether a pad stores the event.
     public var isSticky: Bool { ek_event_is_sticky(pointer) != 0 }
+
+    /// Whether this asks for another position, and for what is on its way to be dropped.
+    public var isFlushingSeek: Bool { ek_event_is_flushing_seek(pointer) != 0 }
 
     /// The caps of a CAPS event.
     public var caps: Caps? {

@@ -9,7 +9,7 @@ public struct KeyFile: ~Copyable {
     /// Why a file cannot be used, in GLib's words.
     public struct Failure: Error, Sendable, CustomStringConvertible {
         public let description: String
-        /// The file is not there at all.
+        /// The file is not there at all, nor may its folder be.
         public let isMissing: Bool
     }
 
@@ -19,8 +19,10 @@ public struct KeyFile: ~Copyable {
         guard g_key_file_load_from_file(file, path, G_KEY_FILE_KEEP_TRANSLATIONS, &error) != 0 else {
             g_key_file_free(file)
             let message = error.flatMap { $0.pointee.message.map { String(cString: $0) } } ?? "cannot be read"
+            // A folder of the path may be a file, as in XDG_CONFIG_HOME=/dev/null.
+            let missing = [G_FILE_ERROR_NOENT, G_FILE_ERROR_NOTDIR].map { gint($0.rawValue) }
             let isMissing = error.map {
-                $0.pointee.domain == g_file_error_quark() && $0.pointee.code == gint(G_FILE_ERROR_NOENT.rawValue)
+                $0.pointee.domain == g_file_error_quark() && missing.contains($0.pointee.code)
             }
             if let error { g_error_free(error) }
             throw Failure(description: message, isMissing: isMissing ?? false)

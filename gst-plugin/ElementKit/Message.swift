@@ -23,16 +23,85 @@ public struct Message: ~Copyable, @unchecked Sendable {
         body(pointer)
     }
 
-    public enum Kind: Sendable { case error, warning, element, streamCollection, other }
+    public enum Kind: Sendable { case error, warning, information, element, streamCollection, other }
 
     public var kind: Kind {
         switch GstMessageType(ek_message_type(pointer)) {
         case GST_MESSAGE_ERROR: .error
         case GST_MESSAGE_WARNING: .warning
+        case GST_MESSAGE_INFO: .information
         case GST_MESSAGE_ELEMENT: .element
         case GST_MESSAGE_STREAM_COLLECTION: .streamCollection
         default: .other
         }
+    }
+
+    /// The message with every text of it changed: the fields of an element message; the text of errors, warnings
+    /// and informations, with that for developers. All else stays, and messages of other kinds do.
+    public consuming func mapTexts(_ change: (String) -> String) -> Message {
+        switch kind {
+        case .error, .warning, .information, .element: break
+        case .streamCollection, .other: return self
+        }
+        var changes = changedTexts(change)
+        guard !changes.isEmpty, let copy = gst_message_copy(pointer) else { return self }
+        let structure = gst_message_writable_structure(copy)
+        for index in changes.indices {
+            gst_structure_take_value(structure, changes[index].name, &changes[index].value)
+        }
+        return Message(owning: copy)
+    }
+
+    /// The fields that are not as they were, texts and `GError`s.
+    private borrowing func changedTexts(_ change: (String) -> String) -> [(name: String, value: GValue)] {
+        guard let structure = gst_message_get_structure(pointer) else { return [] }
+        var changes: [(name: String, value: GValue)] = []
+        for index in 0..<max(gst_structure_n_fields(structure), 0) {
+            guard let name = gst_structure_nth_field_name(structure, guint(index)),
+                let value = gst_structure_get_value(structure, name)
+            else { continue }
+            var changed = GValue()
+            if ek_value_holds(value, g_error_get_type()) != 0 {
+                // SAFETY: a GValue of this type holds a GError or nothing.
+                guard let error = g_value_get_boxed(value)?.assumingMemoryBound(to: GError.self).pointee,
+                    let text = error.message.map({ String(cString: $0) }), case let other = change(text), other != text
+                else { continue }
+                ek_value_init(&changed, g_error_get_type())
+                g_value_take_boxed(&changed, g_error_new_literal(error.domain, error.code, other))
+            } else if case .string(let text?) = FieldValue(reading: value), case let other = change(text), other != text
+            {
+                ek_value_init(&changed, ek_type_string())
+                g_value_set_string(&changed, other)
+            } else {
+                continue
+            }
+            changes.append((String(cString: name), changed))
+        }
+        return changes
+    }
+
+    /// Whether it is an error that GStreamer has this code for.
+    public borrowing func isStreamError(_ code: GstStreamError) -> Bool {
+        guard kind == .error else { return false }
+        var error: UnsafeMutablePointer<GError>?
+        gst_message_parse_error(pointer, &error, nil)
+        guard let error else { return false }
+        defer { g_error_free(error) }
+        return error.pointee.domain == gst_stream_error_quark() && error.pointee.code == Int32(code.rawValue)
+    }
+
+    /// The texts in a field of an element message of that name; nil for any other message.
+    public borrowing func strings(_ field: String, of name: String) -> [String]? {
+        guard kind == .element, let structure = gst_message_get_structure(pointer),
+            gst_structure_has_name(structure, name) != 0, let value = gst_structure_get_value(structure, field),
+            let texts = g_value_get_boxed(value)
+        else { return nil }
+        guard value.pointee.g_type == ek_type_strv() else { return nil }
+        // SAFETY: a value of that type holds a vector of texts that ends with a null pointer; the message keeps it.
+        let vector = texts.assumingMemoryBound(to: UnsafePointer<CChar>?.self)
+        var list: [String] = []
+        while let text = vector[list.count] { list.append(String(cString: text)) }
+        return list
     }
 
     /// Whether `element` itself posted the message, and nothing inside it.

@@ -53,8 +53,10 @@ public final class LoopbackServer: Sendable {
         guard let open = connections.close() else { return }
         let channel = channel
         let closeAll: @Sendable () -> Void = {
-            channel.close(promise: nil)
-            for connection in open { connection.close(promise: nil) }
+            for channel in [channel] + open {
+                LoopbackSocket.shutDown(channel)
+                channel.close(promise: nil)
+            }
         }
         if channel.eventLoop.inEventLoop {
             closeAll()

@@ -40,5 +40,14 @@ enum LoopbackSocket {
         }
     }
 
+    /// Ends the socket itself, not only this process's handle: a child process that is being started has a copy until it
+    /// runs its program. On the channel's loop.
+    static func shutDown(_ channel: any Channel) {
+        guard channel.isActive else { return }
+        try? channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { socket in
+            _ = shutdown(socket, Int32(SHUT_RDWR))
+        }
+    }
+
     private static func failure() -> Failure { Failure(description: String(cString: strerror(errno))) }
 }

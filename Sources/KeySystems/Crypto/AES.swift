@@ -71,36 +71,45 @@ enum AES {
     /// ISO/IEC 23001-7 has it. Both directions are one.
     static func counter(key: ContentKey, initial: [UInt8], _ bytes: [UInt8]) throws(CryptoError) -> [UInt8] {
         guard initial.count == 16 else { throw CryptoError(reason: 0) }
+        let first = initial.suffix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        // OpenSSL's counter has 16 bytes: what lies behind the wrap is a run of its own.
+        let (wrap, isFarAway) = (UInt64.max - first).addingReportingOverflow(1)
+        let size = isFarAway || wrap > UInt64(bytes.count) ? bytes.count : min(bytes.count, Int(wrap) * 16)
         var output: [UInt8] = []
         output.reserveCapacity(bytes.count)
-        var counter = initial.suffix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-        // One piece at a time, so that the blocks of counters do not take as much memory as the bytes.
-        for start in stride(from: 0, to: bytes.count, by: 4096) {
-            let piece = bytes[start..<min(start + 4096, bytes.count)]
-            var blocks: [UInt8] = []
-            for _ in 0..<(piece.count + 15) / 16 {
-                blocks += initial.prefix(8)
-                for shift in stride(from: 56, through: 0, by: -8) {
-                    blocks.append(UInt8(truncatingIfNeeded: counter >> shift))
-                }
-                counter &+= 1
+        let ranges = [(initial, 0..<size), (initial.prefix(8) + [UInt8](repeating: 0, count: 8), size..<bytes.count)]
+        for (block, range) in ranges {
+            var block = block
+            for start in stride(from: range.lowerBound, to: range.upperBound, by: pieceSize) {
+                let piece = start..<min(start + pieceSize, range.upperBound)
+                output += try run(EVP_aes_128_ctr(), .encrypt, key: key, iv: block, Array(bytes[piece]))
+                let count = UInt64(pieceSize / 16)
+                let next = block.suffix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) } &+ count
+                block.replaceSubrange(8..<16, with: bigEndian(next))
             }
-            output += zip(piece, try ecb(.encrypt, key: key, blocks)).map { $0 ^ $1 }
         }
         return output
     }
 
+    /// Of what runs through a counter at once, so that OpenSSL can count its bytes.
+    private static let pieceSize = 1 << 20
+
+    private static func bigEndian(_ value: UInt64) -> [UInt8] { withUnsafeBytes(of: value.bigEndian) { Array($0) } }
+
     private static func run(
         _ cipher: OpaquePointer?, _ direction: Direction, key: ContentKey, iv: [UInt8]?, _ bytes: [UInt8]
     ) throws(CryptoError) -> [UInt8] {
-        guard let size = Int32(exactly: bytes.count), bytes.count % 16 == 0 else { throw CryptoError(reason: 0) }
+        let isStream = EVP_CIPHER_get_mode(cipher) == EVP_CIPH_CTR_MODE
+        guard let size = Int32(exactly: bytes.count), isStream || bytes.count % 16 == 0 else {
+            throw CryptoError(reason: 0)
+        }
         guard let context = EVP_CIPHER_CTX_new() else { throw .last() }
         defer { EVP_CIPHER_CTX_free(context) }
         var output = [UInt8](repeating: 0, count: bytes.count)
         var written: Int32 = 0
         let isDone = key.withBytes { keyBytes in
             // SAFETY: 16 key bytes and, where the mode has one, 16 of the IV; OpenSSL copies both. Padding is off and
-            // the size is a multiple of 16, so that exactly as many bytes are written as are read.
+            // the size is a multiple of 16 or the cipher a stream, so that exactly as many bytes are written as are read.
             EVP_CipherInit_ex2(
                 context, cipher, keyBytes.baseAddress?.assumingMemoryBound(to: UInt8.self), iv,
                 direction == .encrypt ? 1 : 0, nil) == 1

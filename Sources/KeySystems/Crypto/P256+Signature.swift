@@ -62,7 +62,7 @@ extension P256 {
         return isGood
     }
 
-    private static func publicHandle(_ point: [UInt8]) throws(CryptoError) -> OpaquePointer {
+    static func publicHandle(_ point: [UInt8]) throws(CryptoError) -> OpaquePointer {
         guard isPoint(point) else { throw CryptoError(reason: 0) }
         var octets = [4] + point
         guard let context = EVP_PKEY_CTX_new_from_name(nil, "EC", nil) else { throw .last() }

@@ -25,10 +25,14 @@ enum P256 {
 
         /// Throws for bytes that are no point of the curve.
         convenience init(_ bytes: [UInt8]) throws(CryptoError) {
-            try self.init()
             guard bytes.count == pointSize else { throw CryptoError(reason: 0) }
-            let octets = [4] + bytes
-            // SAFETY: reads 65 bytes, and checks that they are a point of the curve.
+            try self.init(octets: [4] + bytes)
+        }
+
+        /// As SEC 1 (2.3.3) writes points, with both coordinates or with x and a sign.
+        convenience init(octets: [UInt8]) throws(CryptoError) {
+            try self.init()
+            // SAFETY: reads so many bytes, and checks that they are a point of the curve.
             guard EC_POINT_oct2point(group, handle, octets, octets.count, nil) == 1 else { throw .last() }
         }
 

@@ -9,22 +9,28 @@ final class P256PrivateKey: @unchecked Sendable {
     let handle: OpaquePointer
     /// x and y, 64 bytes.
     let publicKey: [UInt8]
+    /// Where the private half is, if it is in a token and does not come out.
+    let tokenURI: [UInt8]?
 
     /// Takes the reference over. Throws, and gives the reference up, for a key that is not on P-256. The private half
     /// may be in a token.
-    init(taking handle: OpaquePointer) throws(CryptoError) {
+    init(taking handle: OpaquePointer, tokenURI: [UInt8]? = nil) throws(CryptoError) {
         var octets = [UInt8](repeating: 0, count: P256.pointSize + 1)
         var size = 0
         // SAFETY: writes at most 65 bytes and says how many.
         let isRead =
             EVP_PKEY_is_a(handle, "EC") == 1
             && EVP_PKEY_get_octet_string_param(handle, OSSL_PKEY_PARAM_PUB_KEY, &octets, octets.count, &size) == 1
-        guard isRead, size == octets.count, octets.first == 4, P256.isPoint(Array(octets.dropFirst())) else {
+        // The engine for tokens gives x and a sign.
+        guard isRead, size <= octets.count, let point = try? P256.Point(octets: Array(octets.prefix(size))),
+            let publicKey = try? point.bytes()
+        else {
             EVP_PKEY_free(handle)
             throw .last()
         }
         self.handle = handle
-        publicKey = Array(octets.dropFirst())
+        self.tokenURI = tokenURI
+        self.publicKey = publicKey
     }
 
     deinit { EVP_PKEY_free(handle) }
@@ -91,57 +97,49 @@ final class P256PrivateKey: @unchecked Sendable {
         return bytes
     }
 
-    /// Opens what `P256.encrypt` made and gives the x coordinate of the message, 32 bytes. The caller wipes it.
-    func decrypt(_ cipher: [UInt8]) throws(CryptoError) -> [UInt8] {
+    /// Opens what `P256.encrypt` made: `take` gets the x coordinate of the message, 32 bytes, and says by nil that it is
+    /// the wrong one.
+    ///
+    /// A token computes the mask without its sign, so that there are two messages to try. Throws where `take` wants
+    /// none.
+    func decrypt<Result>(
+        _ cipher: [UInt8], _ take: (borrowing [UInt8]) throws(CryptoError) -> Result?
+    ) throws(CryptoError) -> Result {
         guard cipher.count == P256.cipherSize else { throw CryptoError(reason: 0) }
-        let mask = try P256.Point(Array(cipher.prefix(P256.pointSize))).times(try scalar())
-        let message = try P256.Point(Array(cipher.suffix(P256.pointSize))) + mask.negated()
-        var bytes = try message.bytes()
-        defer { wipe(&bytes) }
-        return Array(bytes.prefix(P256.coordinateSize))
-    }
-
-    /// Opens what holds two keys: the first and the second half of the x coordinate.
-    func decryptKeys(_ cipher: [UInt8]) throws(CryptoError) -> (ContentKey, ContentKey) {
-        var bytes = try decrypt(cipher)
-        defer { wipe(&bytes) }
-        return try Self.keys(&bytes)
-    }
-
-    private static func keys(_ bytes: inout [UInt8]) throws(CryptoError) -> (ContentKey, ContentKey) {
-        var (first, second) = (Array(bytes.prefix(16)), Array(bytes.suffix(16)))
-        defer {
-            wipe(&first)
-            wipe(&second)
+        let front = try P256.Point(Array(cipher.prefix(P256.pointSize)))
+        let masked = try P256.Point(Array(cipher.suffix(P256.pointSize)))
+        let masks: [P256.Point]
+        if tokenURI == nil {
+            masks = [try front.times(try scalar())]
+        } else {
+            var x = try sharedCoordinate(with: front)
+            defer { wipe(&x) }
+            guard let mask = try P256.Point(x: x) else { throw CryptoError(reason: 0) }
+            masks = [mask, try mask.negated()]
         }
-        guard let first = ContentKey(first), let second = ContentKey(second) else { throw CryptoError(reason: 0) }
-        return (first, second)
+        for mask in masks {
+            var bytes = try (masked + mask.negated()).bytes()
+            defer { wipe(&bytes) }
+            var x = Array(bytes.prefix(P256.coordinateSize))
+            defer { wipe(&x) }
+            if let result = try take(x) { return result }
+        }
+        throw CryptoError(reason: 0)
     }
 }
 
 extension P256PrivateKey {
-    /// Reads a private key in PEM, without a pass phrase.
+    /// Reads a private key in PEM, without a pass phrase, or takes the one in a token that a PKCS #11 URI (RFC 7512)
+    /// names.
     static func key(pem text: [UInt8]) throws(CryptoError) -> P256PrivateKey {
-        guard let size = Int32(exactly: text.count), let input = BIO_new(BIO_s_secmem()) else { throw .last() }
-        defer { BIO_free(input) }
-        // SAFETY: copies `size` bytes.
-        guard BIO_write(input, text, size) == size else { throw .last() }
-        // The empty pass phrase keeps OpenSSL from asking a terminal.
-        var none: [CChar] = [0]
-        guard let handle = PEM_read_bio_PrivateKey(input, nil, nil, &none) else { throw .last() }
-        return try P256PrivateKey(taking: handle)
+        if let uri = tokenURI(in: text) { return try token(uri) }
+        return try P256PrivateKey(taking: PrivateKeyPEM.handle(of: text))
     }
 
-    /// The private key in PEM (PKCS #8), readable: the caller wipes it.
+    /// The private key in PEM (PKCS #8), readable, or the URI of one in a token: the caller wipes it.
     func pem() throws(CryptoError) -> [UInt8] {
-        guard let output = BIO_new(BIO_s_secmem()) else { throw .last() }
-        defer { BIO_free(output) }
-        guard PEM_write_bio_PrivateKey(output, handle, nil, nil, 0, nil, nil) == 1 else { throw .last() }
-        var text = [UInt8](repeating: 0, count: BIO_ctrl_pending(output))
-        // SAFETY: reads at most as many bytes as there is room for.
-        guard BIO_read(output, &text, Int32(truncatingIfNeeded: text.count)) == Int32(truncatingIfNeeded: text.count)
-        else { throw .last() }
-        return text
+        if let tokenURI { return tokenURI }
+        return try PrivateKeyPEM.text(of: handle)
     }
 }
 

@@ -20,7 +20,8 @@ public struct PlayReadyDevice: Sendable {
         self.encryptionKey = encryptionKey
     }
 
-    /// Reads what was kept of a device. The PEM texts have no pass phrase and are the caller's to wipe.
+    /// Reads what was kept of a device. The PEM texts have no pass phrase and are the caller's to wipe. In the place of
+    /// each may be the PKCS #11 URI of a key in a token.
     ///
     /// Throws `provisioning` where something cannot be read or does not belong together.
     public init(chain: [UInt8], signingKeyPEM: [UInt8], encryptionKeyPEM: [UInt8]) throws(PlayReadyError) {
@@ -35,13 +36,18 @@ public struct PlayReadyDevice: Sendable {
         try self.init(chain: certificates, signingKey: signingKey, encryptionKey: encryptionKey)
     }
 
-    /// The private keys in PEM (PKCS #8), readable: the caller wipes them.
+    /// The private keys in PEM (PKCS #8), readable, and for those in a token their URIs: the caller wipes them.
     public func privateKeyPEMs() throws(PlayReadyError) -> (signing: [UInt8], encryption: [UInt8]) {
         do throws(CryptoError) {
             return (try signingKey.pem(), try encryptionKey.pem())
         } catch {
             throw .internalError("the device's keys cannot be written: \(error)")
         }
+    }
+
+    /// Whether the model of this bundle made the device.
+    public func isMade(by provisioning: PlayReadyProvisioning) -> Bool {
+        chain.certificates.dropFirst().elementsEqual(provisioning.modelCertificate.certificates)
     }
 
     public var securityLevel: UInt32 { chain.leaf.basic.securityLevel }

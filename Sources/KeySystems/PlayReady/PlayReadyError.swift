@@ -63,6 +63,8 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     private let detail: String
     /// What the service said, where it was the service.
     public let fault: PlayReadyFault?
+    /// The part of the provisioning bundle that cannot be used, where it is one.
+    public private(set) var part: PlayReadyProvisioning.Part?
 
     init(_ kind: Kind, _ detail: String, fault: PlayReadyFault? = nil) {
         self.kind = kind
@@ -87,7 +89,13 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     /// A certificate does not go back to the provisioned root, or may not do what it is used for.
     public static func untrustedCertificate(_ detail: String) -> PlayReadyError { .init(.untrustedCertificate, detail) }
     /// Something of the provisioning bundle cannot be used.
-    public static func provisioning(_ detail: String) -> PlayReadyError { .init(.provisioning, detail) }
+    public static func provisioning(
+        _ detail: String, part: PlayReadyProvisioning.Part? = nil
+    ) -> PlayReadyError {
+        var error = PlayReadyError(.provisioning, detail)
+        error.part = part
+        return error
+    }
     /// There is no licence for the KID. 8004C013.
     public static func licenseNotFound(_ detail: String) -> PlayReadyError { .init(.licenseNotFound, detail) }
     /// The licence's own signature does not fit.
@@ -126,6 +134,11 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     public static func sessionOnly(_ detail: String) -> PlayReadyError { .init(.sessionOnly, detail) }
     /// OpenSSL refuses. 8004C600.
     public static func internalError(_ detail: String) -> PlayReadyError { .init(.internalError, detail) }
+
+    /// The same failure with more to say about it: for which KID, say. No secret.
+    public func adding(_ text: String) -> PlayReadyError {
+        PlayReadyError(kind, detail.isEmpty ? text : "\(detail); \(text)", fault: fault)
+    }
 
     /// The kind of failure alone.
     public var shortDescription: String { kind.rawValue }

@@ -52,9 +52,10 @@ public struct PlayReadyLicense: Sendable {
         guard let key = keyring.key(for: terms.boundKey) else { throw Self.missingKey(terms, keyring) }
         let keys: (integrity: ContentKey, content: ContentKey)
         do throws(CryptoError) {
-            keys = try Self.unwrap(wrapped.data, with: key, isScalable: !terms.auxiliaryKeys.isEmpty)
-            guard isEqualInConstantTime(try AES.cmac(key: keys.integrity, Array(xmr.signedBytes)), xmr.signature) else {
-                throw CryptoError(reason: 0)
+            keys = try key.decrypt(wrapped.data) { secret throws(CryptoError) in
+                let keys = try Self.keys(in: secret, isScalable: !terms.auxiliaryKeys.isEmpty)
+                let code = try AES.cmac(key: keys.integrity, Array(xmr.signedBytes))
+                return isEqualInConstantTime(code, xmr.signature) ? keys : nil
             }
         } catch {
             throw .alteredLicense("the signature of the licence for KID \(wrapped.keyID) does not fit")
@@ -91,19 +92,20 @@ public struct PlayReadyLicense: Sendable {
     }
 
     /// A scalable root licence has both keys in alternating bytes, every other one in halves.
-    private static func unwrap(
-        _ data: [UInt8], with key: P256PrivateKey, isScalable: Bool
-    ) throws(CryptoError) -> (ContentKey, ContentKey) {
-        guard isScalable else { return try key.decryptKeys(data) }
-        var bytes = try key.decrypt(data)
-        defer { wipe(&bytes) }
-        var even = stride(from: 0, to: 32, by: 2).map { bytes[$0] }
-        var odd = stride(from: 1, to: 32, by: 2).map { bytes[$0] }
-        defer {
-            wipe(&even)
-            wipe(&odd)
+    private static func keys(
+        in secret: borrowing [UInt8], isScalable: Bool
+    ) throws(CryptoError) -> (integrity: ContentKey, content: ContentKey) {
+        let (step, second) = isScalable ? (2, 1) : (1, 16)
+        var (first, last): ([UInt8], [UInt8]) = ([], [])
+        for index in 0..<16 {
+            first.append(secret[index * step])
+            last.append(secret[second + index * step])
         }
-        guard let integrity = ContentKey(even), let content = ContentKey(odd) else { throw CryptoError(reason: 0) }
+        defer {
+            wipe(&first)
+            wipe(&last)
+        }
+        guard let integrity = ContentKey(first), let content = ContentKey(last) else { throw CryptoError(reason: 0) }
         return (integrity, content)
     }
 

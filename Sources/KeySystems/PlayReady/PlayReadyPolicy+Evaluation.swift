@@ -12,12 +12,12 @@ extension PlayReadyPolicy {
             verdict.error = error
         }
         verdict.begin = (terms.begin ?? 0) == 0 ? nil : terms.begin
-        let end = end(situation)
+        let end = end(situation, at: situation.time.trusted)
         verdict.end = end?.time
         let stop = terms.hasRealTimeExpiration ? end?.time : end?.absolute
         verdict.stop = [stop, terms.removalDate].compactMap(\.self).min()
         verdict.expiresAfterFirstPlay = situation.firstPlay == nil ? terms.playDuration : nil
-        if case .trusted(let now) = situation.time {
+        if let now = situation.time.trusted {
             verdict.isRemovable = terms.removalDate.map { now >= $0 } ?? false
         }
         return verdict
@@ -79,22 +79,26 @@ extension PlayReadyPolicy {
 
     private func judgeTime(_ situation: Situation) -> Verdict {
         guard terms.hasDates else { return Verdict(.valid) }
-        let now: UInt32
         switch situation.time {
-        case .trusted(let time): now = time
-        case .untrusted(let since):
-            if situation.graceRule == .whileTimeIsUntrusted, let grace = terms.gracePeriod, let since, since < grace {
+        case .trusted(let now): return judgeTime(situation, at: now)
+        case .untrusted(let since, let latest):
+            if situation.graceRule == .whileTimeIsUntrusted, let grace = terms.gracePeriod, let since, since < grace,
+                latest.map({ judgeTime(situation, at: Self.sum($0, since)).mayPlay }) ?? true
+            {
                 return Verdict(.valid)
             }
             return Verdict(.untrustedTime, .clockNotSet("the licence has dates: get the time from the time service"))
         }
+    }
+
+    private func judgeTime(_ situation: Situation, at now: UInt32) -> Verdict {
         if let begin = terms.begin, now < begin {
             return Verdict(.future, .licenseNotYetValid("it begins in \(begin - now) seconds"))
         }
         if let removal = terms.removalDate, now >= removal {
             return Verdict(.expired, .licenseExpired("its removal date is past; get a new one"))
         }
-        guard let end = end(situation), now >= end.time else { return Verdict(.valid) }
+        guard let end = end(situation, at: now), now >= end.time else { return Verdict(.valid) }
         // What counts from the first play blocks a new start; it stops what runs only with real-time expiration.
         if situation.isPlaying, end.absolute.map({ now < $0 }) ?? true, !terms.hasRealTimeExpiration {
             return Verdict(.valid)
@@ -103,19 +107,37 @@ extension PlayReadyPolicy {
         return Verdict(.expired, situation.isPlaying ? .licenseRealTimeExpired(past) : .licenseExpired(past))
     }
 
-    /// The earliest end that is known, and the one that does not depend on the first play.
-    private func end(_ situation: Situation) -> (time: UInt32, absolute: UInt32?)? {
+    /// The earliest end that is known, and the one that does not depend on the first play. `now` nil: nobody knows the
+    /// time.
+    private func end(_ situation: Situation, at now: UInt32?) -> (time: UInt32, absolute: UInt32?)? {
         func sum(_ start: UInt32?, _ duration: UInt32?) -> UInt32? {
             guard let start, let duration else { return nil }
-            let (time, overflow) = start.addingReportingOverflow(duration)
-            return overflow ? .max : time
+            return Self.sum(start, duration)
         }
-        let fromStore = sum(situation.stored, terms.expirationAfterFirstStore)
-        var absolute = [terms.end, fromStore].compactMap(\.self).min()
+        /// The present, for a mark that lies too far ahead of it.
+        func correction(_ mark: UInt32?, _ duration: UInt32?) -> UInt32? {
+            guard let now, let mark, duration != nil else { return nil }
+            return mark > Self.sum(now, Self.markTolerance) ? now : nil
+        }
+        var absolute = [terms.end, sum(situation.stored, terms.expirationAfterFirstStore)].compactMap(\.self).min()
         if situation.graceRule == .afterEnd { absolute = sum(absolute, terms.gracePeriod) ?? absolute }
-        let times = [absolute, sum(situation.firstPlay, terms.playDuration)].compactMap(\.self)
+        absolute = [absolute, correction(situation.stored, terms.expirationAfterFirstStore)].compactMap(\.self).min()
+        let times = [
+            absolute, sum(situation.firstPlay, terms.playDuration),
+            correction(situation.firstPlay, terms.playDuration),
+        ].compactMap(\.self)
         return times.min().map { ($0, absolute) }
     }
+
+    /// The last second that there is, where the sum is beyond.
+    private static func sum(_ start: UInt32, _ duration: UInt32) -> UInt32 {
+        let (time, overflow) = start.addingReportingOverflow(duration)
+        return overflow ? .max : time
+    }
+}
+
+extension PlayReadyPolicy.Time {
+    fileprivate var trusted: UInt32? { if case .trusted(let now) = self { now } else { nil } }
 }
 
 extension XMRTerms {

@@ -8,6 +8,10 @@ public import MediaFormats
 /// (<https://learn.microsoft.com/playready/overview/license-and-policies>). All times are seconds since 1970. Times that
 /// end are exclusive: at the end itself a licence is expired. A value; thread-safe.
 public struct PlayReadyPolicy: Hashable, Sendable {
+    /// Seconds that a first play, or the storing, may lie after the present: the clock may have been corrected since. What
+    /// lies further ahead was noted with a clock that was wrong, and must not lengthen the licence.
+    public static let markTolerance: UInt32 = 3600
+
     public let terms: XMRTerms
     public let rightsID: GUID
 
@@ -22,8 +26,9 @@ public struct PlayReadyPolicy: Hashable, Sendable {
     public enum Time: Hashable, Sendable {
         case trusted(UInt32)
         /// There is a clock, and nobody vouches for it. `since` is for how many seconds that has been so, counted by a
-        /// clock that only goes forward; nil where that is not known either.
-        case untrusted(since: UInt32?)
+        /// clock that only goes forward; nil where that is not known either. `latest` is the last time that was taken for
+        /// good, when `since` began; nil where there was none.
+        case untrusted(since: UInt32?, latest: UInt32? = nil)
     }
 
     /// How the grace period is read. Its meaning is not in a public document.

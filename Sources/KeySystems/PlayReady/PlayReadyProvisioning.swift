@@ -8,6 +8,11 @@ import ProtectionModel
 ///
 /// Immutable and thread-safe; prints without keys.
 public struct PlayReadyProvisioning: Sendable {
+    /// What an error is about.
+    public enum Part: Hashable, Sendable {
+        case modelCertificate, modelPrivateKey, rootKey, serverKey
+    }
+
     /// From the model up to one that the root signed. The model is an issuer.
     public let modelCertificate: BCertChain
     /// P-256, x and y, 64 bytes: what all chains go back to.
@@ -16,7 +21,8 @@ public struct PlayReadyProvisioning: Sendable {
     public let serverKey: [UInt8]
     let modelKey: P256PrivateKey
 
-    /// Checks and takes a bundle. The PEM text has no pass phrase and is the caller's to wipe.
+    /// Checks and takes a bundle. The PEM text has no pass phrase and is the caller's to wipe. In its place may be the
+    /// PKCS #11 URI (`pkcs11:…`, RFC 7512) of a key that stays in a token.
     ///
     /// Throws `provisioning` where a part cannot be read, the private key is not the model's, or the model's certificate
     /// does not go back to the root.
@@ -40,14 +46,18 @@ public struct PlayReadyProvisioning: Sendable {
         do throws(CryptoError) {
             return try P256PrivateKey.key(pem: pem)
         } catch {
-            throw .provisioning("the model's private key is no P-256 key in PEM: \(error)")
+            throw .provisioning("the model's private key is no P-256 key in PEM: \(error)", part: .modelPrivateKey)
         }
     }
 
     /// Checks that both are points of P-256. Throws `provisioning`.
     public static func checkPublicKeys(root: [UInt8], server: [UInt8]) throws(PlayReadyError) {
-        guard P256.isPoint(root) else { throw .provisioning("the root key is no point of P-256 in 64 bytes") }
-        guard P256.isPoint(server) else { throw .provisioning("the server key is no point of P-256 in 64 bytes") }
+        guard P256.isPoint(root) else {
+            throw .provisioning("the root key is no point of P-256 in 64 bytes", part: .rootKey)
+        }
+        guard P256.isPoint(server) else {
+            throw .provisioning("the server key is no point of P-256 in 64 bytes", part: .serverKey)
+        }
     }
 
     private static func model(in bytes: [UInt8]) throws(PlayReadyError) -> BCertChain {
@@ -55,10 +65,10 @@ public struct PlayReadyProvisioning: Sendable {
         do throws(FormatError) {
             chain = try BCertChain(reading: bytes)
         } catch {
-            throw .provisioning("the model's certificate cannot be read: \(error)")
+            throw .provisioning("the model's certificate cannot be read: \(error)", part: .modelCertificate)
         }
         guard chain.leaf.basic.kind == BCert.Kind.issuer.rawValue, chain.leaf.key(for: .issuerDevice) != nil else {
-            throw .provisioning("the model's certificate is none for issuing devices")
+            throw .provisioning("the model's certificate is none for issuing devices", part: .modelCertificate)
         }
         return chain
     }
@@ -69,12 +79,12 @@ public struct PlayReadyProvisioning: Sendable {
         try Self.checkPublicKeys(root: rootKey, server: serverKey)
         let chain = try Self.model(in: modelCertificate)
         guard chain.leaf.key(for: .issuerDevice) == modelKey.publicKey else {
-            throw .provisioning("the private key is not that of the model's certificate")
+            throw .provisioning("the private key is not that of the model's certificate", part: .modelPrivateKey)
         }
         do throws(PlayReadyError) {
             try CertificateTrust(rootKey: rootKey).check(chain)
         } catch {
-            throw .provisioning("the model's certificate: \(error)")
+            throw .provisioning("the model's certificate: \(error)", part: .modelCertificate)
         }
         self.modelCertificate = chain
         self.modelKey = modelKey
@@ -84,14 +94,18 @@ public struct PlayReadyProvisioning: Sendable {
 
     /// Makes a device: new keys, and a certificate that the model's key signs. Takes about a millisecond.
     ///
+    /// `signingKey` and `encryptionKey` are the device's private keys where they are there already, each as PEM or as the
+    /// PKCS #11 URI of one in a token; the caller wipes them.
     /// `features` are what the device has; a secure clock among them is a promise of whoever calls. Throws
     /// `internalError` where OpenSSL refuses.
     public func makeDevice(
-        features: [BCert.Feature] = [.antiRollbackClock, .revocationLists, .playReady3],
-        random: RandomSource = .system
+        features: [BCert.Feature] = [.antiRollbackClock, .playReady3], signingKey: [UInt8]? = nil,
+        encryptionKey: [UInt8]? = nil, random: RandomSource = .system
     ) throws(PlayReadyError) -> PlayReadyDevice {
         do {
-            let (signing, encryption) = (try P256PrivateKey.generate(random), try P256PrivateKey.generate(random))
+            let signing = try signingKey.map { try P256PrivateKey.key(pem: $0) } ?? P256PrivateKey.generate(random)
+            let encryption =
+                try encryptionKey.map { try P256PrivateKey.key(pem: $0) } ?? P256PrivateKey.generate(random)
             let model = modelCertificate.leaf
             var objects = [
                 BCert.Basic(

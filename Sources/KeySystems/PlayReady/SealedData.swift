@@ -34,11 +34,14 @@ enum SealedData {
             let sealed = element.child("CipherData"), let wrapped = SOAP.bytes("CipherValue", in: wrapped),
             let sealed = SOAP.bytes("CipherValue", in: sealed), sealed.count >= 32
         else { throw CryptoError(reason: 0) }
-        var secret = try key.decrypt(wrapped)
-        defer { wipe(&secret) }
-        var bytes = Array(secret[16...])
-        defer { wipe(&bytes) }
-        guard let key = ContentKey(bytes) else { throw CryptoError(reason: 0) }
-        return try AES.cbcOpen(key: key, iv: Array(sealed[..<16]), Array(sealed[16...]))
+        let isInToken = key.tokenURI != nil
+        return try key.decrypt(wrapped) { secret throws(CryptoError) in
+            // The first half is the IV, which tells the right message from the other one of a token.
+            guard !isInToken || secret.prefix(16).elementsEqual(sealed[..<16]) else { return nil }
+            var bytes = Array(secret[16...])
+            defer { wipe(&bytes) }
+            guard let key = ContentKey(bytes) else { throw CryptoError(reason: 0) }
+            return try AES.cbcOpen(key: key, iv: Array(sealed[..<16]), Array(sealed[16...]))
+        }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTP
+import MediaFormats
 
 /// The URI by which a playlist names a key: `skd:{content}`, `skd:{server}?cid={content}`, `skd://host/path`, …
 ///

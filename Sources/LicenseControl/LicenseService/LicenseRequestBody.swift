@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import MediaFormats
 import ProtectionModel
 
 /// The form in which a licence service takes the server playback context (SPC).

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import MediaFormats
 import ProtectionModel
 
 /// Where a licence service is asked: a URL to start from, and what goes into its path and query.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import MediaFormats
 import ProtectionModel
 
 /// The licences whose keys sessions have, as a value: to find them again at the first play.
@@ -9,8 +10,17 @@ struct LicensesInUse {
         /// What the session calls the key.
         var names: Set<KeyID>
         let session: UInt64
+        /// What brought it, for a renewal that has nothing of the media's.
+        let origin: Origin
         /// Its first play in this session is noted, or being so.
         var hasStarted = false
+    }
+
+    struct Origin: Sendable {
+        var header: WRMHeader?
+        var suggestedURL: String?
+        /// `PlayReadyNeed.isNamedByURI`.
+        var isNamedByURI = false
     }
 
     /// The oldest go when there are more. A stream that rotates keys brings new ones for ever.
@@ -19,10 +29,15 @@ struct LicensesInUse {
 
     init(limit: Int = 4096) { self.limit = limit }
 
-    mutating func add(_ license: InstalledLicense, for name: KeyID, in session: UInt64) {
+    mutating func add(_ license: InstalledLicense, for name: KeyID, in session: UInt64, from origin: Origin) {
         remove(name, in: session)
         if entries.count >= limit { entries.removeFirst() }
-        entries.append(Entry(license: license, names: [name], session: session))
+        entries.append(Entry(license: license, names: [name], session: session, origin: origin))
+    }
+
+    func entries(for names: [KeyID], in session: UInt64) -> [Entry] {
+        let names = Set(names)
+        return entries.filter { $0.session == session && !$0.names.isDisjoint(with: names) }
     }
 
     func has(_ names: [KeyID], in session: UInt64) -> Bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import KeySystems
-public import MediaFormats
+import MediaFormats
 public import ProtectionModel
 
 /// Why no PlayReady-style licence was acquired.
@@ -22,6 +22,15 @@ public struct PlayReadyAcquisitionError: Error, Sendable {
     }
 
     init(_ error: LicenseStoreError) { self.init(KeyError(error)) }
+
+    /// What the store, a licence or a key says.
+    init(wrapping error: any Error) {
+        switch error {
+        case let error as LicenseStoreError: self.init(error)
+        case let error as KeyError: self.init(error)
+        default: self.init(KeyError.malformedResponse("\(error)"))
+        }
+    }
 
     /// What the service says beside its number, for the application. It may be anything: do not log it.
     public var customData: String? { cause?.fault?.customData }

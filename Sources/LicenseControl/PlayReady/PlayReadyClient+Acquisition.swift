@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTP
-public import KeySystems
-public import MediaFormats
+import KeySystems
+import MediaFormats
 import ProtectionModel
 
 /// A licence that was opened, and how it is kept.
@@ -62,16 +62,23 @@ extension PlayReadyClient {
                 guard let cause = error.cause, !Task.isCancelled else { throw error }
                 switch recovery.step(after: cause) {
                 case .fail: throw error
-                case .askAgain(let other): url = other
+                case .askAgain(let other):
+                    guard !HTTPRequest.isDowngrade(from: url, to: other) else {
+                        throw .init(cause.adding("it redirects from https to http, which is refused"))
+                    }
+                    url = other
                 case .askLater(let pause):
                     guard (try? await sleep(pause)) != nil else { throw error }
                 case .individualize:
+                    // Nobody signs a fault, and licences for the old device are of no use any more.
+                    guard url == configuration.licenseURL else {
+                        throw .init(cause.adding("only the service of license-url may ask for that"))
+                    }
                     do throws(KeyError) { try await individualize(in: parts.store) } catch { throw .init(error) }
                 case .joinDomain(let fault):
-                    try await join(.init(fault: fault, customData: customData), domainURL(fault) ?? url, delegate)
-                case .rejoinDomain(let fault):
-                    try await forgetDomain(fault.accountID, parts)
-                    try await join(.init(fault: fault, customData: customData), domainURL(fault) ?? url, delegate)
+                    let domainURL = domainURL(fault) ?? url
+                    let customData = mayHaveCustomData(domainURL) ? customData : nil
+                    try await join(.init(fault: fault, customData: customData), domainURL, delegate)
                 }
             }
         }
@@ -81,6 +88,11 @@ extension PlayReadyClient {
         fault.domainServerURL.flatMap { $0.isEmpty ? nil : $0 } ?? configuration.domainURL
     }
 
+    /// Custom data may tell who the user is, and are for the configured service where there is one.
+    private func mayHaveCustomData(_ url: String) -> Bool {
+        configuration.licenseURL.map { [$0, configuration.domainURL].contains(url) } ?? true
+    }
+
     /// One challenge and its answer.
     private func exchange(
         _ header: WRMHeader, _ url: String, _ parts: Parts, session: UInt64?, _ delegate: (any PlayReadyDelegate)?
@@ -88,7 +100,7 @@ extension PlayReadyClient {
         let keyring: PlayReadyKeyring
         do throws(KeyError) { keyring = try await self.keyring(in: parts.store) } catch { throw .init(error) }
         var options = configuration.exchange
-        options.customData = customData ?? options.customData
+        options.customData = mayHaveCustomData(url) ? customData ?? options.customData : nil
         let exchange: PlayReadyExchange
         do throws(PlayReadyError) {
             exchange = try PlayReadyExchange(
@@ -102,7 +114,7 @@ extension PlayReadyClient {
         do throws(PlayReadyError) {
             answer = try exchange.open(response: body, now: parts.clock.now().trustedSeconds)
         } catch {
-            throw .init(error)
+            throw .init(error.adding("from \(HTTPRequest(url: url).printableURL)"))
         }
         let installed = try await install(answer, nonce: exchange.nonce, session: session, parts)
         if let transactionID = answer.transactionID {
@@ -190,6 +202,12 @@ extension PlayReadyClient {
         } catch {
             configuration.log("the licence is stored, but the acknowledgement failed: \(error)")
         }
+    }
+}
+
+extension HTTPRequest {
+    fileprivate static func isDowngrade(from url: String, to other: String) -> Bool {
+        url.lowercased().hasPrefix("https:") && !other.lowercased().hasPrefix("https:")
     }
 }
 

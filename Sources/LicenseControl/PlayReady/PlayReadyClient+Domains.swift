@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import HTTP
 public import KeySystems
 public import MediaFormats
 import ProtectionModel
@@ -25,6 +26,7 @@ extension PlayReadyClient {
     }
 
     /// Leaves a domain: tells the service, then forgets the membership. Licences of the domain are of no use any more.
+    /// Where the service knows no such member, the membership is forgotten all the same.
     public func leaveDomain(_ accountID: GUID, at url: String) async throws(PlayReadyAcquisitionError) {
         guard let membership = try await domains().first(where: { $0.accountID == accountID }) else {
             throw .init(PlayReadyError.domainRequired("this device is no member of \(accountID)"))
@@ -37,8 +39,10 @@ extension PlayReadyClient {
                 provisioning: configuration.provisioning, clientTime: clientTime)
             let body = try await send(.leaveDomain, exchange.request, to: url, nil)
             try exchange.confirmLeaving(response: body, now: parts.clock.now().trustedSeconds)
+        } catch let error as PlayReadyError where error.fault?.code == PlayReadyFault.notAMember {
+            // It was left before, and the answer was lost.
         } catch let error as PlayReadyError {
-            throw .init(error)
+            throw .init(error.adding("from \(HTTPRequest(url: url).printableURL)"))
         } catch let error as KeyError {
             throw .init(error)
         } catch let error as PlayReadyAcquisitionError {
@@ -74,7 +78,7 @@ extension PlayReadyClient {
             defer { wipe(&record.payload) }
             try await parts.store.put(record)
         } catch let error as PlayReadyError {
-            throw .init(error)
+            throw .init(error.adding("from \(HTTPRequest(url: url).printableURL)"))
         } catch let error as LicenseStoreError {
             throw .init(error)
         } catch {
@@ -82,14 +86,9 @@ extension PlayReadyClient {
         }
     }
 
-    /// Nil: all of them.
-    func forgetDomain(_ accountID: GUID?, _ parts: Parts) async throws(PlayReadyAcquisitionError) {
+    private func forgetDomain(_ accountID: GUID, _ parts: Parts) async throws(PlayReadyAcquisitionError) {
         do throws(LicenseStoreError) {
-            if let accountID {
-                try await parts.store.delete(Self.recordID(of: accountID))
-            } else {
-                try await parts.store.deleteAll(kind: .domain)
-            }
+            try await parts.store.delete(Self.recordID(of: accountID))
         } catch {
             throw .init(error)
         }

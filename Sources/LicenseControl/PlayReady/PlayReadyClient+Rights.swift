@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import KeySystems
-public import MediaFormats
+import MediaFormats
 public import ProtectionModel
 
 /// A licence and what it allows now.
@@ -96,12 +96,8 @@ extension PlayReadyClient {
                 configuration.log("a stored licence for KID \(keyID) is of no use: \(failure)")
             }
             return judged
-        } catch let error as LicenseStoreError {
-            throw .init(error)
-        } catch let error as KeyError {
-            throw .init(error)
         } catch {
-            throw .init(KeyError.malformedResponse("\(error)"))
+            throw .init(wrapping: error)
         }
     }
 
@@ -137,12 +133,8 @@ extension PlayReadyClient {
                 if let best = try await judge(candidates, keyring, parts) { judged.append(best) }
             }
             return judged
-        } catch let error as LicenseStoreError {
-            throw .init(error)
-        } catch let error as KeyError {
-            throw .init(error)
         } catch {
-            throw .init(KeyError.malformedResponse("\(error)"))
+            throw .init(wrapping: error)
         }
     }
 
@@ -173,11 +165,13 @@ extension PlayReadyClient {
         }
     }
 
-    /// The session takes the licence: no other may use it any more.
-    func claim(_ license: InstalledLicense, for session: UInt64) {
-        for index in sessionLicenses.indices where sessionLicenses[index].id == license.id {
-            sessionLicenses[index].session = session
-        }
+    /// The session takes the licence: no other may use it any more. False where another session has it.
+    func claim(_ license: InstalledLicense, for session: UInt64) -> Bool {
+        let indices = sessionLicenses.indices.filter { sessionLicenses[$0].id == license.id }
+        let owners = indices.isEmpty ? [license.session] : indices.map { sessionLicenses[$0].session }
+        guard owners.allSatisfy({ ($0 ?? session) == session }) else { return false }
+        for index in indices { sessionLicenses[index].session = session }
+        return true
     }
 }
 
@@ -201,11 +195,16 @@ extension PlayReadyPolicy {
             situation.time = .trusted(UInt32(clamping: now.time.seconds))
             return evaluate(situation)
         }
-        situation.time = .untrusted(since: UInt32(clamping: now.untrustedSeconds))
+        situation.time = .untrusted(
+            since: UInt32(clamping: now.untrustedSeconds), latest: UInt32(clamping: now.time.seconds))
         let verdict = evaluate(situation)
         let certain = now.trust == .rolledBack ? now.latestSigned : now.time
         guard verdict.status == .untrustedTime, let certain else { return verdict }
-        situation.time = .trusted(UInt32(clamping: certain.seconds))
+        let time = UInt32(clamping: certain.seconds)
+        situation.time = .trusted(time)
+        // Marks that came later than that time are not wrong: it is not the present.
+        situation.firstPlay = situation.firstPlay.map { min($0, time) }
+        situation.stored = situation.stored.map { min($0, time) }
         let then = evaluate(situation)
         return then.status == .expired ? then : verdict
     }

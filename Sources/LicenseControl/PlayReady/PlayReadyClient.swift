@@ -3,7 +3,7 @@
 public import HTTP
 public import KeySystems
 public import MediaFormats
-public import ProtectionModel
+import ProtectionModel
 
 /// PlayReady-style licences on this device: acquires them, keeps them, and says what they allow.
 ///
@@ -25,7 +25,8 @@ public actor PlayReadyClient {
         public var headers: [HTTPHeader] = []
         /// For one exchange; nil leaves the transport's own.
         public var timeout: Duration?
-        /// For the service, in the signed part of each challenge (`setCustomData`).
+        /// For the service, in the signed part of each challenge (`setCustomData`). Where there is a `licenseURL`, it is
+        /// sent there and to `domainURL` only.
         public var customData: String?
         /// What the domain service calls this device.
         public var friendlyName: String?
@@ -33,8 +34,9 @@ public actor PlayReadyClient {
         public var clockPolicy = TrustedClockPolicy()
         /// How answers are checked, and what challenges say of the client.
         public var exchange = PlayReadyExchange.Options()
-        /// What the device has; a secure clock among them is a promise of whoever sets it.
-        public var features: [BCert.Feature] = [.antiRollbackClock, .revocationLists, .playReady3]
+        /// What the device has; a secure clock among them is a promise of whoever sets it. Revocation lists are not among
+        /// them, because those that services send are read and not checked yet.
+        public var features: [BCert.Feature] = [.antiRollbackClock, .playReady3]
         /// Gets a line for what failed and stops nothing, as an acknowledgement. No secret is in it.
         public var log: @Sendable (String) -> Void = { _ in }
 
@@ -85,8 +87,14 @@ public actor PlayReadyClient {
     /// Sets what goes into challenges from now on, for the service to read: XML, say. Nil: nothing.
     public func setCustomData(_ text: String?) { customData = text }
 
-    /// The store, the clock and the rights. A failure is not kept: the next call tries again.
+    /// The store, the clock and the rights. A failure is not kept: the next call tries again, also where the store failed
+    /// while it was in use.
     func parts() async throws(LicenseStoreError) -> Parts {
+        if let opening, case .success(let parts) = await opening.value, await !parts.store.isOpen,
+            self.opening == opening
+        {
+            self.opening = nil
+        }
         let opening = opening ?? Task { [self] in await open() }
         self.opening = opening
         let result = await opening.value
@@ -121,11 +129,20 @@ public actor PlayReadyClient {
     /// The device; made where there is none, or where it is another model's.
     nonisolated func device(in store: LicenseStore) async throws(KeyError) -> PlayReadyDevice {
         let provisioning = configuration.provisioning
+        do throws(LicenseStoreError) {
+            let known = try await store.read { transaction throws(LicenseStoreError) in
+                try Self.device(in: transaction, of: provisioning)
+            }
+            if let known { return known }
+        } catch {
+            throw KeyError(error)
+        }
         let fresh = Result { () throws(PlayReadyError) in
             try provisioning.makeDevice(features: configuration.features)
         }
         do {
             return try await store.transaction { transaction throws(LicenseStoreError) in
+                // Another process may have been faster.
                 if let device = try Self.device(in: transaction, of: provisioning) { return device }
                 return try Self.put(fresh, in: transaction)
             }

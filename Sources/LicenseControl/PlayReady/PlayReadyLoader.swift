@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import KeySystems
+import KeySystems
 import MediaFormats
 public import ProtectionModel
 import Synchronization
@@ -86,7 +86,7 @@ public final class PlayReadyLoader: ResourceLoader {
     }
 
     private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
-        let need = try PlayReadyNeed(request)
+        let (need, suggestedURL) = try need(of: request)
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
@@ -99,40 +99,76 @@ public final class PlayReadyLoader: ResourceLoader {
             for judged in try await client.judge(embedded: need.embedded)
             where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
             try await repairClock(for: &found)
+            await claim(&found, for: request.playbackSessionID)
         }
         let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
         if acquires {
             for header in try need.headers(for: missing) {
                 let licenses = try await client.acquire(
-                    header, suggestedURL: request.suggestedURL, session: request.playbackSessionID, delegate: delegate)
+                    header, suggestedURL: suggestedURL, session: request.playbackSessionID, delegate: delegate)
                 for judged in try await client.judge(acquired: licenses) { found[judged.keyID] = judged }
             }
             try await repairClock(for: &found)
+            await claim(&found, for: request.playbackSessionID)
         }
-        return try await answer(to: request, need, found, start: start)
+        return try await answer(to: request, need, suggestedURL, found, start: start)
+    }
+
+    /// A renewal after the first play has nothing of the media's: what brought the licences counts.
+    private func need(
+        of request: KeyLoadingRequest
+    ) throws(PlayReadyAcquisitionError) -> (PlayReadyNeed, suggestedURL: String?) {
+        guard request.isRenewal, request.initializationData.isEmpty else {
+            return (try PlayReadyNeed(request), request.suggestedURL)
+        }
+        let missing = request.missingKeyIDs
+        let entries = inUse.withLock {
+            $0.entries(for: missing.isEmpty ? request.keyIDs : missing, in: request.playbackSessionID)
+        }
+        let suggestedURL = request.suggestedURL ?? entries.first?.origin.suggestedURL
+        if let need = PlayReadyNeed(renewing: entries) { return (need, suggestedURL) }
+        return (try PlayReadyNeed(request), suggestedURL)
     }
 
     private func answer(
-        to request: KeyLoadingRequest, _ need: PlayReadyNeed, _ found: [KeyID: JudgedLicense], start: UnixTime
+        to request: KeyLoadingRequest, _ need: PlayReadyNeed, _ suggestedURL: String?, _ found: [KeyID: JudgedLicense],
+        start: UnixTime
     ) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
         for keyID in need.keyIDs {
             guard let judged = found[keyID] else {
                 throw .init(PlayReadyError.licenseNotFound("acquire one for KID \(keyID)"))
             }
-            if let error = judged.verdict.error { throw .init(error) }
+            if let error = judged.verdict.error { throw .init(error.adding("KID \(keyID)")) }
+            if OutputPolicy(judged.installed.license.terms).digitalVideo == .block {
+                throw .init(
+                    PlayReadyError.outputProtection("the licence for KID \(keyID) allows no output for digital video"))
+            }
         }
-        let usable = found.values.filter(\.verdict.mayPlay)
+        // A header may bring more licences. Each key goes out with terms of its own, when it is asked for.
+        let usable = need.keyIDs.compactMap { found[$0] }
         let session = request.playbackSessionID
-        for judged in usable where !judged.installed.isPersistent { await client.claim(judged.installed, for: session) }
         inUse.withLock { inUse in
-            for judged in usable { inUse.add(judged.installed, for: need.name(of: judged.keyID), in: session) }
+            for judged in usable {
+                inUse.add(
+                    judged.installed, for: need.name(of: judged.keyID), in: session,
+                    from: .init(
+                        header: need.header(of: judged.keyID), suggestedURL: suggestedURL,
+                        isNamedByURI: need.isNamedByURI))
+            }
         }
         let terms = KeyTerms(usable, from: start, renews: acquires && renews)
-        if let key = need.isNamedByURI ? usable.first?.installed.license.contentKey : nil {
+        if need.isNamedByURI, let key = found[need.keyIDs[0]]?.installed.license.contentKey {
             return .limited(.key(key), terms)
         }
         let keys = Dictionary(usable.map { ($0.keyID, $0.installed.license.contentKey) }, uniquingKeysWith: { $1 })
         return .limited(.keys(keys), terms)
+    }
+
+    /// Takes the licences that are for one session only. Those that another session has taken meanwhile are not there.
+    private func claim(_ found: inout [KeyID: JudgedLicense], for session: UInt64) async {
+        for judged in found.values where judged.verdict.mayPlay && !judged.installed.isPersistent {
+            if !(await client.claim(judged.installed, for: session)) { found[judged.keyID] = nil }
+        }
     }
 
     /// Asks the time service where a licence waits for trusted time, and judges again.
@@ -153,9 +189,10 @@ public final class PlayReadyLoader: ResourceLoader {
 
     private func notePlay(_ license: LicensesInUse.Entry, in session: KeySession?) async {
         let installed = license.license
+        guard installed.license.terms.limitsPlaying else { return }
         do throws(PlayReadyAcquisitionError) {
             let first = try await client.markFirstPlay(installed)
-            guard installed.license.terms.hasRealTimeExpiration, installed.license.terms.limitsPlaying else { return }
+            guard installed.license.terms.hasRealTimeExpiration else { return }
             // From now on the licence has an end that also stops what is being played.
             let now = try await client.trustedTime().time
             let judged = try await client.judge(acquired: [installed]).first

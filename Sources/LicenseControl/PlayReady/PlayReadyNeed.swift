@@ -36,6 +36,23 @@ struct PlayReadyNeed {
         }
     }
 
+    /// The same licences again, where the request has nothing of the media's. Nil without entries.
+    init?(renewing entries: [LicensesInUse.Entry]) {
+        guard let first = entries.first else { return nil }
+        isNamedByURI = first.origin.isNamedByURI
+        // Such a request is for one key.
+        let entries = isNamedByURI ? [first] : entries
+        keyIDs = entries.map(\.license.license.keyID)
+        requested = isNamedByURI ? first.names.first : nil
+        found = entries.compactMap(\.origin.header)
+        embedded = []
+    }
+
+    /// The header that names the KID; else one of the same media.
+    func header(of keyID: KeyID) -> WRMHeader? {
+        found.first { $0.keys.contains { $0.keyID == keyID } } ?? found.first
+    }
+
     /// What the session calls the key of this KID.
     func name(of keyID: KeyID) -> KeyID { keyID == keyIDs[0] ? requested ?? keyID : keyID }
 

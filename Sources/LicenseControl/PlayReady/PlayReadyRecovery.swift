@@ -7,8 +7,6 @@ struct PlayReadyRecovery {
     enum Step: Equatable {
         /// Joins the domain of this fault, then asks again.
         case joinDomain(PlayReadyFault)
-        /// Forgets the membership of this fault's domain, joins anew, then asks again.
-        case rejoinDomain(PlayReadyFault)
         /// Makes the device anew, then asks again.
         case individualize
         case askAgain(url: String)
@@ -28,14 +26,11 @@ struct PlayReadyRecovery {
 
     mutating func step(after error: PlayReadyError) -> Step {
         switch error.action {
-        case .joinDomain, .renewDomain:
+        // A new membership takes the place of the old one. That is kept until then: nobody signs a fault.
+        case .joinDomain, .renewDomain, .leaveOrRejoinDomain:
             guard let fault = error.fault, !hasJoined else { return .fail }
             hasJoined = true
             return .joinDomain(fault)
-        case .leaveOrRejoinDomain:
-            guard let fault = error.fault, !hasJoined else { return .fail }
-            hasJoined = true
-            return .rejoinDomain(fault)
         case .individualize:
             guard !hasIndividualized else { return .fail }
             hasIndividualized = true

@@ -63,6 +63,9 @@ public actor LicenseStore {
     /// Ends the use of the files. Later calls throw `closed`. A store that nobody holds any more closes itself.
     public func close() { stage = .closed }
 
+    /// False once it was closed, or failed in a way that it does not go on from.
+    public var isOpen: Bool { if case .open = stage { true } else { false } }
+
     // MARK: Records
 
     /// Adds a record, or replaces the one with its id. On disk when the call returns.

@@ -59,12 +59,17 @@ public final class LicenseStoreTransaction {
 
     // MARK: Writing
 
-    /// Adds a record, or replaces the one with its id.
+    /// Adds a record, or replaces the one of its kind with its id. Throws `aborted` where that id is of another kind:
+    /// services choose the ids of licences, and must not reach anything else.
     public func put(_ record: LicenseRecord) throws(LicenseStoreError) {
+        let old = try row(record.id)
+        guard old?.kind ?? Int64(record.kind.rawValue) == Int64(record.kind.rawValue) else {
+            throw .aborted("record \(record.id) is of another kind than \(record.kind); nothing was replaced")
+        }
         var serialized = try record.serialized()
         defer { wipe(&serialized) }
         try beginChange()
-        if let row = try row(record.id) { try remove(row) }
+        if let old { try remove(old) }
         let generation = try rowGeneration()
         let keyIDs = record.keyIDs.map(\.bytes)
         let header = StoredRow.header(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
+import HTTP
 import Synchronization
 
 /// Runs the jobs of one licence store, one after the other, on a thread of its own.
@@ -70,17 +71,10 @@ private final class JobQueue: @unchecked Sendable {
     }
 
     private func startThread() -> Bool {
-        // The thread inherits the mask: signals are the application's business. Faults stay with who causes them.
-        var mask = sigset_t()
-        var previous = sigset_t()
-        sigfillset(&mask)
-        for fault in [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS] { sigdelset(&mask, fault) }
-        pthread_sigmask(SIG_BLOCK, &mask, &previous)
-        defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
         // SAFETY: retained here, released by the thread, or below where there is no thread.
         let start = Unmanaged.passRetained(self)
         var thread = pthread_t()
-        guard pthread_create(&thread, nil, runJobs, start.toOpaque()) == 0 else {
+        guard withSignalsBlocked({ pthread_create(&thread, nil, runJobs, start.toOpaque()) }) == 0 else {
             start.release()
             return false
         }

@@ -73,6 +73,13 @@ extension HLSPlan {
                 return try output.write(output.absolute(reference), ending: line.ending)
             }
             output.note(url)
+            if let placement, placement.delivery == .enveloped {
+                let resource = HLSEnvelopedSegment(
+                    url: url, byteRange: segment.byteRange,
+                    kind: segment.map == nil ? .transportStream : .fragmentedMP4,
+                    start: Self.ticks(placement.start))
+                return try output.write(output.url(.envelope(resource)), ending: line.ending)
+            }
             guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
                 return try output.write(url, ending: line.ending)
             }
@@ -81,6 +88,12 @@ extension HLSPlan {
         case .tag(let name, let value):
             try writeTag(line, name, value ?? "", segment, placement, to: &output)
         }
+    }
+
+    /// Seconds in ticks of 90 kHz, of which the lowest 33 bits are kept.
+    private static func ticks(_ seconds: Double) -> UInt64 {
+        let ticks = (seconds * 90_000).rounded().truncatingRemainder(dividingBy: Double(1 << 33))
+        return UInt64(exactly: ticks) ?? 0
     }
 
     private func writeTag(
@@ -97,16 +110,16 @@ extension HLSPlan {
         case "EXT-X-BYTERANGE":
             guard isRewritten, let segment, let range = segment.byteRange else { return try output.write(line) }
             // The server applies the range itself; and what follows a routed segment needs its offset.
-            guard placement?.delivery != .decrypted else { return }
+            guard placement?.delivery.isServed != true else { return }
             try output.write("#EXT-X-BYTERANGE:\(range.text)", ending: line.ending)
         case "EXT-X-PART":
             // Segments that are decrypted here are served whole.
-            guard placement?.delivery != .decrypted else { return }
+            guard placement?.delivery.isServed != true else { return }
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
         case "EXT-X-PRELOAD-HINT":
             // A hint at what will have another URL would be fetched in vain.
             let isMap = (try? HLSAttributeList(parsing: value))?["TYPE"] == "MAP"
-            guard placement?.delivery != .decrypted, !isRewritten || !isMap else { return }
+            guard placement?.delivery.isServed != true, !isRewritten || !isMap else { return }
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
         case "EXT-X-RENDITION-REPORT":
             guard let list = try? HLSAttributeList(parsing: value) else { return try output.write(line) }

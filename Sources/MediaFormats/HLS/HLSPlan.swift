@@ -5,6 +5,8 @@ struct HLSPlan {
     struct Placement {
         var delivery: HLSDelivery
         var front: HLSShared<HLSFront>?
+        /// Of an enveloped segment: see `HLSEnvelopedSegment`.
+        var start: Double = 0
     }
 
     /// One for each segment.
@@ -14,6 +16,7 @@ struct HLSPlan {
     /// Whether maps and keys are written anew. Otherwise lines stay as they are.
     private(set) var isRewritten = false
     private(set) var segmentToInspect: String?
+    private(set) var segmentToProbe: HLSRewriting.SegmentProbe?
 
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
@@ -22,6 +25,12 @@ struct HLSPlan {
         window = rewriter.window
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
+        if rewriter.isEnveloped == true {
+            isRewritten = true
+            placeEnvelopes(media)
+            return
+        }
+        if rewriter.isEnveloped == nil { segmentToProbe = Self.segmentToProbe(media, kinds) }
         let isKeyed = media.segments.contains { $0.key != nil || $0.map?.decryption != nil }
         hasSamples = zip(media.segments, kinds).contains { segment, kind in
             segment.sampleKey != nil && (segment.map != nil || kind.takesNotes)
@@ -62,6 +71,34 @@ struct HLSPlan {
                 segment, kind: kind, needsServer: needsServer, hasSamples: needsFronts, likeness: likeness)
             if let last = placements.last?.front, last == placement.front { placement.front = last }
             placements.append(placement)
+        }
+    }
+
+    /// The first segment, where it may be in an envelope: no key is named for it, or one of PlayReady.
+    private static func segmentToProbe(
+        _ media: HLSMediaPlaylist, _ kinds: [HLSSegmentKind]
+    ) -> HLSRewriting.SegmentProbe? {
+        guard let (segment, kind) = zip(media.segments, kinds).first(where: { $0.0.url != nil }), let url = segment.url,
+            URIReference(url).isHTTP, kind != .webVTT,
+            segment.key == nil || segment.key?.keyFormat == HLSKeyFormat.playReady.name
+        else { return nil }
+        return HLSRewriting.SegmentProbe(url: url, byteRange: segment.byteRange)
+    }
+
+    /// All segments but subtitles come from this library, with a time that stays theirs over refreshes.
+    private mutating func placeEnvelopes(_ media: HLSMediaPlaylist) {
+        // A live window starts anywhere: its numbers tell where, and those of other playlists do alike.
+        var start = media.isEnded ? 0 : Double(media.mediaSequence) * (media.targetDuration ?? 0)
+        var map: HLSShared<HLSFront>?
+        for (segment, kind) in zip(media.segments, kinds) {
+            if let record = window.record(segment.sequence), record.url == segment.url {
+                start = record.placement.start
+            }
+            let front = segment.sharedMap.map { HLSFront.own($0.value) }
+            if map?.value != front { map = front.map { HLSShared($0) } }
+            let isServed = segment.url != nil && kind != .webVTT
+            placements.append(Placement(delivery: isServed ? .enveloped : .direct, front: map, start: start))
+            start += segment.duration
         }
     }
 

@@ -18,6 +18,9 @@ extension HLSPlaylistRewriter {
                     if let key = try? HLSKey(attributeList: value ?? ""), key.method != .none {
                         sessionKeys.append(key.resolved(against: output.base.reference))
                     }
+                case .tag("EXT-X-KEY", _):
+                    // Belongs in media playlists alone (RFC 8216, 4.1), and the demuxer is never told of such keys.
+                    break
                 case .tag("EXT-X-STREAM-INF", _):
                     isVariant = true
                     try output.write(line)

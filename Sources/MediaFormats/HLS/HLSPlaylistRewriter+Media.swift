@@ -37,28 +37,35 @@ extension HLSPlaylistRewriter {
         output.result.variables = media.variables
         output.result.upcomingKey = media.upcomingKey
         output.result.segmentToInspect = plan.segmentToInspect
+        output.result.segmentToProbe = plan.segmentToProbe
         var start = 0.0
         var uses: [HLSRewriting.KeyUse] = []
         for (segment, placement) in zip(media.segments, plan.placements) {
             defer { start += segment.duration }
-            guard let key = segment.key else { continue }
+            // What opens an envelope, it says itself.
+            if placement.delivery == .enveloped { output.result.isProtected = true }
+            guard let key = segment.key, placement.delivery != .enveloped else { continue }
             let decryptor: HLSRewriting.Decryptor
             switch placement.delivery {
             case .direct: decryptor = .element
             case .withKey: decryptor = .demuxer
-            case .decrypted: decryptor = .server
+            case .decrypted, .enveloped: decryptor = .server
             }
             if let last = uses.indices.last, uses[last].key == key, uses[last].decryptor == decryptor,
                 uses[last].segments.upperBound &+ 1 == segment.sequence
             {
                 uses[last].segments = uses[last].segments.lowerBound...segment.sequence
+                uses[last].end = start + segment.duration
             } else {
                 uses.append(
                     HLSRewriting.KeyUse(
-                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start))
+                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start,
+                        end: start + segment.duration))
             }
         }
+        output.result.firstSegment = media.segments.first?.sequence
+        output.result.durations = media.segments.map(\.duration)
         output.result.keys = uses
-        output.result.isProtected = !uses.isEmpty
+        if !uses.isEmpty { output.result.isProtected = true }
     }
 }

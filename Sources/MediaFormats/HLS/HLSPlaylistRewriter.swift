@@ -25,6 +25,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// file names of the segments tell, where this is nil.
     public var segmentKind: HLSSegmentKind?
 
+    /// Whether segments are in envelopes. Nil as long as nobody has looked: `HLSRewriting.segmentToProbe` says where.
+    public var isEnveloped: Bool?
+
     var window = HLSWindow()
 
     public init(

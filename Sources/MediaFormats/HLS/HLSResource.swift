@@ -12,6 +12,8 @@ public enum HLSResource: Hashable, Sendable {
     case initSegment(HLSInitSegment)
     /// A segment that is encrypted as a whole, to be fetched and decrypted.
     case segment(HLSEncryptedSegment)
+    /// A segment that may be in an envelope, to be fetched and handed on in a form that the stock demuxer takes.
+    case envelope(HLSEnvelopedSegment)
     /// A key that the stock demuxer decrypts whole segments with. It would fetch it with the URL of its playlist as the
     /// referrer, and that one is nobody else's business.
     case key(HLSKey)
@@ -64,6 +66,25 @@ public struct HLSEncryptedSegment: Hashable, Sendable {
     }
 }
 
+/// A segment of a presentation whose segments are in envelopes (`EnvelopeParser`).
+public struct HLSEnvelopedSegment: Hashable, Sendable {
+    /// Absolute.
+    public var url: String
+    public var byteRange: HLSByteRange?
+    /// Of what is inside, as far as the playlist tells.
+    public var kind: HLSSegmentKind
+    /// When it starts, in ticks of 90 kHz on a clock of the playlist's own: the same for a segment in all refreshes, and
+    /// for segments of the same time in other playlists.
+    public var start: UInt64
+
+    public init(url: String, byteRange: HLSByteRange? = nil, kind: HLSSegmentKind, start: UInt64) {
+        self.url = url
+        self.byteRange = byteRange
+        self.kind = kind
+        self.start = start
+    }
+}
+
 /// What the segments behind a note are encrypted with.
 public struct HLSKeyNote: Hashable, Sendable {
     /// `transportStream` or `packedAudio`.
@@ -88,6 +109,11 @@ enum HLSDelivery: Hashable, Sendable {
     case withKey
     /// Decrypted, from this library.
     case decrypted
+    /// In an envelope, from this library.
+    case enveloped
+
+    /// Whether this library serves the segment, whole.
+    var isServed: Bool { self == .decrypted || self == .enveloped }
 }
 
 /// What a rewritten playlist has for `EXT-X-MAP`.

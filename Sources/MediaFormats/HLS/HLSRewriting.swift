@@ -20,12 +20,16 @@ public struct HLSRewriting: Sendable {
         public var segments: ClosedRange<UInt64>
         /// Seconds from the start of the first segment of the playlist.
         public var start: Double
+        public var end: Double
 
-        public init(key: HLSKey, decryptor: Decryptor, segments: ClosedRange<UInt64>, start: Double) {
+        public init(
+            key: HLSKey, decryptor: Decryptor, segments: ClosedRange<UInt64>, start: Double, end: Double
+        ) {
             self.key = key
             self.decryptor = decryptor
             self.segments = segments
             self.start = start
+            self.end = end
         }
     }
 
@@ -61,6 +65,10 @@ public struct HLSRewriting: Sendable {
     public var targetDuration: Double?
     /// The number of the first segment.
     public var mediaSequence: UInt64 = 0
+    /// The number of the first segment that is there, which a delta update does not begin with `mediaSequence`.
+    public var firstSegment: UInt64?
+    /// Seconds of each segment, from `firstSegment` on.
+    public var durations: [Double] = []
     /// Whether no segments will be added.
     public var isEnded = false
     /// All that was given a URL by `route`, each once, in order. What is in none of the last few refreshes of any
@@ -75,6 +83,17 @@ public struct HLSRewriting: Sendable {
     /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?
+
+    /// The segment to look at, where segments may be in envelopes without that the playlist tells. Set
+    /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
+    public var segmentToProbe: SegmentProbe?
+
+    /// Where a segment lies.
+    public struct SegmentProbe: Hashable, Sendable {
+        /// Absolute.
+        public var url: String
+        public var byteRange: HLSByteRange?
+    }
 
     init(kind: HLSPlaylist.Kind) { self.kind = kind }
 }

@@ -189,7 +189,8 @@ public struct ISORandomAccess: Sendable {
     private mutating func region(containing position: UInt64, _ read: Read) throws(FormatError) -> Int? {
         if let index = regions.index(containing: position) { return index }
         if let before = regions.lastIndex(startingUpTo: position), regions[before].end < position,
-            let header = try header(at: position, read), ISORegion.typesOfIndexedBoxes.contains(header.type)
+            // What is there may be the inside of a box, and read as a broken header.
+            let header = try? header(at: position, read), ISORegion.typesOfIndexedBoxes.contains(header.type)
         {
             // Whoever reads here knows from an index that a box starts; the boxes between need not be looked at.
             return try add(header, at: position, read)

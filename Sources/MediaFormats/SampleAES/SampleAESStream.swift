@@ -2,7 +2,8 @@
 
 public import ProtectionModel
 
-/// A stream with SAMPLE-AES on its way to a clear one: a transport stream, or packed audio. Which, its bytes tell.
+/// A stream with SAMPLE-AES on its way to a clear one: a transport stream, or packed audio; or segments that are encrypted
+/// as a whole (`CarriedSegment`). Which, its bytes tell.
 ///
 /// The caller brings bytes of any size, then takes steps until there is nothing more to do, and takes the output:
 ///
@@ -34,12 +35,14 @@ public final class SampleAESStream {
         case unknown
         case transportStream
         case packedAudio
+        case carried
     }
 
     // One owner at a time, and no access lasts while another begins: the run-time check would cost more than it finds.
     @exclusivity(unchecked) private var container = Container.unknown
     @exclusivity(unchecked) private var transport = SampleAESTransportStream()
     @exclusivity(unchecked) private var packed = SampleAESPackedAudio()
+    @exclusivity(unchecked) private var carried = CarriedStream()
     /// Bytes that do not tell yet what they are.
     @exclusivity(unchecked) private var unread: [UInt8] = []
 
@@ -56,14 +59,19 @@ public final class SampleAESStream {
             case .frame(let codec): .audio(codec)
             case nil: nil
             }
+        case .carried: carried.kind
         }
     }
+
+    /// Whether the plans of units have their own IV, and not that of the key.
+    public var hasOwnVectors: Bool { container == .carried }
 
     /// Takes the next bytes.
     public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         switch container {
         case .transportStream: try transport.append(bytes)
         case .packedAudio: packed.append(bytes)
+        case .carried: try carried.append(bytes)
         case .unknown:
             unread.append(contentsOf: bytes)
             try recognise(isEnd: false)
@@ -76,6 +84,7 @@ public final class SampleAESStream {
         switch container {
         case .transportStream: try transport.end()
         case .packedAudio: packed.end()
+        case .carried: try carried.end()
         case .unknown: return
         }
     }
@@ -85,6 +94,7 @@ public final class SampleAESStream {
         unread.removeAll()
         transport.flush()
         packed.flush()
+        carried.flush()
     }
 
     /// No program map could be read in this transport stream up to now, so nothing in it can be found.
@@ -99,6 +109,7 @@ public final class SampleAESStream {
         case .unknown: .nothing
         case .transportStream: transport.next()
         case .packedAudio: try packed.next()
+        case .carried: try nextCarried()
         }
     }
 
@@ -111,6 +122,7 @@ public final class SampleAESStream {
         case .unknown: return
         case .transportStream: try transport.withUnit(body)
         case .packedAudio: try packed.withUnit(body)
+        case .carried: try carried.withUnit(body)
         }
     }
 
@@ -120,6 +132,7 @@ public final class SampleAESStream {
         case .unknown: 0
         case .transportStream: transport.outputSize
         case .packedAudio: packed.outputSize
+        case .carried: carried.outputSize
         }
     }
 
@@ -129,6 +142,7 @@ public final class SampleAESStream {
         case .unknown: unread.count
         case .transportStream: transport.heldSize
         case .packedAudio: packed.heldSize
+        case .carried: carried.heldSize
         }
     }
 
@@ -139,6 +153,7 @@ public final class SampleAESStream {
         case .unknown: return
         case .transportStream: transport.takeOutput(into: target)
         case .packedAudio: packed.takeOutput(into: target)
+        case .carried: carried.takeOutput(into: target)
         }
     }
 
@@ -154,13 +169,29 @@ public final class SampleAESStream {
             guard unread.count <= Self.searchLimit else { throw Self.notRecognised }
             return
         }
-        container = found
+        let isCarried = SegmentKey(transportStreamPackets: unread.prefix(TransportPacket.size))?.isCarried == true
+        container = isCarried ? .carried : found
         var bytes: [UInt8] = []
         swap(&bytes, &unread)
         try bytes.withUnsafeBufferPointer { bytes throws(FormatError) in
-            let bytes = UnsafeRawBufferPointer(bytes)
-            if found == .transportStream { try transport.append(bytes) } else { packed.append(bytes) }
+            try append(UnsafeRawBufferPointer(bytes))
         }
+    }
+
+    private func nextCarried() throws(FormatError) -> SampleAESStep {
+        let step = carried.next()
+        if step == .nothing { try carried.recognise() }
+        return step
+    }
+
+    /// What clear bytes are, from their start; nil where they do not tell.
+    static func output(of bytes: [UInt8], isEnd: Bool) -> Output? {
+        if bytes.starts(with: "ID3".utf8) { return .id3 }
+        if case .frame(let frame) = bytes.withUnsafeBytes({ AudioFrame.read($0, at: 0) }) { return .audio(frame.codec) }
+        let distances = isEnd ? 1 : 2
+        guard bytes.count > distances * TransportPacket.size else { return nil }
+        let isStream = (0...distances).allSatisfy { bytes[$0 * TransportPacket.size] == TransportPacket.syncByte }
+        return isStream ? .transportStream : nil
     }
 
     private static func container(of bytes: [UInt8], isEnd: Bool) -> Container? {

@@ -9,7 +9,7 @@ public import ProtectionModel
 /// bytes:
 ///
 /// ```
-/// "LKSEGKEY", UInt8 version = 1, UInt8 flags (1: encrypted, 2: IV follows), UInt8[16] KID, UInt8[16] IV,
+/// "LKSEGKEY", UInt8 version = 1, UInt8 flags (1: encrypted, 2: IV follows, 4: carried), UInt8[16] KID, UInt8[16] IV,
 /// UInt32 CRC (as of MPEG sections) of all of this
 /// ```
 ///
@@ -19,6 +19,9 @@ public struct SegmentKey: Sendable, Hashable {
     public var keyID: KeyID?
     /// Nil: the key's own.
     public var initializationVector: InitializationVector?
+    /// Behind the note is no stream with encrypted samples but a segment that is encrypted as a whole (`CarriedSegment`);
+    /// the IV is its first counter block.
+    public var isCarried = false
 
     public init(keyID: KeyID?, initializationVector: InitializationVector? = nil) {
         self.keyID = keyID
@@ -29,12 +32,14 @@ public struct SegmentKey: Sendable, Hashable {
     private static let version: UInt8 = 1
     private static let encryptedFlag: UInt8 = 1
     private static let vectorFlag: UInt8 = 2
+    private static let carriedFlag: UInt8 = 4
 
     /// In bytes.
     static let size = 46
 
     var bytes: [UInt8] {
-        let flags = (keyID == nil ? 0 : Self.encryptedFlag) | (initializationVector == nil ? 0 : Self.vectorFlag)
+        var flags = (keyID == nil ? 0 : Self.encryptedFlag) | (initializationVector == nil ? 0 : Self.vectorFlag)
+        if isCarried { flags |= Self.carriedFlag }
         let zeros = [UInt8](repeating: 0, count: 16)
         let content =
             Self.magic + [Self.version, flags] + (keyID?.bytes ?? zeros) + (initializationVector?.bytes ?? zeros)
@@ -49,6 +54,7 @@ public struct SegmentKey: Sendable, Hashable {
         else { return nil }
         keyID = bytes[9] & Self.encryptedFlag != 0 ? KeyID(bytes[10..<26]) : nil
         initializationVector = bytes[9] & Self.vectorFlag != 0 ? InitializationVector(bytes[26..<42]) : nil
+        isCarried = bytes[9] & Self.carriedFlag != 0
     }
 }
 
@@ -61,10 +67,13 @@ extension SegmentKey {
     /// Whole packets of a transport stream: the note, and null packets behind it, so that these bytes alone look like a
     /// transport stream to a typefinder. Demultiplexers ignore them all.
     public func transportStreamPackets() -> [UInt8] {
-        var packets = packet(Self.pid, flags: 0x40, bytes)
+        var packets = transportStreamPacket
         for _ in 0..<4 { packets += packet(TransportPacket.nullPID, flags: 0, []) }
         return packets
     }
+
+    /// The packet of the note alone.
+    var transportStreamPacket: [UInt8] { packet(Self.pid, flags: 0x40, bytes) }
 
     private func packet(_ pid: Int, flags: UInt8, _ payload: [UInt8]) -> [UInt8] {
         let header = [

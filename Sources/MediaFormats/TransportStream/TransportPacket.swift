@@ -21,6 +21,7 @@ struct TransportPacket {
     @inline(__always) var isDamaged: Bool { bytes[1] & 0x80 != 0 }
     /// Neither damaged nor the start of anything, and not scrambled.
     @inline(__always) var isPlain: Bool { bytes[1] & 0xC0 | bytes[3] & 0xC0 == 0 }
+    @inline(__always) var hasPriority: Bool { bytes[1] & 0x20 != 0 }
     @inline(__always) var startsUnit: Bool { bytes[1] & 0x40 != 0 }
     @inline(__always) var pid: Int { Int(bytes[1] & 0x1F) << 8 | Int(bytes[2]) }
     @inline(__always) var isScrambled: Bool { bytes[3] & 0xC0 != 0 }

@@ -82,15 +82,9 @@ public enum FairPlayFolder {
         return Array(contents)
     }
 
-    /// Writes a file that was not there before.
     private static func write(_ bytes: [UInt8], to path: String, mode: mode_t) throws(FairPlayFolderError) {
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
-        guard descriptor >= 0 else {
-            throw FairPlayFolderError(path: path, reason: String(cString: strerror(errno)))
-        }
-        defer { close(descriptor) }
-        guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count else {
-            throw FairPlayFolderError(path: path, reason: "cannot be written")
+        if let reason = NewFile.write(bytes, to: path, mode: mode) {
+            throw FairPlayFolderError(path: path, reason: reason)
         }
     }
 }

@@ -16,13 +16,13 @@ public enum PlayReadyFolder {
 
     /// Reads the authority, or makes one where the folder has no file of one.
     ///
-    /// Throws `FairPlayFolderError` with the path, and never a file's content.
-    public static func authority(at path: String) throws(FairPlayFolderError) -> PlayReadyTestAuthority {
+    /// Throws `PlayReadyFolderError` with the path, and never a file's content.
+    public static func authority(at path: String) throws(PlayReadyFolderError) -> PlayReadyTestAuthority {
         let manager = FileManager.default
         try? manager.createDirectory(
             atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         guard let names = try? manager.contentsOfDirectory(atPath: path) else {
-            throw FairPlayFolderError(path: path, reason: "no folder that can be read")
+            throw PlayReadyFolderError(path: path, reason: "no folder that can be read")
         }
         var files: [String: [UInt8]] = [:]
         defer { for name in Array(files.keys) { if var bytes = files.removeValue(forKey: name) { wipe(&bytes) } } }
@@ -34,22 +34,23 @@ public enum PlayReadyFolder {
                 let authority = try PlayReadyTestAuthority.generate()
                 files = try authority.files()
                 for (name, bytes) in files {
-                    guard write(bytes, to: "\(path)/\(prefix)\(name)", mode: name.hasSuffix(".pem") ? 0o600 : 0o644)
-                    else { throw .provisioning("\(prefix)\(name) cannot be written") }
+                    let mode: mode_t = name.hasSuffix(".pem") ? 0o600 : 0o644
+                    if let reason = NewFile.write(bytes, to: "\(path)/\(prefix)\(name)", mode: mode) {
+                        throw .provisioning("\(prefix)\(name): \(reason)")
+                    }
                 }
                 return authority
             }
             return try PlayReadyTestAuthority.read(files: files)
         } catch {
-            throw FairPlayFolderError(path: path, reason: error.description)
+            throw PlayReadyFolderError(path: path, reason: error.description)
         }
     }
+}
 
-    /// Writes a file that was not there before.
-    private static func write(_ bytes: [UInt8], to path: String, mode: mode_t) -> Bool {
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
-        guard descriptor >= 0 else { return false }
-        defer { close(descriptor) }
-        return Glibc.write(descriptor, bytes, bytes.count) == bytes.count
-    }
+/// A folder of a PlayReady-style test authority that cannot be used.
+public struct PlayReadyFolderError: Error, Hashable, CustomStringConvertible {
+    public let path: String
+    let reason: String
+    public var description: String { "\(path): \(reason)" }
 }

@@ -93,6 +93,34 @@ struct PlayReadyLoaderTests {
         #expect(await watcher.next { $0.isExpired }?.summary == "expired 1 in use")
     }
 
+    /// By way of the service that the media names, which the renewal itself does not.
+    @Test(arguments: [false, true]) func whatEndsAfterTheFirstPlayIsRenewed(isNamedByURI: Bool) async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60,realtime:true")
+        let session = session(world)
+        let watcher = Watcher(session)
+        var name = keyID(1)
+        if isNamedByURI {
+            let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+            name = session.keyID(forURI: uri)
+            session.demand(KeyDemand(keyIDs: [name], keySystem: .playReady))
+        } else {
+            try world.demand(session)
+        }
+        _ = await watcher.next { $0.isUsable }
+        session.didStartPlaying(name)
+        // The same key again, with an end now.
+        _ = await watcher.next { $0.isUsable }
+        #expect(session.status(of: name).key != nil)
+        pass(51, world)
+        _ = await watcher.next { event in
+            if case .renewalFailed = event { true } else { event.isUsable }
+        }
+        #expect(world.service.requests(.acquireLicense).map(\.url) == [PlayReadyService.url, PlayReadyService.url])
+        pass(20, world)
+        #expect(hex(session.status(of: name).key) == keyHex(1))
+    }
+
     @Test func withoutItOnlyANewStartIsRefused() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("firstexp:60")
@@ -102,6 +130,19 @@ struct PlayReadyLoaderTests {
         #expect(session.status(of: keyID(1)).key != nil)
         world.service.setOffline(true)
         #expect(try await world.outcome()?.description.contains("offline") == true)
+    }
+
+    @Test func whatHasNoTimeAfterTheFirstPlayIsNotMarked() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data([1]))
+        world.service.setPolicy("firstexp:60")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data([2]))
+        let session = session(world)
+        #expect(try await world.outcome(in: session, [1, 2]) == nil)
+        // One key after the other, in this order.
+        session.didStartPlaying(nil)
+        while try await world.client.firstPlay(ofKey: keyID(2)) == nil { await Task.yield() }
+        #expect(try await world.client.firstPlay(ofKey: keyID(1)) == nil)
     }
 
     // MARK: Sessions
@@ -131,6 +172,45 @@ struct PlayReadyLoaderTests {
         let status = try await world.rights()
         #expect(status.kind == .none)
         #expect(status.reason.contains("another session"))
+    }
+
+    @Test func aLicenceIsClaimedOnce() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("persist:false")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let license = try #require(await world.client.sessionLicenses.first)
+        #expect(await world.client.claim(license, for: 1))
+        #expect(await world.client.claim(license, for: 1))
+        #expect(await world.client.claim(license, for: 2) == false)
+        #expect(await world.client.sessionLicenses.map(\.session) == [1])
+    }
+
+    @Test(arguments: [[1, 2], [2, 1]]) func aKeyThatIsNamedByAURIIsTheHeadersFirst(numbers: [Int]) async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data(numbers))
+        let name = session.keyID(forURI: uri)
+        session.demand(KeyDemand(keyIDs: [name], keySystem: .playReady))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
+        #expect(hex(session.status(of: name).key) == keyHex(numbers[0]))
+    }
+
+    @Test func aKeyThatNobodyAskedForWaitsInTheStore() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        session.demand(
+            KeyDemand(
+                keyIDs: [keyID(2)], keySystem: .playReady,
+                initializationData: [
+                    InitializationData(system: .playReady, bytes: try PlayReadyWorld.data([1, 2]), origin: "test")
+                ]))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
+        #expect(hex(session.status(of: keyID(2)).key) == keyHex(2))
+        #expect(session.status(of: keyID(1)).key == nil)
+        world.service.setOffline(true)
+        #expect(try await world.outcome(in: session) == nil)
     }
 
     @Test func severalKeysComeWithOneQuestion() async throws {
@@ -222,6 +302,22 @@ struct PlayReadyLoaderTests {
         #expect(session.externalProtectionStatus(of: keyID(1)) == .pending)
     }
 
+    @Test func aLicenceThatBlocksDigitalVideoIsRefused() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("ucvopl:301")
+        let error = try await world.outcome()
+        #expect(error?.description.contains("0x8004CD22") == true, "\(error?.description ?? "it plays")")
+        #expect(error?.description.contains(keyID(1).description) == true)
+    }
+
+    @Test func errorsNameTheKIDOrTheService() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("enddate:@-1")
+        #expect(try await world.outcome()?.description.contains("KID \(keyID(1))") == true)
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.certificateRevoked))
+        #expect(try await world.outcome()?.description.contains("from \(PlayReadyService.url)") == true)
+    }
+
     @Test func aSessionThatClosesCancelsTheExchange() async throws {
         let world = try PlayReadyWorld()
         let (arrived, isCancelled) = (Signal<Void>(), Signal<Bool>())
@@ -263,6 +359,54 @@ struct PlayReadyLoaderTests {
         await world.client.setCustomData("<user>Jürgen & co</user>")
         #expect(try await world.outcome() == nil)
         #expect(world.service.customData == ["<user>Jürgen & co</user>"])
+    }
+
+    @Test func customDataAreForTheConfiguredService() async throws {
+        let world = try PlayReadyWorld {
+            $0.licenseURL = "https://configured.example/"
+            $0.customData = "<user/>"
+        }
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        world.service.answer(
+            PlayReadyFault(code: PlayReadyFault.redirect, redirectURL: "https://other.example/rights"))
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        #expect(world.service.customData == ["<user/>", nil])
+    }
+
+    @Test func noFaultRedirectsToPlainHTTP() async throws {
+        let world = try PlayReadyWorld()
+        world.service.answer(
+            PlayReadyFault(code: PlayReadyFault.redirect, redirectURL: "http://licenses.example/rights"))
+        #expect(try await world.outcome()?.description.contains("from https to http") == true)
+        #expect(world.service.requests(.acquireLicense).map(\.url) == [PlayReadyService.url])
+    }
+
+    // MARK: Faults, which nobody signs
+
+    @Test func aFaultTakesNoMembershipAway() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("domain:\(PlayReadyService.accountID)")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        world.service.answer(
+            PlayReadyFault(code: PlayReadyFault.notAMember), PlayReadyFault(code: PlayReadyFault.deviceLimitReached))
+        await #expect(throws: PlayReadyAcquisitionError.self) {
+            try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        }
+        #expect(world.service.requests(.joinDomain).count == 2)
+        #expect(try await world.client.domains().count == 1)
+        world.service.setOffline(true)
+        #expect(try await world.outcome() == nil)
+    }
+
+    @Test func aFaultOfAServiceThatTheMediaNamesTakesNoDeviceAway() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.individualizationRequired))
+        await #expect(throws: PlayReadyAcquisitionError.self) {
+            try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        }
+        world.service.setOffline(true)
+        #expect(try await world.outcome() == nil)
     }
 
     @Test func theServicesOwnWordReachesTheApplication() async throws {
@@ -354,6 +498,14 @@ struct PlayReadyLoaderTests {
         #expect(try await world.client.rightsStatus(for: PlayReadyWorld.data([1, 2])).kind == .none)
         try await world.client.acquireLicense(for: PlayReadyWorld.data([2]))
         #expect(try await world.client.rightsStatus(for: PlayReadyWorld.data([1, 2])).kind == .valid)
+    }
+
+    @Test func aStoreThatWasClosedIsOpenedAgain() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        try await world.client.parts().store.close()
+        world.service.setOffline(true)
+        #expect(try await world.outcome() == nil)
     }
 
     @Test func aStoreThatCannotBeOpenedIsNamed() async throws {

@@ -49,6 +49,7 @@ final class Log: Sendable {
         #expect(configuration.store.database == "\(folder.path)/store/licenses.db")
         #expect(configuration.customData == "<a/>" && configuration.friendlyName == "living room")
         #expect(!configuration.clockPolicy.takesSystemClock && configuration.features.contains(.secureClock))
+        #expect(!configuration.features.contains(.revocationLists))
         #expect(!"\(settings) \(configuration)".contains("secret"))
     }
 
@@ -125,9 +126,13 @@ final class Log: Sendable {
                 .contains("in use") == true)
     }
 
-    @Test func whatCannotBeUsedIsToldToPlayReadyRequests() async throws {
+    @Test(arguments: [true, false]) func whatCannotBeUsedIsToldToPlayReadyRequests(hasGroup: Bool) async throws {
         var settings = ControlSettings()
-        settings.playReady = PlayReadySettings()
+        if hasGroup {
+            settings.playReady = PlayReadySettings()
+        } else {
+            (settings.keySystem, settings.licenseURL) = (.playReady, "https://licenses.example/")
+        }
         let session = KeySession(loaders: settings.makeLoaders(), clock: ManualClock().clock)
         let watcher = Watcher(session)
         session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .playReady))

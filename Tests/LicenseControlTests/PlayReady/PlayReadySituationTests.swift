@@ -205,6 +205,13 @@ struct PlayReadySituationTests {
             [.acquire, .noTimeService, .set(bySeconds: -86_400), .preroll, .pass(601), .offline], .untrustedTime,
             .fails("offline", asked: 2)),
         .init(
+            "set back after the end, with grace", "enddate:@+60,grace:600",
+            [.acquire, .pass(90), .noTimeService, .set(bySeconds: -86_400), .offline], .untrustedTime,
+            .fails("offline", asked: 2)),
+        .init(
+            "first played with the clock set forth, then repaired", "firstexp:600",
+            [.acquire, .set(bySeconds: 172_800), .play, .repair, .offline], .expired, .fails("offline", asked: 2)),
+        .init(
             "set forth, an end", "enddate:@+3600", [.acquire, .set(bySeconds: 7200), .offline], .expired,
             .fails("offline", asked: 2)),
         .init(
@@ -225,6 +232,9 @@ struct PlayReadySituationTests {
         .init(
             "left: the licence is of no use", domain, [.acquire, .leave, .offline], RightsStatus.Kind.none,
             .fails("offline", asked: 2)),
+        .init(
+            "left, and the service knew of no membership", domain, [.acquire, .resetDomain, .leave, .offline],
+            RightsStatus.Kind.none, .fails("offline", asked: 2)),
         .init("left: joined again", domain, [.acquire, .leave], RightsStatus.Kind.none, .plays(asked: 2)),
         .init(
             "the service has lost its members", domain, [.acquire, .resetDomain, .policy(domain), .acquire], nil,
@@ -249,11 +259,9 @@ struct PlayReadySituationTests {
         .init("invalid message", "", [.fault(PlayReadyFault.invalidMessage)], nil, .fails("invalid message", asked: 1)),
         .init(
             "service-specific", "", [.fault(PlayReadyFault.serviceSpecific)], nil, .fails("service-specific", asked: 1)),
-        .init("individualization", "", [.fault(PlayReadyFault.individualizationRequired)], nil, .plays(asked: 2)),
         .init(
-            "individualization twice", "",
-            [.fault(PlayReadyFault.individualizationRequired), .fault(PlayReadyFault.individualizationRequired)], nil,
-            .fails("individualization", asked: 2)),
+            "individualization, says a service that the media names", "",
+            [.fault(PlayReadyFault.individualizationRequired)], nil, .fails("individualization", asked: 1)),
         .init(
             "a redirect without an address", "", [.fault(PlayReadyFault.redirect)], nil, .fails("redirected", asked: 1)),
         .init(
@@ -280,6 +288,15 @@ struct PlayReadySituationTests {
         .init(
             "another model was provisioned", "", [.acquire, .otherModel], RightsStatus.Kind.none,
             .fails("invalid message", asked: 1)),
+    ]
+
+    /// With a `licenseURL`.
+    static let configured: [PlayReadySituation] = [
+        .init("individualization", "", [.fault(PlayReadyFault.individualizationRequired)], nil, .plays(asked: 2)),
+        .init(
+            "individualization twice", "",
+            [.fault(PlayReadyFault.individualizationRequired), .fault(PlayReadyFault.individualizationRequired)], nil,
+            .fails("individualization", asked: 2)),
         .init(
             "the device was made anew: its licences are of no use", "",
             [.acquire, .policy("sl:1"), .fault(PlayReadyFault.individualizationRequired), .acquire, .offline], .valid,
@@ -296,8 +313,12 @@ struct PlayReadySituationTests {
         try await check(situation)
     }
 
-    private func check(_ situation: PlayReadySituation) async throws {
-        let world = try PlayReadyWorld()
+    @Test(arguments: configured) func configuredService(_ situation: PlayReadySituation) async throws {
+        try await check(situation, licenseURL: PlayReadyService.url)
+    }
+
+    private func check(_ situation: PlayReadySituation, licenseURL: String? = nil) async throws {
+        let world = try PlayReadyWorld { $0.licenseURL = licenseURL }
         world.service.setPolicy(situation.policy)
         for step in situation.steps { try await perform(step, in: world) }
         if let rights = situation.rights {

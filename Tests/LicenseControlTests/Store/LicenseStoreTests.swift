@@ -73,6 +73,19 @@ struct LicenseStoreTests {
         try await store.verify()
     }
 
+    @Test func aRecordOfAnotherKindIsNotReplaced() async throws {
+        let store = try await LicenseStore.open(folder.configuration)
+        let device = LicenseRecord(id: recordID(1), kind: .device, payload: [1, 2, 3])
+        try await store.put(device)
+        var intruder = license(2)
+        intruder.id = device.id
+        let text = await failure { try await store.put(intruder) }
+        #expect(text == "aborted")
+        #expect(try await store.record(device.id) == device)
+        #expect(try await store.list().count == 1)
+        try await store.verify()
+    }
+
     @Test func theLatestRecordOfAKeyComesFirst() async throws {
         let store = try await LicenseStore.open(folder.configuration)
         for number in 1...3 { try await store.put(license(number, keys: [9])) }

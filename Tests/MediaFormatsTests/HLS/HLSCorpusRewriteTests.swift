@@ -37,7 +37,7 @@ import Testing
                 #EXT-X-ENDLIST
 
                 """)
-        #expect(result.keys == [.init(key: key, decryptor: .element, segments: 0...3, start: 0)])
+        #expect(result.keys == [.init(key: key, decryptor: .element, segments: 0...3, start: 0, end: 4)])
         #expect(result.isProtected && result.isEnded && result.kind == .media)
         #expect(result.targetDuration == 2)
         #expect(result.origins == ["https://cdn.example:443"])

@@ -16,6 +16,7 @@ import Testing
             #EXT-X-INDEPENDENT-SEGMENTS
             #EXT-X-START:TIME-OFFSET=1.5
             # a comment
+            #EXT-X-KEY:METHOD=SAMPLE-AES,URI="not-here.key"
             #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="A, B",URI="a/a.m3u8?x=1",DEFAULT=YES
             #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="s",URI="../s.m3u8"
             #EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="c",NAME="c",INSTREAM-ID="CC1"

@@ -118,8 +118,8 @@ import Testing
         #expect(text.contains("#EXT-X-MAP:\(section(.key(skd)))\n#EXTINF:4,\n#EXT-X-BYTERANGE:10@5\n"))
         #expect(
             result.keys == [
-                .init(key: skd, decryptor: .element, segments: 10...11, start: 0),
-                .init(key: skd2, decryptor: .element, segments: 12...13, start: 8),
+                .init(key: skd, decryptor: .element, segments: 10...11, start: 0, end: 8),
+                .init(key: skd2, decryptor: .element, segments: 12...13, start: 8, end: 15),
             ])
         #expect(result.upcomingKey == skd)
         #expect(result.resources.count == 3)

@@ -68,6 +68,22 @@ import Testing
         }
     }
 
+    /// The bytes inside a `moof` are no header of a box, and often a broken one.
+    @Test func anyByteOfAFragmentsBoxIsRead() throws {
+        let track = try Self.track("bento4-cbcs-muxed/video")
+        let keys = Corpus.tracks.filter { $0.files == track.files }.reduce(into: track.keys) {
+            $0.merge($1.keys) { a, _ in a }
+        }
+        let file = try track.bytes()
+        let clear = try WholeFile.readAnywhere(file, keys: keys)
+        var table = KeyTable(keys)
+        for start in 98_996..<99_727 {
+            var access = ISORandomAccess()
+            let range = UInt64(start)..<UInt64(start + 20)
+            #expect(try WholeFile.read(range, of: file, &access, &table) == Array(clear[start..<start + 20]))
+        }
+    }
+
     /// A player that seeks in a progressive file that comes as a stream.
     @Test func aStreamGoesOnWhereItIsSent() throws {
         let track = try Self.track("gpac-cbcs-progressive/video")

@@ -63,7 +63,7 @@ class Scene:
     def check_packets(self, watched):
         for kind, track in self.expected.items():
             streams = watched.packets(kind)
-            demand(streams, f"no {kind} stream")
+            demand(streams, f"no {kind} stream: {watched.what_happened()}")
             reason = corpus.compare(streams[-1], track.packets, track.may_lose_priming)
             demand(reason is None, f"{kind}: {reason}")
 
@@ -174,8 +174,8 @@ def stop_before_licence(kind):
         demand_stop(watched, STOP_LIMIT)
 
 
-def seek_before_key(kind):
-    with Scene(kind) as scene:
+def seek_before_key(kind, case=None):
+    with Scene(kind, case) as scene:
         watched = scene.pipeline()
         watched.play()
         requests = [wait_for_request(watched)]
@@ -187,10 +187,12 @@ def seek_before_key(kind):
             demand(watched.wait_for_input(2, end=True), "the end of the tracks does not reach the decryptors")
         for _ in range(1 if kind == "dash" else 2):
             seek = Gst.Event.new_seek(
-                1.0, Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, Gst.SeekType.SET, 2 * Gst.SECOND,
+                1.0, Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, Gst.SeekType.SET, 3 * Gst.SECOND,
                 Gst.SeekType.NONE, -1)
+            watched.forget_input()
             demand(in_thread(lambda: target.send_event(seek)), "the seek was refused")
-        demand(watched.wait_for_input(1), "no sample after the seek")
+        # Every track, so that nothing from before the seek is on its way when the key comes.
+        demand(watched.wait_for_input(2 if kind == "dash" else 1), "no sample after the seek")
 
         def answer(message):
             respond(message, scene.lines(kids_of(message)))
@@ -201,10 +203,16 @@ def seek_before_key(kind):
         watched.stop()
         for media, track in scene.expected.items():
             packets = [sum for stream in watched.packets(media) for sum in stream]
-            right = set(track.packets)
             demand(packets, f"no {media} packet after the seek")
-            demand(all(sum in right for sum in packets), f"a wrong {media} packet after the seek")
-            demand(packets[-1] == track.packets[-1], f"the last {media} packet is missing")
+            reason = corpus.compare(packets, track.packets[-len(packets):])
+            demand(reason is None, f"{media} after the seek: {reason}")
+            # The first audio segment of one case reaches into the second video segment.
+            demand(media == "audio" or len(packets) < len(track.packets), f"{media} from before the seek")
+
+
+def seek_before_key_unparsed(kind):
+    """The parsers of HEVC and AC-3 show no stream before the first sample."""
+    seek_before_key(kind, "dash-cenc-iv16-hevc-ac3")
 
 
 # Answers of the application
@@ -535,6 +543,7 @@ ALL_FUNCTIONS = {
     "stop-before-key": (stop_before_key, EVERYWHERE),
     "stop-before-licence": (stop_before_licence, EVERYWHERE),
     "seek-before-key": (seek_before_key, EVERYWHERE),
+    "seek-before-key-unparsed": (seek_before_key_unparsed, ("dash",)),
     "key-late": (key_late, EVERYWHERE),
     "key-denied": (key_denied, EVERYWHERE),
     "key-of-another-kid": (key_of_another_kid, EVERYWHERE),

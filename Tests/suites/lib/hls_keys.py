@@ -22,16 +22,28 @@ def rotation_fragmented():
             files[f"{letter}{number}.m4s"] = track.segment(number, keys[uri])
         files[f"{letter}.mp4"] = track.init_of("shared")
         files[f"{letter}.m3u8"] = media.media_playlist(lines)
-    ahead = []
+    ahead = {}
     with Scene(files, keys) as scene:
-        middle = files["v50.m4s"]
-        # When the segment is fetched, the key server was asked for its key and the next one.
-        scene.origin.files["v50.m4s"] = lambda _request: ahead.append(scene.key_requests()) or middle
+
+        def looking(number):
+            """What the key server was asked for when the segment is fetched."""
+
+            def answer(_request):
+                ahead[number] = scene.key_requests()
+                return files[f"v{number}.m4s"]
+
+            return answer
+
+        for number in (0, 50):
+            scene.origin.files[f"v{number}.m4s"] = looking(number)
         player = scene.player()
         player.play()
         end_of_stream(player, 120.0)
         for number in (50, 51):
-            demand(f"rotation/{number}" in ahead[0], f"key {number} is not asked for ahead of need")
+            demand(f"rotation/{number}" in ahead[50], f"key {number} is not asked for ahead of need")
+        # The sound may be fetched ahead of the pictures.
+        demand(len(ahead[0]) < 20, f"{len(ahead[0])} keys are asked for at the start")
+        demand(len(ahead[50]) < 150, f"{len(ahead[50])} of {SEGMENTS} keys are asked for at segment 50")
         same_frames(player, [sum for number in range(SEGMENTS) for sum in video.frames(number)])
         heard = len(player.audio_buffers.sums)
         demand(heard >= len(audio.track.packets) * SEGMENTS // 4 - 2, f"{heard} buffers of sound")

@@ -13,11 +13,27 @@ TYPES = {".m3u8": "application/vnd.apple.mpegurl", ".m4s": "video/iso.segment", 
 
 
 class Request:
-    def __init__(self, path, query, headers):
+    def __init__(self, path, query, headers, body):
         self.path = path
         self.query = query
         self.headers = headers
+        self.body = body
         self.time = time.monotonic()
+
+
+class Halves:
+    """A body whose second half waits for an event.
+
+    GStreamer 1.22 calls a presentation that is fetched before it has made its first pad one that cannot be fetched. On a
+    busy machine a short one can be that quick.
+    """
+
+    def __init__(self, content, event):
+        self.content = content
+        self.event = event
+
+    def __len__(self):
+        return len(self.content)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -26,14 +42,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         parts = urllib.parse.urlsplit(self.path)
-        request = Request(urllib.parse.unquote(parts.path).lstrip("/"), parts.query, self.headers)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(urllib.parse.unquote(parts.path).lstrip("/"), parts.query, self.headers, body)
         status, body = self.server.origin.answer(request)
         if status is None:
             self.close_connection = True
             return
         first = self.headers.get("Range", "")
         fields = {}
-        if status == 200 and first.startswith("bytes="):
+        if status == 200 and first.startswith("bytes=") and not isinstance(body, Halves):
             first, last = first[6:].split("-")
             end = min(int(last or len(body) - 1), len(body) - 1)
             fields["Content-Range"] = f"bytes {first}-{end}/{len(body)}"
@@ -44,9 +61,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             for name, value in {**fields, "Content-Type": kind, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
+            if isinstance(body, Halves):
+                half = len(body) // 2
+                self.wfile.write(body.content[:half])
+                body.event.wait(20)
+                body = body.content[half:]
             self.wfile.write(body)
         except ConnectionError:
             self.close_connection = True
+
+    do_POST = do_GET
 
     def log_message(self, *_):
         pass
@@ -107,8 +131,17 @@ class Origin:
 
     def never(self, _request):
         """An answer that does not come."""
-        self.ended.wait()
+        self.while_quiet(self.ended.wait)
         return None
+
+    def while_quiet(self, wait):
+        """Calls `wait` in an answer, which does not count as being made meanwhile."""
+        with self._changed:
+            self._busy -= 1
+            self._changed.notify_all()
+        wait()
+        with self._changed:
+            self._busy += 1
 
     def asked(self, path):
         """The requests for a path so far."""

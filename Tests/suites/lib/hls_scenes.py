@@ -3,6 +3,8 @@
 
 import os
 import re
+import threading
+import urllib.request
 
 import children
 import corpus
@@ -45,6 +47,14 @@ class Scene:
         self.server.__exit__(*arguments)
         self.folder.__exit__(*arguments)
 
+    def key_server_answer(self, request):
+        """What the key server says to a request that came to the origin."""
+        query = f"?{request.query}" if request.query else ""
+        forwarded = urllib.request.Request(
+            f"{self.server.url}/fairplay/license{query}", request.body, {"Content-Type": "application/octet-stream"})
+        with urllib.request.urlopen(forwarded, timeout=10) as answer:
+            return answer.read()
+
     def configure(self, query="", url=None):
         """Writes the configuration file that is in this process's environment."""
         text = self.server.fairplay_configuration(self.settings)
@@ -60,6 +70,13 @@ class Scene:
     def key_requests(self):
         """The content identifiers of the exchanges with the key server, in order."""
         return [entry.get("assetID") for entry in self.server.log() if entry["path"] == "/fairplay/license"]
+
+
+def first_pad(player):
+    """An event for the first pad of the adaptive demuxer. Before the player plays."""
+    event = threading.Event()
+    player.on_demuxer = lambda: player.adaptive_demuxer.connect("pad-added", lambda *_: event.set())
+    return event
 
 
 def end_of_stream(player, deadline=60.0, on_request=None):

@@ -136,6 +136,12 @@ class Watched:
         with self.arrived:
             return self.arrived.wait_for(there, deadline)
 
+    def forget_input(self):
+        """Counts what the decryptors are given from here on."""
+        with self.arrived:
+            for element in self.inputs:
+                self.inputs[element] = [0, False]
+
     def add(self, factory, **properties):
         element = Gst.ElementFactory.make(factory)
         if element is None:
@@ -183,6 +189,15 @@ class Watched:
     def element_message(self, name, deadline=10.0):
         return self.next_message(lambda message: structure_name(message) == name, deadline)
 
+    def what_happened(self):
+        """What each decryptor was given and sent, and what the bus said that is out of the ordinary."""
+        parts = [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
+        parts += [f"{element.get_name()} was given {count}, end: {ended}" for element, (count, ended) in self.inputs.items()]
+        for message in self.messages:
+            if message.type in (Gst.MessageType.WARNING, Gst.MessageType.ELEMENT):
+                parts.append(message.get_structure().to_string()[:300])
+        return "; ".join(parts)
+
     def until_end(self, deadline=20.0, on_request=None):
         """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
 
@@ -207,6 +222,16 @@ def describe(message):
     error, debug = message.parse_error()
     return f"{GLib.quark_to_string(error.domain) if isinstance(error.domain, int) else error.domain}:{error.code} " \
            f"{error.message} [{(debug or '').splitlines()[-1] if debug else ''}]"
+
+
+def decode(watched, decoder, pad):
+    """Sends a pad's video through `decoder`, a part of a pipeline description, into the pictures, as I420."""
+    part = Gst.parse_bin_from_description(
+        f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
+    watched.pipeline.add(part)
+    watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
+    part.sync_state_with_parent()
+    pad.link(part.get_static_pad("sink"))
 
 
 def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
@@ -234,12 +259,7 @@ def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
         if not decoder or not is_video:
             watched.end_in_sink(pad)
             return
-        part = Gst.parse_bin_from_description(
-            f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
-        watched.pipeline.add(part)
-        watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
-        part.sync_state_with_parent()
-        pad.link(part.get_static_pad("sink"))
+        decode(watched, decoder, pad)
 
     demuxer.connect("pad-added", pad_added)
     return watched
@@ -264,12 +284,7 @@ def whole_file(path, keys_file, in_order=False, decoder=None):
         if not decoder or not pad.get_name().startswith("video"):
             watched.end_in_sink(pad)
             return
-        part = Gst.parse_bin_from_description(
-            f"{decoder} ! videoconvert ! video/x-raw,format=I420 ! fakesink name=end sync=false async=false", True)
-        watched.pipeline.add(part)
-        watched.pictures.append(Packets(part.get_by_name("end").get_static_pad("sink"), "decoder"))
-        part.sync_state_with_parent()
-        pad.link(part.get_static_pad("sink"))
+        decode(watched, decoder, pad)
 
     demuxer.connect("pad-added", pad_added)
     return watched

@@ -14,6 +14,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 TARGETS = "ElementKitTests|ElementsTests|SampleAESTests"
 BUILD_DEADLINE = 1500
 RUN_DEADLINE = 600
+# So many characters of the output are shown where something is wrong.
+SHOWN = 20000
 # What a sanitizer says when it found something.
 FINDING = re.compile(r"(?:ERROR|WARNING): (?:Address|Leak|Thread)Sanitizer")
 SUMMARY = re.compile(r"SUMMARY: (.*)")
@@ -101,16 +103,20 @@ def judge(report, name, status, output):
         report.failed(f"{name}/{test}", "it did not end")
     findings = SUMMARY.findall(output)
     count = len(FINDING.findall(output))
-    if count or findings:
+    is_found = count or findings
+    if is_found:
         detail = "; ".join(sorted(set(findings)))[:600] or "see the output"
         report.failed(f"{name}/findings", f"{count} findings: {detail}")
-        sys.stderr.write(output[-20000:])
+        # What was found stands at the beginning of a report; what comes behind it may be long.
+        found = FINDING.search(output)
+        start = output.rfind("\n", 0, found.start()) + 1 if found else max(len(output) - SHOWN, 0)
+        sys.stderr.write(output[start:start + SHOWN])
     else:
         report.passed(f"{name}/findings")
     if status is None:
         report.failed(f"{name}/end", f"not at an end after {RUN_DEADLINE} s")
-    elif status != 0 and not failed and not count:
+    elif status != 0 and not failed and not is_found:
         report.failed(f"{name}/end", f"exit status {status}: {output[-300:]}")
-        sys.stderr.write(output[-20000:])
-    elif not passed:
+        sys.stderr.write(output[-SHOWN:])
+    elif not passed and not is_found:
         report.failed(f"{name}/end", "no test ran")

@@ -7,7 +7,8 @@
  *
  * The C interface of liblatchkey-1.0. An application that only plays media needs none of it: the plug-in
  * libgstlatchkey.so registers the elements by itself, and settings reach them through properties, contexts and the
- * configuration file. Link this library to register the elements without a plug-in file.
+ * configuration file. Link this library to register the elements without a plug-in file, or to answer key requests with
+ * a resource loader (latchkey-loader.h, which this file includes).
  *
  * The plug-in is linked to the same library, so the application and the plug-in of one process share one instance:
  * keys, sessions and loaders that one of them sets up are there for the other.
@@ -20,6 +21,8 @@
 #define LATCHKEY_H
 
 #include <gst/gst.h>
+
+#include "latchkey-loader.h"
 
 G_BEGIN_DECLS
 
@@ -89,6 +92,18 @@ const char *latchkey_version (void);
  * level WARNING says which. Elements registered before that one stay registered.
  */
 gboolean latchkey_register_elements (GstPlugin *plugin);
+
+/**
+ * latchkey_session_attach:
+ * @session: (transfer none): a session of latchkey_session_new()
+ * @pipeline: (transfer none): a pipeline, a bin or an element
+ *
+ * Makes the elements of Latchkey in @pipeline, now and later, use @session with its loaders, and nothing that the
+ * configuration names. Call it before the pipeline leaves READY. The pipeline keeps the session.
+ *
+ * Thread-safety: may be called from any thread.
+ */
+void latchkey_session_attach (LatchkeySession *session, GstElement *pipeline);
 
 G_END_DECLS
 

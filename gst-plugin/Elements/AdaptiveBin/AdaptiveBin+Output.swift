@@ -14,6 +14,7 @@ extension AdaptiveBin {
             let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
             guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier))
         }
+        outputDidAppear()
     }
 
     func removeOutput(_ inner: PadReference) {
@@ -38,7 +39,7 @@ extension AdaptiveBin {
             return guarded.outputs
         }
         guard let outputs else { return }
-        reference.postStreamError(
+        reference.postError(
             GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
             debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
         for output in outputs {
@@ -69,20 +70,42 @@ extension AdaptiveBin {
     func keyEvent(_ event: KeyEvent) {
         switch event {
         case .requested(let request, let origin):
+            if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
             guard let run = currentRun, origin == run.observerID else { return }
             withGuarded { _ = $0.requests.insert(request.id) }
             reference.post(keyRequest: request, licenseURL: run.printableLicenseURL)
-        case .usable(let requestID?, let keyIDs, let elapsed):
-            settle(
-                requestID, "latchkey-key-usable",
-                [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
+        case .usable(let id, let keyIDs, let elapsed):
+            if let id {
+                settle(
+                    id, "latchkey-key-usable",
+                    [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
+            }
+            // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
+            let isRenewal = withGuarded { guarded in
+                guarded.expired.subtract(keyIDs)
+                return id.flatMap { guarded.renewals.remove($0) } != nil
+            }
+            if isRenewal, isShown(keyIDs), let session = currentRun?.session {
+                for keyID in keyIDs { _ = session.status(of: keyID) }
+            }
+        case .renewalFailed(let id, _, _):
+            withGuarded { _ = $0.renewals.remove(id) }
+        case .closed(let reason):
+            closeGate(reason)
+        case .expired(let keyIDs, let reason, wasInUse: true):
+            // Not for a key that the stream rotated away since.
+            guard isShown(keyIDs) else { return }
+            tellEnd(of: keyIDs) {
+                reference.post(
+                    "latchkey-key-expired",
+                    [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
+            }
+            closeGate(reason)
         case .failed(let requestID, let keyIDs, let error):
             settle(
                 requestID, "latchkey-key-failed",
                 [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
-        case .closed(let reason), .expired(_, let reason, wasInUse: true):
-            closeGate(reason)
-        case .untaken, .usable, .renewalFailed, .expired: break
+        case .untaken, .expired: break
         }
     }
 
@@ -90,5 +113,28 @@ extension AdaptiveBin {
     private func settle(_ requestID: UInt64, _ name: String, _ fields: [(String, FieldValue)]) {
         guard withGuarded({ $0.requests.remove(requestID) }) != nil else { return }
         reference.post(name, [("request-id", .uint64(requestID))] + fields)
+    }
+
+    /// Passes messages on. Of those about the end of a key, which each decryptor posts, the first that is of use.
+    func passOn(_ message: consuming Message) {
+        guard let names = message.strings("key-ids", of: "latchkey-key-expired") else { return forward(message) }
+        let keyIDs = names.compactMap { KeyID(hex: $0) }
+        guard isShown(keyIDs), !withGuarded({ $0.expired.isSuperset(of: keyIDs) }) else { return }
+        forward(message)
+        withGuarded { $0.expired.formUnion(keyIDs) }
+    }
+
+    /// Posts before it notes that: an error that follows must not overtake the message.
+    private func tellEnd(of keyIDs: [KeyID], post: () -> Void) {
+        guard keyIDs.isEmpty || !withGuarded({ $0.expired.isSuperset(of: keyIDs) }) else { return }
+        post()
+        withGuarded { $0.expired.formUnion(keyIDs) }
+    }
+
+    /// Whether media of one of these keys is on the screen, or will come there out of the queues. Yes where that cannot
+    /// be known.
+    private func isShown(_ keyIDs: [KeyID]) -> Bool {
+        guard !keyIDs.isEmpty, let run = currentRun, let position = reference.shownPosition() else { return true }
+        return needs(keyIDs, of: run.session, at: Double(position) / 1e9)
     }
 }

@@ -26,6 +26,12 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var isStopping = false
         /// A failure was told that ends the presentation: what follows from it is no news.
         var hasFailed = false
+        /// Renewals of keys that are under way.
+        var renewals: Set<UInt64> = []
+        /// When the stock demuxer started its threads, in nanoseconds of the monotonic clock.
+        var childStart: UInt64 = 0
+        /// Keys whose end was told.
+        var expired: Set<KeyID> = []
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
@@ -70,7 +76,13 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// two; more only where something else is in the way of them, such as a proxy.
     private static let patience = 1000
 
+    /// How long the stock demuxer's threads may need to start, in nanoseconds.
+    private static let startTime: UInt64 = 100_000_000
+
     // MARK: For subclasses
+
+    /// Whether the stock demuxer is known to have downloaded something.
+    var hasDownloaded: Bool { false }
 
     /// What the demuxer has from now to its next stop.
     func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
@@ -85,6 +97,15 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     /// The fields of the request that brought the manifest.
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
+
+    /// The stock demuxer has a new pad.
+    func outputDidAppear() {}
+
+    /// Whether the stock demuxer waits for something that waits for a key.
+    var isWaitingForKey: Bool { false }
+
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later, as far as is known.
+    func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool { true }
 
     // MARK: State
 
@@ -105,11 +126,21 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             // The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread.
             // It has its answers now, and gets no manifest any more.
             _ = child?.pad("sink")?.waitUntilIdle(milliseconds: Self.patience)
+            waitUntilChildRuns()
         default: break
         }
         let result = perform()
+        if change == .readyToPaused { withGuarded { $0.childStart = MonotonicTime.now } }
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
+    }
+
+    /// The stock demuxer of 1.22 starts a thread for its downloads, and hangs for ever when it is stopped before that
+    /// thread has begun to listen. Nothing shows that before the first download, so it gets some time.
+    private func waitUntilChildRuns() {
+        guard !hasDownloaded else { return }
+        let age = MonotonicTime.now &- withGuarded { $0.childStart }
+        if age < Self.startTime { g_usleep(gulong((Self.startTime - age) / 1000)) }
     }
 
     private func start() throws(AdaptiveStartFailure) {
@@ -127,6 +158,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.run = run
             $0.isStopping = false
             $0.hasFailed = false
+            $0.renewals = []
+            $0.expired = []
             $0.requests = []
             $0.closedBecause = nil
         }
@@ -149,14 +182,14 @@ class AdaptiveBin: Bin, @unchecked Sendable {
                     ("type", .string("element")), ("detail", .string(factory)),
                     ("name", .string("GStreamer element \(factory)")),
                 ])
-            reference.postCoreError(
+            reference.postError(
                 GST_CORE_ERROR_MISSING_PLUGIN, "GStreamer's element \(factory) is missing.",
                 debug: "Install GStreamer's good plug-ins: gstreamer1.0-plugins-good (1.22 or later).")
             return false
         }
         // decodebin falls through to the older demuxer then.
         guard isParentStreamsAware else {
-            reference.postCoreError(
+            reference.postError(
                 GST_CORE_ERROR_STATE_CHANGE, "\(description.factory) needs a player that handles streams.",
                 debug: "Use playbin3, uridecodebin3 or urisourcebin. The older decodebin and playbin take GStreamer's "
                     + "own \(older) in its place.")
@@ -167,7 +200,13 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     // MARK: Inside
 
-    override func send(_ event: consuming Event) -> Bool { child?.send(event) ?? false }
+    override func handle(_ message: consuming Message) { passOn(message) }
+
+    /// GStreamer 1.22 may use freed memory when a seek ends a download, and one that waits for a key may be long.
+    override func send(_ event: consuming Event) -> Bool {
+        if event.isSeek, isWaitingForKey { return false }
+        return child?.send(event) ?? false
+    }
 
     /// As the stock demuxer answers. urisourcebin asks who buffers: where nobody says so, it puts queues behind this bin.
     override func answer(_ query: borrowing Query) -> Bool { child?.answer(query) ?? false }
@@ -190,8 +229,8 @@ enum AdaptiveStartFailure: Error {
 
     func post(on element: ElementReference) {
         switch self {
-        case .configuration(let error): element.postResourceError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
-        case .loopback(let error): element.postResourceError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
+        case .configuration(let error): element.postError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+        case .loopback(let error): element.postError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
         }
     }
 }

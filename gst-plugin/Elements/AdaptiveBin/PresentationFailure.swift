@@ -33,12 +33,12 @@ struct PresentationFailure: Error, Sendable {
 
     func post(on element: ElementReference) {
         switch kind {
-        case .notFound: element.postResourceError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)
-        case .notAuthorized: element.postResourceError(GST_RESOURCE_ERROR_NOT_AUTHORIZED, text, debug: advice)
-        case .network: element.postResourceError(GST_RESOURCE_ERROR_OPEN_READ, text, debug: advice)
-        case .format: element.postStreamError(GST_STREAM_ERROR_DEMUX, text, debug: advice)
-        case .unsupported: element.postStreamError(GST_STREAM_ERROR_DECRYPT, text, debug: advice)
-        case .key: element.postStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY, text, debug: advice)
+        case .notFound: element.postError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)
+        case .notAuthorized: element.postError(GST_RESOURCE_ERROR_NOT_AUTHORIZED, text, debug: advice)
+        case .network: element.postError(GST_RESOURCE_ERROR_OPEN_READ, text, debug: advice)
+        case .format: element.postError(GST_STREAM_ERROR_DEMUX, text, debug: advice)
+        case .unsupported: element.postError(GST_STREAM_ERROR_DECRYPT, text, debug: advice)
+        case .key: element.postError(GST_STREAM_ERROR_DECRYPT_NOKEY, text, debug: advice)
         }
     }
 }

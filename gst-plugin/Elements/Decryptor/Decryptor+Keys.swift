@@ -7,6 +7,9 @@ import LicenseControl
 import ProtectionModel
 
 extension Decryptor {
+    /// A session tells at once, so this is never reached; but no thread depends on that.
+    private static let settlingLimit: UInt64 = 1_000_000_000
+
     /// Starts the request for the key of a sample, unless one is under way. Runs on the stream's thread.
     func demandKey(_ keyID: KeyID?) {
         monitor.withLock { _ = flow.awaited.insert(keyID) }
@@ -26,6 +29,7 @@ extension Decryptor {
         case .untaken:
             wake { _ in }
         case .usable(let requestID, let keyIDs, let elapsed):
+            monitor.withLock { flow.expired.subtract(keyIDs.isEmpty ? [nil] : keyIDs.map(Optional.some)) }
             settle(
                 keyIDs, as: "latchkey-key-usable",
                 [
@@ -44,23 +48,56 @@ extension Decryptor {
             break
         case .expired(let keyIDs, let error, let wasInUse):
             wake { _ in }
-            guard wasInUse else { return }
-            reference.post(
-                "latchkey-key-expired",
-                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+            if wasInUse { tellEnd(of: keyIDs.isEmpty ? [nil] : keyIDs, error) }
         case .closed:
             wake { _ in }
         }
     }
 
-    /// Says so where this element asked, and only then lets the stream go on: an error that follows from it comes
-    /// second.
+    /// Says so where this element asked, and only then lets the stream go on.
     private func settle(
         _ keyIDs: [KeyID], as name: String, _ fields: [(String, FieldValue)]
     ) {
-        let isMine = monitor.withLock { flow.stopAwaiting(keyIDs) }
+        let isMine = monitor.withLock {
+            let isMine = flow.stopAwaiting(keyIDs)
+            if isMine { flow.settling += 1 }
+            return isMine
+        }
         if isMine { reference.post(name, fields) }
-        wake { _ in }
+        wake { if isMine { $0.settling -= 1 } }
+    }
+
+    /// Posts the error of a failure, and returns what tells upstream. Where that is the fate of a key, the message that
+    /// names the key comes first: the session knows the fate a moment before it tells, and a sample may be quicker.
+    func report(_ failure: DecryptorFailure) -> FlowResult {
+        if case .key(let keyID, let error) = failure {
+            waitUntilSettled(keyID)
+            if error.isSameKind(as: .leaseExpired("")) { tellEnd(of: [keyID], error) }
+        }
+        failure.post(on: reference)
+        monitor.withLock { flow.isFailureReported = true }
+        return failure.flow
+    }
+
+    private func waitUntilSettled(_ keyID: KeyID?) {
+        let start = MonotonicTime.now
+        monitor.lock()
+        defer { monitor.unlock() }
+        while flow.settling > 0 || flow.awaited.contains(keyID), !flow.isFlushing,
+            MonotonicTime.now &- start < Self.settlingLimit, waitForChange()
+        {}
+    }
+
+    /// Says that the lease of these keys is over, unless that was said.
+    private func tellEnd(of keyIDs: [KeyID?], _ error: KeyError) {
+        guard !monitor.withLock({ flow.expired.isSuperset(of: keyIDs) }) else { return }
+        reference.post(
+            "latchkey-key-expired",
+            [
+                ("key-ids", .strings(keyIDs.compactMap(\.self).map(\.description))),
+                ("reason", .string(error.description)),
+            ])
+        monitor.withLock { flow.expired.formUnion(keyIDs) }
     }
 
     private func wake(_ body: (inout FlowState) -> Void) {
@@ -79,7 +116,7 @@ extension Decryptor {
 
     /// A sample waits for a key that no loader has.
     func warnAboutUntaken(_ keyID: KeyID?) {
-        reference.postResourceWarning(
+        reference.postWarning(
             GST_RESOURCE_ERROR_NOT_FOUND,
             "No key source has the key for \(DecryptorFailure.name(keyID)); waiting for the application.",
             debug: "Give the key with keys-file=, name a licence service with license-url= (and key-system=), or "

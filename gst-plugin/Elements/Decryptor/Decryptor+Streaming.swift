@@ -7,7 +7,7 @@ import ProtectionModel
 
 extension Decryptor {
     /// How often a waiting thread looks whether a bin around the element is being stopped, in microseconds.
-    private static let pollInterval: Int64 = 50_000
+    static let pollInterval: Int64 = 50_000
 
     // MARK: The upstream thread
 
@@ -52,29 +52,48 @@ extension Decryptor {
                 startTask()
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
-                return failure.flow
+                return report(failure)
             }
         }
     }
 
     /// The lock is held.
     private func enqueueWhenThereIsRoom(_ buffer: consuming Buffer) -> FlowResult {
-        while flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
-            || flow.queue.count >= Self.queueCountLimit
-        {
-            monitor.wait(microseconds: Self.pollInterval)
-            if flow.isFlushing { return .flushing }
-            if flow.result != .ok { return flow.result }
+        var seekWatch: SeekWatch?
+        while isQueueFull {
             monitor.unlock()
+            let isInside = reference.isInsideAdaptiveDemuxer
             let isBeingStopped = reference.isBeingStopped
             monitor.lock()
-            if isBeingStopped { return .flushing }
+            if flow.isFlushing || isBeingStopped { return .flushing }
+            if flow.result != .ok { return flow.result }
+            if isInside {
+                if hasRoomInsideAdaptiveDemuxer { break }
+                monitor.unlock()
+                seekWatch = seekWatch ?? SeekWatch(self)
+                seekWatch?.update()
+                monitor.lock()
+                if hasRoomInsideAdaptiveDemuxer { continue }
+            }
+            if isQueueFull, !flow.isFlushing { monitor.wait(microseconds: Self.pollInterval) }
         }
+        if flow.isFlushing { return .flushing }
+        if flow.result != .ok { return flow.result }
         flow.queue.append(buffer)
         startTask()
         return .ok
+    }
+
+    /// The lock is held.
+    private var isQueueFull: Bool {
+        flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
+            || flow.queue.count >= Self.queueCountLimit
+    }
+
+    /// The lock is held.
+    private var hasRoomInsideAdaptiveDemuxer: Bool {
+        let limit = flow.isSeekExpected ? Self.queueByteLimitAtSeek : Self.queueByteLimit
+        return flow.queue.byteCount < limit && flow.queue.count < Self.queueCountLimit
     }
 
     /// Gives the stream to the source pad's thread. The lock is held.
@@ -114,25 +133,45 @@ extension Decryptor {
                 return pass(event)
             }
         }
+        guard isEnd, reference.isInsideAdaptiveDemuxer else {
+            flow.queue.append(event)
+            startTask()
+            monitor.unlock()
+            return true
+        }
+        // Before the end can be delivered.
+        monitor.unlock()
+        let heldEnd = sourcePad.holdAdaptiveDemuxersOwnEnd()
+        monitor.lock()
+        guard !flow.isFlushing else {
+            monitor.unlock()
+            return false
+        }
+        flow.heldEnd = heldEnd
         flow.queue.append(event)
         startTask()
         monitor.unlock()
-        if isEnd, reference.isInsideAdaptiveDemuxer, !sourcePad.skipAdaptiveDemuxersOwnEnd() { waitUntilDelivered() }
+        if heldEnd == nil { waitUntilDelivered() }
         return true
     }
 
-    /// For an adaptive demuxer that has no place yet where it takes the stream over: it ends the stream as soon as the
-    /// end was taken here, and what still waits for a key would be lost.
+    /// For an adaptive demuxer whose own end cannot be held: it ends the stream as soon as the end was taken here, and
+    /// what still waits for a key would be lost.
     private func waitUntilDelivered() {
         monitor.lock()
         defer { monitor.unlock() }
-        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing {
-            monitor.wait(microseconds: Self.pollInterval)
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return }
-        }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing, waitForChange() {}
+    }
+
+    /// Waits until something changes, or for a while. False where the stream is being flushed or the element stopped.
+    /// The lock is held.
+    func waitForChange(microseconds: Int64 = pollInterval) -> Bool {
+        monitor.wait(microseconds: microseconds)
+        if flow.isFlushing { return false }
+        monitor.unlock()
+        let isBeingStopped = reference.isBeingStopped
+        monitor.lock()
+        return !isBeingStopped && !flow.isFlushing
     }
 
     // MARK: The source pad's thread
@@ -163,7 +202,12 @@ extension Decryptor {
 
     /// A flushing pad does not store the event that it is given, and upstream does not send caps again.
     private func passOrKeep(_ event: consuming Event) {
-        guard event.isSticky, event.kind != .segment, event.kind != .endOfStream else {
+        guard event.kind != .endOfStream else {
+            _ = pass(event)
+            deliverHeldEnd()
+            return
+        }
+        guard event.isSticky, event.kind != .segment else {
             _ = pass(event)
             return
         }
@@ -172,6 +216,14 @@ extension Decryptor {
         monitor.lock()
         defer { monitor.unlock() }
         if flow.isFlushing { flow.queue.prepend(spare) }
+    }
+
+    private func deliverHeldEnd() {
+        monitor.lock()
+        let heldEnd = flow.isFlushing ? nil : flow.heldEnd
+        flow.heldEnd = nil
+        monitor.unlock()
+        heldEnd?.deliver()
     }
 
     private func pushWhenKeyIsThere(_ prepared: consuming Prepared) -> FlowResult {
@@ -188,20 +240,15 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                failure.post(on: reference)
-                monitor.withLock { flow.isFailureReported = true }
-                return failure.flow
+                return report(failure)
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
                 var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 if let wait, wait.keyID == keyID { current = wait }
-                if let failure = waitForKeyEvent(&current) {
-                    if case .flushing = failure { return .flushing }
-                    if case .failed(let reason) = failure {
-                        reason.post(on: reference)
-                        monitor.withLock { flow.isFailureReported = true }
-                        return reason.flow
-                    }
+                switch waitForKeyEvent(&current) {
+                case .flushing: return .flushing
+                case .failed(let failure): return report(failure)
+                case nil: break
                 }
                 wait = current
                 next = prepare(encrypted)
@@ -223,7 +270,9 @@ extension Decryptor {
         monitor.unlock()
         dropQueue(keepingSticky: true)
         // Upstream has sent everything and will not ask for the result any more.
-        if hasEnded, result != .flushing { _ = sourcePad.push(Event.endOfStream()) }
+        guard hasEnded, result != .flushing else { return }
+        _ = sourcePad.push(Event.endOfStream())
+        deliverHeldEnd()
     }
 
     /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
@@ -285,12 +334,7 @@ extension Decryptor {
                 }
                 pause = min(pause, Int64(clamping: (limit &- waited) / 1000 + 1))
             }
-            monitor.wait(microseconds: pause)
-            if flow.isFlushing { return .flushing }
-            monitor.unlock()
-            let isBeingStopped = reference.isBeingStopped
-            monitor.lock()
-            if isBeingStopped { return .flushing }
+            guard waitForChange(microseconds: pause) else { return .flushing }
         }
     }
 
@@ -309,6 +353,18 @@ extension Decryptor {
             flow.isFlushing = true
             flow.result = .flushing
             monitor.broadcast()
+        }
+    }
+
+    private func beginFlow() {
+        monitor.withLock {
+            flow.isFlushing = false
+            flow.result = .ok
+            flow.isFailureReported = false
+            flow.hasEnded = false
+            flow.heldEnd = nil
+            flow.isSeekExpected = false
+            flow.isTaskActive = false
         }
     }
 
@@ -339,13 +395,7 @@ extension Decryptor {
         let result = sourcePad.push(event)
         dropQueue(keepingSticky: true)
         flushStream()
-        monitor.withLock {
-            flow.isFlushing = false
-            flow.result = .ok
-            flow.isFailureReported = false
-            flow.hasEnded = false
-            flow.isTaskActive = false
-        }
+        beginFlow()
         return result
     }
 
@@ -355,13 +405,7 @@ extension Decryptor {
 
     func sourceActivation(_ isActive: Bool) {
         if isActive {
-            monitor.withLock {
-                flow.isFlushing = false
-                flow.result = .ok
-                flow.isFailureReported = false
-                flow.hasEnded = false
-                flow.isTaskActive = false
-            }
+            beginFlow()
         } else {
             beginFlush()
             sourcePad.stopTask()

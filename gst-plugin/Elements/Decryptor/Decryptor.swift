@@ -16,8 +16,10 @@ class Decryptor: Element, @unchecked Sendable {
     // belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while the queue is in
     // use.
 
-    /// More than this waits upstream.
+    /// More than this waits upstream. Inside an adaptive demuxer, whose thread serves all tracks, only bytes count.
     static let queueByteLimit = 32 << 20
+    /// The same while the demuxer around the element is asked to seek: its thread has to come out.
+    static let queueByteLimitAtSeek = 128 << 20
     static let queueDurationLimit: UInt64 = 30_000_000_000
     static let queueCountLimit = 20_000
 
@@ -51,12 +53,20 @@ class Decryptor: Element, @unchecked Sendable {
         /// The source pad's thread has the stream: nothing may overtake it.
         var isTaskActive = false
         var hasEnded = false
+        /// What the adaptive demuxer said too early.
+        var heldEnd: HeldEnd?
+        /// The demuxer around the element was asked to seek; what is in the queue is about to be flushed.
+        var isSeekExpected = false
         /// Counts what happened to keys, so that no wake-up is missed.
         var keyEvents: UInt64 = 0
         /// The stream has had caps: clear ones are taken from now on.
         var hasCaps = false
+        /// Keys whose end was told.
+        var expired: Set<KeyID?> = []
         /// KIDs that this element asked for: their fate is posted.
         var awaited: Set<KeyID?> = []
+        /// Messages about their fate that are being posted.
+        var settling = 0
     }
 
     /// What belongs to the stream's thread.
@@ -206,6 +216,7 @@ class Decryptor: Element, @unchecked Sendable {
         monitor.withLock {
             flow.queue.removeAll()
             flow.awaited.removeAll()
+            flow.expired.removeAll()
         }
         let observation = facts.withLock { () -> KeyObservation? in
             defer {

@@ -29,36 +29,36 @@ enum DecryptorFailure: Error, Sendable {
     func post(on element: ElementReference) {
         switch self {
         case .key(let keyID, let error):
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(Self.name(keyID)): \(error).",
                 debug: "Give the key with keys-file=, name a licence service with license-url=, or answer the "
                     + "latchkey-key-request message.")
         case .malformedSample(let reason, let keyID):
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
         case .malformedStream(let reason):
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_DECRYPT, "The stream cannot be decrypted: \(reason).", debug: "")
         case .cipher(let reason, let keyID):
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
         case .secureMemory:
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_DECRYPT, "The decoder wants secure memory, which this decryptor cannot fill.",
                 debug: "Secure memory needs a decryptor that runs in the trusted environment. Choose another decoder, "
                     + "for example with GST_PLUGIN_FEATURE_RANK.")
         case .outOfMemory:
-            element.postResourceError(
+            element.postError(
                 GST_RESOURCE_ERROR_NO_SPACE_LEFT, "No memory for a decrypted sample.", debug: "")
         case .notMappable:
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample lies in memory that cannot be read.", debug: "")
         case .downstream(let result):
-            element.postStreamError(
+            element.postError(
                 GST_STREAM_ERROR_FAILED, "The stream behind the decryptor failed.",
                 debug: "streaming stopped, reason \(result) (\(result.rawValue))")
         case .configuration(let error):
-            element.postResourceError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+            element.postError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
         }
     }
 

@@ -46,6 +46,18 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.presentation.origin.setHeaders(headers) }
 
+    override func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool {
+        guard let run else { return true }
+        let uris = keyIDs.compactMap { session.keyURI(of: $0) }
+        return uris.count < keyIDs.count || run.presentation.needs(uris, at: position)
+    }
+
+    override var hasDownloaded: Bool { run?.presentation.wasReached ?? false }
+
+    override func outputDidAppear() { run?.presentation.outputDidAppear() }
+
+    override var isWaitingForKey: Bool { run?.keys.isAwaited ?? false }
+
     override func willStop() { run?.presentation.end() }
 
     // MARK: Inside
@@ -63,16 +75,28 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     override func handle(_ message: consuming Message) {
-        guard message.kind == .error, let child, message.isFrom(child) else { return forward(message) }
+        // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
+        if let presentation = run?.presentation {
+            let isForPeople = message.kind != .element
+            handleOwn(message.mapTexts { presentation.withOriginURLs($0, isForPeople: isForPeople) })
+        } else {
+            handleOwn(message)
+        }
+    }
+
+    private func handleOwn(_ message: consuming Message) {
+        guard message.kind == .error, let child, message.isFrom(child) else { return super.handle(message) }
         let (run, isStopping) = (self.run, withGuarded { $0.isStopping })
         guard let run, !isStopping else { return forward(message) }
         // What follows from a failure that was told is no news.
         if run.presentation.hasFailed { return }
         if let failure = run.presentation.takeFailure() {
             failure.post(on: reference)
+        } else if message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND), let key = run.presentation.keyGivenAway {
+            HLSFailure.wrongKey(key).post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             // Nobody but a proxy stands between the stock demuxer and this process.
-            reference.postResourceError(
+            reference.postError(
                 GST_RESOURCE_ERROR_OPEN_READ,
                 "GStreamer's HLS demuxer does not reach the playlists that it is given on 127.0.0.1.",
                 debug: "Its HTTP library sends even local requests to the HTTP proxy that is configured. Set the "

@@ -28,10 +28,18 @@ extension HLSFailure {
             advice: "Check what the server sends under that URL.")
     }
 
-    static func key(_ key: HLSKey, _ error: KeyError) -> HLSFailure {
+    /// `name` is how the key is called in front of people.
+    static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(
-            kind: .key, text: "There is no key for \(key): \(error).",
+            kind: .key, text: "There is no key for \(name): \(error).",
             advice: "Give the key with a keys file, set a licence service, or answer the latchkey-key-request message.")
+    }
+
+    /// The stock demuxer has decrypted segments with the key, and sees nothing in them.
+    static func wrongKey(_ key: HLSKey) -> HLSFailure {
+        HLSFailure(
+            kind: .format, text: "The segments cannot be used: what the key decrypts is no media (\(key)).",
+            advice: "Either the key or the media is a wrong one.")
     }
 
     /// Encrypted media that cannot be what the playlist says.

@@ -18,7 +18,7 @@ extension HLSKeys {
             }
             let distinct = Set(keyIDs.values).sorted { $0.description < $1.description }
             for keyID in distinct { demand(key, as: keyID) }
-            let boxes = distinct.map { key.initializationData(keyID: $0) }
+            let boxes = distinct.map { named(key).initializationData(keyID: $0) }
             return try segment.rewriting(
                 keyIDs: keyIDs, protectionBoxes: boxes, removesOthers: true)
         case .clear(let key):
@@ -27,7 +27,7 @@ extension HLSKeys {
             let keyID = keyID(of: key)
             return try segment.markingProtected(
                 scheme: key.method.scheme ?? .cbcs, keyID: keyID,
-                protectionBoxes: [key.initializationData(keyID: keyID)])
+                protectionBoxes: [named(key).initializationData(keyID: keyID)])
         }
     }
 }

@@ -12,6 +12,7 @@ final class HLSKeys: Sendable {
     private let timeout: Duration
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
+    private let waiting = Atomic<Int>(0)
 
     /// `timeout` is how long `contentKey(for:)` waits.
     init(session: KeySession, timeout: Duration) {
@@ -25,13 +26,45 @@ final class HLSKeys: Sendable {
 
     /// The KID that stands for the key. `mediaKeyID` is what the media has beside it.
     func keyID(of key: HLSKey, mediaKeyID: KeyID? = nil) -> KeyID {
-        session.keyID(forURI: key.uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
+        session.keyID(forURI: named(key).uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
     }
 
-    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave.
+    /// The key as everybody else knows it. A `data:` URI of the format `identity` has the key in it, so it is replaced by
+    /// one that says nothing: names go into media, messages and logs.
+    func named(_ key: HLSKey) -> HLSKey {
+        guard let uri = key.dataURI else { return key }
+        var named = key
+        // Hasher has a secret of the process in it.
+        let halves = [UInt8(0), 1].map { half in
+            var hasher = Hasher()
+            hasher.combine(half)
+            hasher.combine(uri)
+            return UInt64(bitPattern: Int64(hasher.finalize()))
+        }
+        named.uri = "data:,\(KeyID(high: halves[0], low: halves[1]))"
+        return named
+    }
+
+    /// Whether the key stands in the playlist itself and is usable now.
+    private func install(_ key: HLSKey, as keyID: KeyID) -> Bool {
+        guard let uri = key.dataURI else { return false }
+        if case .usable = session.status(of: keyID) { return true }
+        guard var bytes = DataURI(uri)?.bytes else { return false }
+        defer { wipe(&bytes) }
+        guard let contentKey = ContentKey(bytes) else { return false }
+        session.install([keyID: contentKey])
+        return true
+    }
+
+    /// Whether somebody waits for a key in `contentKey(for:within:)`.
+    var isAwaited: Bool { waiting.load(ordering: .acquiring) > 0 }
+
+    /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave. A key that
+    /// stands in the playlist itself is there at once.
     func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
         let keyID = keyID ?? self.keyID(of: key)
-        let box = key.initializationData(keyID: keyID)
+        if install(key, as: keyID) { return }
+        let box = named(key).initializationData(keyID: keyID)
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
         // A key at its own URI is no matter of a licence service.
         let isIdentity = key.keyFormat == HLSKeyFormat.identity.name
@@ -41,11 +74,35 @@ final class HLSKeys: Sendable {
                 retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring)))
     }
 
-    /// The key itself, for what is decrypted here. Waits for it.
-    func contentKey(for key: HLSKey) async throws(HLSFailure) -> ContentKey {
+    /// Asks for the key that opens an envelope, unless it is there or was asked for. `object` is what the envelope has in
+    /// front.
+    func demand(_ keyID: KeyID, of object: PlayReadyObject) {
+        let bytes = (try? object.serialized()) ?? []
+        let data = InitializationData(system: .playReady, bytes: bytes, origin: "hls/envelope")
+        let details = (try? object.header())?.details
+        session.demand(
+            KeyDemand(
+                keyIDs: [keyID], keySystem: .playReady, initializationData: [data],
+                suggestedURL: details?.licenseAcquisitionURL, retryFailuresUpTo: startGeneration,
+                origin: observer.load(ordering: .acquiring)))
+    }
+
+    /// The key itself, for what is decrypted here. Waits for it, at most `limit`.
+    func contentKey(for key: HLSKey, within limit: Duration? = nil) async throws(HLSFailure) -> ContentKey {
+        try await contentKey(keyID(of: key), called: key.description, within: limit) { demand(key) }
+    }
+
+    /// The key that opens an envelope, for what is decrypted here. Waits for it.
+    func contentKey(_ keyID: KeyID, of object: PlayReadyObject) async throws(HLSFailure) -> ContentKey {
+        try await contentKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
+    }
+
+    private func contentKey(
+        _ keyID: KeyID, called name: String, within limit: Duration? = nil, _ demand: () -> Void
+    ) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
-        let timeout = timeout
+        let timeout = min(timeout, limit ?? timeout)
         let alarm = Task {
             try? await Task.sleep(for: timeout)
             signal.finish()
@@ -54,15 +111,25 @@ final class HLSKeys: Sendable {
             observation.cancel()
             alarm.cancel()
         }
-        demand(key)
+        waiting.add(1, ordering: .acquiringAndReleasing)
+        defer { waiting.subtract(1, ordering: .acquiringAndReleasing) }
+        demand()
         signal.yield()
         for await _ in changes {
-            switch session.status(of: keyID(of: key)) {
+            switch session.status(of: keyID) {
             case .usable(let contentKey): return contentKey
-            case .failed(let error, _): throw .key(key, error)
+            case .failed(let error, _): throw .key(name, error)
             case .absent, .pending: continue
             }
         }
-        throw .key(key, .timedOut("no answer in \(timeout)"))
+        throw .key(name, .timedOut("no answer in \(timeout)"))
+    }
+}
+
+extension HLSKey {
+    /// The URI that has the key in it, of the format `identity` alone: those of other formats have initialization data.
+    fileprivate var dataURI: String? {
+        guard keyFormat == HLSKeyFormat.identity.name, let uri, DataURI.isOne(uri) else { return nil }
+        return uri
     }
 }

@@ -19,14 +19,22 @@ final class HLSPresentation: Sendable {
         var rewriters: [String: HLSPlaylistRewriter] = [:]
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
+        var timeline = HLSTimeline()
+        var schedule = HLSKeySchedule()
+        /// Something came out of the stock demuxer.
+        var hasOutput = false
         /// A playlist that is here already: the first one, for the first request.
         var first: HTTPResponse?
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
+        /// A playlist's segments are in envelopes, and so are those of all others then.
+        var isEnveloped = false
         var requestCount = 0
         /// The presentation's URL.
         var home = ""
         var failure: HLSFailure?
+        /// The last key that the stock demuxer was given, which decrypts with it itself.
+        var keyGivenAway: HLSKey?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
@@ -85,8 +93,19 @@ final class HLSPresentation: Sendable {
     /// Whether the stock demuxer ever reached the loopback server.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
 
+    /// Something comes out of the stock demuxer: from now on it waits for what is to come.
+    func outputDidAppear() { state.withLock { $0.hasOutput = true } }
+
+    /// The last key that the stock demuxer got, to decrypt with it itself.
+    var keyGivenAway: HLSKey? { state.withLock { $0.keyGivenAway } }
+
     /// Whether the stock demuxer was ever sent to the loopback server.
     var wasNeeded: Bool { table.count > 0 }
+
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later.
+    func needs(_ uris: [String], at position: Double) -> Bool {
+        state.withLock { state in uris.contains { state.timeline.needs($0, at: position) } }
+    }
 
     /// The last failure since the last call.
     func takeFailure() -> HLSFailure? {
@@ -124,23 +143,28 @@ final class HLSPresentation: Sendable {
         case .playlist: ".m3u8"
         case .initSegment: ".mp4"
         case .segment, .key: ""
+        case .envelope(let segment): segment.kind == .fragmentedMP4 ? "" : ".ts"
         case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
         }
     }
 
     func rewrite(
-        _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil
+        _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil,
+        isEnveloped: Bool? = nil
     ) throws(HLSFailure) -> HLSRewriting {
         let name = name ?? url
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
         let server = state.withLock { $0.server }
         let table = table
-        let rewriting = try state.withLock { state throws(HLSFailure) in
+        let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
                 ?? HLSPlaylistRewriter(
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
             if let kind { rewriter.segmentKind = kind }
+            if let isEnveloped { rewriter.isEnveloped = isEnveloped }
+            if isEnveloped == true { state.isEnveloped = true }
+            if state.isEnveloped { rewriter.isEnveloped = true }
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
@@ -150,33 +174,29 @@ final class HLSPresentation: Sendable {
                 throw .format(error)
             }
             state.rewriters[name] = rewriter
+            state.timeline.update(rewriting, of: name)
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
             }
-            if rewriting.resources.contains(where: { if case .keyNote = $0 { true } else { false } }) {
-                state.hasNotes = true
-            }
-            return rewriting
+            if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
+            // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
+            let isSettled = rewriting.segmentToProbe == nil
+            return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
         }
         table.keep(rewriting.resources, of: name)
-        demandKeys(of: rewriting)
+        for key in wanted { keys.demand(key) }
         return rewriting
     }
+}
 
-    /// Keys are asked for as soon as a playlist names them, long before a segment needs them. A key at its own URI is
-    /// fetched in no time: for fragmented MP4 that waits for the init segment, which tells whether the tracks have keys
-    /// of their own.
-    private func demandKeys(of rewriting: HLSRewriting) {
-        var fronted: Set<HLSKey> = []
-        for case .initSegment(let segment) in rewriting.resources {
-            if case .key(let key) = segment.protection { fronted.insert(key) }
-        }
-        let wanted = rewriting.sessionKeys + rewriting.keys.map(\.key)
-        for key in wanted + [rewriting.upcomingKey].compactMap(\.self) {
-            let isQuick = key.keyFormat == HLSKeyFormat.identity.name && key.keyID == nil
-            let isForLater = fronted.contains(key) || rewriting.kind == .master || key == rewriting.upcomingKey
-            if !isQuick || !isForLater { keys.demand(key) }
+extension HLSResource {
+    /// Whether the stream behind it starts with a note for the decryptor.
+    fileprivate var hasNote: Bool {
+        switch self {
+        case .keyNote: true
+        case .envelope(let segment): segment.kind != .fragmentedMP4
+        case .playlist, .initSegment, .segment, .key: false
         }
     }
 }

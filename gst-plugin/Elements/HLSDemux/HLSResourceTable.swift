@@ -69,6 +69,7 @@ final class HLSResourceTable: Sendable {
         case .playlist: "p"
         case .initSegment: "i"
         case .segment: "s"
+        case .envelope: "e"
         case .keyNote: "n"
         case .key: "k"
         }

@@ -13,9 +13,14 @@ final class IdentityKeyLoader: ResourceLoader {
     init(origin: HLSOrigin) { self.origin = origin }
 
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
-        guard let origin, let key = Self.key(in: request), let uri = key.uri, URIReference(uri).isHTTP else {
-            return false
+        guard let origin, let key = Self.key(in: request), let uri = key.uri else { return false }
+        if DataURI.isOne(uri) {
+            // A good one is no matter of a request.
+            request.finishLoading(
+                with: .malformedResponse("the data: URI of the key in the playlist has no \(ContentKey.size) bytes"))
+            return true
         }
+        guard URIReference(uri).isHTTP else { return false }
         Task {
             do throws(HLSFailure) {
                 var bytes = try await origin.bytes(.key, uri)

@@ -174,6 +174,6 @@ extension ISODecryptor {
             defer { flow.isFailureReported = true }
             return !flow.isFailureReported
         }
-        if isFirst { failure.post(on: reference) }
+        if isFirst { _ = report(failure) }
     }
 }

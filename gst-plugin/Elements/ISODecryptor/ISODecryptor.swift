@@ -262,20 +262,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     // MARK: Queries
 
     override func sinkQuery(_ query: borrowing Query) -> Bool? {
-        switch query.kind {
-        case .acceptCaps:
-            guard let caps = query.capsToAccept else { return nil }
-            query.answerAcceptCaps(caps.isSubset(of: Self.acceptedCaps))
-            return true
-        case .caps:
-            query.answer(caps: Self.acceptedCaps)
-            return true
-        case .allocation:
-            // What upstream fills is encrypted, and read once.
-            return false
-        case .scheduling, .uri, .other:
-            return nil
-        }
+        answerForContainer(query, accepting: Self.acceptedCaps)
     }
 
     override func sourceQuery(_ query: borrowing Query) -> Bool? {

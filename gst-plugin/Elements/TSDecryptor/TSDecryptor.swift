@@ -135,7 +135,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             do throws(DecryptionError) {
                 try samples.withUnit { plan, bytes throws(DecryptionError) in
                     var plan = plan
-                    plan.initializationVector = vector
+                    if !samples.hasOwnVectors { plan.initializationVector = vector }
                     size = bytes.count
                     try cipher.decrypt(plan, in: bytes)
                 }
@@ -149,7 +149,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func warnOfContradiction() {
         hasWarned = true
-        reference.postStreamWarning(
+        reference.postWarning(
             GST_STREAM_ERROR_DECRYPT,
             "The playlist says that the segments are encrypted, the stream that they are not.",
             debug: "The program map names clear stream types alone. They go on as they are.")
@@ -209,20 +209,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     // MARK: Queries
 
     override func sinkQuery(_ query: borrowing Query) -> Bool? {
-        switch query.kind {
-        case .acceptCaps:
-            guard let caps = query.capsToAccept else { return nil }
-            query.answerAcceptCaps(caps.isSubset(of: Self.acceptedCaps))
-            return true
-        case .caps:
-            query.answer(caps: Self.acceptedCaps)
-            return true
-        case .allocation:
-            // What upstream fills is encrypted, and read once.
-            return false
-        case .scheduling, .uri, .other:
-            return nil
-        }
+        answerForContainer(query, accepting: Self.acceptedCaps)
     }
 
     override func sourceQuery(_ query: borrowing Query) -> Bool? {

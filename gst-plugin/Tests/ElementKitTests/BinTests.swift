@@ -89,6 +89,42 @@ private final class Wrapper: Bin, @unchecked Sendable {
         #expect(bus.count(element: "original") == 0)
     }
 
+    @Test func changesTheTextsOfMessages() throws {
+        func change(_ message: UnsafeMutablePointer<GstMessage>?) throws -> BusMessage {
+            let number = gst_message_get_seqnum(message)
+            let changed = Message(owning: try #require(message)).mapTexts { $0.uppercased() }.release()
+            defer { gst_message_unref(changed) }
+            #expect(gst_message_get_seqnum(changed) == number)
+            #expect(ek_message_source(changed) == ek_as_object(element))
+            return BusMessage(changed)
+        }
+        let source = ek_as_object(element)
+        let fields = try change(
+            gst_message_new_element(
+                source, gst_structure_from_string("kind, a=(string)one, b=(guint64)2, c=(string)THREE;", nil)))
+        #expect(fields.name == "kind")
+        #expect(fields.string("a") == "ONE" && fields.string("c") == "THREE" && fields.number("b") == 2)
+        #expect(try change(gst_message_new_element(source, gst_structure_new_empty("none"))).name == "none")
+
+        let error = g_error_new_literal(gst_stream_error_quark(), 3, "text")
+        defer { g_error_free(error) }
+        for make in [gst_message_new_error, gst_message_new_warning] {
+            let report = try change(make(source, error, "details"))
+            #expect(report.text == "TEXT" && report.debug == "DETAILS" && report.code == 3)
+            #expect(report.name == String(cString: g_quark_to_string(gst_stream_error_quark())))
+            #expect(try change(make(source, error, nil)).text == "TEXT")
+        }
+        let noted = gst_message_new_error_with_details(
+            source, error, "details", gst_structure_from_string("details, http-status-code=(uint)404;", nil))
+        let changed = Message(owning: try #require(noted)).mapTexts { $0.uppercased() }.release()
+        defer { gst_message_unref(changed) }
+        var details: UnsafePointer<GstStructure>?
+        gst_message_parse_error_details(changed, &details)
+        #expect(gst_structure_has_field(details, "http-status-code") != 0)
+        #expect(try change(gst_message_new_info(source, error, "details")).type == "info")
+        #expect(try change(gst_message_new_eos(source)).type == "eos")
+    }
+
     @Test func takesEventsThatAreSentToIt() throws {
         let isGapTaken = ElementReference(element).send(Event(owning: gst_event_new_gap(0, 1)))
         let isEndTaken = ElementReference(element).send(Event.endOfStream())

@@ -203,7 +203,7 @@ extension ElementTests {
             harness.start(caps: Media.bareVideo)
             let clear = Media.bytes(900)
             let buffer = try Media.sample(clear, at: 12_345).makeBuffer()
-            buffer.withPointer { gst_buffer_set_flags($0, GST_BUFFER_FLAG_DISCONT) }
+            _ = buffer.withPointer { gst_buffer_set_flags($0, GST_BUFFER_FLAG_DISCONT) }
             let before = buffer.withPointer { StreamRecorder.Sample($0) }
             let kept = isShared ? Optional(buffer.share()) : nil
             #expect(harness.push(buffer) == .ok)

@@ -6,6 +6,7 @@ import ElementTestSupport
 import Latchkey
 import LicenseControl
 import ProtectionModel
+import Synchronization
 import Testing
 
 @testable import Elements
@@ -87,6 +88,34 @@ extension ElementTests {
             #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
             #expect(error.text.contains(Media.keyIDText) && error.text.contains(reason), "\(error)")
             #expect(harness.output.samples.isEmpty)
+        }
+
+        /// The session tells one observer after the other. Whoever looks in between knows the key's fate already.
+        @Test func theMessageComesBeforeTheError() throws {
+            let open = try OpenSession()
+            let decryptor = Mutex<Decryptor?>(nil)
+            let observation = open.session.observe { event in
+                guard case .failed = event, let decryptor = decryptor.withLock({ $0 }) else { return }
+                let end = MonotonicTime.now + 200_000_000
+                decryptor.monitor.withLock {
+                    decryptor.flow.keyEvents += 1
+                    decryptor.monitor.broadcast()
+                    while !decryptor.flow.isFailureReported, MonotonicTime.now < end {
+                        decryptor.monitor.wait(microseconds: 10_000)
+                    }
+                }
+            }
+            defer { observation.cancel() }
+            let harness = try Harness("latchkeycencdec", Self.forEver, context: open.context)
+            decryptor.withLock { $0 = Decryptor.implementation(of: harness.element) }
+            defer { decryptor.withLock { $0 = nil } }
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample(Media.bytes(64)).makeBuffer()) == .ok)
+            let request = try harness.bus.next(element: "latchkey-key-request")
+            #expect(try deny(harness, request, "not subscribed"))
+            _ = try harness.bus.nextError()
+            let told = harness.bus.all().filter { $0.name == "latchkey-key-failed" || $0.type == "error" }
+            #expect(told.map(\.type) == ["element", "error"])
         }
 
         @Test func aDenialEndsTheWait() throws {

@@ -3,6 +3,7 @@
 import CGStreamer
 import ElementKit
 import ElementTestSupport
+import HTTP
 import Foundation
 import Latchkey
 import LicenseControl
@@ -98,6 +99,16 @@ extension ElementTests {
             _ = try keysFile()
             setenv("LATCHKEY_CONFIG", try write("latchkey.conf", "[latchkey]\nkeys-file=keys.txt\n"), 1)
             #expect(try decrypts())
+        }
+
+        /// In a folder that is none, as with `XDG_CONFIG_HOME=/dev/null`, there is no file; one that is named must be there.
+        @Test(arguments: ["/dev/null/latchkey/latchkey.conf", "/nonexistent/latchkey/latchkey.conf"])
+        func theUsersConfigurationMayBeMissing(path: String) throws {
+            let settings = try Configuration.read(path, required: false)
+            #expect(settings.keysFile == nil && settings.licenseURL == nil && settings.keyFormats.isEmpty)
+            let error = #expect(throws: KeyError.self) { try Configuration.read(path, required: true) }
+            #expect(
+                error?.isSameKind(as: .invalidConfiguration("")) == true && error?.description.contains(path) == true)
         }
 
         @Test func theContextsKeysFile() throws {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 /// Percent-encoding (RFC 3986, 2.1) over UTF-8.
-enum PercentEncoding {
+public enum PercentEncoding {
     /// Everything but letters, digits and `-._~` encoded.
-    static func encode(_ text: String) -> String {
+    public static func encode(_ text: String) -> String {
         encode(text) { byte in
             switch byte {
             case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
@@ -13,12 +13,12 @@ enum PercentEncoding {
     }
 
     /// Only what cannot stand in a URL encoded: control characters, spaces, `"<>\^`{|}` and everything beyond ASCII.
-    static func encodeInvalid(_ text: String) -> String {
+    public static func encodeInvalid(_ text: String) -> String {
         encode(text) { 0x21...0x7E ~= $0 && !"\"<>\\^`{|}".utf8.contains($0) }
     }
 
     /// Nil where a `%` has no two hexadecimal digits behind it.
-    static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         var rest = text[...]
         while let byte = rest.popFirst() {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+import ProtectionModel
+
+/// What happens to a session.
+extension KeySessionState {
+    /// Somebody needs these slots.
+    mutating func demand(
+        _ slots: [Slot], keySystem: KeySystem?, retryFailuresUpTo limit: UInt64, as id: UInt64,
+        at now: ContinuousClock.Instant
+    ) -> Action {
+        if let closure {
+            return Action(events: [.failed(requestID: id, slots.compactMap(\.self), closure)])
+        }
+        var seen: Set<Slot> = []
+        let missing = slots.filter { slot in
+            switch entries[slot]?.entry {
+            case .pending, .usable: false
+            case .failed(_, let generation): generation <= limit && seen.insert(slot).inserted
+            case nil: seen.insert(slot).inserted
+            }
+        }
+        guard !missing.isEmpty else { return Action() }
+        guard missing.count <= limits.pending - pendingCount else {
+            return Action(events: [.failed(requestID: id, missing.compactMap(\.self), overflow)])
+        }
+        for slot in missing { set(slot, .pending(id)) }
+        requests[id] = Request(slots: missing, keySystem: keySystem, missing: seen, start: now)
+        return Action(requested: missing, changesStatus: true, isCounted: true)
+    }
+
+    /// Keys for a request. The slots that they leave without a key fail. `random`, 0 to 1, spreads renewals.
+    mutating func answer(
+        _ id: UInt64, with keys: Keys, at now: ContinuousClock.Instant, random: Double = 0
+    ) -> Action {
+        guard closure == nil else { return Action() }
+        if isOver(keys.terms, for: id, at: now) {
+            return fail(id, with: .leaseExpired("the answer allows its keys for no time"), at: now)
+        }
+        guard let request = requests[id] else { return answerLate(id, with: keys, at: now, random: random) }
+        var action = Action(isCounted: true)
+        var keys = keys
+        for (old, new) in request.renamed {
+            if let key = keys.byID.removeValue(forKey: old) { keys.byID[new] = key }
+        }
+        install(assign(keys, to: request.slots), keys.terms, for: id, at: now, random, into: &action)
+        guard let open = requests[id] else { return action }
+        let missing = request.slots.filter(open.missing.contains)
+        fail(missing, of: id, with: Self.notInResponse(missing, keys: keys), at: now, into: &action)
+        return action
+    }
+
+    /// Keys that came without a request, or that answer request `id` in part and leave it pending.
+    mutating func install(
+        _ keys: Keys, for id: UInt64? = nil, at now: ContinuousClock.Instant, random: Double = 0
+    ) -> Action {
+        guard closure == nil, !isOver(keys.terms, for: id, at: now) else { return Action() }
+        var slots: [Slot: ContentKey] = keys.byID.reduce(into: [:]) { $0[$1.key] = $1.value }
+        if let key = keys.withoutID { slots[nil] = key }
+        var action = Action(isCounted: true)
+        install(slots, keys.terms, for: id, at: now, random, into: &action)
+        return action
+    }
+
+    /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and nothing
+    /// for itself; where both are known, each stays as it is.
+    mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
+        guard closure == nil, entries[new] == nil, let entry = entries.removeValue(forKey: old)?.entry else {
+            return Action()
+        }
+        if entry.isPending { pendingCount -= 1 }
+        set(new, entry)
+        leases.rename(old, to: new)
+        requirements[new] = requirements.removeValue(forKey: old)
+        protection[new] = protection.removeValue(forKey: old)
+        let owner: UInt64? =
+            if case .pending(let id) = entry { id } else { renewals.removeValue(forKey: old) }
+        if let id = owner, var request = requests[id] {
+            if request.isRenewal { renewals[new] = id }
+            request.slots = request.slots.map { $0 == old ? new : $0 }
+            if request.missing.remove(old) != nil { request.missing.insert(new) }
+            request.renamed[old] = new
+            requests[id] = request
+        }
+        return Action(changesStatus: true, isCounted: true)
+    }
+
+    /// The request is denied or withdrawn. An error for a request that is over changes nothing.
+    mutating func fail(_ id: UInt64, with error: KeyError, at now: ContinuousClock.Instant) -> Action {
+        guard requests[id] != nil else { return Action() }
+        var action = Action(isCounted: true)
+        fail(missing(in: id), of: id, with: error, at: now, into: &action)
+        return action
+    }
+
+    /// The end. Every key is unusable from here on.
+    mutating func close(_ reason: KeyError, at now: ContinuousClock.Instant) -> Action {
+        guard closure == nil else { return Action() }
+        let error = reason.isSameKind(as: .sessionClosed("")) ? reason : .sessionClosed(reason.description)
+        var action = Action(changesStatus: true, isCounted: true)
+        for id in requests.keys.sorted() { fail(missing(in: id), of: id, with: error, at: now, into: &action) }
+        closure = error
+        entries = [:]
+        action.ended = leases.leases.keys.sorted()
+        leases.removeAll()
+        renewals = [:]
+        requirements = [:]
+        protection = [:]
+        settled = [:]
+        settledOrder = []
+        generation += 1
+        action.events.append(.closed(reason))
+        return action
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+public import KeySystems
+import MediaFormats
+import ProtectionModel
+
+/// A folder with what PlayReady-style licences need: the model's certificate and key, those who are trusted, and the
+/// device that was made from them.
+///
+/// | file | what it is |
+/// |---|---|
+/// | `playready-model.bcert` | the model's certificate chain |
+/// | `playready-model-key.pem` | the model's private key, P-256 in PEM without a pass phrase |
+/// | `playready-root.pub` | what all chains go back to: P-256, x and y, 64 bytes |
+/// | `playready-server.pub` | what challenges are encrypted for, likewise |
+/// | `playready-device.bcert`, `playready-device-signing-key.pem`, `playready-device-encryption-key.pem` | the device |
+///
+/// Private keys are files of mode 0600 in a folder of mode 0700. The names of the first four are those that the test
+/// authority of `latchkey-server` uses. Reads and writes when it is called; any thread.
+public struct ProvisioningFolder: Sendable {
+    public enum File: String, CaseIterable, Sendable {
+        case modelCertificate = "playready-model.bcert"
+        case modelKey = "playready-model-key.pem"
+        case rootKey = "playready-root.pub"
+        case serverKey = "playready-server.pub"
+        case deviceCertificate = "playready-device.bcert"
+        case deviceSigningKey = "playready-device-signing-key.pem"
+        case deviceEncryptionKey = "playready-device-encryption-key.pem"
+
+        var isSecret: Bool {
+            switch self {
+            case .modelKey, .deviceSigningKey, .deviceEncryptionKey: true
+            case .modelCertificate, .rootKey, .serverKey, .deviceCertificate: false
+            }
+        }
+
+        fileprivate static let device: [File] = [.deviceCertificate, .deviceSigningKey, .deviceEncryptionKey]
+    }
+
+    /// The most bytes of a file that are read.
+    private static let limit = 1024 * 1024
+
+    public let path: String
+
+    public init(path: String) { self.path = path }
+
+    public func path(of file: File) -> String { "\(path)/\(file.rawValue)" }
+
+    // MARK: Reading
+
+    /// The bundle, checked. Throws `ProvisioningError` with the file that is wrong.
+    public func provisioning() throws(ProvisioningError) -> PlayReadyProvisioning {
+        let certificate = try read(.modelCertificate)
+        let (rootKey, serverKey) = (try publicKey(.rootKey), try publicKey(.serverKey))
+        var key = try read(.modelKey)
+        defer { wipe(&key) }
+        do throws(PlayReadyError) {
+            return try PlayReadyProvisioning(
+                modelCertificate: certificate, modelPrivateKeyPEM: key, rootKey: rootKey, serverKey: serverKey)
+        } catch {
+            throw ProvisioningError(path: path(of: Self.file(of: error)), reason: error.description)
+        }
+    }
+
+    /// The device; nil where none has been made yet. Throws `ProvisioningError` with the file that is wrong.
+    public func device() throws(ProvisioningError) -> PlayReadyDevice? {
+        guard File.device.contains(where: exists) else { return nil }
+        let chain = try read(.deviceCertificate)
+        var (signing, encryption): ([UInt8], [UInt8]) = ([], [])
+        defer {
+            wipe(&signing)
+            wipe(&encryption)
+        }
+        signing = try read(.deviceSigningKey)
+        encryption = try read(.deviceEncryptionKey)
+        do throws(PlayReadyError) {
+            return try PlayReadyDevice(chain: chain, signingKeyPEM: signing, encryptionKeyPEM: encryption)
+        } catch {
+            throw ProvisioningError(path: path(of: .deviceCertificate), reason: error.description)
+        }
+    }
+
+    // MARK: Writing
+
+    /// Puts a bundle into the folder, which is made where it is missing, and checks it before anything is written.
+    ///
+    /// Each file is replaced in one step. A device that another model made goes, and its licences with it: they are for
+    /// its keys.
+    public func write(
+        modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8]
+    ) throws(ProvisioningError) {
+        let bundle: PlayReadyProvisioning
+        do throws(PlayReadyError) {
+            bundle = try PlayReadyProvisioning(
+                modelCertificate: modelCertificate, modelPrivateKeyPEM: modelPrivateKeyPEM, rootKey: rootKey,
+                serverKey: serverKey)
+        } catch {
+            throw ProvisioningError(path: path(of: Self.file(of: error)), reason: error.description)
+        }
+        try makeFolder()
+        if let device = try? device(), !device.isMade(by: bundle) {
+            removeDevice()
+        }
+        try write(modelCertificate, to: .modelCertificate)
+        try write(modelPrivateKeyPEM, to: .modelKey)
+        try write(rootKey, to: .rootKey)
+        try write(serverKey, to: .serverKey)
+    }
+
+    /// The device of the folder, made here from the model's key where there is none yet.
+    public func makeDevice() throws(ProvisioningError) -> PlayReadyDevice {
+        let bundle = try provisioning()
+        if let device = try device() {
+            guard device.isMade(by: bundle) else {
+                throw ProvisioningError(
+                    path: path(of: .deviceCertificate), reason: "another model made this device; remove its three files"
+                )
+            }
+            return device
+        }
+        let device: PlayReadyDevice
+        var (signing, encryption): ([UInt8], [UInt8]) = ([], [])
+        defer {
+            wipe(&signing)
+            wipe(&encryption)
+        }
+        do throws(PlayReadyError) {
+            device = try bundle.makeDevice()
+            (signing, encryption) = try device.privateKeyPEMs()
+        } catch {
+            throw ProvisioningError(path: path(of: .deviceCertificate), reason: error.description)
+        }
+        do throws(ProvisioningError) {
+            try write(signing, to: .deviceSigningKey)
+            try write(encryption, to: .deviceEncryptionKey)
+            try write(device.chain.serialized, to: .deviceCertificate)
+        } catch {
+            removeDevice()
+            throw error
+        }
+        return device
+    }
+}
+
+extension ProvisioningFolder {
+    /// Reads a public key as it is provisioned: 64 bytes x and y, the same behind a 4, or either in hexadecimal.
+    public static func publicKey(_ bytes: [UInt8]) -> [UInt8]? {
+        var key = bytes
+        if bytes.count >= 128 {
+            let text = String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
+            guard let decoded = Hex.decode(text) else { return nil }
+            key = decoded
+        }
+        if key.count == 65, key.first == 4 { key.removeFirst() }
+        return key.count == 64 ? key : nil
+    }
+
+    private func publicKey(_ file: File) throws(ProvisioningError) -> [UInt8] {
+        guard let key = Self.publicKey(try read(file)) else {
+            throw ProvisioningError(path: path(of: file), reason: "no public key of P-256: 64 bytes, x and y")
+        }
+        return key
+    }
+
+    private func exists(_ file: File) -> Bool { access(path(of: file), F_OK) == 0 }
+
+    private func read(_ file: File) throws(ProvisioningError) -> [UInt8] {
+        try Self.contents(of: path(of: file))
+    }
+
+    /// The bytes of a file that is provisioned. The caller wipes them where they are secret.
+    public static func contents(of path: String) throws(ProvisioningError) -> [UInt8] {
+        do throws(KeyError) {
+            return try RegularFile(path: path, kind: "file").contents(limit: limit)
+        } catch {
+            throw ProvisioningError(path: path, reason: "cannot be read (\(error))")
+        }
+    }
+
+    private func removeDevice() { for file in File.device { _ = unlink(path(of: file)) } }
+
+    private func makeFolder() throws(ProvisioningError) {
+        guard mkdir(path, 0o700) != 0, errno != EEXIST else { return }
+        throw ProvisioningError(path: path, reason: String(cString: strerror(errno)))
+    }
+
+    private func write(_ bytes: [UInt8], to file: File) throws(ProvisioningError) {
+        do throws(KeyError) {
+            try PrivateFile.write(bytes, to: path(of: file), kind: file.rawValue)
+        } catch {
+            throw ProvisioningError(path: path(of: file), reason: "cannot be written (\(error))")
+        }
+        // What is public may be read by others, for whom the folder is open.
+        if !file.isSecret { _ = chmod(path(of: file), 0o644) }
+    }
+
+    /// The file that an error of the bundle is about.
+    private static func file(of error: PlayReadyError) -> File {
+        switch error.part {
+        case .rootKey: .rootKey
+        case .serverKey: .serverKey
+        case .modelPrivateKey: .modelKey
+        case .modelCertificate, nil: .modelCertificate
+        }
+    }
+}

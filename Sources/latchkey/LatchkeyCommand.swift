@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ArgumentParser
+
+@main
+struct LatchkeyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "latchkey",
+        abstract: "Protected media from the shell.",
+        discussion: """
+            EXIT STATUS
+              0   done
+              1   it failed; standard error says why, with the file
+              64  the command line is not understood
+            """,
+        subcommands: [PackageCommand.self, ProvisionCommand.self])
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ArgumentParser
+import KeySystems
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+struct ProvisionCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "provision",
+        abstract: "Put model certificates and keys into a provisioning folder, and check it.",
+        discussion: """
+            PlayReady-style licences need the certificate and private key of a device model, the public key that all \
+            certificates go back to, and that of the licence services. Latchkey comes with none of them. This command \
+            checks that they belong together, copies them into a folder, and makes the device's own keys and \
+            certificate there. Without options it checks the folder that is there.
+
+            FILES
+              a certificate chain   binary, as it was delivered (CHAI…)
+              a private key         P-256 in PEM, without a pass phrase
+              a public key          P-256: x and y, 64 bytes, or in hexadecimal
+
+            EXAMPLE
+              latchkey-server --make-authority authority
+              latchkey provision --authority authority provisioning
+              latchkey provision provisioning
+            """)
+
+    @Option(help: ArgumentHelp("The model's certificate chain.", valueName: "file"))
+    var modelCertificate: String?
+
+    @Option(help: ArgumentHelp("The model's private key.", valueName: "file"))
+    var modelKey: String?
+
+    @Option(help: ArgumentHelp("The public key that all certificates go back to.", valueName: "file"))
+    var rootKey: String?
+
+    @Option(help: ArgumentHelp("The public key that challenges are encrypted for.", valueName: "file"))
+    var serverKey: String?
+
+    @Option(help: ArgumentHelp("All of them, out of the folder of a test authority.", valueName: "dir"))
+    var authority: String?
+
+    @Argument(help: ArgumentHelp("The provisioning folder.", valueName: "folder"))
+    var folder: String
+
+    func validate() throws {
+        let parts = [modelCertificate, modelKey, rootKey, serverKey]
+        let given = parts.count { $0 != nil }
+        guard authority == nil || given == 0 else {
+            throw ValidationError("--authority brings all files; leave the other options out")
+        }
+        guard given == 0 || given == parts.count else {
+            throw ValidationError(
+                "--model-certificate, --model-key, --root-key and --server-key belong together; give all of them")
+        }
+    }
+
+    func run() throws {
+        let target = ProvisioningFolder(path: folder)
+        let source = authority.map { ProvisioningFolder(path: $0) }
+        if let modelCertificate = modelCertificate ?? source?.path(of: .modelCertificate),
+            let modelKey = modelKey ?? source?.path(of: .modelKey),
+            let rootKey = rootKey ?? source?.path(of: .rootKey),
+            let serverKey = serverKey ?? source?.path(of: .serverKey)
+        {
+            try write(target, modelCertificate, modelKey: modelKey, rootKey: rootKey, serverKey: serverKey)
+        }
+        let bundle = try target.provisioning()
+        let device = try target.makeDevice()
+        print("model: security level \(bundle.modelCertificate.leaf.basic.securityLevel)")
+        print("device: certificate \(Hex.encode(device.chain.leaf.basic.id))")
+    }
+
+    private func write(
+        _ target: ProvisioningFolder, _ certificate: String, modelKey: String, rootKey: String, serverKey: String
+    ) throws {
+        let chain = try ProvisioningFolder.contents(of: certificate)
+        let (root, server) = (try publicKey(rootKey), try publicKey(serverKey))
+        var key = try ProvisioningFolder.contents(of: modelKey)
+        defer { wipe(&key) }
+        do throws(ProvisioningError) {
+            try target.write(modelCertificate: chain, modelPrivateKeyPEM: key, rootKey: root, serverKey: server)
+        } catch {
+            // It has not been copied: what is wrong is the file that was given.
+            let sources: [String: String] = [
+                target.path(of: .modelCertificate): certificate, target.path(of: .modelKey): modelKey,
+                target.path(of: .rootKey): rootKey, target.path(of: .serverKey): serverKey,
+            ]
+            throw ProvisioningError(path: sources[error.path] ?? error.path, reason: error.reason)
+        }
+    }
+
+    private func publicKey(_ path: String) throws -> [UInt8] {
+        guard let key = ProvisioningFolder.publicKey(try ProvisioningFolder.contents(of: path)) else {
+            throw ProvisioningError(path: path, reason: "no public key of P-256: 64 bytes, x and y")
+        }
+        return key
+    }
+}

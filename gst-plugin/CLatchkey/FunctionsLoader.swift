@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyLoader
+import LicenseControl
+import Synchronization
+
+/// A resource loader made of C functions.
+final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
+    // SAFETY: `userData` is only handed through, and the header says that the functions are called on any thread.
+
+    typealias Destroy = @convention(c) (UnsafeMutableRawPointer?) -> Void
+
+    let name: String
+    private let functions: LatchkeyLoaderFunctions
+    private let userData: UnsafeMutableRawPointer?
+    private let destroy: Destroy?
+    /// The requests that were taken and not finished, by id: their callbacks get the same pointer.
+    private let taken = Mutex<[UInt64: KeyRequestHandle]>([:])
+
+    /// Nil where the table cannot be used.
+    init?(
+        _ name: UnsafePointer<CChar>?, _ table: UnsafePointer<LatchkeyLoaderFunctions>?,
+        _ userData: UnsafeMutableRawPointer?, _ destroy: Destroy?
+    ) {
+        guard let table, let functions = Self.read(table) else { return nil }
+        self.name = name.map { String(cString: $0) } ?? "application"
+        self.functions = functions
+        self.userData = userData
+        self.destroy = destroy
+    }
+
+    deinit { destroy?(userData) }
+
+    /// The functions that the caller's table has; what it does not know of is nil.
+    private static func read(_ table: UnsafePointer<LatchkeyLoaderFunctions>) -> LatchkeyLoaderFunctions? {
+        // Whole pointers alone: half a one would be called.
+        let size =
+            min(table.pointee.size, MemoryLayout<LatchkeyLoaderFunctions>.size) & ~(MemoryLayout<Int>.size - 1)
+        guard size >= MemoryLayout<Int>.size * 2 else { return nil }
+        var functions = LatchkeyLoaderFunctions()
+        // SAFETY: the caller's table has `size` bytes, and ours no fewer.
+        withUnsafeMutableBytes(of: &functions) {
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: table, count: size))
+        }
+        return functions.should_wait == nil && functions.load == nil ? nil : functions
+    }
+
+    func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        let handle = KeyRequestHandle(request, of: self)
+        // The functions are lent it, also where the application finishes the request inside one.
+        defer { withExtendedLifetime(handle) {} }
+        // Before the call: the application may finish the request inside it.
+        taken.withLock { $0[request.id] = handle }
+        if let shouldWait = functions.should_wait, shouldWait(handle.pointer, userData) == 0 {
+            forget(request.id)
+            return false
+        }
+        functions.load?(handle.pointer, userData)
+        return true
+    }
+
+    func didCancel(_ request: KeyLoadingRequest) {
+        guard let handle = forget(request.id) else { return }
+        functions.cancel?(handle.pointer, userData)
+        withExtendedLifetime(handle) {}
+    }
+
+    @discardableResult
+    func forget(_ id: UInt64) -> KeyRequestHandle? { taken.withLock { $0.removeValue(forKey: id) } }
+}

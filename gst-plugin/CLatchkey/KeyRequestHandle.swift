@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyLoader
+import KeySystems
+import LicenseControl
+import ProtectionModel
+import Synchronization
+
+/// A `LatchkeyKeyRequest`: a request with what it says of itself in memory that C can read.
+final class KeyRequestHandle: @unchecked Sendable {
+    // SAFETY: the memory is written in `init` alone and freed in `deinit`; the lease is behind a lock.
+
+    let request: KeyLoadingRequest
+    private weak let loader: FunctionsLoader?
+    private let lease = Mutex<Duration?>(nil)
+
+    let keySystem: CMemory?
+    let keyIDs: [CMemory]
+    let keyURI: CMemory?
+    let suggestedURL: CMemory?
+    let initializationData: [(bytes: CMemory, origin: CMemory)]
+    let challenge: CMemory?
+
+    init(_ request: KeyLoadingRequest, of loader: FunctionsLoader) {
+        self.request = request
+        self.loader = loader
+        keySystem = request.keySystem.map { CMemory(text: $0.rawValue) }
+        keyIDs = request.keyIDs.map { CMemory($0.bytes) }
+        keyURI = request.keyURI.map { CMemory(text: $0) }
+        suggestedURL = request.suggestedURL.map { CMemory(text: $0) }
+        initializationData = request.initializationData.map { (CMemory($0.bytes), CMemory(text: $0.origin)) }
+        challenge = request.challenge.isEmpty ? nil : CMemory(request.challenge)
+    }
+
+    func setLease(_ duration: Duration?) { lease.withLock { $0 = duration } }
+
+    func finish(with answer: KeyAnswer) -> Bool {
+        loader?.forget(request.id)
+        guard let lease = lease.withLock(\.self) else { return request.finishLoading(with: answer) }
+        return request.finishLoading(with: .limited(answer, KeyTerms(lease: lease)))
+    }
+
+    func finish(with error: KeyError) -> Bool {
+        loader?.forget(request.id)
+        return request.finishLoading(with: error)
+    }
+}
+
+/// Bytes that C reads. There is a zero byte behind them, so that a text is a string.
+final class CMemory: @unchecked Sendable {
+    // SAFETY: written in `init` alone and freed in `deinit`.
+    private let storage: UnsafeMutableBufferPointer<UInt8>
+
+    init(_ bytes: some Collection<UInt8>) {
+        storage = .allocate(capacity: bytes.count + 1)
+        _ = storage.initialize(fromContentsOf: bytes)
+        (storage.baseAddress?.advanced(by: bytes.count))?.initialize(to: 0)
+    }
+
+    /// Ends at the first zero byte, as every string of C.
+    convenience init(text: String) { self.init(Array(text.utf8)) }
+
+    deinit { storage.deallocate() }
+
+    var size: Int { storage.count - 1 }
+    var bytes: UnsafePointer<UInt8>? { UnsafePointer(storage.baseAddress) }
+    var text: UnsafePointer<CChar>? {
+        // SAFETY: UInt8 and CChar have the same layout.
+        UnsafeRawPointer(storage.baseAddress)?.assumingMemoryBound(to: CChar.self)
+    }
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+
+/**
+ * SECTION:latchkey-loader
+ * @title: Resource loaders
+ * @short_description: getting keys for protected media, from every language that can call C
+ *
+ * A resource loader answers the key requests of Latchkey's elements: with keys, with a licence as it came, or with an
+ * error. It is a table of functions and a pointer of yours. docs/loaders.md says what a loader is and when it is asked.
+ *
+ * Nothing in this file needs GLib or GStreamer. Strings are UTF-8 and end with a zero byte. Every function may be
+ * called from any thread, also from inside a callback. %NULL for a request or a session does nothing and returns 0.
+ */
+
+#ifndef LATCHKEY_LOADER_H
+#define LATCHKEY_LOADER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * LatchkeyKeyRequest:
+ *
+ * A question for keys. Counted by references. It stays valid after its session is closed or gone: then answers do not
+ * count, and what it says of itself is still there. All callbacks for one request get the same pointer.
+ */
+typedef struct _LatchkeyKeyRequest LatchkeyKeyRequest;
+
+/**
+ * LatchkeySession:
+ *
+ * The keys of a viewing session, for an application that does not want the session that a pipeline makes for itself.
+ * Counted by references.
+ */
+typedef struct _LatchkeySession LatchkeySession;
+
+/**
+ * LatchkeyErrorCode:
+ * @LATCHKEY_ERROR_NONE: no error
+ * @LATCHKEY_ERROR_DENIED: the key is refused
+ * @LATCHKEY_ERROR_KEY_NOT_FOUND: there was an answer, but not for the key that was asked for
+ * @LATCHKEY_ERROR_MALFORMED_RESPONSE: the answer cannot be read
+ * @LATCHKEY_ERROR_MALFORMED_REQUEST: the request cannot be made, as with a content identifier that is too long
+ * @LATCHKEY_ERROR_NETWORK: the licence service cannot be reached
+ * @LATCHKEY_ERROR_SERVER_STATUS: the licence service answered with an HTTP status that is no success
+ * @LATCHKEY_ERROR_TIMED_OUT: no answer in time
+ * @LATCHKEY_ERROR_CANCELLED: the request was withdrawn
+ * @LATCHKEY_ERROR_SESSION_CLOSED: the session is closed or gone
+ * @LATCHKEY_ERROR_INVALID_CONFIGURATION: a setting, a certificate or the like cannot be used
+ * @LATCHKEY_ERROR_LEASE_EXPIRED: the time for which the key was allowed is over
+ * @LATCHKEY_ERROR_NO_LOADER: nobody takes the request
+ *
+ * Why a key is not there. Other numbers count as %LATCHKEY_ERROR_DENIED.
+ */
+typedef enum {
+  LATCHKEY_ERROR_NONE = 0,
+  LATCHKEY_ERROR_DENIED = 1,
+  LATCHKEY_ERROR_KEY_NOT_FOUND = 2,
+  LATCHKEY_ERROR_MALFORMED_RESPONSE = 3,
+  LATCHKEY_ERROR_MALFORMED_REQUEST = 4,
+  LATCHKEY_ERROR_NETWORK = 5,
+  LATCHKEY_ERROR_SERVER_STATUS = 6,
+  LATCHKEY_ERROR_TIMED_OUT = 7,
+  LATCHKEY_ERROR_CANCELLED = 8,
+  LATCHKEY_ERROR_SESSION_CLOSED = 9,
+  LATCHKEY_ERROR_INVALID_CONFIGURATION = 10,
+  LATCHKEY_ERROR_LEASE_EXPIRED = 11,
+  LATCHKEY_ERROR_NO_LOADER = 12
+} LatchkeyErrorCode;
+
+/**
+ * LatchkeyKey:
+ * @key_id: the KID, in the byte order of a UUID
+ * @key: the content key
+ */
+typedef struct {
+  uint8_t key_id[16];
+  uint8_t key[16];
+} LatchkeyKey;
+
+/**
+ * LatchkeyLoaderFunctions:
+ * @size: `sizeof (LatchkeyLoaderFunctions)`; the table may grow, and the size says what the application knows
+ * @should_wait: (nullable): whether the loader takes the request; 0 asks the next loader. %NULL takes every request.
+ * @load: (nullable): the request was taken. Finish it here or later, from any thread, once. %NULL where @should_wait
+ *   does that.
+ * @cancel: (nullable): a request that was taken needs no answer any more: it was withdrawn, somebody else answered, or
+ *   the session is over. Called once at most, never after the loader finished it, and maybe while @load still runs.
+ *
+ * The functions are called on threads of Latchkey, several requests at the same time; never on a streaming thread, and
+ * no main loop is needed. They must return at once: hand work that takes time to a thread or a main loop of yours. The
+ * request is lent for the call; latchkey_key_request_ref() keeps it.
+ */
+typedef struct {
+  size_t size;
+  int (*should_wait) (LatchkeyKeyRequest *request, void *user_data);
+  void (*load) (LatchkeyKeyRequest *request, void *user_data);
+  void (*cancel) (LatchkeyKeyRequest *request, void *user_data);
+} LatchkeyLoaderFunctions;
+
+/**
+ * latchkey_loader_register:
+ * @name: (nullable): for logs and error texts
+ * @functions: the functions; copied
+ * @user_data: (nullable): goes with every call
+ * @destroy: (nullable): called once with @user_data, on any thread, when nobody can call @functions any more: the
+ *   loader is not registered and no session that has it is left
+ *
+ * Gives a loader to every pipeline whose session begins from now on, ahead of what the configuration names. Call it
+ * before the first pipeline leaves READY. Loaders are asked in the order in which they were registered.
+ *
+ * Returns: a number for latchkey_loader_unregister(), or 0 where @functions has a size that is too small, or neither
+ * @should_wait nor @load. @destroy is not called then.
+ */
+uint64_t latchkey_loader_register (const char *name, const LatchkeyLoaderFunctions *functions, void *user_data,
+                                   void (*destroy) (void *user_data));
+
+/**
+ * latchkey_loader_unregister:
+ * @id: what latchkey_loader_register() returned
+ *
+ * Sessions that begin from now on do not get the loader. Those that are there keep it.
+ *
+ * Returns: 1, or 0 where no such loader is registered.
+ */
+int latchkey_loader_unregister (uint64_t id);
+
+/**
+ * latchkey_session_new:
+ *
+ * Makes a session without loaders. latchkey_session_attach() of latchkey.h gives it to a pipeline.
+ *
+ * Returns: (transfer full): a session, never %NULL
+ */
+LatchkeySession *latchkey_session_new (void);
+
+/**
+ * latchkey_session_ref:
+ * @session: (nullable): a session
+ *
+ * Returns: (transfer full): @session, with one more reference
+ */
+LatchkeySession *latchkey_session_ref (LatchkeySession *session);
+
+/**
+ * latchkey_session_unref:
+ * @session: (nullable) (transfer full): a session
+ *
+ * Gives a reference back. When the last one goes, and no pipeline has the session, its requests are cancelled.
+ */
+void latchkey_session_unref (LatchkeySession *session);
+
+/**
+ * latchkey_session_add_loader:
+ * @session: a session
+ * @name: (nullable): as in latchkey_loader_register(), and so on
+ * @functions: the functions; copied
+ * @user_data: (nullable): goes with every call
+ * @destroy: (nullable): called once with @user_data, when the session has no use for the loader any more
+ *
+ * Adds a loader behind those that the session has.
+ *
+ * Returns: 1, or 0 where @functions cannot be used. @destroy is not called then.
+ */
+int latchkey_session_add_loader (LatchkeySession *session, const char *name, const LatchkeyLoaderFunctions *functions,
+                                 void *user_data, void (*destroy) (void *user_data));
+
+/**
+ * latchkey_session_close:
+ * @session: a session
+ * @reason: (nullable): for the error that elements post
+ *
+ * Ends the session: every key is unusable, every request is cancelled, answers do not count any more. Playback ends
+ * with an error.
+ */
+void latchkey_session_close (LatchkeySession *session, const char *reason);
+
+/**
+ * latchkey_key_request_ref:
+ * @request: (nullable): a request
+ *
+ * Returns: (transfer full): @request, with one more reference
+ */
+LatchkeyKeyRequest *latchkey_key_request_ref (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_unref:
+ * @request: (nullable) (transfer full): a request
+ *
+ * Gives a reference back. Pointers that came from the request are not valid any more when the last one goes.
+ */
+void latchkey_key_request_unref (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_id:
+ * @request: a request
+ *
+ * Returns: a number that no other request of the process has, never 0
+ */
+uint64_t latchkey_key_request_get_id (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_key_system:
+ * @request: a request
+ *
+ * Returns: (nullable) (transfer none): `clearkey`, `fairplay` or `playready`; %NULL where the media names no system
+ * that has an exchange of its own. Valid as long as the request.
+ */
+const char *latchkey_key_request_get_key_system (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_key_id_count:
+ * @request: a request
+ *
+ * Returns: how many keys are asked for by KID; 0 for media without a KID
+ */
+size_t latchkey_key_request_get_key_id_count (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_key_id:
+ * @request: a request
+ * @index: from 0
+ *
+ * Returns: (nullable) (transfer none): the 16 bytes of a KID, in the byte order of a UUID; %NULL behind the last. For a
+ * key that a playlist names by URI, and whose media has no KID, a number that stands for it. Valid as long as the
+ * request.
+ */
+const uint8_t *latchkey_key_request_get_key_id (LatchkeyKeyRequest *request, size_t index);
+
+/**
+ * latchkey_key_request_get_key_uri:
+ * @request: a request
+ *
+ * Returns: (nullable) (transfer none): the URI by which a playlist names the key, as `skd://…`, or %NULL. Valid as
+ * long as the request.
+ */
+const char *latchkey_key_request_get_key_uri (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_suggested_url:
+ * @request: a request
+ *
+ * Returns: (nullable) (transfer none): a licence URL that the media names, or %NULL. Not trusted: send no credentials
+ * there. Valid as long as the request.
+ */
+const char *latchkey_key_request_get_suggested_url (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_init_data_count:
+ * @request: a request
+ *
+ * Returns: how many pieces of initialization data the media has
+ */
+size_t latchkey_key_request_get_init_data_count (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_get_init_data:
+ * @request: a request
+ * @index: from 0
+ * @size: (out) (nullable): the number of bytes
+ * @origin: (out) (nullable) (transfer none): where it was found, as `isobmff/moov` or `hls/m3u8`
+ *
+ * Returns: (nullable) (transfer none): the bytes, as a `pssh` box, unchanged and not trusted; %NULL behind the last.
+ * Valid as long as the request, as is @origin.
+ */
+const uint8_t *latchkey_key_request_get_init_data (LatchkeyKeyRequest *request, size_t index, size_t *size,
+                                                   const char **origin);
+
+/**
+ * latchkey_key_request_get_challenge:
+ * @request: a request
+ * @size: (out) (nullable): the number of bytes
+ *
+ * The body for the licence service, where none is needed to make it: for ClearKey the JSON licence request of W3C
+ * Encrypted Media Extensions. FairPlay's is made by
+ * latchkey_key_request_make_streaming_content_key_request_data().
+ *
+ * Returns: (nullable) (transfer none): the bytes, or %NULL where there are none. Valid as long as the request.
+ */
+const uint8_t *latchkey_key_request_get_challenge (LatchkeyKeyRequest *request, size_t *size);
+
+/**
+ * latchkey_key_request_is_renewal:
+ * @request: a request
+ *
+ * Returns: 1 where the request extends keys that are usable now, else 0
+ */
+int latchkey_key_request_is_renewal (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_is_finished:
+ * @request: a request
+ *
+ * Returns: 1 where the request needs no answer any more, else 0
+ */
+int latchkey_key_request_is_finished (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_make_streaming_content_key_request_data:
+ * @request: a request of the key system `fairplay`
+ * @certificate: the application certificate in DER
+ * @certificate_size: its size in bytes
+ * @content_id: the content identifier, 2 to 200 bytes
+ * @content_id_size: its size in bytes
+ * @data: (out): the SPC; free it with latchkey_free()
+ * @size: (out): its size in bytes
+ * @message: (out) (nullable): the text of an error; free it with latchkey_free()
+ *
+ * Makes the server playback context (SPC) for a key server, as AVFoundation's method of that name does. The request
+ * remembers the exchange: latchkey_key_request_finish_with_license() opens the CKC that answers it. Needs a key payload
+ * provider, or for tests `test-ask-file` in the configuration.
+ *
+ * Returns: %LATCHKEY_ERROR_NONE, or why there is no SPC; @data is %NULL then
+ */
+LatchkeyErrorCode latchkey_key_request_make_streaming_content_key_request_data (
+    LatchkeyKeyRequest *request, const uint8_t *certificate, size_t certificate_size, const uint8_t *content_id,
+    size_t content_id_size, uint8_t **data, size_t *size, char **message);
+
+/**
+ * latchkey_key_request_set_lease:
+ * @request: a request
+ * @milliseconds: how long the keys may be used, counted from when they were asked for; 0: without an end
+ *
+ * Sets the lease of the keys that the answer brings. Call it before the answer. The session asks for a renewal ahead
+ * of the end (see latchkey_key_request_is_renewal()); without one the keys are unusable then. A licence that has a lease
+ * of its own keeps that.
+ */
+void latchkey_key_request_set_lease (LatchkeyKeyRequest *request, uint64_t milliseconds);
+
+/**
+ * latchkey_key_request_finish_with_keys:
+ * @request: a request
+ * @keys: (array length=count): keys with their KIDs; copied into memory that is locked and wiped
+ * @count: how many
+ *
+ * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail.
+ *
+ * Returns: 1 where the answer counts; 0 where the request was answered before, or its session is closed or gone
+ */
+int latchkey_key_request_finish_with_keys (LatchkeyKeyRequest *request, const LatchkeyKey *keys, size_t count);
+
+/**
+ * latchkey_key_request_finish_with_key:
+ * @request: a request for one key: one KID, one key URI, or media without a KID
+ * @key: the 16 bytes of the key
+ * @iv: (nullable): the 16 bytes of the IV that came with the key, for media that has none of its own
+ *
+ * Answers with the one key.
+ *
+ * Returns: as latchkey_key_request_finish_with_keys()
+ */
+int latchkey_key_request_finish_with_key (LatchkeyKeyRequest *request, const uint8_t *key, const uint8_t *iv);
+
+/**
+ * latchkey_key_request_finish_with_license:
+ * @request: a request
+ * @license: the licence service's response, as it came: a JSON ClearKey licence, or a CKC
+ * @size: its size in bytes
+ *
+ * Answers with a licence. The request opens it: as a CKC where it made an SPC, else as ClearKey's.
+ *
+ * Returns: as latchkey_key_request_finish_with_keys(); a licence that cannot be opened counts, and fails the keys
+ */
+int latchkey_key_request_finish_with_license (LatchkeyKeyRequest *request, const uint8_t *license, size_t size);
+
+/**
+ * latchkey_key_request_finish_with_error:
+ * @request: a request
+ * @code: why
+ * @message: (nullable): for people; goes into the error that elements post. No secrets.
+ *
+ * Denies the keys that are missing.
+ *
+ * Returns: as latchkey_key_request_finish_with_keys()
+ */
+int latchkey_key_request_finish_with_error (LatchkeyKeyRequest *request, LatchkeyErrorCode code, const char *message);
+
+/**
+ * latchkey_free:
+ * @memory: (nullable): what a function above says to free with it
+ */
+void latchkey_free (void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LATCHKEY_LOADER_H */

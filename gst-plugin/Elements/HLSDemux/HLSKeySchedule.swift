@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+
+/// Which keys are asked for ahead of need: those of the segments that are fetched next, and not all that a long playlist
+/// names. A key server may count what it gives out, and a lease begins with the answer.
+struct HLSKeySchedule {
+    /// Keys behind the one that is needed now.
+    static let lookAhead = 2
+    /// A live presentation is joined three target durations from its end (RFC 8216, 6.3.3), and there new keys come.
+    private static let liveTargetDurations = 4.0
+
+    /// Segments in a row with one key URI.
+    fileprivate struct Run {
+        let uri: String
+        let key: HLSKey
+        let start: Double
+        var end: Double
+        var last: UInt64
+        /// A key at its own URI is fetched in no time. For fragmented MP4 that waits for the init segment, which tells
+        /// whether the tracks have keys of their own.
+        let waitsForInitSegment: Bool
+    }
+
+    fileprivate struct Playlist {
+        var runs: [Run] = []
+        /// The number of the last segment of the run that was fetched last.
+        var last: UInt64?
+        /// What was asked for already, of what is in the playlist still.
+        var asked: Set<String> = []
+    }
+
+    private var playlists: [String: Playlist] = [:]
+    /// Where the run that was fetched last begins, in seconds from the start of a complete presentation.
+    private var position = 0.0
+
+    /// A playlist was read, for the first time or again. Returns the keys to ask for.
+    mutating func update(_ rewriting: HLSRewriting, of name: String) -> [HLSKey] {
+        guard rewriting.kind == .media else {
+            return rewriting.sessionKeys.filter { !$0.isQuick }
+        }
+        var playlist = playlists[name] ?? Playlist()
+        playlist.runs = Self.runs(of: rewriting)
+        playlist.asked.formIntersection(playlist.runs.map(\.uri) + [rewriting.upcomingKey?.uri].compactMap(\.self))
+        let wanted: ArraySlice<Run>
+        if rewriting.isEnded {
+            let index =
+                playlist.last.flatMap { last in playlist.runs.firstIndex { $0.last >= last } }
+                ?? playlist.runs.lastIndex { $0.start <= position } ?? 0
+            wanted = playlist.runs.dropFirst(index).prefix(1 + Self.lookAhead)
+        } else {
+            let total = rewriting.durations.reduce(0, +)
+            let tail = total - Self.liveTargetDurations * (rewriting.targetDuration ?? 0)
+            wanted = playlist.runs.drop { $0.end <= tail }
+        }
+        var keys = playlist.take(wanted)
+        if let key = rewriting.upcomingKey, let uri = key.uri, !key.isQuick, playlist.asked.insert(uri).inserted {
+            keys.append(key)
+        }
+        playlists[name] = playlist
+        return keys
+    }
+
+    /// What the segments of a key need was asked for. Returns the keys to ask for ahead.
+    mutating func didFetch(_ key: HLSKey) -> [HLSKey] {
+        guard let uri = key.uri else { return [] }
+        var keys: [HLSKey] = []
+        for name in playlists.keys {
+            guard var playlist = playlists[name],
+                let index = playlist.runs.firstIndex(where: { $0.uri == uri && $0.last >= playlist.last ?? 0 })
+                    ?? playlist.runs.firstIndex(where: { $0.uri == uri })
+            else { continue }
+            playlist.last = playlist.runs[index].last
+            position = playlist.runs[index].start
+            playlist.asked.insert(uri)
+            keys += playlist.take(playlist.runs[(index + 1)...].prefix(Self.lookAhead))
+            playlists[name] = playlist
+        }
+        return keys
+    }
+
+    private static func runs(of rewriting: HLSRewriting) -> [Run] {
+        var fronted: Set<HLSKey> = []
+        for case .initSegment(let segment) in rewriting.resources {
+            if case .key(let key) = segment.protection { fronted.insert(key) }
+        }
+        var runs: [Run] = []
+        for use in rewriting.keys {
+            guard let uri = use.key.uri else { continue }
+            if let last = runs.indices.last, runs[last].uri == uri {
+                runs[last].end = use.end
+                runs[last].last = use.segments.upperBound
+            } else {
+                runs.append(
+                    Run(
+                        uri: uri, key: use.key, start: use.start, end: use.end, last: use.segments.upperBound,
+                        waitsForInitSegment: use.key.isQuick && fronted.contains(use.key)))
+            }
+        }
+        return runs
+    }
+}
+
+extension HLSKeySchedule.Playlist {
+    /// The keys of these runs that were not asked for yet.
+    fileprivate mutating func take(_ runs: ArraySlice<HLSKeySchedule.Run>) -> [HLSKey] {
+        runs.filter { !$0.waitsForInitSegment && asked.insert($0.uri).inserted }.map(\.key)
+    }
+}
+
+extension HLSKey {
+    /// A key at its own URI, which needs no exchange and whose KID nobody knows.
+    fileprivate var isQuick: Bool { keyFormat == HLSKeyFormat.identity.name && keyID == nil }
+}
+
+extension HLSResource {
+    /// The key of what it stands for.
+    var key: HLSKey? {
+        switch self {
+        case .playlist, .envelope: nil
+        case .initSegment(let segment):
+            if case .key(let key) = segment.protection { key } else { segment.decryption?.key }
+        case .segment(let segment): segment.decryption.key
+        case .keyNote(let note): note.key
+        case .key(let key): key
+        }
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+import Synchronization
+
+extension HLSPresentation {
+    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback server: that one is a
+    /// secret of this process, and of no use to anybody. `isForPeople`: without queries, where tokens are.
+    ///
+    /// What has no URL of its own, as a note, gets the presentation's.
+    func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
+        let (server, home) = state.withLock { ($0.server, $0.home) }
+        guard let base = server?.url("") else { return text }
+        var result = ""
+        var rest = text[...]
+        while let range = rest.firstRange(of: base) {
+            result += rest[..<range.lowerBound]
+            var path = rest[range.upperBound...].prefix(while: Self.isOfPath)
+            // The end of a sentence.
+            while path.last == "." { path.removeLast() }
+            rest = rest[path.endIndex...]
+            let name = path.prefix { $0 != "." && $0 != "?" }
+            var url = table.resource(String(name))?.originURL ?? home
+            let query = path.drop { $0 != "?" }.dropFirst()
+            if !query.isEmpty { url = Self.url(url, directives: String(query)) }
+            result += isForPeople ? HTTPRequest(url: url).printableURL : url
+        }
+        return result + rest
+    }
+
+    /// What the URLs of the loopback server are made of.
+    private static func isOfPath(_ character: Character) -> Bool {
+        character.isASCII && (character.isLetter || character.isNumber || "._?=&-%".contains(character))
+    }
+}
+
+extension HLSResource {
+    /// Where it comes from. Nil where it is made here.
+    fileprivate var originURL: String? {
+        switch self {
+        case .playlist(let url): url
+        case .initSegment(let segment): segment.url
+        case .segment(let segment): segment.url
+        case .envelope(let segment): segment.url
+        case .key(let key): key.uri.flatMap { URIReference($0).isHTTP ? $0 : nil }
+        case .keyNote: nil
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Latchkey
+import LicenseControl
+import ProtectionModel
+import Synchronization
+import Testing
+
+@testable import Elements
+
+extension ElementTests {
+    @Suite struct KeyLeaseTests {
+        init() {
+            TestProcess.prepare
+            #expect(Latchkey.registerElements())
+        }
+
+        /// The next sample may come when the session has ended the lease and has told nobody yet.
+        @Test func theEndOfALeaseIsToldOnceAndBeforeTheErrorThatFollows() throws {
+            let open = try OpenSession()
+            let keyID = try #require(KeyID(Media.keyID))
+            let key = try #require(ContentKey(Media.key))
+            open.session.install([keyID: key], terms: KeyTerms(lease: .seconds(1)))
+            let sample = try Media.sample(Media.bytes(20))
+            let state = Mutex<(harness: Harness?, result: FlowResult?)>((nil, nil))
+            // Hears of it before the decryptor, which begins to observe later.
+            let observation = open.session.observe { event in
+                guard case .expired(_, _, wasInUse: true) = event else { return }
+                guard let harness = state.withLock({ $0.harness }), let buffer = try? sample.makeBuffer() else {
+                    return
+                }
+                let result = harness.push(buffer)
+                state.withLock { $0.result = result }
+            }
+            defer { observation.cancel() }
+            let harness = try Harness("latchkeycencdec", context: open.context)
+            state.withLock { $0.harness = harness }
+            defer { state.withLock { $0.harness = nil } }
+            // And this one after the decryptor.
+            let last = open.session.observe { event in
+                guard case .expired = event, let harness = state.withLock({ $0.harness }) else { return }
+                gst_bus_post(harness.bus.pointer, gst_message_new_application(nil, gst_structure_new_empty("told")))
+            }
+            defer { last.cancel() }
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try sample.makeBuffer()) == .ok)
+            #expect(harness.output.samples.map(\.bytes) == [Media.bytes(20)])
+
+            let isOfTheEnd = { (message: BusMessage) in
+                message.type == "error" || message.name == "latchkey-key-expired"
+            }
+            let first = try harness.bus.next(where: isOfTheEnd)
+            #expect(first.name == "latchkey-key-expired", "\(first)")
+            #expect(first.strings("key-ids") == [Media.keyIDText])
+            let second = try harness.bus.next(where: isOfTheEnd)
+            #expect(second.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(second)")
+            #expect(second.text.contains("lease"), "\(second)")
+            _ = try harness.bus.next { $0.name == "told" }
+            #expect(state.withLock { $0.result } == .error)
+            #expect(harness.bus.count(element: "latchkey-key-expired") == 1)
+        }
+    }
+}

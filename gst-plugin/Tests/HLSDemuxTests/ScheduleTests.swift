@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Testing
+
+@testable import Elements
+@testable import MediaFormats
+
+/// Which keys are asked for when, and how long they are needed.
+@Suite(.timeLimit(.minutes(1)))
+struct HLSScheduleTests {
+    /// Segments of two seconds, `size` of them under each key.
+    private func rewriting(
+        keys: Range<Int>, size: Int = 1, first: UInt64 = 0, isEnded: Bool = true, prefix: String = "skd://"
+    ) -> HLSRewriting {
+        var rewriting = HLSRewriting(kind: .media)
+        rewriting.firstSegment = first
+        rewriting.durations = Array(repeating: 2, count: keys.count * size)
+        rewriting.targetDuration = 2
+        rewriting.isEnded = isEnded
+        for (index, key) in keys.enumerated() {
+            let number = first + UInt64(index * size)
+            rewriting.keys.append(
+                HLSRewriting.KeyUse(
+                    key: self.key(key, prefix), decryptor: .element, segments: number...(number + UInt64(size) - 1),
+                    start: Double(2 * index * size), end: Double(2 * (index + 1) * size)))
+        }
+        return rewriting
+    }
+
+    private func key(_ number: Int, _ prefix: String = "skd://") -> HLSKey {
+        HLSKey(method: .sampleAES, uri: "\(prefix)\(number)", keyFormat: HLSKeyFormat.fairPlay.name)
+    }
+
+    private func uris(_ keys: [HLSKey]) -> [String] { keys.compactMap(\.uri) }
+
+    @Test func aCompletePresentationNamesItsKeysLittleByLittle() {
+        var schedule = HLSKeySchedule()
+        #expect(uris(schedule.update(rewriting(keys: 0..<200), of: "v")) == ["skd://0", "skd://1", "skd://2"])
+        #expect(schedule.didFetch(key(0)).isEmpty)
+        #expect(uris(schedule.didFetch(key(1))) == ["skd://3"])
+        // A seek.
+        #expect(uris(schedule.didFetch(key(100))) == ["skd://101", "skd://102"])
+        #expect(uris(schedule.didFetch(key(199))) == [])
+        #expect(schedule.didFetch(key(500)).isEmpty)
+    }
+
+    @Test func anotherRenditionBeginsWhereTheLastOneIs() {
+        var schedule = HLSKeySchedule()
+        _ = schedule.update(rewriting(keys: 0..<50), of: "v")
+        _ = schedule.didFetch(key(20))
+        let keys = schedule.update(rewriting(keys: 0..<50, prefix: "skd://b/"), of: "b")
+        #expect(uris(keys) == ["skd://b/20", "skd://b/21", "skd://b/22"])
+    }
+
+    @Test func aLivePlaylistNamesTheKeysAtItsEnd() {
+        var schedule = HLSKeySchedule()
+        let keys = schedule.update(rewriting(keys: 0..<100, isEnded: false), of: "v")
+        #expect(uris(keys) == (96..<100).map { "skd://\($0)" })
+        // The next refresh has one segment more; nothing is asked for again.
+        var next = rewriting(keys: 1..<101, first: 1, isEnded: false)
+        #expect(uris(schedule.update(next, of: "v")) == ["skd://100"])
+        next.upcomingKey = key(101)
+        #expect(uris(schedule.update(next, of: "v")) == ["skd://101"])
+        #expect(schedule.update(next, of: "v").isEmpty)
+        // Who goes back in the window needs the next keys there.
+        #expect(uris(schedule.didFetch(key(10))) == ["skd://11", "skd://12"])
+    }
+
+    @Test func twoKeysInTurnDoNotLeadToTheEnd() {
+        var schedule = HLSKeySchedule()
+        var playlist = HLSRewriting(kind: .media)
+        playlist.isEnded = true
+        for number in 0..<40 {
+            playlist.keys.append(
+                HLSRewriting.KeyUse(
+                    key: key(number % 2 == 0 ? 0 : number), decryptor: .element,
+                    segments: UInt64(number)...UInt64(number), start: Double(number), end: Double(number + 1)))
+        }
+        #expect(uris(schedule.update(playlist, of: "v")) == ["skd://0", "skd://1"])
+        #expect(schedule.didFetch(key(0)).isEmpty)
+        #expect(uris(schedule.didFetch(key(1))) == ["skd://3"])
+        #expect(schedule.didFetch(key(0)).isEmpty)
+        #expect(uris(schedule.didFetch(key(3))) == ["skd://5"])
+    }
+
+    @Test func aMasterPlaylistsSessionKeysAreAskedForUnlessTheyAreFetchedInNoTime() {
+        var schedule = HLSKeySchedule()
+        var master = HLSRewriting(kind: .master)
+        master.sessionKeys = [key(1), HLSKey(method: .aes128, uri: "https://a.test/key")]
+        #expect(uris(schedule.update(master, of: "m")) == ["skd://1"])
+    }
+
+    @Test func aKeyIsNeededUntilItsLastSegmentIsShown() {
+        var timeline = HLSTimeline()
+        timeline.update(rewriting(keys: 0..<3, size: 2), of: "v")
+        #expect(timeline.needs("skd://0", at: 4.9))
+        // A second is left for playlists that are not exact.
+        #expect(!timeline.needs("skd://0", at: 5.1))
+        #expect(timeline.needs("skd://1", at: 5.1))
+        #expect(!timeline.needs("skd://2", at: 13.5))
+        // Who knows.
+        #expect(timeline.needs("skd://9", at: 1000))
+    }
+
+    @Test func aLivePlaylistSlidesOn() {
+        var timeline = HLSTimeline()
+        timeline.update(rewriting(keys: 0..<5, first: 100, isEnded: false), of: "v")
+        timeline.update(rewriting(keys: 3..<8, first: 103, isEnded: false), of: "v")
+        #expect(!timeline.needs("skd://2", at: 7.1))
+        #expect(timeline.needs("skd://7", at: 16.9))
+        #expect(!timeline.needs("skd://7", at: 17.1))
+        // A gap: nobody knows when that is.
+        timeline.update(rewriting(keys: 50..<55, first: 150, isEnded: false), of: "v")
+        #expect(timeline.needs("skd://50", at: 1e9))
+    }
+}
