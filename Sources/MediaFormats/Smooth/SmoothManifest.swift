@@ -17,8 +17,9 @@ public struct SmoothManifest: Hashable, Sendable {
         /// Where it stands among the nodes of the manifest.
         fileprivate var node: Int
 
-        /// What people choose it by: the name, else the language.
-        public var label: String? { name ?? language }
+        /// What people choose it by: the name, else the language. No two audio streams have the same one, and each has
+        /// one: where the manifest repeats itself, a number makes the difference.
+        public internal(set) var label: String?
     }
 
     /// A ProtectionHeader.
@@ -72,12 +73,28 @@ public struct SmoothManifest: Hashable, Sendable {
             default: break
             }
         }
+        nameAudio()
+    }
+
+    private mutating func nameAudio() {
+        var taken: Set<String> = []
+        for index in streams.indices where streams[index].type == .audio {
+            let own = streams[index].label ?? "audio"
+            var label = own
+            var number = 2
+            while !taken.insert(label).inserted {
+                label = "\(own) \(number)"
+                number += 1
+            }
+            streams[index].label = label
+        }
     }
 
     private static func stream(_ element: XMLElement, at node: Int) -> Stream {
         let type = StreamType(rawValue: element[attribute: "Type"]?.lowercased() ?? "") ?? .other
         func text(_ name: String) -> String? { element[attribute: name].flatMap { $0.isEmpty ? nil : $0 } }
-        return Stream(type: type, name: text("Name"), language: text("Language"), node: node)
+        let (name, language) = (text("Name"), text("Language"))
+        return Stream(type: type, name: name, language: language, node: node, label: name ?? language)
     }
 
     private static func header(_ element: XMLElement) -> ProtectionHeader {
@@ -90,8 +107,15 @@ public struct SmoothManifest: Hashable, Sendable {
 }
 
 extension SmoothManifest {
+    /// The audio stream with that label or, where none has it, the first of that language.
+    public func audio(labelled label: String) -> Stream? {
+        let audio = streams.filter { $0.type == .audio }
+        return audio.first { $0.label == label } ?? audio.first { $0.language?.lowercased() == label.lowercased() }
+    }
+
     /// The manifest as GStreamer's demuxer reads it right: without protection, which is not its matter; without streams
-    /// of text, which it may fail on; and with the audio stream `first` in front of the others.
+    /// of text, which it may fail on; with a name of its own for each audio stream, by which it tells them apart; and
+    /// with the audio stream `first` in front of the others.
     ///
     /// A live manifest is read again and again, stream by stream in the order of the first time: there all streams stay
     /// where they are.
@@ -103,6 +127,12 @@ extension SmoothManifest {
         {
             order.remove(at: source)
             order.insert(first.node, at: order.firstIndex(of: place) ?? 0)
+        }
+        for stream in streams where stream.type == .audio && stream.label != stream.name ?? stream.language {
+            guard case .element(var element) = root.nodes[stream.node] else { continue }
+            element.attributes.removeAll { $0.localName == "Name" && $0.prefix.isEmpty }
+            element.attributes.append(.init("Name", stream.label ?? ""))
+            root.nodes[stream.node] = .element(element)
         }
         let hidden = Set(isLive ? [] : streams.filter { $0.type == .text }.map(\.node))
         root.nodes = order.compactMap { index in

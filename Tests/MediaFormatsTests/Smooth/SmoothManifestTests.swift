@@ -60,6 +60,22 @@ import Testing
         #expect(try SmoothManifest(manifest.serialized(audioFirst: manifest.streams[0])).streams.count == 3)
     }
 
+    /// The stock demuxer tells streams apart by name, or else by language.
+    @Test func audioStreamsHaveNamesOfTheirOwn() throws {
+        let manifest = try manifest(
+            "<StreamIndex Type='audio' Language='eng'/><StreamIndex Type='audio' Language='eng'/>"
+                + "<StreamIndex Type='audio' Name='eng 2'/><StreamIndex Type='audio'/><StreamIndex Type='audio'/>")
+        let labels = ["eng", "eng 2", "eng 2 2", "audio", "audio 2"]
+        #expect(manifest.streams.map(\.label) == labels)
+        #expect(manifest.audio(labelled: "eng 2") == manifest.streams[1])
+        #expect(manifest.audio(labelled: "ENG") == manifest.streams[0])
+        #expect(manifest.audio(labelled: "deu") == nil)
+        let given = try SmoothManifest(manifest.serialized())
+        #expect(given.streams.map(\.label) == labels)
+        #expect(given.streams.map(\.name) == [nil, "eng 2", "eng 2 2", "audio", "audio 2"])
+        #expect(given.streams[1].language == "eng")
+    }
+
     @Test func headersThatCannotBeUsed() throws {
         let broken = try manifest("<Protection><ProtectionHeader>%%%</ProtectionHeader></Protection>")
         #expect(broken.isProtected && broken.keyIDs.isEmpty)

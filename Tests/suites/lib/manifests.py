@@ -70,6 +70,10 @@ def _many_keys():
     return f'{START}type="static">{common}<Period>{sets}</Period></MPD>'
 
 
+def _attributes():
+    return "<S " + " ".join(f'a{n:x}=""' for n in range(60)) + "/>"
+
+
 def _smooth(inside):
     return '<?xml version="1.0"?>\n<SmoothStreamingMedia MajorVersion="2" MinorVersion="0" Duration="40000000">' \
            f"{inside}</SmoothStreamingMedia>"
@@ -86,6 +90,12 @@ HOSTILE = {
     "deep.mpd": lambda: START + 'type="static">' + "<Period>" * 100_000,
     "huge.mpd": lambda: START + 'type="static"><!--' + "x" * (100 << 20) + "--></MPD>",
     "keys.mpd": _many_keys,
+    "elements.mpd": lambda: START + 'type="static">' + "<S/>" * 3_000_000 + "</MPD>",
+    "attributes.mpd": lambda: START + 'type="static">' + _attributes() * 40_000 + "</MPD>",
+    "comments.mpd": lambda: START + 'type="static">' + "<?a?>" * 3_000_000 + "</MPD>",
+    # The characters say nothing to whoever reads UTF-8 alone.
+    "latin.mpd": lambda: b'<?xml version="1.0" encoding="ISO-8859-1"?><!-- \xfc -->' + START.encode()
+    + b'type="static">' + b"<S/>" * 3_000_000 + b"</MPD>",
     "deep.ismc": lambda: _smooth("<StreamIndex>" * 100_000),
     "huge.ismc": lambda: _smooth("<!--" + "x" * (100 << 20) + "-->"),
     "elements.ismc": lambda: _smooth("<c/>" * 3_000_000),

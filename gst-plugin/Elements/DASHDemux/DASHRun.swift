@@ -52,7 +52,7 @@ final class DASHRun: AdaptiveRun {
     /// Reads the manifest that came from `url`, and starts the requests for its keys.
     ///
     /// A manifest that is not well-formed still goes to the stock demuxer, which is the one that plays it. Throws for
-    /// what no player takes.
+    /// what no player takes, and for what would take the stock demuxer more memory than anybody should give.
     func start(_ bytes: [UInt8], from url: String) throws(PresentationFailure) {
         origin.setHome(url)
         do throws(FormatError) {
@@ -62,7 +62,7 @@ final class DASHRun: AdaptiveRun {
             if isLive { refresh(manifest, from: url) }
         } catch {
             let failure = PresentationFailure.manifest(error, at: url)
-            if error.isSameKind(as: .unsupported("")) { throw failure }
+            if error.isSameKind(as: .unsupported("")) || error.isSameKind(as: .tooLarge("")) { throw failure }
             DASHDemuxer.log.log(.warning, nil, failure.text)
             state.withLock {
                 $0.mayBeProtected = true

@@ -23,18 +23,18 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
     struct Selection {
         /// The audio that the user wants, by its name.
         var audioTrack: String?
-        /// The order of audio streams that the stock demuxer got.
-        var audio: [SmoothManifest.Stream] = []
+        /// The manifest that the stock demuxer got.
+        var given: SmoothManifest?
         var collection: [StreamDescription] = []
         var selected: [StreamDescription] = []
 
         /// The streams to ask for, so that the wanted audio plays; nil where it does, or where it is not there.
         func wanted(_ label: String) -> [String]? {
-            let index =
-                audio.firstIndex { $0.name == label }
-                ?? audio.firstIndex { $0.language?.lowercased() == label.lowercased() }
+            let stream = given?.audio(labelled: label)
             let tracks = collection.filter { $0.kind == .audio }
-            guard let index, index < tracks.count, !selected.contains(tracks[index]) else { return nil }
+            guard let stream, let index = given?.streams.filter({ $0.type == .audio }).firstIndex(of: stream),
+                index < tracks.count, !selected.contains(tracks[index])
+            else { return nil }
             let others = selected.isEmpty ? firstOfEachOther : selected.filter { $0.kind != .audio }
             return others.map(\.id) + [tracks[index].id]
         }
@@ -58,7 +58,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         let track = audioTrack
         let bytes = try run.start(manifest, from: url, audioTrack: track)
         let given = try? SmoothManifest(bytes)
-        monitor.withLock { selection.audio = given?.streams.filter { $0.type == .audio } ?? [] }
+        monitor.withLock { selection.given = given }
         return bytes
     }
 
@@ -76,9 +76,10 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         }
     }
 
-    /// The names of the audio streams, in the order of the manifest, or their languages where they have no names.
+    /// The names of the audio streams, in the order of the manifest, or their languages where they have no names. Each is
+    /// there once.
     var audioTracks: [String] {
-        (run?.manifest?.streams ?? []).filter { $0.type == .audio }.map { $0.label ?? "" }
+        (run?.manifest?.streams ?? []).filter { $0.type == .audio }.compactMap(\.label)
     }
 
     private func note(_ message: borrowing Message) {

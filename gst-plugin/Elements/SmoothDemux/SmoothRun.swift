@@ -69,12 +69,6 @@ final class SmoothRun: AdaptiveRun {
 }
 
 extension SmoothManifest {
-    /// The audio stream of that name or, where none has it, of that language.
-    func audio(labelled label: String) -> Stream? {
-        let audio = streams.filter { $0.type == .audio }
-        return audio.first { $0.name == label } ?? audio.first { $0.language?.lowercased() == label.lowercased() }
-    }
-
     /// What to ask for early.
     func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
         let usable = protectionHeaders.filter { $0.data != nil }

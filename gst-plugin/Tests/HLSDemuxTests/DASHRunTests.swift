@@ -90,6 +90,9 @@ import Testing
         }
         #expect(error?.text.contains("https://a.test/live.mpd cannot be used") == true)
         #expect(error?.text.contains("token") == false)
+        let many = Array("<MPD>\(String(repeating: "<S/>", count: 131_072))</MPD>".utf8)
+        let excess = #expect(throws: PresentationFailure.self) { try run.start(many, from: "https://a.test/live.mpd") }
+        #expect(excess?.text.contains("131072 elements") == true)
         try run.start(Array("<MPD><x:a/></MPD>".utf8), from: "https://a.test/live.mpd")
         #expect(run.mayBeProtected && run.takeFailure()?.text.contains("live.mpd") == true)
         #expect(run.takeFailure() == nil)

@@ -44,6 +44,21 @@ extension HLSDemuxTests.SmoothTests {
         #expect(try playback.frames == media.frames("video"))
     }
 
+    /// The PlayReady header says that it is CBC. Fragments of Smooth Streaming do not.
+    @Test(arguments: [(1, "44637f42f96a65ebe16a9164ff9f1fbd"), (2, "6e9773ed02bb31c2edf0c2d2454c806d")])
+    func chainingMode(track: Int, keyID: String) throws {
+        let media = try CorpusCase("bento4-piff-cbc-ismv")
+        let header = try WRMHeader(version: .v4_3, keys: [.init(#require(KeyID(hex: keyID)), algorithm: .aesCBC)])
+        let object = Base64.encode(try PlayReadyObject(header: header).serialized())
+        let presentation = try SmoothPresentation(track: track, of: "bento4-piff-cbc-ismv", header: object)
+        let (playback, _) = try play(presentation, keys: "bento4-piff-cbc-ismv")
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.elements.contains("latchkeyisodec"))
+        let kind = track == 1 ? "video" : "audio"
+        #expect(try playback.packets(kind, from: "qtdemux") == media.packets(kind))
+    }
+
     @Test func keysAreAskedForAsTheManifestSays() throws {
         let media = try CorpusCase("smooth-piff-ctr")
         let presentation = try SmoothPresentation()
@@ -60,14 +75,15 @@ extension HLSDemuxTests.SmoothTests {
         #expect(header?.keys.map(\.keyID) == request.keyIDs)
     }
 
+    private static let captions = """
+        <StreamIndex Type="text" Name="captions" Subtype="SUBT" QualityLevels="1" Chunks="1" \
+        Url="missing({start time})"><QualityLevel Index="0" Bitrate="1" FourCC="TTML" /><c t="0" d="40000000" />\
+        </StreamIndex>
+        """
+
     @Test func textStreamsDoNotMatter() throws {
         var presentation = try SmoothPresentation()
-        presentation.insert(
-            """
-            <StreamIndex Type="text" Name="captions" Subtype="SUBT" QualityLevels="1" Chunks="1" \
-            Url="missing({start time})"><QualityLevel Index="0" Bitrate="1" FourCC="TTML" /><c t="0" d="40000000" />\
-            </StreamIndex>
-            """)
+        presentation.insert(Self.captions)
         let (playback, origin) = try play(presentation)
         let end = try playback.play()
         #expect(end.type == "eos", "\(end)")
@@ -94,6 +110,23 @@ extension HLSDemuxTests.SmoothTests {
         let fetched = audio(of: origin)
         #expect(name == "second" ? fetched.first == 0 && fetched.other >= 4 : fetched.first >= 4 && fetched.other == 0)
         #expect((playback.bin as? SmoothDemuxer)?.audioTracks == ["first", "second"])
+    }
+
+    /// Manifests call every audio the same, or give a language alone, and that twice.
+    @Test(arguments: ["Name=\"audio\"", "Language=\"eng\"", ""]) func audioTracksThatAreNamedAlike(naming: String)
+        throws
+    {
+        var presentation = try SmoothPresentation()
+        presentation.addAudio("?", "?")
+        presentation.manifest = presentation.manifest.replacingOccurrences(of: "Name=\"?\"", with: naming)
+        let (playback, origin) = try play(presentation)
+        let label = naming.contains("eng") ? "eng" : "audio"
+        playback.onDemuxer { $0.setProperty("audio-track", .string("\(label) 2")) }
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        let fetched = audio(of: origin)
+        #expect(fetched.first == 0 && fetched.other >= 4)
+        #expect((playback.bin as? SmoothDemuxer)?.audioTracks == [label, "\(label) 2"])
     }
 
     @Test func anotherAudioTrackWhileItPlays() throws {
