@@ -5,7 +5,8 @@ extension DASHManifest {
     public static let recognitionSize = 4096
 
     /// Whether the first bytes of a file are those of a manifest: its first element is an MPD of the namespace of DASH.
-    /// Comments and the declaration in front of it are stepped over. The bytes may end anywhere behind the tag's name.
+    /// Comments, the declaration and a document type in front of it are stepped over. The bytes may end anywhere behind
+    /// the tag's name.
     public static func isManifest(start: [UInt8]) -> Bool {
         var rest = start.prefix(recognitionSize)
         if rest.starts(with: [0xEF, 0xBB, 0xBF]) { rest = rest.dropFirst(3) }
@@ -16,7 +17,10 @@ extension DASHManifest {
             case UInt8(ascii: "?"):
                 rest = rest.drop { $0 != UInt8(ascii: ">") }.dropFirst()
             case UInt8(ascii: "!"):
-                guard rest.starts(with: "!--".utf8), let end = end(ofComment: rest.dropFirst(3)) else { return false }
+                let isComment = rest.starts(with: "!--".utf8)
+                guard isComment || rest.starts(with: "!DOCTYPE".utf8),
+                    let end = isComment ? end(ofComment: rest.dropFirst(3)) : end(ofDocumentType: rest)
+                else { return false }
                 rest = rest[end...]
             default:
                 let tag = rest.prefix { $0 != UInt8(ascii: ">") }
@@ -34,6 +38,23 @@ extension DASHManifest {
         for index in bytes.indices {
             if dashes >= 2, bytes[index] == UInt8(ascii: ">") { return index + 1 }
             dashes = bytes[index] == UInt8(ascii: "-") ? dashes + 1 : 0
+        }
+        return nil
+    }
+
+    /// Behind the end of the document type. Such a manifest is refused, but by whoever reads manifests.
+    private static func end(ofDocumentType bytes: ArraySlice<UInt8>) -> Int? {
+        var (depth, quote) = (0, UInt8(0))
+        for index in bytes.indices {
+            switch bytes[index] {
+            case quote where quote != 0: quote = 0
+            case _ where quote != 0: break
+            case UInt8(ascii: "\""), UInt8(ascii: "'"): quote = bytes[index]
+            case UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: ">") where depth <= 0: return index + 1
+            default: break
+            }
         }
         return nil
     }

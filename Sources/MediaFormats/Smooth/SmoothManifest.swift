@@ -155,6 +155,9 @@ extension SmoothManifest {
         return try PlayReadyObject(initializationData: data).header()
     }
 
+    /// Whether the PlayReady header leaves it to the fragments to name their keys: DECRYPTORSETUP is ONDEMAND.
+    public var namesKeysInFragments: Bool { (try? playReadyHeader())?.details.isOnDemand == true }
+
     /// The KIDs of all headers that can be read, each once: the ones of PlayReady first.
     public var keyIDs: [KeyID] {
         let ready = (try? playReadyHeader())?.keys.map(\.keyID) ?? []

@@ -135,6 +135,8 @@ import Testing
         ("\u{FEFF}<?xml version='1.0'?>\n<!-- > <a> --><x:MPD xmlns:x=\"urn:mpeg:dash:schema:mpd:2011\"", true),
         ("<MPD xmlns='urn:other'>", false), ("<html><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
         ("<!-- <MPD xmlns='urn:mpeg:dash:", false), ("", false), ("<", false), ("<!DOCTYPE MPD>", false), ("<?", false),
+        ("<!DOCTYPE MPD [<!ENTITY a \">]\">]><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
+        ("<!DOCTYPE MPD [<!ENTITY a 'b'><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
     ])
     func theStartOfAManifestIsRecognised(text: String, isManifest: Bool) {
         #expect(DASHManifest.isManifest(start: Array(text.utf8)) == isManifest)

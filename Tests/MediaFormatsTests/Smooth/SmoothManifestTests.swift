@@ -60,6 +60,15 @@ import Testing
         #expect(try SmoothManifest(manifest.serialized(audioFirst: manifest.streams[0])).streams.count == 3)
     }
 
+    /// Where keys change, the header has none.
+    @Test func keysOnDemand() throws {
+        let header = try WRMHeader(version: .v4_3, keys: [], details: .init(isOnDemand: true))
+        let object = Base64.encode(try PlayReadyObject(header: header).serialized())
+        let manifest = try manifest("<Protection><ProtectionHeader>\(object)</ProtectionHeader></Protection>")
+        #expect(manifest.namesKeysInFragments && manifest.keyIDs.isEmpty && manifest.encryption?.keyID == nil)
+        #expect(try !SmoothManifest(CorpusBoxes.corpusFile("smooth-piff-ctr/Manifest")).namesKeysInFragments)
+    }
+
     /// The stock demuxer tells streams apart by name, or else by language.
     @Test func audioStreamsHaveNamesOfTheirOwn() throws {
         let manifest = try manifest(

@@ -3,6 +3,7 @@
 
 import datetime
 import os
+import re
 
 import corpus
 import hls_media
@@ -11,6 +12,7 @@ import hls_media
 CLEAR = "hls-fmp4-aes128-openssl"
 VECTOR = bytes.fromhex("00112233445566778899aabbccddeeff")
 START = '<MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" ' \
+        'xmlns:mspr="urn:microsoft:playready" ' \
         'profiles="urn:mpeg:dash:profile:isoff-live:2011" minBufferTime="PT1S" '
 
 
@@ -27,13 +29,13 @@ def clear_files():
     return files
 
 
-def _sets(count):
+def _sets(count, protection=("", "")):
     return "".join(
-        f'<AdaptationSet contentType="{kind}" segmentAlignment="true"><Representation id="{letter}" '
+        f'<AdaptationSet contentType="{kind}" segmentAlignment="true">{descriptors}<Representation id="{letter}" '
         f'mimeType="{kind}/mp4" bandwidth="100000"><SegmentTemplate timescale="1" initialization="{letter}_init.mp4" '
         f'media="{letter}_$Number$.m4s" startNumber="1"><SegmentTimeline><S t="0" d="1" r="{count - 1}"/>'
         "</SegmentTimeline></SegmentTemplate></Representation></AdaptationSet>"
-        for kind, letter in (("video", "v"), ("audio", "a")))
+        for (kind, letter), descriptors in zip((("video", "v"), ("audio", "a")), protection))
 
 
 def on_demand():
@@ -41,9 +43,11 @@ def on_demand():
 
 
 class Live:
-    """A live presentation that gets one segment more each second, until all four are there."""
+    """A live presentation that gets one segment more each second, until all four are there. `protection`: what the sets
+    of video and audio say of it."""
 
-    def __init__(self):
+    def __init__(self, protection=("", "")):
+        self.protection = protection
         self.start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=2)
         self.versions = 0
 
@@ -53,10 +57,31 @@ class Live:
         start = self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
         return f'{START}type="dynamic" availabilityStartTime="{start}" publishTime="{start}" ' \
                f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \
-               f'<Period id="0" start="PT0S">{_sets(max(1, min(4, int(age))))}</Period></MPD>'
+               f'<Period id="0" start="PT0S">{_sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
 
 
-ENTITIES = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'>" + "".join(
+# The same segments, encrypted in their samples.
+PROTECTED = "dash-cenc-static-live"
+
+
+def protected_files():
+    folder = corpus.case(PROTECTED).folder
+    files = {}
+    for name in os.listdir(folder):
+        if name.endswith((".mp4", ".m4s")):
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+    return files
+
+
+def protection():
+    """What the manifest of the corpus says of video and audio."""
+    with open(os.path.join(corpus.case(PROTECTED).folder, "stream.mpd"), encoding="utf-8") as file:
+        sets = file.read().split("<AdaptationSet")[1:]
+    return tuple("".join(re.findall(r"<ContentProtection.*?(?:/>|</ContentProtection>)", one, re.DOTALL)) for one in sets)
+
+
+ENTITIES = "<!DOCTYPE MPD [<!ENTITY a 'aaaaaaaaaa'>" + "".join(
     f"<!ENTITY {chr(98 + n)} '{f'&{chr(97 + n)};' * 10}'>" for n in range(9)) + "]>"
 
 
@@ -86,7 +111,7 @@ def _headers():
 
 # By the name of the manifest: what is in it, made when it is asked for.
 HOSTILE = {
-    "entities.mpd": lambda: ENTITIES + START + 'type="static">&j;</MPD>',
+    "entities.mpd": lambda: '<?xml version="1.0"?>\n' + ENTITIES + START + 'type="static">&j;</MPD>',
     "deep.mpd": lambda: START + 'type="static">' + "<Period>" * 100_000,
     "huge.mpd": lambda: START + 'type="static"><!--' + "x" * (100 << 20) + "--></MPD>",
     "keys.mpd": _many_keys,

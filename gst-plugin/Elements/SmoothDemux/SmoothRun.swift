@@ -52,7 +52,7 @@ final class SmoothRun: AdaptiveRun {
             $0.url = url
         }
         if manifest.isProtected {
-            guard !manifest.keyIDs.isEmpty else { throw .noKeyIDs(in: url) }
+            guard !manifest.keyIDs.isEmpty || manifest.namesKeysInFragments else { throw .noKeyIDs(in: url) }
             keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming")
         }
         return manifest.serialized(audioFirst: track.flatMap { manifest.audio(labelled: $0) })
