@@ -241,6 +241,9 @@ public final class KeySession: Sendable {
 
     func provide(_ keys: [KeyID: ContentKey], for id: UInt64) { install(KeySessionState.Keys(byID: keys), for: id) }
 
+    /// Whether a request waits that every loader declined. Only the application, or a loader that is added, can answer it.
+    public func isUntaken(requestID id: UInt64) -> Bool { core.withLock { $0.open[id]?.isAsking == false } }
+
     func missingKeyIDs(in id: UInt64) -> [KeyID] {
         core.withLock { $0.state.missing(in: id).compactMap(\.self) }
     }

@@ -84,6 +84,25 @@ public struct ISORecognition {
     }
 }
 
+extension ISORecognition {
+    /// Whether a fragment has a list of IVs, and so encrypted samples, although no `moov` says so: `bytes` are its start.
+    /// Nil where more bytes are needed to know.
+    public static func isEncryptedFragment(_ bytes: [UInt8]) -> Bool? {
+        guard let header = try? ISOBoxHeader(bytes.prefix(16), at: 0) else { return bytes.count < 16 ? nil : false }
+        guard header.type == "moof", let end = try? header.end(from: 0), end <= ISOFragment.maximumSize else {
+            return false
+        }
+        guard end <= UInt64(bytes.count) else { return nil }
+        let boxes = (try? ISOBox.boxes(in: bytes, range: 0..<Int(end)))?.first.flatMap { try? $0.children(in: bytes) }
+        return (boxes ?? []).contains { box in
+            guard box.type == "traf", let children = try? box.children(in: bytes) else { return false }
+            return children.contains {
+                $0.type == "senc" || $0.isExtended(ISOExtendedType.sampleEncryption, in: bytes)
+            }
+        }
+    }
+}
+
 extension ISOStream {
     /// Whether bytes are the start of a box that stands at the top of a file.
     public static func startsBox(_ bytes: UnsafeRawBufferPointer) -> Bool {

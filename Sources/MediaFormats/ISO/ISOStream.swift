@@ -200,6 +200,7 @@ public struct ISOStream: Sendable {
             state = .passing(until: region.end)
         case .media:
             hasMedia = true
+            hideMedia(region)
             state = .media(region)
         case .movie, .fragment:
             let isMovie = region.kind == .movie
@@ -211,6 +212,12 @@ public struct ISOStream: Sendable {
             state = .whole(region, until: region.end)
         }
         return true
+    }
+
+    /// A demuxer that gets bytes in order takes media without a fragment for the end of the stream.
+    private mutating func hideMedia(_ region: ISORegion) {
+        guard !fragments.isEmpty, fragments.allSatisfy(\.isHidden) else { return }
+        queue.withBytes(in: region.start + 4..<region.start + 8) { $0.copyBytes(from: ISOPatch.free) }
     }
 
     private func checkNoSample(within region: ISORegion) throws(FormatError) {

@@ -8,7 +8,8 @@ import time
 import urllib.parse
 
 TYPES = {".m3u8": "application/vnd.apple.mpegurl", ".m4s": "video/iso.segment", ".mp4": "video/mp4",
-         ".ts": "video/mp2t", ".aac": "audio/aac"}
+         ".ts": "video/mp2t", ".aac": "audio/aac", ".mpd": "application/dash+xml",
+         ".ismc": "application/vnd.ms-sstr+xml"}
 
 
 class Request:
