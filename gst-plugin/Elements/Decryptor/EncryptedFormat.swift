@@ -13,6 +13,8 @@ struct EncryptedFormat: Sendable {
     var system: ProtectionSystem?
     /// H.264 and H.265, whose samples are made of NAL units and always have subsamples.
     var isNALVideo: Bool
+    /// What may be inside, where the caps do not say: pictures.
+    var media: OutputPolicy.Media
 
     static let encryptedTypes: Set<String> = ["application/x-cenc", "application/x-cbcs", "application/x-webm-enc"]
     private static let protectionFields = [
@@ -32,6 +34,7 @@ struct EncryptedFormat: Sendable {
         scheme = schemeName.map(Self.scheme(named:)) ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
         system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
         let original = caps.string("original-media-type")
+        media = original?.hasPrefix("audio/") == true ? .audio : .video
         isNALVideo = original == "video/x-h264" || original == "video/x-h265"
     }
 

@@ -109,6 +109,11 @@ final class KeySources: Sendable {
         return mayAskAgain ? .absent : status
     }
 
+    /// Why the licence of the session's key allows no output for this medium; nil where it does.
+    func refusal(of keyID: KeyID?, for media: OutputPolicy.Media) -> KeyError? {
+        ownKey(for: keyID) == nil ? session.refusal(of: keyID, for: media) : nil
+    }
+
     /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. What is
     /// decrypted for preroll counts when the pipeline plays, and not at all where it never does.
     func use(_ keyID: KeyID?) {

@@ -42,7 +42,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         case .encrypted(let identifier):
             keyID = identifier
         }
-        switch stream.keys?.cipher(for: keyID) ?? .missing {
+        switch stream.keys?.cipher(for: keyID, of: format.media) ?? .missing {
         case .usable(let cipher):
             return decrypt(buffer, with: cipher, keyID)
         case .failed(let failure):
