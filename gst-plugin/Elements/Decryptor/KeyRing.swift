@@ -28,7 +28,9 @@ struct KeyRing {
     private var entries: [Use: Entry] = [:]
     private var revision: UInt64
     private var last: Entry? {
-        didSet { if let last, last.keyID != oldValue?.keyID || oldValue == nil { sources.change(to: last.keyID) } }
+        didSet {
+            if let last, last.use.keyID != oldValue?.use.keyID || oldValue == nil { sources.change(to: last.use.keyID) }
+        }
     }
 
     /// The IV that came with the key that was found last, for media that has none.
