@@ -100,10 +100,15 @@ class Player:
 
     def on_element(self, _pipeline, _bin, element):
         factory = element.get_factory()
-        if factory and factory.get_name().startswith("latchkey"):
+        name = factory.get_name() if factory else ""
+        if name.startswith("latchkey") and name.endswith("dec"):
             self.decryptors.append(element)
-            packets = Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST
-            element.get_static_pad("src").add_probe(packets, self.on_packet)
+        if name == "qtdemux":
+            # Decryption is in front of it.
+            element.connect("pad-added", self.on_pad)
+
+    def on_pad(self, _demuxer, pad):
+        pad.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.BUFFER_LIST, self.on_packet)
 
     def on_packet(self, pad, info):
         if pad.get_current_caps().get_structure(0).get_name().startswith("audio/"):
