@@ -23,7 +23,7 @@ final class PresentationOrigin: Sendable {
         }
         fileprivate var timeout: Duration {
             switch self {
-            case .playlist, .initSegment: .seconds(20)
+            case .playlist, .manifest, .initSegment: .seconds(20)
             // Who waits for a key has a timeout for that.
             case .segment, .key: .seconds(120)
             }
