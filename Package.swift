@@ -57,6 +57,7 @@ var targets: [Target] = [
         name: "LicenseControl",
         dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "CKeyring", "COpenSSL", "CSQLite"],
         swiftSettings: settings),
+    .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
 
     // examples/fairplay: the three ways to a FairPlay-style key
     .executableTarget(
@@ -82,6 +83,9 @@ var targets: [Target] = [
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         exclude: ["Golden"], swiftSettings: settings),
     .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
+    .testTarget(
+        name: "SessionControlTests", dependencies: ["TestSupport", "SessionControl", "HTTP", "ProtectionModel"],
+        swiftSettings: settings),
     .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
     .executableTarget(
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
@@ -92,6 +96,9 @@ var targets: [Target] = [
     .executableTarget(
         name: "license-benchmark", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
         path: "Tests/Benchmarks/License", swiftSettings: settings),
+    .executableTarget(
+        name: "session-benchmark", dependencies: ["SessionControl", "TestSupport"], path: "Tests/Benchmarks/Session",
+        swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [
