@@ -108,7 +108,10 @@ var targets: [Target] = [
         swiftSettings: settings),
     .target(
         name: "FuzzTargets",
-        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "ProtectionModel"],
+        dependencies: [
+            "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "SessionControl", "HTTP",
+            "ProtectionModel",
+        ],
         path: "Tests/Fuzz/FuzzTargets", swiftSettings: settings),
     .testTarget(
         name: "FuzzTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzz/FuzzTests",

@@ -6,6 +6,7 @@
 /// - 307 and 308 keep method and body. 303, and 301 and 302 after a POST, go on as GET without a body.
 /// - Once a redirect leaves the origin (scheme, host, port), only fields that cannot hold a credential are sent, also
 ///   if a later one leads back.
+/// - To another origin is refused where the request says so.
 /// - From https to http is refused: it would show the request to everybody on the way.
 struct RedirectChain: Sendable {
     static let maximum = 5
@@ -30,6 +31,9 @@ struct RedirectChain: Sendable {
         let target = try url.resolving(location)
         if url.scheme == "https", target.scheme == "http" {
             throw .tls(url.text, "the server redirects from https to http, which is refused")
+        }
+        if request.staysWithinOrigin, !target.isSameOrigin(as: url) {
+            throw .other(url.text, "the server redirects to another server, which is refused")
         }
         followed += 1
         if !target.isSameOrigin(as: url) { removeCredentials() }
