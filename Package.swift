@@ -17,7 +17,8 @@ let settings: [SwiftSetting] = [
 ]
 
 var products: [Product] = [
-    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"])
+    .library(
+        name: "LatchkeyControl", targets: ["LicenseControl", "SessionControl", "KeySystems", "HTTP", "ProtectionModel"])
 ]
 
 var dependencies: [Package.Dependency] = [
@@ -175,7 +176,7 @@ if withServer {
             name: "ReferenceServerTests",
             dependencies: [
                 "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
-                "ProtectionModel",
+                "ProtectionModel", "SessionControl", "HTTP",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),

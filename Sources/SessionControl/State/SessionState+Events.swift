@@ -76,6 +76,8 @@ extension SessionState {
         case write(generation: UInt32, token: SessionToken?, reference: String?)
         /// The server does not count the session any more.
         case remove(generation: UInt32)
+        /// The server may count the session on, and nobody here tries to end it any more: leave that to the next start.
+        case leave(generation: UInt32)
     }
 
     /// A session that the server holds and nobody here wants. To be ended, whatever comes of it.

@@ -87,7 +87,7 @@ extension SessionState {
         hasReplaced = true
         action.notices.append(.heartbeatError(failure, isFinal: false))
         // A token that is refused does not say that the session is gone: its record is left for the next start.
-        if failure.kind == .credential { hasRecord = false } else { removeRecord(&action) }
+        if failure.kind == .credential { leaveRecord(&action) } else { removeRecord(&action) }
         let delay = wasAbsent ? Int64.random(in: 0...SessionPolicy.returnSpread, using: &random) : 0
         // What plays on meanwhile does so for as long as one answer takes.
         beginSetup(&action, after: delay, playingUntil: wasAbsent ? .min : min(leaseEnd, now + policy.requestTimeout))
@@ -168,9 +168,8 @@ extension SessionState {
 
     /// `isGone`: the server does not hold the session. Otherwise the record stays, and tells the next start.
     mutating func finishTeardown(isGone: Bool, _ action: inout Action) {
-        if isGone { removeRecord(&action) }
+        if isGone { removeRecord(&action) } else { leaveRecord(&action) }
         cancelPending(&action)
-        hasRecord = false
         token = nil
         reference = nil
         forgetTimes()

@@ -37,6 +37,12 @@ extension SessionState {
         action.records.append(.remove(generation: generation))
     }
 
+    mutating func leaveRecord(_ action: inout Action) {
+        guard hasRecord else { return }
+        hasRecord = false
+        action.records.append(.leave(generation: generation))
+    }
+
     // MARK: Answers
 
     mutating func receive(

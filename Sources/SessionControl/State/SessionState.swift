@@ -96,6 +96,9 @@ public struct SessionState: Equatable, Sendable {
         }
     }
 
+    /// The same at a later time, also where the tick for it is late.
+    public func isOpen(at time: Int64) -> Bool { isOpen && time < leaseEnd }
+
     /// Whether the server is believed to hold the session, and heartbeats keep it.
     var isLive: Bool { phase == .active || phase == .grace }
 

@@ -16,7 +16,8 @@ public struct FuzzTarget: Sendable {
         self.run = run
     }
 
-    public static let all: [FuzzTarget] = boxes + isoMedia + keys + hls + fairPlay + sampleAES + store + playReady + sessions
+    public static let all: [FuzzTarget] =
+        boxes + isoMedia + keys + hls + fairPlay + sampleAES + store + playReady + sessions
 
     public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
 }

@@ -63,7 +63,7 @@ struct SessionPropertyTests {
         }
         try world.check(world.state.isOver, "a session that is stopped comes to an end: \(world.state)")
         try world.check(!world.isGateOpen, "nothing plays after the end")
-        let forgotten = world.held.subtracting(world.records)
+        let forgotten = world.held.subtracting(world.left)
         try world.check(forgotten.isEmpty, "the server holds \(forgotten), and nobody knows")
         ends.closed += 1
         ends.teardowns += world.sent.count { $0.kind == .teardown }

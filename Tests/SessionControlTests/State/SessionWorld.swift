@@ -18,6 +18,8 @@ struct SessionWorld {
     var held: Set<UInt32> = []
     /// Generations that are written down.
     var records: Set<UInt32> = []
+    /// Those of them that the next start sees to.
+    var left: Set<UInt32> = []
     /// The request that is under way, as the outside sees it.
     var underWay: SessionState.Request?
     /// Every request that was ever sent, the latest few.
@@ -53,6 +55,9 @@ struct SessionWorld {
             switch change {
             case .write(let generation, _, _): records.insert(generation)
             case .remove(let generation): records.remove(generation)
+            case .leave(let generation):
+                try check(records.contains(generation), "only what is written down is left")
+                left.insert(generation)
             }
         }
         if let cancelled = action.cancels {
