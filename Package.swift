@@ -83,9 +83,13 @@ var targets: [Target] = [
     .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         exclude: ["Golden"], swiftSettings: settings),
-    .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
+    .target(name: "LoopbackSupport", path: "Tests/LoopbackSupport", swiftSettings: settings),
+    .testTarget(name: "HTTPTests", dependencies: ["HTTP", "LoopbackSupport"], swiftSettings: settings),
     .testTarget(
-        name: "SessionControlTests", dependencies: ["TestSupport", "SessionControl", "HTTP", "ProtectionModel"],
+        name: "SessionControlTests",
+        dependencies: [
+            "TestSupport", "LoopbackSupport", "SessionControl", "HTTP", "ProtectionModel", "session-holder",
+        ],
         swiftSettings: settings),
     .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
     .executableTarget(
@@ -97,6 +101,8 @@ var targets: [Target] = [
     .executableTarget(
         name: "license-benchmark", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
         path: "Tests/Benchmarks/License", swiftSettings: settings),
+    .executableTarget(
+        name: "session-holder", dependencies: ["SessionControl"], path: "Tests/SessionHolder", swiftSettings: settings),
     .executableTarget(
         name: "session-benchmark", dependencies: ["SessionControl", "TestSupport"], path: "Tests/Benchmarks/Session",
         swiftSettings: settings),

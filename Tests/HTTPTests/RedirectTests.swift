@@ -3,6 +3,7 @@
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
 
 /// Where redirects lead and what goes along.
 @Suite(.timeLimit(.minutes(1)))
@@ -86,6 +87,17 @@ struct RedirectTests {
         let isFollowed = try chain.follow(redirect(302, to))
         #expect(isFollowed)
         #expect(chain.request.headers.contains { $0.isNamed("Authorization") } == isSame)
+    }
+
+    @Test func toAnotherOriginIsRefusedWhereTheRequestSaysSo() async throws {
+        let other = try LoopbackServer { _ in .response(body: "there") }
+        let otherURL = other.url
+        let server = try LoopbackServer { .redirect(307, to: $0.target == "/a" ? "/b" : otherURL) }
+        var request = HTTPRequest.patient(method: "POST", url: server.url + "/a", body: Array("s3cret".utf8))
+        request.staysWithinOrigin = true
+        let error = try await transport.failure(request)
+        #expect(error.description.contains("another server"))
+        #expect(server.requests.map(\.target) == ["/a", "/b"] && other.requests.isEmpty)
     }
 
     @Test func aLoopEndsAfterFive() async throws {
