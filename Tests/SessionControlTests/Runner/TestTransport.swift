@@ -8,6 +8,7 @@ final class TestTransport: HTTPTransport {
     /// A request that waits for its answer. A cancelled one ends with `HTTPError.cancelled`.
     struct Exchange: Sendable {
         let request: HTTPRequest
+        let server: String
         let answer: AsyncStream<Result<HTTPResponse, HTTPError>>.Continuation
 
         func respond(_ status: Int, _ body: String = "", headers: [HTTPHeader] = []) {
@@ -19,10 +20,11 @@ final class TestTransport: HTTPTransport {
 
         var body: String { String(decoding: request.body, as: UTF8.self) }
         /// `POST /sessions` and the like, behind the server's URL.
-        var line: String { "\(request.method) \(request.url.dropFirst(TestTransport.url.count))" }
+        var line: String { "\(request.method) \(request.url.dropFirst(server.count))" }
     }
 
-    static let url = "https://sessions.example"
+    /// Another server for each test: sessions of one server wait for each other.
+    let url = "https://sessions.example/\(UInt64.random(in: 0 ... .max))"
 
     private let exchanges: AsyncStream<Exchange>
     private let source: AsyncStream<Exchange>.Continuation
@@ -35,7 +37,7 @@ final class TestTransport: HTTPTransport {
 
     func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
         let (answers, answer) = AsyncStream<Result<HTTPResponse, HTTPError>>.makeStream()
-        let exchange = Exchange(request: request, answer: answer)
+        let exchange = Exchange(request: request, server: url, answer: answer)
         sent.withLock { $0.append(exchange.line) }
         source.yield(exchange)
         for await result in answers { return try result.get() }

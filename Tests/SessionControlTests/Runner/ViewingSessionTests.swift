@@ -33,7 +33,7 @@ struct ViewingSessionTests {
             _ change: (inout ViewingSession.Configuration) -> Void = { _ in }
         ) throws -> ViewingSession {
             let service = SessionService(
-                adapter, url: TestTransport.url, credential: "own-secret",
+                adapter, url: transport.url, credential: "own-secret",
                 parameters: ["account": "anna", "provider": "p"])
             var configuration = ViewingSession.Configuration(service)
             configuration.records = try records(process)
@@ -160,6 +160,10 @@ struct ViewingSessionTests {
         world.clock.advance(by: 178_000)
         // Whatever ran or did not run since: nobody gets an answer that is out of date.
         #expect(!session.isOpen)
+        await world.transport.next().respond(204)
+        await session.wait { $0.phase == .lost }
+        session.stop()
+        await session.closed()
     }
 
     // MARK: Crashes
