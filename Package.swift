@@ -182,7 +182,7 @@ if withServer {
             name: "ReferenceServerTests",
             dependencies: [
                 "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
-                "ProtectionModel", "SessionControl", "HTTP",
+                "ProtectionModel",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
