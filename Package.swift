@@ -96,10 +96,8 @@ var targets: [Target] = [
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
         path: "Tests/StoreWriter", swiftSettings: settings),
     .executableTarget(
-        name: "store-benchmark", dependencies: ["KeySystems", "LicenseControl", "ProtectionModel"],
-        path: "Tests/Benchmarks/Store", swiftSettings: settings),
-    .executableTarget(
-        name: "license-benchmark", dependencies: ["KeySystems", "MediaFormats", "ProtectionModel"],
+        name: "license-benchmark",
+        dependencies: ["HTTP", "KeySystems", "LicenseControl", "MediaFormats", "ProtectionModel"],
         path: "Tests/Benchmarks/License", swiftSettings: settings),
     .executableTarget(
         name: "session-holder", dependencies: ["SessionControl"], path: "Tests/SessionHolder", swiftSettings: settings),

@@ -255,6 +255,7 @@ run_suite() {
         echo "FAIL $name: printed no result" >>"$work/lines"
     fi
     if grep -q '^FAIL ' "$work/lines"; then show_log "$log"; fi
+    grep '^NOTE ' "$log"
     record <"$work/lines"
 }
 for suite in "${suites[@]}"; do

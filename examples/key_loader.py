@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MPL-2.0
 """Plays a protected file and answers the key requests itself.
 
-Usage: meson-helpers/with-plugin examples/key_loader.py FILE.mp4 KID:KEY [KID:KEY ...]
+Usage: meson-helpers/with-plugin examples/key_loader.py FILE KID:KEY [KID:KEY ...]
+
+KID and KEY in hexadecimal. Media that names no KID has its key as '*:KEY', and where it needs one its IV: '*:KEY IV'.
 """
 
 import sys
@@ -17,7 +19,8 @@ def answer(message, keys):
     """Answers one latchkey-key-request. This may happen later and on any thread."""
     structure = message.get_structure()
     request = structure.get_value("request-id")
-    wanted = structure.get_value("key-ids")
+    # Media may name no KID: a key for it is given as "*", in the answer as on the command line.
+    wanted = structure.get_value("key-ids") or ["*"]
     lines = [f"{kid} {keys[kid]}" for kid in wanted if kid in keys]
     print(f"request {request} of {message.src.get_name()} for {' '.join(wanted)}: {len(lines)} known")
     if lines:

@@ -3,8 +3,8 @@
 """Checks who imports whom.
 
 The compiler lets a module import what only one of its dependencies depends on, so the layers need a check of their
-own. The table is the one in ARCHITECTURE.md: model, formats, decryption and key systems, control, elements, facade,
-C interface. A module that is not in the table fails too, so that nobody adds a layer by accident.
+own. A module that is not in the table fails too, so that nobody adds a layer by accident. A row may be there before its
+module. The table of parts in ARCHITECTURE.md has to name the modules that are there, and no other, with their folders.
 """
 
 import argparse
@@ -124,6 +124,26 @@ def check_sources(repository):
         yield f"no Swift file under {repository}"
 
 
+def check_architecture(repository):
+    """The table of parts says what is there, for people."""
+    with open(os.path.join(repository, "ARCHITECTURE.md"), encoding="utf-8") as file:
+        part = file.read().partition("\n## Parts\n")[2].partition("\n## ")[0]
+    written = {
+        name: folder for names, folder in re.findall(r"^\| ([^|]*`[^|]*) \| ([^|]*) \|", part, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", names)}
+    there = {
+        module: top for module, (top, _, _) in LAYERS.items()
+        if top != "examples" and os.path.isdir(os.path.join(repository, top, module))}
+    for module in sorted(there.keys() - written.keys()):
+        yield f"ARCHITECTURE.md: {module} is not in the table of parts"
+    for name in sorted(written.keys() - there.keys()):
+        if not os.path.isfile(os.path.join(repository, written[name], name)):
+            yield f"ARCHITECTURE.md: the table of parts has {name}, which is not there"
+    for module in sorted(there.keys() & written.keys()):
+        if there[module] != written[module]:
+            yield f"ARCHITECTURE.md: {module} is in {there[module]}, not in {written[module]}"
+
+
 def check_manifest(repository, swift):
     """What Package.swift declares must be within the table too."""
     # A scratch folder of its own: SwiftPM would wait for a build that has the usual one.
@@ -155,7 +175,9 @@ def main():
     parser.add_argument("--swift", default="swift")
     arguments = parser.parse_args()
     repository = os.path.abspath(arguments.repository)
-    found = list(check_order()) + list(check_sources(repository)) + list(check_manifest(repository, arguments.swift))
+    found = [
+        *check_order(), *check_sources(repository), *check_architecture(repository),
+        *check_manifest(repository, arguments.swift)]
     for problem in found:
         print("check_imports: " + problem)
     sys.exit(1 if found else 0)

@@ -139,7 +139,10 @@ final class CurlTransfer {
         guard latchkey_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK, status > 0 else {
             return .failure(.other(exchange.url.text, "the answer has no status"))
         }
-        return .success(HTTPResponse(status: status, headers: head.headers, body: body, url: exchange.url.text))
+        // Handed over and not shared: whoever wipes the response wipes the only copy.
+        var taken: [UInt8] = []
+        swap(&taken, &body)
+        return .success(HTTPResponse(status: status, headers: head.headers, body: taken, url: exchange.url.text))
     }
 
     private func error(_ code: CURLcode) -> HTTPError {

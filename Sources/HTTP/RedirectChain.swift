@@ -33,7 +33,10 @@ struct RedirectChain: Sendable {
             throw .tls(url.text, "the server redirects from https to http, which is refused")
         }
         if request.staysWithinOrigin, !target.isSameOrigin(as: url) {
-            throw .other(url.text, "the server redirects to another server, which is refused")
+            throw .refused(
+                url.text,
+                "it redirects a request with credentials to another origin, \(HTTPURL.printable(target.text)); name "
+                    + "that one in the settings, if it is the right one")
         }
         followed += 1
         if !target.isSameOrigin(as: url) { removeCredentials() }

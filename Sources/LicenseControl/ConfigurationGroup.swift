@@ -20,7 +20,13 @@ public struct ConfigurationGroup: Sendable, Hashable {
     public func check(_ names: [String]) throws(KeyError) {
         guard let keys, let unknown = names.first(where: { !keys.contains($0) }) else { return }
         throw .invalidConfiguration(
-            "[\(name)] has the unknown key “\(unknown)”; known are \(keys.joined(separator: ", "))")
+            "[\(name)] has \(Self.quoted(unknown, "unknown key")); known are \(keys.joined(separator: ", "))")
+    }
+
+    /// What looks like a misspelt name is quoted. Anything else may be a secret in a wrong place.
+    private static func quoted(_ name: String, _ what: String) -> String {
+        let isName = name.utf8.count <= 32 && name.utf8.allSatisfy { 0x61...0x7A ~= $0 || "-_[]".utf8.contains($0) }
+        return isName ? "the \(what) “\(name)”" : "an \(what), which is not shown because it may be a secret"
     }
 
     /// The same for every group of a file, with its keys. A group that is not among `known` is refused too.
@@ -30,7 +36,7 @@ public struct ConfigurationGroup: Sendable, Hashable {
         for (name, keys) in groups {
             guard let group = known.first(where: { $0.name == name }) else {
                 let names = known.map { "[\($0.name)]" }.joined(separator: ", ")
-                throw .invalidConfiguration("unknown group [\(name)]; known are \(names)")
+                throw .invalidConfiguration("there is \(quoted(name, "unknown group")); known are \(names)")
             }
             try group.check(keys)
         }

@@ -26,6 +26,8 @@ public struct InitializationData: Sendable, Hashable {
     /// A box of version 0 lists none, and a PlayReady object is no box at all, but the header in both may.
     private static func playReadyKeyIDs(in bytes: [UInt8]) -> [KeyID] {
         let header = try? PlayReadyObject(initializationData: bytes).header()
+        // With DECRYPTORSETUP=ONDEMAND, keys change while the content plays: what is needed, the segments say.
+        guard header?.details.isOnDemand != true else { return [] }
         return header?.keys.map(\.keyID) ?? []
     }
 }

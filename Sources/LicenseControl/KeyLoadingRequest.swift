@@ -140,6 +140,11 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// In seconds since 1970-01-01 00:00 UTC, by the session's clock.
     var sessionDate: Int64 { session?.clock.date() ?? 0 }
 
+    /// Runs `body` when the session is over; now, where it is. One body for each owner: the latest.
+    func atSessionEnd(_ owner: ObjectIdentifier, _ body: @escaping @Sendable () -> Void) {
+        if let session { session.atEnd(owner, body) } else { body() }
+    }
+
     var playbackSessionID: UInt64 { session?.playbackSessionID ?? 0 }
 
     /// The exchange that opens the answer.

@@ -15,6 +15,8 @@ extension KeySession {
         var observers: [Observer] = []
         var events: [KeyEvent] = []
         var isDelivering = false
+        /// What others do when the session is over, by who wants it.
+        var endings: [ObjectIdentifier: @Sendable () -> Void] = [:]
     }
 
     /// A pending request and how far it got with the loaders.
@@ -46,6 +48,17 @@ extension KeySession {
     struct Observer {
         let id: UInt64
         let body: @Sendable (KeyEvent) -> Void
+    }
+
+    /// Runs `body` when the session is over; now, where it is. One body for each owner: the latest.
+    func atEnd(_ owner: ObjectIdentifier, _ body: @escaping @Sendable () -> Void) {
+        let (isOver, old) = core.withLock { core in
+            guard core.state.closure == nil else { return (true, nil as (@Sendable () -> Void)?) }
+            // The old one may own something whose end calls the session, so it goes after the lock.
+            return (false, core.endings.updateValue(body, forKey: owner))
+        }
+        if isOver { body() }
+        withExtendedLifetime(old) {}
     }
 
     /// Changes the state under the lock, then acts.

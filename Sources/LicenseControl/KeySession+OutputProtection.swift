@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import KeySystems
 public import ProtectionModel
 import Synchronization
 
@@ -7,6 +8,18 @@ extension KeySession {
     /// What the licence of a key wants of outputs. Nil: it says nothing, or there is no such key.
     public func outputRequirement(of keyID: KeyID?) -> OutputRequirement? {
         core.withLock { $0.state.requirements[keyID] }
+    }
+
+    /// What the licence of a key says of all kinds of outputs. Nil: it says nothing, or there is no such key.
+    public func outputPolicy(of keyID: KeyID?) -> OutputPolicy? {
+        core.withLock { $0.state.outputPolicies[keyID] }
+    }
+
+    /// Why the licence of a key allows no digital output for this medium; nil where it does, or says nothing.
+    public func refusal(of keyID: KeyID?, for media: OutputPolicy.Media) -> KeyError? {
+        guard let reason = outputPolicy(of: keyID)?.refusal(of: media) else { return nil }
+        let name = keyID.map { "KID \($0)" } ?? "media without a KID"
+        return PlayReadyError.outputProtection("\(name): \(reason)").keyError
     }
 
     /// Whether the outputs have what the licence of this key wants, as far as somebody said so. A key with a requirement

@@ -38,8 +38,9 @@ public final class KeySession: Sendable {
     }
 
     deinit {
-        let (open, timer) = core.withLock { (Array($0.open.values), $0.timer) }
+        let (open, timer, endings) = core.withLock { (Array($0.open.values), $0.timer, $0.endings) }
         timer?.task.cancel()
+        for ending in endings.values { ending() }
         for open in open { open.request.dismiss() }
         endReport(for: [])
     }
@@ -203,10 +204,11 @@ public final class KeySession: Sendable {
     public func close(_ reason: KeyError) {
         // Loaders go after the lock: the end of one may call the session.
         let now = clock.now()
-        let loaders = perform { core in
-            defer { core.loaders = [] }
-            return (core.state.close(reason, at: now), core.loaders)
+        let (loaders, endings) = perform { core in
+            defer { (core.loaders, core.endings) = ([], [:]) }
+            return (core.state.close(reason, at: now), (core.loaders, Array(core.endings.values)))
         }
+        for ending in endings { ending() }
         endReport(for: loaders)
         withExtendedLifetime(loaders) {}
     }
@@ -240,6 +242,9 @@ public final class KeySession: Sendable {
     func log(_ text: String) { configuration.log(text) }
 
     func provide(_ keys: [KeyID: ContentKey], for id: UInt64) { install(KeySessionState.Keys(byID: keys), for: id) }
+
+    /// Whether a request waits that every loader declined. Only the application, or a loader that is added, can answer it.
+    public func isUntaken(requestID id: UInt64) -> Bool { core.withLock { $0.open[id]?.isAsking == false } }
 
     func missingKeyIDs(in id: UInt64) -> [KeyID] {
         core.withLock { $0.state.missing(in: id).compactMap(\.self) }

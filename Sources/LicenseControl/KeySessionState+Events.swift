@@ -73,6 +73,7 @@ extension KeySessionState {
         set(new, entry)
         leases.rename(old, to: new)
         requirements[new] = requirements.removeValue(forKey: old)
+        outputPolicies[new] = outputPolicies.removeValue(forKey: old)
         protection[new] = protection.removeValue(forKey: old)
         let owner: UInt64? =
             if case .pending(let id) = entry { id } else { renewals.removeValue(forKey: old) }
@@ -106,6 +107,7 @@ extension KeySessionState {
         leases.removeAll()
         renewals = [:]
         requirements = [:]
+        outputPolicies = [:]
         protection = [:]
         settled = [:]
         settledOrder = []

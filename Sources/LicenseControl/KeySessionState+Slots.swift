@@ -64,8 +64,10 @@ extension KeySessionState {
             action.changesStatus = true
         }
         for slot in keys.keys {
-            if requirements[slot] != terms?.outputRequirement { protection[slot] = nil }
-            requirements[slot] = terms?.outputRequirement
+            let requirement = terms?.requirement(of: slot)
+            if requirements[slot] != requirement { protection[slot] = nil }
+            requirements[slot] = requirement
+            outputPolicies[slot] = slot.flatMap { terms?.outputPolicies[$0] }
         }
         if let terms, terms.isLimited {
             action.begun.append((begin(terms, for: Set(keys.keys), from: start ?? now, id, random), id))
@@ -123,6 +125,7 @@ extension KeySessionState {
             entries[slot] = nil
             leases.release(slot)
             requirements[slot] = nil
+            outputPolicies[slot] = nil
             protection[slot] = nil
         }
     }

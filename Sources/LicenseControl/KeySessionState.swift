@@ -98,6 +98,7 @@ struct KeySessionState {
     var renewals: [Slot: UInt64] = [:]
     /// What the licences want of outputs, and whether these have it.
     var requirements: [Slot: OutputRequirement] = [:]
+    var outputPolicies: [Slot: OutputPolicy] = [:]
     var protection: [Slot: ExternalProtectionStatus] = [:]
     /// Counts failures. Zero before the first.
     var generation: UInt64 = 0

@@ -13,6 +13,9 @@ public struct KeyTerms: Sendable, Hashable {
     public var expiry: Duration?
     /// Nil: the licence says nothing.
     public var outputRequirement: OutputRequirement?
+    /// What the licence of each key says of outputs, in full, where it says anything. What these want of a digital video
+    /// link counts for their keys in the place of `outputRequirement`.
+    public var outputPolicies: [KeyID: OutputPolicy] = [:]
 
     public init(
         lease: Duration? = nil, rental: Duration? = nil, expiry: Duration? = nil,
@@ -28,6 +31,10 @@ public struct KeyTerms: Sendable, Hashable {
     var end: Duration? {
         guard let lease else { return expiry }
         return expiry.map { min($0, lease) } ?? lease
+    }
+
+    func requirement(of keyID: KeyID?) -> OutputRequirement? {
+        keyID.flatMap { outputPolicies[$0]?.requirement } ?? outputRequirement
     }
 
     var isLimited: Bool { end != nil || rental != nil }

@@ -45,7 +45,7 @@ extension StaticKeys {
             // A comma at the end, or an empty property.
             if part.isEmpty, position == parts.count - 1 { continue }
             do throws(FormatError) {
-                entries.append(try Entry(fields: fields(in: part)))
+                entries.append(try Entry(fields: fields(in: part), separator: ":"))
             } catch {
                 throw .invalidConfiguration("keys, entry \(position + 1): \(error.reason)")
             }

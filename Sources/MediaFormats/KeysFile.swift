@@ -75,10 +75,15 @@ extension KeysFile.Entry {
     /// Reads two or three fields: subject, key, IV; the IV may start with `0x`.
     ///
     /// Works on bytes and not on text, so that no copy of the key stays behind. Throws `malformed`; its `reason` says
-    /// which field is wrong and never quotes it.
-    public init<Field: Collection<UInt8>>(fields: [Field]) throws(FormatError) {
+    /// which field is wrong and never quotes it. `separator` is what stands between fields, for that text.
+    public init<Field: Collection<UInt8>>(fields: [Field], separator: Character = " ") throws(FormatError) {
         guard fields.count == 2 || fields.count == 3 else {
-            throw .malformed("\(fields.count) fields where “KID KEY”, “KID KEY IV”, “URI KEY” or “* KEY” is expected")
+            let forms = ["KID KEY", "KID KEY IV", "URI KEY", "* KEY"].map { form in
+                "“\(String(form.map { $0 == " " ? separator : $0 }))”"
+            }
+            throw .malformed(
+                "\(fields.count) field\(fields.count == 1 ? "" : "s") where \(forms[0]), \(forms[1]), \(forms[2]) or "
+                    + "\(forms[3]) is expected")
         }
         subject = try KeysFile.Subject(field: fields[0])
         guard var bytes = decodeHex(fields[1]) else { throw .malformed("the key is not 32 hexadecimal digits") }

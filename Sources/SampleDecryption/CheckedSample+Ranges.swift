@@ -2,7 +2,7 @@
 
 import ProtectionModel
 
-// Whole ranges: one EVP call for each, as fast as gathering is not (two more passes over all bytes).
+// Whole ranges: one call of the cipher for each, as fast as gathering is not (two more passes over all bytes).
 extension CheckedSample {
     /// AES-CTR over the protected ranges, which continue each other. With `wholeBlocks`, a partial block at the end of
     /// a range is clear.
@@ -53,7 +53,7 @@ extension CheckedSample {
     }
 }
 
-/// AES-CTR whose counter is the low 64 bits alone: ISO/IEC 23001-7, 9.3 lets them wrap, OpenSSL carries into the high
+/// AES-CTR whose counter is the low 64 bits alone: ISO/IEC 23001-7, 9.3 lets them wrap, libgcrypt carries into the high
 /// half. So the run is split where they wrap.
 struct CounterRun {
     private let high: UInt64

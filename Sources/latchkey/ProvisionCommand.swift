@@ -39,6 +39,14 @@ struct ProvisionCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The public key that challenges are encrypted for.", valueName: "file"))
     var serverKey: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "The public key of the time service's chain, where that is not the root's.", valueName: "file"))
+    var timeKey: String?
+
+    @Option(help: ArgumentHelp("A revocation list: Latchkey's own format, LKRL….", valueName: "file"))
+    var revocationList: String?
+
     @Option(help: ArgumentHelp("All of them, out of the folder of a test authority.", valueName: "dir"))
     var authority: String?
 
@@ -48,6 +56,9 @@ struct ProvisionCommand: ParsableCommand {
     func validate() throws {
         let parts = [modelCertificate, modelKey, rootKey, serverKey]
         let given = parts.count { $0 != nil }
+        guard given > 0 || authority != nil || timeKey == nil && revocationList == nil else {
+            throw ValidationError("--time-key and --revocation-list belong to a new bundle; give its other parts, too")
+        }
         guard authority == nil || given == 0 else {
             throw ValidationError("--authority brings all files; leave the other options out")
         }
@@ -70,6 +81,7 @@ struct ProvisionCommand: ParsableCommand {
         let bundle = try target.provisioning()
         let device = try target.makeDevice()
         print("model: security level \(bundle.modelCertificate.leaf.basic.securityLevel)")
+        for list in bundle.revocations.lists { print("\(list)") }
         print("device: certificate \(Hex.encode(device.chain.leaf.basic.id))")
     }
 
@@ -78,16 +90,22 @@ struct ProvisionCommand: ParsableCommand {
     ) throws {
         let chain = try ProvisioningFolder.contents(of: certificate)
         let (root, server) = (try publicKey(rootKey), try publicKey(serverKey))
+        let time = try timeKey.map { try publicKey($0) }
+        let list = try revocationList.map { try ProvisioningFolder.contents(of: $0) }
         var key = try ProvisioningFolder.contents(of: modelKey)
         defer { wipe(&key) }
         do throws(ProvisioningError) {
-            try target.write(modelCertificate: chain, modelPrivateKeyPEM: key, rootKey: root, serverKey: server)
+            try target.write(
+                modelCertificate: chain, modelPrivateKeyPEM: key, rootKey: root, serverKey: server, timeKey: time,
+                revocationList: list)
         } catch {
             // It has not been copied: what is wrong is the file that was given.
-            let sources: [String: String] = [
+            var sources: [String: String] = [
                 target.path(of: .modelCertificate): certificate, target.path(of: .modelKey): modelKey,
                 target.path(of: .rootKey): rootKey, target.path(of: .serverKey): serverKey,
             ]
+            sources[target.path(of: .timeKey)] = timeKey
+            sources[target.path(of: .revocationList)] = revocationList
             throw ProvisioningError(path: sources[error.path] ?? error.path, reason: error.reason)
         }
     }

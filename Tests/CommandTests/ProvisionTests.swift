@@ -4,6 +4,7 @@ import ArgumentParser
 import Foundation
 import KeySystems
 import LicenseControl
+import MediaFormats
 import ProtectionModel
 import Testing
 
@@ -73,6 +74,35 @@ import Testing
             "\(authority)/playready-model-key.pem", "--root-key", hexadecimal, "--server-key",
             "\(authority)/playready-server.pub", folder)
         #expect(try ProvisioningFolder(path: folder).provisioning().rootKey == Array(root))
+    }
+
+    @Test func takesATimeKeyAndARevocationList() throws {
+        let folder = scratch.path("provisioning")
+        let issuer = try PlayReadyTestAuthority.generate()
+        let authority = scratch.path("authority")
+        try FileManager.default.createDirectory(atPath: authority, withIntermediateDirectories: true)
+        for (name, bytes) in try issuer.files() {
+            try Data(bytes).write(to: URL(fileURLWithPath: "\(authority)/playready-\(name)"))
+        }
+        let list = try issuer.revocationList(version: 2, revoking: ["license-signer"])
+        let listFile = scratch.path("list.crl")
+        try Data(list.bytes).write(to: URL(fileURLWithPath: listFile))
+        try provision(
+            "--authority", authority, "--time-key", "\(authority)/playready-root.pub", "--revocation-list", listFile,
+            folder)
+        let bundle = try ProvisioningFolder(path: folder).provisioning()
+        #expect(bundle.timeKey == issuer.rootKey && bundle.revocations.lists == [list])
+        // A new bundle without them takes them away.
+        try provision("--authority", authority, folder)
+        let plain = try ProvisioningFolder(path: folder).provisioning()
+        #expect(plain.timeKey == nil && plain.revocations.lists.isEmpty)
+        let foreign = try PlayReadyTestAuthority.generate().revocationList(version: 2, revoking: [])
+        try Data(foreign.bytes).write(to: URL(fileURLWithPath: listFile))
+        let error = #expect(throws: ProvisioningError.self) {
+            try provision("--authority", authority, "--revocation-list", listFile, folder)
+        }
+        #expect(error?.path == listFile)
+        #expect(throws: (any Error).self) { try provision("--revocation-list", listFile, folder) }
     }
 
     /// What is wrong, and the file that the error has to name.

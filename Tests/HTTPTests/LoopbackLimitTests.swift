@@ -41,6 +41,66 @@ struct LoopbackLimitTests {
         }
     }
 
+    /// Who waits for an answer hears from time to time that it will come.
+    @Test func aSlowAnswerIsAnnounced() async throws {
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        var limits = LoopbackLimits()
+        limits.interimTime = .milliseconds(20)
+        let server = try Loopback(limits: limits) { request in
+            if request.path == "a" { for await _ in gate { break } }
+            return LoopbackResponse(body: Array("answer".utf8))
+        }
+        try await onOwnThread {
+            let client = try RawClient(port: server.port)
+            let interim = try get(server, client)
+            #expect(interim == RawClient.Response(status: 102, fields: [], body: ""))
+            #expect(try client.response() == interim)
+            open.yield()
+            var last = try client.response()
+            while last.status == 102 { last = try client.response() }
+            #expect(last.status == 200)
+            #expect(last.body == "answer")
+            // The connection goes on.
+            let host = "127.0.0.1:\(server.port)"
+            let other = String(server.url("b").dropFirst("http://\(host)".count))
+            for _ in 0..<20 {
+                var next = try client.get(other, host: host)
+                while next.status == 102 { next = try client.response() }
+                #expect(next.status == 200)
+                #expect(next.body == "answer")
+            }
+        }
+    }
+
+    @Test func onlyHTTP11KnowsInterimResponses() async throws {
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        var limits = LoopbackLimits()
+        limits.interimTime = .milliseconds(5)
+        let server = try Loopback(limits: limits) { request in
+            if request.path == "a" {
+                for await _ in gate { break }
+            } else {
+                open.yield()
+            }
+            return LoopbackResponse(body: Array("answer".utf8))
+        }
+        try await onOwnThread {
+            let host = "127.0.0.1:\(server.port)"
+            let old = try RawClient(port: server.port)
+            let target = server.url("a").dropFirst("http://\(host)".count)
+            old.send("GET \(target) HTTP/1.0\r\nHost: \(host)\r\n\r\n")
+            // Another client sees a few of them meanwhile, from the same thread of the server.
+            let other = try RawClient(port: server.port)
+            #expect(try get(server, other).status == 102)
+            #expect(try other.response().status == 102)
+            // And lets both have their answers.
+            let last = String(server.url("b").dropFirst("http://\(host)".count))
+            _ = try RawClient(port: server.port).get(last, host: host)
+            _ = try RawClient(port: server.port).get(last, host: host)
+            #expect(try old.response().status == 200)
+        }
+    }
+
     @Test func anAnswerThatNobodyTakesIsEnded() async throws {
         try await onOwnThread {
             var limits = LoopbackLimits()

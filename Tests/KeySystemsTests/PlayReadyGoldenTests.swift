@@ -53,7 +53,8 @@ import Testing
         let license = try #require(answer.licenses.first)
         #expect(license.contentKey == key && license.keyID.description == known.keyID)
         #expect(answer.transactionID == (try PlayReadyGolden.bytes(known.transaction)))
-        #expect(Array(answer.revocationLists.values) == [Array("list data".utf8)])
+        #expect(Array(answer.revocationListData.values) == [Array("list data".utf8)])
+        #expect(answer.revocationLists.isEmpty)
         let temporary = try PlayReadyGolden.exchange().open(response: PlayReadyGolden.file("response-temporary.xml"))
         #expect(try #require(temporary.licenses.first).contentKey == key && !temporary.isPersistent)
     }

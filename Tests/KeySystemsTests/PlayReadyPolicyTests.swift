@@ -16,16 +16,16 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
     static let rightsID = KeyID(high: 1, low: 2)
 
     var name: String
-    var status: PlayReadyPolicy.Status
+    var status: RightsStatus.Kind
     var code: UInt32?
     var action: PlayReadyError.Action?
-    var end: UInt32?
+    var end: Int64?
     var terms: @Sendable (inout XMRTerms) -> Void
     var situation: @Sendable (inout Situation) -> Void
 
     init(
-        _ name: String, _ status: PlayReadyPolicy.Status, code: UInt32? = nil, action: PlayReadyError.Action? = nil,
-        end: UInt32? = nil, _ terms: @escaping @Sendable (inout XMRTerms) -> Void = { _ in },
+        _ name: String, _ status: RightsStatus.Kind, code: UInt32? = nil, action: PlayReadyError.Action? = nil,
+        end: Int64? = nil, _ terms: @escaping @Sendable (inout XMRTerms) -> Void = { _ in },
         in situation: @escaping @Sendable (inout Situation) -> Void = { _ in }
     ) {
         self.name = name
@@ -38,6 +38,18 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
     }
 
     var testDescription: String { name }
+}
+
+extension TrustedTime {
+    fileprivate static func trusted(_ seconds: UInt32) -> TrustedTime {
+        TrustedTime(trust: .observed, time: UnixTime(seconds: Int64(seconds)))
+    }
+
+    /// Set back. Nobody knows since when, for nil.
+    fileprivate static func untrusted(since: Int64?, latest: UInt32 = 0) -> TrustedTime {
+        TrustedTime(
+            trust: .rolledBack, time: UnixTime(seconds: Int64(latest)), untrustedSeconds: since ?? Int64(Int32.max))
+    }
 }
 
 @Suite struct PlayReadyPolicyTests {
@@ -70,27 +82,29 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             $0.time = .untrusted(since: 0)
         },
-        PolicyCase("end in the future", .valid, end: now + 1) { $0.end = now + 1 },
-        PolicyCase("end now", .expired, code: expired, action: .acquireLicense, end: now) { $0.end = now },
-        PolicyCase("end in the past", .expired, code: expired, end: now - 1) { $0.end = now - 1 },
-        PolicyCase("end in the past, while playing", .expired, code: realTimeExpired, end: now - 1) {
+        PolicyCase("end in the future", .valid, end: Int64(now + 1)) { $0.end = now + 1 },
+        PolicyCase("end now", .expired, code: expired, action: .acquireLicense, end: Int64(now)) { $0.end = now },
+        PolicyCase("end in the past", .expired, code: expired, end: Int64(now - 1)) { $0.end = now - 1 },
+        PolicyCase("end in the past, while playing", .expired, code: realTimeExpired, end: Int64(now - 1)) {
             $0.end = now - 1
         } in: {
             $0.isPlaying = true
         },
-        PolicyCase("end, untrusted time", .untrustedTime, code: noClock, end: now - 1) {
+        PolicyCase("end, untrusted time", .untrustedTime, code: noClock, end: Int64(now - 1)) {
             $0.end = now - 1
         } in: {
             $0.time = .untrusted(since: nil)
         },
-        PolicyCase("begin and end round now", .valid, end: now + 9) { ($0.begin, $0.end) = (now - 9, now + 9) },
-        PolicyCase("begin behind end", .future, end: now - 9) { ($0.begin, $0.end) = (now + 9, now - 9) },
-        PolicyCase("removal in the future", .valid) { $0.removalDate = now + 1 },
-        PolicyCase("removal past", .expired, code: expired) { $0.removalDate = now },
-        PolicyCase("removal past, end in the future", .expired, end: now + 9) {
+        PolicyCase("begin and end round now", .valid, end: Int64(now + 9)) { ($0.begin, $0.end) = (now - 9, now + 9) },
+        PolicyCase("begin behind end", .expired, end: Int64(now - 9)) { ($0.begin, $0.end) = (now + 9, now - 9) },
+        PolicyCase("removal in the future", .valid, end: Int64(now + 1)) { $0.removalDate = now + 1 },
+        PolicyCase("removal past", .none, code: 0x8004_C013, action: .acquireLicense, end: Int64(now)) {
+            $0.removalDate = now
+        },
+        PolicyCase("removal past, end in the future", .none, end: Int64(now)) {
             ($0.removalDate, $0.end) = (now, now + 9)
         },
-        PolicyCase("removal, untrusted time", .untrustedTime) {
+        PolicyCase("removal, untrusted time", .untrustedTime, end: Int64(now + 1)) {
             $0.removalDate = now + 1
         } in: {
             $0.time = .untrusted(since: nil)
@@ -110,57 +124,57 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
 
     static let plays: [PolicyCase] = [
         PolicyCase("first play to come", .valid) { $0.expirationAfterFirstPlay = 60 },
-        PolicyCase("first play just now", .valid, end: now + 60) {
+        PolicyCase("first play just now", .valid, end: Int64(now + 60)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             $0.firstPlay = now
         },
-        PolicyCase("first play 59 s ago", .valid, end: now + 1) {
+        PolicyCase("first play 59 s ago", .valid, end: Int64(now + 1)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             $0.firstPlay = now - 59
         },
-        PolicyCase("first play 60 s ago", .expired, code: expired, end: now) {
+        PolicyCase("first play 60 s ago", .expired, code: expired, end: Int64(now)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             $0.firstPlay = now - 60
         },
-        PolicyCase("first play 60 s ago, while playing", .valid, end: now) {
+        PolicyCase("first play 60 s ago, while playing", .valid, end: Int64(now)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             ($0.firstPlay, $0.isPlaying) = (now - 60, true)
         },
-        PolicyCase("first play 60 s ago, real time, while playing", .expired, code: realTimeExpired, end: now) {
+        PolicyCase("first play 60 s ago, real time, while playing", .expired, code: realTimeExpired, end: Int64(now)) {
             ($0.expirationAfterFirstPlay, $0.hasRealTimeExpiration) = (60, true)
         } in: {
             ($0.firstPlay, $0.isPlaying) = (now - 60, true)
         },
-        PolicyCase("first play 59 s ago, real time, while playing", .valid, end: now + 1) {
+        PolicyCase("first play 59 s ago, real time, while playing", .valid, end: Int64(now + 1)) {
             ($0.expirationAfterFirstPlay, $0.hasRealTimeExpiration) = (60, true)
         } in: {
             ($0.firstPlay, $0.isPlaying) = (now - 59, true)
         },
-        PolicyCase("real time, new start", .expired, code: expired, end: now) {
+        PolicyCase("real time, new start", .expired, code: expired, end: Int64(now)) {
             ($0.expirationAfterFirstPlay, $0.hasRealTimeExpiration) = (60, true)
         } in: {
             $0.firstPlay = now - 60
         },
-        PolicyCase("first play, end earlier", .expired, end: now - 1) {
+        PolicyCase("first play, end earlier", .expired, end: Int64(now - 1)) {
             ($0.expirationAfterFirstPlay, $0.end) = (60, now - 1)
         } in: {
             $0.firstPlay = now
         },
-        PolicyCase("first play over, end later", .expired, end: now - 40) {
+        PolicyCase("first play over, end later", .expired, end: Int64(now - 40)) {
             ($0.expirationAfterFirstPlay, $0.end) = (60, now + 100)
         } in: {
             $0.firstPlay = now - 100
         },
-        PolicyCase("first play over, end later, while playing", .valid, end: now - 40) {
+        PolicyCase("first play over, end later, while playing", .valid, end: Int64(now - 40)) {
             ($0.expirationAfterFirstPlay, $0.end) = (60, now + 100)
         } in: {
             ($0.firstPlay, $0.isPlaying) = (now - 100, true)
         },
-        PolicyCase("first play over and end past, while playing", .expired, end: now - 40) {
+        PolicyCase("first play over and end past, while playing", .expired, end: Int64(now - 40)) {
             ($0.expirationAfterFirstPlay, $0.end) = (60, now - 1)
         } in: {
             ($0.firstPlay, $0.isPlaying) = (now - 100, true)
@@ -170,68 +184,68 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             $0.time = .untrusted(since: nil)
         },
-        PolicyCase("no time at all from the first play", .expired, end: now) {
+        PolicyCase("no time at all from the first play", .expired, end: Int64(now)) {
             $0.expirationAfterFirstPlay = 0
         } in: {
             $0.firstPlay = now
         },
-        PolicyCase("a duration beyond 2106", .valid, end: .max) {
+        PolicyCase("a duration beyond 2106", .valid, end: Int64(now) + Int64(UInt32.max)) {
             $0.expirationAfterFirstPlay = .max
         } in: {
             $0.firstPlay = now
         },
-        PolicyCase("after first use", .expired, end: now - 1) {
+        PolicyCase("after first use", .expired, end: Int64(now - 1)) {
             $0.expirationAfterFirstUse = 9
         } in: {
             $0.firstPlay = now - 10
         },
-        PolicyCase("first use and first play: the shorter", .expired, end: now - 5) {
+        PolicyCase("first use and first play: the shorter", .expired, end: Int64(now - 5)) {
             ($0.expirationAfterFirstUse, $0.expirationAfterFirstPlay) = (5, 60)
         } in: {
             $0.firstPlay = now - 10
         },
-        PolicyCase("after first store, in time", .valid, end: now + 1) {
+        PolicyCase("after first store, in time", .valid, end: Int64(now + 1)) {
             $0.expirationAfterFirstStore = 10
         } in: {
             $0.stored = now - 9
         },
-        PolicyCase("after first store, over", .expired, end: now) {
+        PolicyCase("after first store, over", .expired, end: Int64(now)) {
             $0.expirationAfterFirstStore = 10
         } in: {
             $0.stored = now - 10
         },
-        PolicyCase("after first store, over, while playing", .expired, code: realTimeExpired, end: now) {
+        PolicyCase("after first store, over, while playing", .expired, code: realTimeExpired, end: Int64(now)) {
             $0.expirationAfterFirstStore = 10
         } in: {
             ($0.stored, $0.isPlaying) = (now - 10, true)
         },
         PolicyCase("after first store, not stored", .valid) { $0.expirationAfterFirstStore = 10 },
-        PolicyCase("clock before the first play", .valid, end: now + 160) {
+        PolicyCase("clock before the first play", .valid, end: Int64(now + 160)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             $0.firstPlay = now + 100
         },
-        PolicyCase("first play an hour ahead of the clock", .valid, end: now + 3660) {
+        PolicyCase("first play an hour ahead of the clock", .valid, end: Int64(now + 3660)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             $0.firstPlay = now + 3600
         },
-        PolicyCase("first play further ahead of the clock", .expired, code: expired, end: now) {
+        PolicyCase("first play further ahead of the clock", .expired, code: expired, end: Int64(now)) {
             $0.expirationAfterFirstPlay = 60
         } in: {
             $0.firstPlay = now + 3601
         },
-        PolicyCase("stored an hour ahead of the clock", .valid, end: now + 3610) {
+        PolicyCase("stored an hour ahead of the clock", .valid, end: Int64(now + 3610)) {
             $0.expirationAfterFirstStore = 10
         } in: {
             $0.stored = now + 3600
         },
-        PolicyCase("stored further ahead of the clock", .expired, code: expired, end: now) {
+        PolicyCase("stored further ahead of the clock", .expired, code: expired, end: Int64(now)) {
             $0.expirationAfterFirstStore = 10
         } in: {
             $0.stored = now + 3601
         },
-        PolicyCase("stored further ahead of the clock, grace after the end", .expired, code: expired, end: now) {
+        PolicyCase("stored further ahead of the clock, grace after the end", .expired, code: expired, end: Int64(now)) {
             ($0.expirationAfterFirstStore, $0.gracePeriod) = (10, 60)
         } in: {
             ($0.stored, $0.graceRule) = (now + 3601, .afterEnd)
@@ -240,17 +254,17 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             ($0.stored, $0.firstPlay) = (now + 9999, now + 9999)
         },
-        PolicyCase("grace, the end is past at the latest time", .untrustedTime, code: noClock, end: now) {
+        PolicyCase("grace, the end is past at the latest time", .untrustedTime, code: noClock, end: Int64(now)) {
             ($0.end, $0.gracePeriod) = (now, 60)
         } in: {
             $0.time = .untrusted(since: 0, latest: now)
         },
-        PolicyCase("grace, the end has come since", .untrustedTime, code: noClock, end: now + 5) {
+        PolicyCase("grace, the end has come since", .untrustedTime, code: noClock, end: Int64(now + 5)) {
             ($0.end, $0.gracePeriod) = (now + 5, 60)
         } in: {
             $0.time = .untrusted(since: 5, latest: now)
         },
-        PolicyCase("grace, the end is to come", .valid, end: now + 6) {
+        PolicyCase("grace, the end is to come", .valid, end: Int64(now + 6)) {
             ($0.end, $0.gracePeriod) = (now + 6, 60)
         } in: {
             $0.time = .untrusted(since: 5, latest: now)
@@ -260,38 +274,40 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             $0.time = .untrusted(since: 5, latest: now)
         },
-        PolicyCase("grace, the removal date is past", .untrustedTime, code: noClock) {
+        PolicyCase("grace, the removal date is past", .untrustedTime, code: noClock, end: Int64(now)) {
             ($0.removalDate, $0.gracePeriod) = (now, 60)
         } in: {
             $0.time = .untrusted(since: 0, latest: now)
         },
-        PolicyCase("grace while the time is untrusted", .valid, end: now - 1) {
+        PolicyCase("grace while the time is untrusted", .valid, end: Int64(now - 1)) {
             ($0.end, $0.gracePeriod) = (now - 1, 60)
         } in: {
             $0.time = .untrusted(since: 59)
         },
-        PolicyCase("grace over", .untrustedTime, end: now + 1) {
+        PolicyCase("grace over", .untrustedTime, end: Int64(now + 1)) {
             ($0.end, $0.gracePeriod) = (now + 1, 60)
         } in: {
             $0.time = .untrusted(since: 60)
         },
-        PolicyCase("grace, nobody knows since when", .untrustedTime, end: now + 1) {
+        PolicyCase("grace, nobody knows since when", .untrustedTime, end: Int64(now + 1)) {
             ($0.end, $0.gracePeriod) = (now + 1, 60)
         } in: {
             $0.time = .untrusted(since: nil)
         },
-        PolicyCase("grace does not move the end", .expired, end: now - 1) { ($0.end, $0.gracePeriod) = (now - 1, 60) },
-        PolicyCase("grace after the end, where it is read so", .valid, end: now + 59) {
+        PolicyCase("grace does not move the end", .expired, end: Int64(now - 1)) {
+            ($0.end, $0.gracePeriod) = (now - 1, 60)
+        },
+        PolicyCase("grace after the end, where it is read so", .valid, end: Int64(now + 59)) {
             ($0.end, $0.gracePeriod) = (now - 1, 60)
         } in: {
             $0.graceRule = .afterEnd
         },
-        PolicyCase("grace after the end, over", .expired, end: now) {
+        PolicyCase("grace after the end, over", .expired, end: Int64(now)) {
             ($0.end, $0.gracePeriod) = (now - 60, 60)
         } in: {
             $0.graceRule = .afterEnd
         },
-        PolicyCase("grace after the end, untrusted time", .untrustedTime, end: now + 59) {
+        PolicyCase("grace after the end, untrusted time", .untrustedTime, end: Int64(now + 59)) {
             ($0.end, $0.gracePeriod) = (now - 1, 60)
         } in: {
             ($0.graceRule, $0.time) = (.afterEnd, .untrusted(since: 0))
@@ -303,7 +319,9 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         PolicyCase("level equal", .valid) { $0.minimumSecurityLevel = 2000 },
         PolicyCase("level lower", .valid) { $0.minimumSecurityLevel = 150 },
         PolicyCase("level higher", .none, action: .stop) { $0.minimumSecurityLevel = 3000 },
-        PolicyCase("level higher and expired", .none, end: now) { ($0.minimumSecurityLevel, $0.end) = (3000, now) },
+        PolicyCase("level higher and expired", .none, end: Int64(now)) {
+            ($0.minimumSecurityLevel, $0.end) = (3000, now)
+        },
         PolicyCase("session only, in its session", .valid) {
             $0.cannotPersist = true
         } in: {
@@ -324,7 +342,7 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             $0.stored = now
         },
-        PolicyCase("session only, first play over", .expired, end: now - 1) {
+        PolicyCase("session only, first play over", .expired, end: Int64(now - 1)) {
             ($0.cannotPersist, $0.expirationAfterFirstPlay) = (true, 9)
         } in: {
             ($0.sessionNonce, $0.firstPlay) = (PolicyCase.rightsID.bytes, now - 10)
@@ -352,7 +370,7 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         } in: {
             $0.domains = [GUID(PolicyCase.rightsID): [1]]
         },
-        PolicyCase("domain and expired", .expired, code: expired, end: now) {
+        PolicyCase("domain and expired", .expired, code: expired, end: Int64(now)) {
             ($0.domain, $0.end) = (.init(accountID: PolicyCase.domain, revision: 1), now)
         } in: {
             $0.domains = [PolicyCase.domain: [1]]
@@ -408,7 +426,8 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         #expect(verdict.status == item.status)
         #expect(verdict.mayPlay == (item.status == .valid))
         #expect((verdict.error == nil) == (item.status == .valid))
-        #expect(verdict.end == item.end)
+        #expect(verdict.rights.ends?.seconds == item.end)
+        #expect(!verdict.rights.reason.isEmpty)
         if let code = item.code { #expect(verdict.error?.code == code) }
         if let action = item.action { #expect(verdict.error?.action == action) }
     }
@@ -425,11 +444,15 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
         let policy = PlayReadyPolicy(terms: terms, rightsID: GUID(PolicyCase.rightsID))
         var situation = PlayReadyPolicy.Situation(time: .trusted(Self.now), securityLevel: 150)
         var verdict = policy.evaluate(situation)
-        #expect(verdict.begin == Self.now - 5 && verdict.expiresAfterFirstPlay == 60 && verdict.isRemovable)
+        #expect(
+            verdict.rights.begins?.seconds == Int64(Self.now - 5) && verdict.expiresAfterFirstPlay == 60
+                && verdict.isRemovable)
         situation.firstPlay = Self.now
         situation.time = .untrusted(since: nil)
         verdict = policy.evaluate(situation)
-        #expect(verdict.expiresAfterFirstPlay == nil && verdict.end == Self.now + 60 && !verdict.isRemovable)
+        #expect(
+            verdict.expiresAfterFirstPlay == nil && verdict.rights.ends?.seconds == Int64(Self.now)
+                && !verdict.isRemovable)
     }
 
     @Test func aLeafNeedsItsRoot() throws {
@@ -448,7 +471,7 @@ struct PolicyCase: CustomTestStringConvertible, Sendable {
                 .init(time: .trusted(time), securityLevel: 2000))
         }
         #expect(verdict(Self.now, root: root, leaf: leaf).mayPlay)
-        #expect(verdict(Self.now, root: root, leaf: leaf).end == Self.now + 10)
+        #expect(verdict(Self.now, root: root, leaf: leaf).rights.ends?.seconds == Int64(Self.now + 10))
         #expect(verdict(Self.now + 10, root: root, leaf: leaf).status == .expired)
         #expect(verdict(Self.now, root: nil, leaf: leaf).error?.code == 0x8004_C082)
         var other = root

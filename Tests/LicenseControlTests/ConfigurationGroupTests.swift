@@ -18,9 +18,16 @@ struct ConfigurationGroupTests {
     }
 
     @Test(arguments: [
-        ([("two", [String]())], "unknown group [two]; known are [one], [free]"),
+        ([("two", [String]())], "there is the unknown group “two”; known are [one], [free]"),
         ([("one", ["a", "c"])], "[one] has the unknown key “c”; known are a, b"),
-        ([("free", ["c"]), ("one", ["A"])], "[one] has the unknown key “A”; known are a, b"),
+        (
+            [("free", ["c"]), ("one", ["A"])],
+            "[one] has an unknown key, which is not shown because it may be a secret; known are a, b"
+        ),
+        (
+            [("one", ["00112233445566778899aabbccddeeff"])],
+            "[one] has an unknown key, which is not shown because it may be a secret; known are a, b"
+        ),
     ]) func whatIsNotKnownIsNamed(groups: [(String, [String])], says: String) {
         let error = #expect(throws: KeyError.self) {
             try ConfigurationGroup.check(groups.map { (name: $0.0, keys: $0.1) }, against: Self.known)

@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("2a54856d33e557f486aa203a9eb94ca5", "1 fields"),
+        ("2a54856d33e557f486aa203a9eb94ca5", "1 field where “KID KEY”, “KID KEY IV”"),
         ("a b c d", "4 fields"),
         ("2a54856d33e557f486aa203a9eb94ca c685730e9039aa683a2b62218280f4c1", "first field"),
         ("asset c685730e9039aa683a2b62218280f4c1", "first field"),

@@ -97,6 +97,24 @@ import Testing
         #expect(throws: Never.self) { try read("<a " + (0..<64).map { "b\($0)='=' " }.joined() + "/>") }
     }
 
+    /// Each is short and keeps within the number of elements.
+    @Test func refusesWhatIsManyThings() throws {
+        let limits = XMLLimits(size: 1 << 20, elements: 100, markup: 1000)
+        let encoded = Array("<a>".utf8) + [0xFC] + Array(repeating: UInt8(ascii: "<"), count: 1001)
+        for bytes in ["<?a?>", "<!---->", "<![CDATA[]]>"].map({
+            Array(("<a>" + String(repeating: $0, count: 1000) + "</a>").utf8)
+        }) + [
+            Array(
+                ("<a>" + String(repeating: "<b c='' d='' e='' f='' g='' h='' i='' j='' k='' l=''/>", count: 99)
+                    + "</a>").utf8), encoded,
+        ] {
+            let error = #expect(throws: FormatError.self) { try XMLElement(reading: bytes, limits: limits) }
+            #expect(error?.isSameKind(as: .tooLarge("")) == true)
+        }
+        let text = "<a>\(String(repeating: "<!---->", count: 999))</a>"
+        #expect(try XMLElement(reading: Array(text.utf8), limits: limits).nodes.isEmpty)
+    }
+
     @Test func refusesAHundredMebibytesAtOnce() {
         let bytes = [UInt8](repeating: UInt8(ascii: "<"), count: 100 << 20)
         let error = #expect(throws: FormatError.self) { try XMLElement(reading: bytes, limits: .exchange) }

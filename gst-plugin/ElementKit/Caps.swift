@@ -20,6 +20,13 @@ public final class Caps: @unchecked Sendable {
 
     deinit { ek_mini_object_unref(pointer) }
 
+    /// For caps that are kept for the life of the process: GStreamer's leak tracer does not count them.
+    public static func permanent(_ text: String) -> Caps? {
+        let caps = Caps(text)
+        caps?.withPointer { $0.pointee.mini_object.flags |= GST_MINI_OBJECT_FLAG_MAY_BE_LEAKED.rawValue }
+        return caps
+    }
+
     /// Lends the C pointer for the time of the call.
     public func withPointer<Result>(_ body: (UnsafeMutablePointer<GstCaps>) -> Result) -> Result {
         withExtendedLifetime(self) { body(pointer) }

@@ -159,11 +159,12 @@ public struct ActionSignal: Sendable {
 
     public var name: String
     public var arguments: [ArgumentType]
-    /// Returns a boolean to the application. Any thread may call it.
-    public var handler: @Sendable (Element, [FieldValue]) -> Bool
+    /// Returns a boolean to the application. Any thread may call it. The arguments are the handler's to take: what it
+    /// takes out of them has no other copy of ours.
+    public var handler: @Sendable (Element, inout [FieldValue]) -> Bool
 
     public init(
-        _ name: String, arguments: [ArgumentType], handler: @escaping @Sendable (Element, [FieldValue]) -> Bool
+        _ name: String, arguments: [ArgumentType], handler: @escaping @Sendable (Element, inout [FieldValue]) -> Bool
     ) {
         self.name = name
         self.arguments = arguments

@@ -194,7 +194,7 @@ private func runSignal(
     else { return }
     let signal = Unmanaged<SignalBox>.fromOpaque(box).takeUnretainedValue().signal
     // SAFETY: GObject passes `count` values, the instance first.
-    let arguments = (1..<Int(max(count, 1))).map { FieldValue(reading: values + $0) }
-    let answer = signal.handler(Element.of(UnsafeMutableRawPointer(object)), arguments)
+    var arguments = (1..<Int(max(count, 1))).map { FieldValue(reading: values + $0) }
+    let answer = signal.handler(Element.of(UnsafeMutableRawPointer(object)), &arguments)
     if let result { g_value_set_boolean(result, answer ? 1 : 0) }
 }

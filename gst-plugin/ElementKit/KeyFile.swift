@@ -6,19 +6,21 @@ import CGStreamer
 public struct KeyFile: ~Copyable {
     private let pointer: OpaquePointer
 
-    /// Why a file cannot be used, in GLib's words.
+    /// Why a file cannot be used. Never quotes what is in it: a keys file or a header that is given by mistake holds
+    /// secrets.
     public struct Failure: Error, Sendable, CustomStringConvertible {
         public let description: String
         /// The file is not there at all, nor may its folder be.
         public let isMissing: Bool
     }
 
+    /// Reads the file. Throws where it is not there, cannot be read, or is not in that syntax.
     public init(path: String) throws(Failure) {
         guard let file = g_key_file_new() else { throw Failure(description: "out of memory", isMissing: false) }
         var error: UnsafeMutablePointer<GError>?
         guard g_key_file_load_from_file(file, path, G_KEY_FILE_KEEP_TRANSLATIONS, &error) != 0 else {
             g_key_file_free(file)
-            let message = error.flatMap { $0.pointee.message.map { String(cString: $0) } } ?? "cannot be read"
+            let message = error.map { Self.reason($0.pointee, path) } ?? "it cannot be read"
             // A folder of the path may be a file, as in XDG_CONFIG_HOME=/dev/null.
             let missing = [G_FILE_ERROR_NOENT, G_FILE_ERROR_NOTDIR].map { gint($0.rawValue) }
             let isMissing = error.map {
@@ -31,6 +33,36 @@ public struct KeyFile: ~Copyable {
     }
 
     deinit { g_key_file_free(pointer) }
+
+    private static func reason(_ error: GError, _ path: String) -> String {
+        guard error.domain == g_key_file_error_quark() else {
+            // Of opening and reading: names the file alone.
+            return error.message.map { String(cString: $0) } ?? "it cannot be read"
+        }
+        switch GKeyFileError(UInt32(bitPattern: error.code)) {
+        case G_KEY_FILE_ERROR_UNKNOWN_ENCODING: return "it is not in UTF-8"
+        case G_KEY_FILE_ERROR_GROUP_NOT_FOUND: return "its first line is in no [group]"
+        default:
+            let line = firstBadLine(path).map { "line \($0)" } ?? "a line"
+            return "\(line) is no “[group]”, “key=value” or “# comment”"
+        }
+    }
+
+    /// From 1.
+    private static func firstBadLine(_ path: String) -> Int? {
+        var text: UnsafeMutablePointer<gchar>?
+        guard g_file_get_contents(path, &text, nil, nil) != 0, let text else { return nil }
+        defer { g_free(text) }
+        let lines = UnsafeBufferPointer(start: text, count: strlen(text))
+            .split(separator: CChar(bitPattern: 0x0A), omittingEmptySubsequences: false)
+        let index = lines.firstIndex { line in
+            let start = line.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
+            guard let first = start.first, first != CChar(bitPattern: 0x23) else { return false }
+            if first == CChar(bitPattern: 0x5B) { return !start.contains(CChar(bitPattern: 0x5D)) }
+            return first == CChar(bitPattern: 0x3D) || !start.contains(CChar(bitPattern: 0x3D))
+        }
+        return index.map { $0 + 1 }
+    }
 
     public func string(_ key: String, in group: String) -> String? {
         guard let text = g_key_file_get_string(pointer, group, key, nil) else { return nil }

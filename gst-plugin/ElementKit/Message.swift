@@ -19,6 +19,10 @@ public struct Message: ~Copyable, @unchecked Sendable {
         return pointer
     }
 
+    borrowing func withPointer<Result>(_ body: (UnsafeMutablePointer<GstMessage>) -> Result) -> Result {
+        body(pointer)
+    }
+
     public enum Kind: Sendable { case error, warning, information, element, streamCollection, other }
 
     public var kind: Kind {

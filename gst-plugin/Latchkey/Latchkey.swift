@@ -21,7 +21,9 @@ public enum Latchkey {
         gst_init(nil, nil)
         return registration.withLock { _ in
             (DecryptorFactory.all + AdaptiveDemuxerFactory.all).allSatisfy { ElementType.register($0, with: plugin) }
-                && DecryptorFactory.isoMediaType.register(with: plugin)
+                && ([DecryptorFactory.isoMediaType] + AdaptiveDemuxerFactory.types).allSatisfy {
+                    $0.register(with: plugin)
+                }
         }
     }
 

@@ -34,6 +34,7 @@ final class LoopbackConnection: ChannelInboundHandler {
     private var head: HTTPRequestHead?
     private var hasBody = false
     private var answering: Task<Void, Never>?
+    private var interim: RepeatedTask?
 
     init(service: LoopbackService, gate: LoopbackGate, onToken: @escaping () -> Void) {
         self.service = service
@@ -43,6 +44,7 @@ final class LoopbackConnection: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) {
         answering?.cancel()
+        interim?.cancel()
         context.fireChannelInactive()
     }
 
@@ -75,6 +77,14 @@ final class LoopbackConnection: ChannelInboundHandler {
         }
         let handler = service.handler
         let connection = NIOLoopBound(self, eventLoop: channel.eventLoop)
+        // HTTP/1.0 has no interim responses.
+        if head.version == .http1_1 {
+            let time = TimeAmount(service.limits.interimTime)
+            interim = channel.eventLoop.scheduleRepeatedTask(initialDelay: time, delay: time) { _ in
+                let head = HTTPResponseHead(version: .http1_1, status: .processing)
+                channel.writeAndFlush(HTTPServerResponsePart.head(head), promise: nil)
+            }
+        }
         answering = Task {
             let response = await handler(request).part(request.range)
             channel.eventLoop.execute {
@@ -85,6 +95,8 @@ final class LoopbackConnection: ChannelInboundHandler {
 
     private func write(_ response: LoopbackResponse, to head: HTTPRequestHead, on channel: any Channel, isLast: Bool) {
         answering = nil
+        interim?.cancel()
+        interim = nil
         guard channel.isActive else { return }
         var fields = HTTPHeaders()
         for header in response.headers where header.isWellFormed && !Self.ownFields.contains(where: header.isNamed) {

@@ -6,11 +6,13 @@ import MediaFormats
 struct CertificateTrust {
     /// P-256, x and y: whoever signed the last certificate of a chain.
     let rootKey: [UInt8]
+    /// SHA-256 of keys that are not to be trusted any more.
+    var revoked: Set<[UInt8]> = []
 
-    /// Checks a chain: each signature, by the certificate above it; that this one may issue its kind; security levels
+    /// Checks a chain: that nothing of it is revoked; each signature, by the certificate above it; that this one may issue its kind; security levels
     /// and features that do not grow on the way down; digests of keys; and, where there is a trusted time, the dates.
     ///
-    /// `now` is in seconds since 1970. Throws `untrustedCertificate` with what is wrong.
+    /// `now` is in seconds since 1970. Throws `certificateRevoked`, and `untrustedCertificate` with what is wrong.
     func check(_ chain: BCertChain, now: UInt32? = nil) throws(PlayReadyError) {
         for (depth, certificate) in chain.certificates.enumerated() {
             let place = "certificate \(depth + 1) of \(chain.certificates.count)"
@@ -21,7 +23,16 @@ struct CertificateTrust {
                 throw .untrustedCertificate("\(place) has expired")
             }
             try checkDigest(of: certificate, place)
+            try checkRevocation(of: certificate, place)
         }
+    }
+
+    private func checkRevocation(of certificate: BCert, _ place: String) throws(PlayReadyError) {
+        guard !revoked.isEmpty else { return }
+        let isRevoked = certificate.keys.contains { key in
+            (try? Digest.sha256(key.publicKey)).map(revoked.contains) ?? true
+        }
+        guard !isRevoked else { throw .certificateRevoked("\(place)") }
     }
 
     private func checkSignature(of certificate: BCert, issuer: BCert?, _ place: String) throws(PlayReadyError) {

@@ -21,7 +21,7 @@ public struct PlayReadyAcknowledgement: Sendable {
         (request, nonce) = try OwnMessage.request(
             .acknowledgeLicense, fields: SOAP.element("TransactionID", SOAP.base64(transactionID)), device: device,
             provisioning: provisioning, clientTime: clientTime, random: random)
-        trust = CertificateTrust(rootKey: provisioning.rootKey)
+        trust = provisioning.trust
     }
 
     /// Checks the answer. Throws as `PlayReadyExchange.open` does.
@@ -31,7 +31,7 @@ public struct PlayReadyAcknowledgement: Sendable {
     }
 }
 
-/// Gets the time from a time service that the provisioned root vouches for.
+/// Gets the time from a time service that the provisioned root vouches for, or the time key where one is provisioned.
 ///
 /// The wire format of PlayReady's secure time is not public. This one is Latchkey's own, version 1: TimeRequest with
 /// Version (1), Nonce, ClientTime and EncryptedData, answered by TimeResponse with Version, Nonce, Time (seconds since
@@ -48,7 +48,7 @@ public struct PlayReadyTimeExchange: Sendable {
     ) throws(PlayReadyError) {
         (request, nonce) = try OwnMessage.request(
             .getTime, fields: "", device: device, provisioning: provisioning, clientTime: clientTime, random: random)
-        trust = CertificateTrust(rootKey: provisioning.rootKey)
+        trust = provisioning.timeTrust
     }
 
     /// The time that the service signed, in seconds since 1970: that of the moment at which it answered. The nonce makes

@@ -83,7 +83,7 @@ public struct PlayReadyDomainExchange: Sendable {
             random: random)
         self.operation = operation
         self.device = device
-        trust = CertificateTrust(rootKey: provisioning.rootKey)
+        trust = provisioning.trust
         accountID = parameters.accountID
     }
 

@@ -20,7 +20,8 @@ extension PlayReadyError {
         case .rootLicenseMissing: 0x8004_C082
         case .outputProtection: 0x8004_CD22
         case .malformedResponse, .malformedRequest, .invalidSignature, .wrongNonce, .untrustedCertificate,
-            .provisioning, .alteredLicense, .unsupportedLicense, .otherDevice, .licenseNotYetValid, .securityLevel,
+            .certificateRevoked, .provisioning, .alteredLicense, .unsupportedLicense, .otherDevice, .licenseNotYetValid,
+            .securityLevel,
             .sessionOnly:
             nil
         }
@@ -39,7 +40,7 @@ extension PlayReadyError {
         case .domainKeyMissing: .renewDomain
         case .provisioning: .configure
         case .malformedResponse, .malformedRequest, .signatureMissing, .invalidSignature, .wrongNonce,
-            .untrustedCertificate, .unsupportedLicense, .licenseNotYetValid, .rightNotAvailable,
+            .untrustedCertificate, .certificateRevoked, .unsupportedLicense, .licenseNotYetValid, .rightNotAvailable,
             .invalidDomainResponse, .securityLevel, .outputProtection:
             .stop
         }
@@ -49,7 +50,7 @@ extension PlayReadyError {
     public var keyError: KeyError {
         switch kind {
         case .malformedResponse, .signatureMissing, .invalidSignature, .wrongNonce, .untrustedCertificate,
-            .alteredLicense, .invalidDomainResponse, .internalError:
+            .certificateRevoked, .alteredLicense, .invalidDomainResponse, .internalError:
             .malformedResponse(description)
         case .malformedRequest: .malformedRequest(description)
         case .provisioning: .invalidConfiguration(description)

@@ -39,6 +39,7 @@ public struct PlayReadyError: Error, Hashable, Sendable {
         case invalidSignature = "signature not valid"
         case wrongNonce = "answer to another request"
         case untrustedCertificate = "certificate not trusted"
+        case certificateRevoked = "certificate revoked"
         case provisioning = "provisioning not valid"
         case licenseNotFound = "no licence"
         case alteredLicense = "licence altered"
@@ -88,6 +89,8 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     public static func wrongNonce(_ detail: String) -> PlayReadyError { .init(.wrongNonce, detail) }
     /// A certificate does not go back to the provisioned root, or may not do what it is used for.
     public static func untrustedCertificate(_ detail: String) -> PlayReadyError { .init(.untrustedCertificate, detail) }
+    /// A revocation list names a certificate of whoever signed.
+    public static func certificateRevoked(_ detail: String) -> PlayReadyError { .init(.certificateRevoked, detail) }
     /// Something of the provisioning bundle cannot be used.
     public static func provisioning(
         _ detail: String, part: PlayReadyProvisioning.Part? = nil

@@ -11,8 +11,10 @@ extension PlayReadyExchange {
         public var customData: String?
         /// Where it is there, the service wants to hear that the licences have been stored: `PlayReadyAcknowledgement`.
         public var transactionID: [UInt8]?
-        /// Newer revocation lists, as they came.
-        public var revocationLists: [GUID: [UInt8]] = [:]
+        /// Revocation lists as they came, by the id that the answer says, whether they can be used or not.
+        public var revocationListData: [GUID: [UInt8]] = [:]
+        /// Those that are newer than the client's, and were checked. They count for this answer already.
+        public var revocationLists: [MediaFormats.RevocationList] = []
         /// Whether any licence may be stored.
         public var isPersistent: Bool { licenses.contains { !$0.terms.cannotPersist } }
     }
@@ -25,13 +27,18 @@ extension PlayReadyExchange {
     /// Checked are the signature of the answer, the certificates of the signer up to the provisioned root, the nonce (in
     /// the answer where a licence may be stored, and in each licence that may not), and the signature of each licence.
     ///
+    /// A newer revocation list that comes with the answer counts already, also against the signer of the answer.
+    ///
     /// Throws `fault` for the service's own faults, `malformedResponse`, `signatureMissing`, `invalidSignature`,
-    /// `untrustedCertificate`, `wrongNonce`, and the errors of `PlayReadyLicense`.
+    /// `untrustedCertificate`, `certificateRevoked`, `wrongNonce`, and the errors of `PlayReadyLicense`.
     public func open(response bytes: [UInt8], now: UInt32? = nil) throws(PlayReadyError) -> Answer {
+        var (answer, trust) = (Answer(), trust)
+        let (revocations, newer) = revocations(after: bytes)
+        answer.revocationLists = revocations.lists.filter { newer.contains($0.id) }
+        trust.revoked = revocations.keyDigests
         let message = try ServiceMessage.open(
             response: bytes, .acquireLicense, trust: trust, kind: .licenseSigner,
             requiresSignature: options.requiresSignature, now: now)
-        var answer = Answer()
         let encoded = message.child("Licenses")?.children.filter { $0.localName == "License" } ?? []
         guard encoded.count <= Self.maximumLicenseCount else {
             throw .malformedResponse("\(encoded.count) licences; \(Self.maximumLicenseCount) are read")
@@ -51,7 +58,7 @@ extension PlayReadyExchange {
             guard let id = SOAP.bytes("ListID", in: list).flatMap({ GUID(guidOrder: $0) }),
                 let data = SOAP.bytes("ListData", in: list)
             else { throw .malformedResponse("a revocation list that cannot be read") }
-            answer.revocationLists[id] = data
+            answer.revocationListData[id] = data
         }
         return answer
     }

@@ -17,7 +17,7 @@ public struct PlayReadyExchange: Sendable {
         public var clientVersion = "4.3.0.0"
         /// What the client can do. A service gives keys for AES-CBC only to one that names "AESCBC".
         public var features = ["AESCBC"]
-        /// The versions of the revocation lists that the client has.
+        /// The versions of further revocation lists, beside those of the provisioning.
         public var revocationLists: [RevocationList] = []
         /// False takes answers with a wrong signature, or none. Anybody on the way can make such an answer.
         public var requiresSignature = true
@@ -45,6 +45,7 @@ public struct PlayReadyExchange: Sendable {
     public let options: Options
     let keyring: PlayReadyKeyring
     let trust: CertificateTrust
+    let revocations: PlayReadyRevocations
 
     /// Makes the challenge. Takes about a millisecond.
     ///
@@ -62,14 +63,18 @@ public struct PlayReadyExchange: Sendable {
             nonce = try random.bytes(16)
             let sealed = try ServiceMessage.clientData(
                 keyring.device, features: options.features, serverKey: provisioning.serverKey, random: random)
-            let signed = Self.challenge(header, nonce: nonce, clientTime: clientTime, options: options, sealed: sealed)
+            var said = options
+            let lists = provisioning.revocations.information
+            said.revocationLists = lists + said.revocationLists.filter { list in !lists.contains { $0.id == list.id } }
+            let signed = Self.challenge(header, nonce: nonce, clientTime: clientTime, options: said, sealed: sealed)
             request = try ServiceMessage.request(.acquireLicense, signed: signed, device: keyring.device)
         } catch {
             throw .internalError("no challenge can be made: \(error)")
         }
         self.options = options
         self.keyring = keyring
-        trust = CertificateTrust(rootKey: provisioning.rootKey)
+        trust = provisioning.trust
+        revocations = provisioning.revocations
     }
 
     /// Characters that XML 1.0 can hold.

@@ -81,7 +81,9 @@ public struct PlayReadyLicense: Sendable {
     private static func checkSupport(_ wrapped: XMRTerms.WrappedKey, _ terms: XMRTerms) throws(PlayReadyError) {
         if wrapped.cipher == .chained || wrapped.cipher == .ecc256Symmetric || terms.uplink != nil {
             // How a leaf's key hangs on its root is not public.
-            throw .unsupportedLicense("a leaf licence (KID \(wrapped.keyID)); only licences with a key of their own")
+            let root = terms.uplink.map { " on root KID \($0.keyID)" } ?? ""
+            throw .unsupportedLicense(
+                "that for KID \(wrapped.keyID) is a leaf\(root), and how its key hangs on the root's is not public")
         }
         guard wrapped.cipher == .ecc256, wrapped.data.count == P256.cipherSize else {
             throw .unsupportedLicense("its key is wrapped in way \(wrapped.cipher.rawValue)")

@@ -139,6 +139,7 @@ extension PlayReadyLicenseServer {
         }
         let encoded = licenses.map { SOAP.element("License", SOAP.base64($0)) }.joined()
         var content = SOAP.element("Version", "1") + SOAP.element("Licenses", content: encoded)
+        content += try revocation(policy, request)
         if let id = policy.transactionID {
             let id = SOAP.element("TransactionID", SOAP.base64(id))
             content += SOAP.element("Acknowledgement", content: id)
@@ -158,6 +159,19 @@ extension PlayReadyLicenseServer {
         if policy.defect == .signature { answer.changeResponseID() }
         answer.keyIDs = keyIDs
         return answer
+    }
+
+    /// The element with the policy's revocation list; nothing for a client that has it.
+    private func revocation(_ policy: PlayReadyServerPolicy, _ request: ServiceRequest) throws -> String {
+        guard let version = policy.revocationListVersion else { return "" }
+        let list = try authority.revocationList(version: version, revoking: policy.revoked)
+        let known = request.element.child("RevocationLists")?.children.first { element in
+            SOAP.bytes("ListID", in: element) == list.id.guidOrderBytes
+        }
+        guard known?.child("Version").flatMap({ UInt32($0.text) }).map({ $0 < version }) ?? true else { return "" }
+        let id = SOAP.element("ListID", SOAP.base64(list.id.guidOrderBytes))
+        let data = SOAP.element("ListData", SOAP.base64(list.bytes))
+        return SOAP.element("RevInfo", content: SOAP.element("Revocation", content: id + data))
     }
 
     private func license(

@@ -10,7 +10,7 @@ import ProtectionModel
 public struct PlayReadyProvisioning: Sendable {
     /// What an error is about.
     public enum Part: Hashable, Sendable {
-        case modelCertificate, modelPrivateKey, rootKey, serverKey
+        case modelCertificate, modelPrivateKey, rootKey, serverKey, timeKey, revocationList
     }
 
     /// From the model up to one that the root signed. The model is an issuer.
@@ -19,18 +19,42 @@ public struct PlayReadyProvisioning: Sendable {
     public let rootKey: [UInt8]
     /// P-256, x and y, 64 bytes: what challenges are encrypted for.
     public let serverKey: [UInt8]
+    /// P-256, x and y, 64 bytes: what the time service's chain goes back to. Nil: to `rootKey`.
+    public let timeKey: [UInt8]?
+    /// Who is not to be trusted any more.
+    public internal(set) var revocations: PlayReadyRevocations
     let modelKey: P256PrivateKey
 
     /// Checks and takes a bundle. The PEM text has no pass phrase and is the caller's to wipe. In its place may be the
-    /// PKCS #11 URI (`pkcs11:…`, RFC 7512) of a key that stays in a token.
+    /// PKCS #11 URI (`pkcs11:…`, RFC 7512) of a key that stays in a token. `timeKey` is for a time service that does not
+    /// go back to the root. `revocationLists` are as `RevocationList` has them.
     ///
     /// Throws `provisioning` where a part cannot be read, the private key is not the model's, or the model's certificate
-    /// does not go back to the root.
+    /// or a revocation list does not go back to the root.
     public init(
-        modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8]
+        modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8],
+        timeKey: [UInt8]? = nil, revocationLists: [[UInt8]] = []
     ) throws(PlayReadyError) {
         let key = try Self.privateKey(pem: modelPrivateKeyPEM)
-        try self.init(modelCertificate: modelCertificate, modelKey: key, rootKey: rootKey, serverKey: serverKey)
+        try self.init(
+            modelCertificate: modelCertificate, modelKey: key, rootKey: rootKey, serverKey: serverKey,
+            timeKey: timeKey, revocationLists: revocationLists)
+    }
+
+    /// Checks that this is a point of P-256. Throws `provisioning`.
+    public static func checkTimeKey(_ key: [UInt8]) throws(PlayReadyError) {
+        guard P256.isPoint(key) else {
+            throw .provisioning("the time key is no point of P-256 in 64 bytes", part: .timeKey)
+        }
+    }
+
+    /// Checks that these bytes are a revocation list. Whose it is, the bundle as a whole shows. Throws `provisioning`.
+    public static func checkRevocationList(_ bytes: [UInt8]) throws(PlayReadyError) {
+        do throws(FormatError) {
+            _ = try RevocationList(reading: bytes)
+        } catch {
+            throw .provisioning("the revocation list cannot be read: \(error)", part: .revocationList)
+        }
     }
 
     /// Checks that these bytes are a certificate for issuing devices. Whose it is, the bundle as a whole shows. Throws
@@ -74,8 +98,10 @@ public struct PlayReadyProvisioning: Sendable {
     }
 
     init(
-        modelCertificate: [UInt8], modelKey: P256PrivateKey, rootKey: [UInt8], serverKey: [UInt8]
+        modelCertificate: [UInt8], modelKey: P256PrivateKey, rootKey: [UInt8], serverKey: [UInt8],
+        timeKey: [UInt8]? = nil, revocationLists: [[UInt8]] = []
     ) throws(PlayReadyError) {
+        if let timeKey { try Self.checkTimeKey(timeKey) }
         try Self.checkPublicKeys(root: rootKey, server: serverKey)
         let chain = try Self.model(in: modelCertificate)
         guard chain.leaf.key(for: .issuerDevice) == modelKey.publicKey else {
@@ -90,6 +116,16 @@ public struct PlayReadyProvisioning: Sendable {
         self.modelKey = modelKey
         self.rootKey = rootKey
         self.serverKey = serverKey
+        self.timeKey = timeKey
+        var revocations = PlayReadyRevocations(rootKey: rootKey)
+        for list in revocationLists {
+            do throws(PlayReadyError) {
+                try revocations.take(list)
+            } catch {
+                throw .provisioning("\(error)", part: .revocationList)
+            }
+        }
+        self.revocations = revocations
     }
 
     /// Makes a device: new keys, and a certificate that the model's key signs. Takes about a millisecond.

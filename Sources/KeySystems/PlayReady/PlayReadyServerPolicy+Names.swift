@@ -23,6 +23,10 @@ extension PlayReadyServerPolicy {
             customData = value
             fault?.customData = value
         case "tid": transactionID = try Self.bytes(name, value)
+        case "crl": revocationListVersion = try Self.number(name, value)
+        case "revoke":
+            revoked.append(value)
+            revocationListVersion = revocationListVersion ?? 1
         case "life": grant.lifetime = try Self.number(name, value)
         case "kid": grant.keyID = value == "header" ? nil : try Self.keyID(value)
         case "contentkey":

@@ -29,6 +29,8 @@ public import ProtectionModel
 /// | `play` | `false` leaves the right to play out |
 /// | `errorcode` | answer with this fault, `0x…` |
 /// | `customdata` | for the client |
+/// | `revoke` | a certificate of the test authority, `license-signer` say: send a revocation list that names it |
+/// | `crl` | the version of that list, 1 without it; clients that have it get none |
 /// | `redirect` | a URL, in place of licences; `%3A` and `%2C` stand for colons and commas |
 /// | `defect` | `signer`, `root`, `signature`, `nonce`, `license`: an answer that a client has to refuse |
 ///
@@ -78,6 +80,10 @@ public struct PlayReadyServerPolicy: Sendable {
     public var fault: PlayReadyFault?
     public var customData: String?
     public var transactionID: [UInt8]?
+    /// Certificates of the authority that clients are to be told of, by name.
+    public var revoked: [String] = []
+    /// Of the list with them; nil for no list.
+    public var revocationListVersion: UInt32?
     /// Refuse clients whose clock differs by more seconds than this; nil takes any.
     public var maximumClockSkew: UInt32?
 

@@ -15,6 +15,7 @@ public struct PlayReadyTestAuthority: Sendable {
         case domainIssuer = "domain-issuer"
         case domainController = "domain-controller"
         case timeServer = "time-server"
+        case revocationSigner = "revocation-signer"
     }
 
     let keys: [Part: P256PrivateKey]
@@ -72,6 +73,8 @@ public struct PlayReadyTestAuthority: Sendable {
             chains[.domainIssuer] = domainIssuer
             chains[.domainController] = try make(
                 .domainController, .server, [.signResponse], below: .domainIssuer, domainIssuer.certificates)
+            chains[.revocationSigner] = try make(
+                .revocationSigner, .revocationListSigner, [.signRevocationList], below: .root)
             self.chains = chains
         } catch let error as PlayReadyError {
             throw error
@@ -114,6 +117,11 @@ public struct PlayReadyTestAuthority: Sendable {
         for part in Part.allCases {
             let name = "\(part.rawValue)-key.pem"
             do throws(CryptoError) {
+                if part == .revocationSigner, files[name] == nil {
+                    // Authorities of earlier versions have none; nobody keeps its key.
+                    keys[part] = try P256PrivateKey.generate(random)
+                    continue
+                }
                 keys[part] = try P256PrivateKey.key(pem: files[name] ?? [])
             } catch {
                 throw .provisioning("\(name) is no P-256 key in PEM")
@@ -121,6 +129,32 @@ public struct PlayReadyTestAuthority: Sendable {
         }
         return try PlayReadyTestAuthority(keys: keys, securityLevel: securityLevel, random: random)
     }
+
+    /// A revocation list that names certificates of this authority (`license-signer`, say: `files` has the names).
+    ///
+    /// Throws `provisioning` for a name that it does not have.
+    public func revocationList(
+        version: UInt32, revoking names: [String], id: GUID = PlayReadyTestAuthority.revocationListID
+    ) throws(PlayReadyError) -> RevocationList {
+        let signer = try signer(.revocationSigner)
+        var digests: [[UInt8]] = []
+        for name in Set(names).sorted() {
+            guard let key = Part(rawValue: name).flatMap({ keys[$0]?.publicKey }),
+                let digest = try? Digest.sha256(key)
+            else { throw .provisioning("the test authority has no “\(name)”") }
+            digests.append(digest)
+        }
+        do {
+            return try RevocationList.make(id: id, version: version, keyDigests: digests, chain: signer.chain) {
+                try signer.key.sign($0)
+            }
+        } catch {
+            throw .internalError("no revocation list can be made: \(error)")
+        }
+    }
+
+    /// The id of the authority's list.
+    public static let revocationListID = GUID(KeyID(high: 0x4C4B_524C_0000_0000, low: 1))
 
     func signer(_ part: Part) throws(PlayReadyError) -> ServiceSigner {
         guard let chain = chains[part], let key = keys[part] else { throw .provisioning("no “\(part.rawValue)”") }

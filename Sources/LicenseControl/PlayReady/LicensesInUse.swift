@@ -23,7 +23,7 @@ struct LicensesInUse {
         var isNamedByURI = false
     }
 
-    /// The oldest go when there are more. A stream that rotates keys brings new ones for ever.
+    /// The oldest go when there are more, and all go with their session. A stream that rotates keys brings new ones for ever.
     private let limit: Int
     private var entries: [Entry] = []
 
@@ -34,6 +34,11 @@ struct LicensesInUse {
         if entries.count >= limit { entries.removeFirst() }
         entries.append(Entry(license: license, names: [name], session: session, origin: origin))
     }
+
+    /// The session is over: its keys go.
+    mutating func end(_ session: UInt64) { entries.removeAll { $0.session == session } }
+
+    var isEmpty: Bool { entries.isEmpty }
 
     func entries(for names: [KeyID], in session: UInt64) -> [Entry] {
         let names = Set(names)

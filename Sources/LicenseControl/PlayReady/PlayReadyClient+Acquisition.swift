@@ -99,27 +99,35 @@ extension PlayReadyClient {
     ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
         let keyring: PlayReadyKeyring
         do throws(KeyError) { keyring = try await self.keyring(in: parts.store) } catch { throw .init(error) }
+        let provisioning: PlayReadyProvisioning
+        do throws(LicenseStoreError) { provisioning = try await self.provisioning(in: parts.store) } catch {
+            throw .init(error)
+        }
         var options = configuration.exchange
         options.customData = mayHaveCustomData(url) ? customData ?? options.customData : nil
         let exchange: PlayReadyExchange
         do throws(PlayReadyError) {
             exchange = try PlayReadyExchange(
-                header: header, keyring: keyring, provisioning: configuration.provisioning, clientTime: clientTime,
+                header: header, keyring: keyring, provisioning: provisioning, clientTime: clientTime,
                 options: options)
         } catch {
             throw .init(error)
         }
         let body = try await send(.acquireLicense, exchange.request, to: url, delegate)
+        // They count whatever else is in the answer, so that nobody who is revoked can hold them back.
+        let lists = exchange.revocationLists(in: body) { [configuration] error in
+            configuration.log("a revocation list from \(HTTPRequest(url: url).printableURL) is of no use: \(error)")
+        }
+        do throws(LicenseStoreError) { try await keep(lists, in: parts) } catch { throw .init(error) }
         let answer: PlayReadyExchange.Answer
         do throws(PlayReadyError) {
             answer = try exchange.open(response: body, now: parts.clock.now().trustedSeconds)
         } catch {
             throw .init(error.adding("from \(HTTPRequest(url: url).printableURL)"))
         }
-        let installed = try await install(answer, nonce: exchange.nonce, session: session, parts)
-        if let transactionID = answer.transactionID {
-            await acknowledge(transactionID, to: url, device: keyring, parts)
-        }
+        let installed = try await install(answer, from: url, nonce: exchange.nonce, session: session, parts)
+        // The keys are usable now; the service hears of it meanwhile.
+        if answer.transactionID != nil { await resumeAcknowledgements(in: parts) }
         return installed
     }
 
@@ -152,7 +160,7 @@ extension PlayReadyClient {
 
     /// What may be stored is on disk when this returns. Licences for the same keys whose end is past go.
     private func install(
-        _ answer: PlayReadyExchange.Answer, nonce: [UInt8], session: UInt64?, _ parts: Parts
+        _ answer: PlayReadyExchange.Answer, from url: String, nonce: [UInt8], session: UInt64?, _ parts: Parts
     ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
         let now = parts.clock.now()
         let installed = answer.licenses.map { license in
@@ -163,7 +171,8 @@ extension PlayReadyClient {
         }
         let records = installed.filter(\.isPersistent).map(\.record)
         do throws(LicenseStoreError) {
-            if !records.isEmpty {
+            let pending = answer.transactionID.map { PendingAcknowledgement(transactionID: $0, url: url) }
+            if !records.isEmpty || pending != nil {
                 try await parts.store.transaction { transaction throws(LicenseStoreError) in
                     for record in records {
                         for keyID in record.keyIDs where now.isTrusted {
@@ -174,6 +183,7 @@ extension PlayReadyClient {
                         }
                         try transaction.put(record)
                     }
+                    if let pending { try Self.acknowledgement(pending, in: transaction, at: now) }
                 }
             }
         } catch {
@@ -189,19 +199,6 @@ extension PlayReadyClient {
         }
         if sessionLicenses.count >= Self.sessionLicenseLimit { sessionLicenses.removeFirst() }
         sessionLicenses.append(license)
-    }
-
-    /// The service wants to hear that the licences are stored. That it does not is no reason not to play.
-    private func acknowledge(_ id: [UInt8], to url: String, device keyring: PlayReadyKeyring, _ parts: Parts) async {
-        do {
-            let message = try PlayReadyAcknowledgement(
-                transactionID: id, device: keyring.device, provisioning: configuration.provisioning,
-                clientTime: clientTime)
-            let body = try await send(.acknowledgeLicense, message.request, to: url, nil)
-            try message.confirm(response: body, now: parts.clock.now().trustedSeconds)
-        } catch {
-            configuration.log("the licence is stored, but the acknowledgement failed: \(error)")
-        }
     }
 }
 

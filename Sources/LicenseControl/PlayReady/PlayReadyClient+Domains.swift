@@ -36,7 +36,7 @@ extension PlayReadyClient {
         do {
             let exchange = try PlayReadyDomainExchange.leave(
                 membership, customData: customData, device: try await device(in: parts.store),
-                provisioning: configuration.provisioning, clientTime: clientTime)
+                provisioning: try await provisioning(in: parts.store), clientTime: clientTime)
             let body = try await send(.leaveDomain, exchange.request, to: url, nil)
             try exchange.confirmLeaving(response: body, now: parts.clock.now().trustedSeconds)
         } catch let error as PlayReadyError where error.fault?.code == PlayReadyFault.notAMember {
@@ -47,6 +47,8 @@ extension PlayReadyClient {
             throw .init(error)
         } catch let error as PlayReadyAcquisitionError {
             throw error
+        } catch let error as LicenseStoreError {
+            throw .init(error)
         } catch {
             throw .init(KeyError.malformedRequest("\(error)"))
         }
@@ -62,10 +64,14 @@ extension PlayReadyClient {
         do throws(LicenseStoreError) { parts = try await self.parts() } catch { throw .init(error) }
         let device: PlayReadyDevice
         do throws(KeyError) { device = try await self.device(in: parts.store) } catch { throw .init(error) }
+        let provisioning: PlayReadyProvisioning
+        do throws(LicenseStoreError) { provisioning = try await self.provisioning(in: parts.store) } catch {
+            throw .init(error)
+        }
         let exchange: PlayReadyDomainExchange
         do throws(PlayReadyError) {
             exchange = try .join(
-                parameters, device: device, provisioning: configuration.provisioning, clientTime: clientTime)
+                parameters, device: device, provisioning: provisioning, clientTime: clientTime)
         } catch {
             throw .init(error)
         }

@@ -25,17 +25,16 @@ extension PlayReadyClient {
 
     /// The same for content of these keys.
     public func rightsStatus(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
-        let order: [RightsStatus.Kind] = [.none, .expired, .untrustedTime, .future, .valid]
         var least: RightsStatus?
         for keyID in keyIDs {
-            let status = try await judge(keyID, session: nil).map { RightsStatus($0.verdict) } ?? .noLicense
+            let status = try await judge(keyID, session: nil)?.verdict.rights ?? .noLicense
             guard let known = least else {
                 least = status
                 continue
             }
-            let (old, new) = (order.firstIndex(of: known.kind) ?? 0, order.firstIndex(of: status.kind) ?? 0)
-            let isEarlier = old == new && status.ends.map { $0 < known.ends ?? $0.advanced(bySeconds: 1) } ?? false
-            if new < old || isEarlier { least = status }
+            let isEarlier =
+                known.kind == status.kind && status.ends.map { $0 < known.ends ?? $0.advanced(bySeconds: 1) } ?? false
+            if status.kind < known.kind || isEarlier { least = status }
         }
         return least ?? .noLicense
     }
@@ -101,22 +100,31 @@ extension PlayReadyClient {
         }
     }
 
-    /// Licences that travel with the content. They are not stored, and those that this device cannot open do not count.
-    func judge(embedded licenses: [XMRLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
-        guard !licenses.isEmpty else { return [] }
+    /// Licences that travel with the content. They are not stored, and those that this device cannot open do not count:
+    /// `failure` is why not, for one of them.
+    func judge(
+        embedded licenses: [XMRLicense]
+    ) async throws(PlayReadyAcquisitionError) -> (judged: [JudgedLicense], failure: PlayReadyError?) {
+        guard !licenses.isEmpty else { return ([], nil) }
+        var failure: PlayReadyError?
         let keyring: PlayReadyKeyring
         do throws(KeyError) {
             keyring = try await self.keyring(in: try await store())
         } catch {
             throw .init(error)
         }
-        return try await judge(
-            acquired: licenses.compactMap { xmr in
-                guard let license = try? PlayReadyLicense(xmr, keyring: keyring) else { return nil }
-                return InstalledLicense(
-                    license: license, id: RecordID(prefixOf: xmr.rightsID.uuidOrderBytes), stored: nil, nonce: nil,
-                    session: nil)
-            })
+        var opened: [InstalledLicense] = []
+        for xmr in licenses {
+            do throws(PlayReadyError) {
+                opened.append(
+                    InstalledLicense(
+                        license: try PlayReadyLicense(xmr, keyring: keyring),
+                        id: RecordID(prefixOf: xmr.rightsID.uuidOrderBytes), stored: nil, nonce: nil, session: nil))
+            } catch {
+                failure = error
+            }
+        }
+        return (try await judge(acquired: opened), failure)
     }
 
     private func store() async throws(KeyError) -> LicenseStore {
@@ -142,27 +150,36 @@ extension PlayReadyClient {
     private func judge(
         _ licenses: [InstalledLicense], _ keyring: PlayReadyKeyring, _ parts: Parts
     ) async throws(LicenseStoreError) -> JudgedLicense? {
-        let order: [PlayReadyPolicy.Status] = [.valid, .untrustedTime, .future, .expired, .none]
         let now = parts.clock.now()
         var judged: [JudgedLicense] = []
+        let asksForRevocation = licenses.contains { $0.license.terms.revocationInformationVersion != nil }
+        let revocations = asksForRevocation ? try await provisioning(in: parts.store).revocations : nil
         for license in licenses {
-            let situation = PlayReadyPolicy.Situation(
-                license, keyring, firstPlay: try await parts.rights.firstPlay(of: license.id))
+            var situation = PlayReadyPolicy.Situation(
+                license, keyring, firstPlay: try await parts.firstPlays.firstPlay(of: license.id), at: now)
+            situation.revocationInformationVersion = revocations?.informationVersion
             judged.append(
-                JudgedLicense(
-                    installed: license, verdict: PlayReadyPolicy(license.license).evaluate(situation, at: now)))
+                JudgedLicense(installed: license, verdict: PlayReadyPolicy(license.license).evaluate(situation)))
         }
-        return order.lazy.compactMap { status in judged.first { $0.verdict.status == status } }.first
+        return judged.max { $0.verdict.status < $1.verdict.status }
     }
 
     /// Notes that a licence is used for playing; returns when it first was. On disk, for one that is in the store, when
     /// this returns.
     func markFirstPlay(_ license: InstalledLicense) async throws(PlayReadyAcquisitionError) -> UnixTime {
         do throws(LicenseStoreError) {
-            return try await parts().rights.markFirstPlay(for: license.id, isPersistent: license.isPersistent)
+            return try await parts().firstPlays.markFirstPlay(for: license.id, isPersistent: license.isPersistent)
         } catch {
             throw .init(error)
         }
+    }
+
+    /// The session is over, and the licences that were for it alone with it.
+    func endSession(_ session: UInt64) async {
+        let ended = sessionLicenses.filter { $0.session == session }
+        guard !ended.isEmpty else { return }
+        sessionLicenses.removeAll { $0.session == session }
+        if let parts = try? await parts() { parts.firstPlays.forget(ended.map(\.id)) }
     }
 
     /// The session takes the licence: no other may use it any more. False where another session has it.
@@ -176,57 +193,12 @@ extension PlayReadyClient {
 }
 
 extension PlayReadyPolicy.Situation {
-    init(_ license: InstalledLicense, _ keyring: PlayReadyKeyring, firstPlay: UnixTime?) {
+    init(_ license: InstalledLicense, _ keyring: PlayReadyKeyring, firstPlay: UnixTime?, at now: TrustedTime) {
         self.init(
-            time: .untrusted(since: nil), securityLevel: keyring.device.securityLevel,
+            time: now, securityLevel: keyring.device.securityLevel,
             firstPlay: firstPlay.map { UInt32(clamping: $0.seconds) },
             stored: license.stored, sessionNonce: license.nonce,
             domains: Dictionary(
                 keyring.memberships.map { ($0.accountID, $0.revisions) }, uniquingKeysWith: { $0.union($1) }))
-    }
-}
-
-extension PlayReadyPolicy {
-    /// Judges at what the trusted clock says. Time only goes on: while the clock is not trusted, what was past at the
-    /// latest time that is certain is past now.
-    func evaluate(_ situation: Situation, at now: TrustedTime) -> Verdict {
-        var situation = situation
-        if now.isTrusted {
-            situation.time = .trusted(UInt32(clamping: now.time.seconds))
-            return evaluate(situation)
-        }
-        situation.time = .untrusted(
-            since: UInt32(clamping: now.untrustedSeconds), latest: UInt32(clamping: now.time.seconds))
-        let verdict = evaluate(situation)
-        let certain = now.trust == .rolledBack ? now.latestSigned : now.time
-        guard verdict.status == .untrustedTime, let certain else { return verdict }
-        let time = UInt32(clamping: certain.seconds)
-        situation.time = .trusted(time)
-        // Marks that came later than that time are not wrong: it is not the present.
-        situation.firstPlay = situation.firstPlay.map { min($0, time) }
-        situation.stored = situation.stored.map { min($0, time) }
-        let then = evaluate(situation)
-        return then.status == .expired ? then : verdict
-    }
-}
-
-extension RightsStatus {
-    init(_ verdict: PlayReadyPolicy.Verdict) {
-        func date(_ seconds: UInt32?) -> UnixTime? { seconds.map { UnixTime(seconds: Int64($0)) } }
-        let kind: Kind =
-            switch verdict.status {
-            case .valid: .valid
-            case .none: .none
-            case .future: .future
-            case .expired: .expired
-            case .untrustedTime: .untrustedTime
-            }
-        let ends = date(verdict.end)
-        let reason =
-            verdict.error?.description
-            ?? ends.map { "the licence may be used until \($0)" } ?? "the licence has no end"
-        self.init(
-            kind: kind, begins: date(verdict.begin), ends: ends,
-            rightsExpireAfterFirstUse: verdict.expiresAfterFirstPlay != nil, reason: reason)
     }
 }

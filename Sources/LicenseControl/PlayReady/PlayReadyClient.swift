@@ -34,8 +34,8 @@ public actor PlayReadyClient {
         public var clockPolicy = TrustedClockPolicy()
         /// How answers are checked, and what challenges say of the client.
         public var exchange = PlayReadyExchange.Options()
-        /// What the device has; a secure clock among them is a promise of whoever sets it. Revocation lists are not among
-        /// them, because those that services send are read and not checked yet.
+        /// What the device has; a secure clock among them is a promise of whoever sets it. Revocation lists are added
+        /// where some are provisioned.
         public var features: [BCert.Feature] = [.antiRollbackClock, .playReady3]
         /// Gets a line for what failed and stops nothing, as an acknowledgement. No secret is in it.
         public var log: @Sendable (String) -> Void = { _ in }
@@ -50,7 +50,7 @@ public actor PlayReadyClient {
     struct Parts: Sendable {
         let store: LicenseStore
         let clock: TrustedClock
-        let rights: LicenseRights
+        let firstPlays: FirstPlays
     }
 
     /// Licences for the session alone that are remembered at most.
@@ -64,6 +64,8 @@ public actor PlayReadyClient {
     var customData: String?
     /// Those that are not in the store, latest last.
     var sessionLicenses: [InstalledLicense] = []
+    /// Those that a task takes care of.
+    var acknowledging: Set<RecordID> = []
     private var opening: Task<Result<Parts, LicenseStoreError>, Never>?
 
     public init(configuration: Configuration, transport: any HTTPTransport = CurlTransport.shared) {
@@ -87,7 +89,7 @@ public actor PlayReadyClient {
     /// Sets what goes into challenges from now on, for the service to read: XML, say. Nil: nothing.
     public func setCustomData(_ text: String?) { customData = text }
 
-    /// The store, the clock and the rights. A failure is not kept: the next call tries again, also where the store failed
+    /// The store, the clock and the first plays. A failure is not kept: the next call tries again, also where the store failed
     /// while it was in use.
     func parts() async throws(LicenseStoreError) -> Parts {
         if let opening, case .success(let parts) = await opening.value, await !parts.store.isOpen,
@@ -107,18 +109,25 @@ public actor PlayReadyClient {
             let store = try await LicenseStore.open(configuration.store)
             let time = configuration.timeURL.map { url in
                 PlayReadyTimeService(
-                    url: url, provisioning: configuration.provisioning, transport: transport,
+                    url: url, transport: transport,
                     clientTime: { [clocks] in UInt32(clamping: clocks.reading().wall / 1000) }
                 ) { [weak self] () throws(KeyError) in
                     guard let self else { throw KeyError.sessionClosed("the client is gone") }
-                    return try await self.device(in: store)
+                    let device = try await self.device(in: store)
+                    do throws(LicenseStoreError) {
+                        return (device, try await self.provisioning(in: store))
+                    } catch {
+                        throw KeyError(error)
+                    }
                 }.service
             }
             let clock = try await TrustedClock.open(
                 storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy)
             let now = clock.now()
             if now.isTrusted { try await store.deleteRemovable(at: now.time) }
-            return .success(Parts(store: store, clock: clock, rights: LicenseRights(clock: clock, store: store)))
+            let parts = Parts(store: store, clock: clock, firstPlays: FirstPlays(clock: clock, store: store))
+            await resumeAcknowledgements(in: parts)
+            return .success(parts)
         } catch {
             return .failure(error)
         }
@@ -138,7 +147,7 @@ public actor PlayReadyClient {
             throw KeyError(error)
         }
         let fresh = Result { () throws(PlayReadyError) in
-            try provisioning.makeDevice(features: configuration.features)
+            try provisioning.makeDevice(features: deviceFeatures)
         }
         do {
             return try await store.transaction { transaction throws(LicenseStoreError) in
@@ -155,7 +164,7 @@ public actor PlayReadyClient {
     nonisolated func individualize(in store: LicenseStore) async throws(KeyError) {
         let provisioning = configuration.provisioning
         let fresh = Result { () throws(PlayReadyError) in
-            try provisioning.makeDevice(features: configuration.features)
+            try provisioning.makeDevice(features: deviceFeatures)
         }
         do {
             _ = try await store.transaction { transaction throws(LicenseStoreError) in

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
+package import KeySystems
 import MediaFormats
 import ProtectionModel
 
@@ -8,7 +8,7 @@ extension PlayReadyDevice {
     /// What the licence store keeps of a device, version 1 of Latchkey's own format: UInt8 version; then chain, signing
     /// key and encryption key, each with its length as UInt32 in front. The keys are PEM. Integers are big-endian. The
     /// caller wipes it.
-    func serialized() throws(PlayReadyError) -> [UInt8] {
+    package func serialized() throws(PlayReadyError) -> [UInt8] {
         var keys = try privateKeyPEMs()
         defer {
             wipe(&keys.signing)
@@ -23,7 +23,7 @@ extension PlayReadyDevice {
     }
 
     /// Throws `provisioning` for anything but what `serialized` wrote.
-    init(stored bytes: [UInt8]) throws(PlayReadyError) {
+    package init(stored bytes: [UInt8]) throws(PlayReadyError) {
         var parts: [[UInt8]] = []
         defer { for index in parts.indices { wipe(&parts[index]) } }
         do throws(FormatError) {

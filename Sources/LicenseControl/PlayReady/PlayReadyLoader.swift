@@ -18,7 +18,7 @@ public final class PlayReadyLoader: ResourceLoader {
     private let acquires: Bool
     private let renews: Bool
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
-    private let inUse = Mutex(LicensesInUse())
+    let inUse = Mutex(LicensesInUse())
 
     /// Without `acquires`, only what is in the store counts, as where the application acquires licences by itself. Without
     /// `renews`, playing stops at the end of a licence.
@@ -33,6 +33,7 @@ public final class PlayReadyLoader: ResourceLoader {
 
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard isFor(request) else { return false }
+        forgetAtEnd(of: request)
         tasks.withLock { tasks in
             // Made inside the lock, so that its end cannot come before its entry.
             tasks[request.id] = Task { [weak self] in
@@ -70,6 +71,15 @@ public final class PlayReadyLoader: ResourceLoader {
         return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
     }
 
+    /// Licences do not outlive the session that they were given to.
+    private func forgetAtEnd(of request: KeyLoadingRequest) {
+        let session = request.playbackSessionID
+        request.atSessionEnd(ObjectIdentifier(self)) { [weak self, client] in
+            self?.inUse.withLock { $0.end(session) }
+            Task { await client.endSession(session) }
+        }
+    }
+
     @discardableResult
     private func forget(_ request: KeyLoadingRequest) -> Task<Void, Never>? {
         tasks.withLock { $0.removeValue(forKey: request.id) }
@@ -90,13 +100,17 @@ public final class PlayReadyLoader: ResourceLoader {
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
+        // Why a licence that travels with the media is of no use.
+        var failure: PlayReadyError?
         if !request.isRenewal {
             for keyID in need.keyIDs {
                 if let judged = try await client.judge(keyID, session: request.playbackSessionID) {
                     found[keyID] = judged
                 }
             }
-            for judged in try await client.judge(embedded: need.embedded)
+            let embedded = try await client.judge(embedded: need.embedded)
+            failure = embedded.failure
+            for judged in embedded.judged
             where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
             try await repairClock(for: &found)
             await claim(&found, for: request.playbackSessionID)
@@ -104,13 +118,21 @@ public final class PlayReadyLoader: ResourceLoader {
         let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
         if acquires {
             for header in try need.headers(for: missing) {
-                let licenses = try await client.acquire(
-                    header, suggestedURL: suggestedURL, session: request.playbackSessionID, delegate: delegate)
+                let licenses: [InstalledLicense]
+                do throws(PlayReadyAcquisitionError) {
+                    licenses = try await client.acquire(
+                        header, suggestedURL: suggestedURL, session: request.playbackSessionID, delegate: delegate)
+                } catch {
+                    // Where there is nobody to ask, the media's own licence is what matters.
+                    guard let failure, error.keyError.isSameKind(as: .invalidConfiguration("")) else { throw error }
+                    throw .init(failure)
+                }
                 for judged in try await client.judge(acquired: licenses) { found[judged.keyID] = judged }
             }
             try await repairClock(for: &found)
             await claim(&found, for: request.playbackSessionID)
         }
+        if let failure, need.keyIDs.contains(where: { found[$0] == nil }) { throw .init(failure) }
         return try await answer(to: request, need, suggestedURL, found, start: start)
     }
 
@@ -139,9 +161,10 @@ public final class PlayReadyLoader: ResourceLoader {
                 throw .init(PlayReadyError.licenseNotFound("acquire one for KID \(keyID)"))
             }
             if let error = judged.verdict.error { throw .init(error.adding("KID \(keyID)")) }
-            if OutputPolicy(judged.installed.license.terms).digitalVideo == .block {
+            if judged.installed.license.keyType == .keyExchange {
                 throw .init(
-                    PlayReadyError.outputProtection("the licence for KID \(keyID) allows no output for digital video"))
+                    PlayReadyError.unsupportedLicense(
+                        "that for KID \(keyID) is a root licence, whose key is for leaf licences and not for media"))
             }
         }
         // A header may bring more licences. Each key goes out with terms of its own, when it is asked for.
@@ -156,7 +179,10 @@ public final class PlayReadyLoader: ResourceLoader {
                         isNamedByURI: need.isNamedByURI))
             }
         }
-        let terms = KeyTerms(usable, from: start, renews: acquires && renews)
+        // Where it ended meanwhile, they go now.
+        forgetAtEnd(of: request)
+        var terms = KeyTerms(usable, from: start, renews: acquires && renews)
+        for judged in usable { terms.outputPolicies[need.name(of: judged.keyID)] = judged.outputPolicy }
         if need.isNamedByURI, let key = found[need.keyIDs[0]]?.installed.license.contentKey {
             return .limited(.key(key), terms)
         }
@@ -196,9 +222,10 @@ public final class PlayReadyLoader: ResourceLoader {
             // From now on the licence has an end that also stops what is being played.
             let now = try await client.trustedTime().time
             let judged = try await client.judge(acquired: [installed]).first
-            guard let session, let judged, judged.verdict.stop != nil, first <= now else { return }
+            guard let session, let judged, judged.verdict.rights.stops != nil, first <= now else { return }
             let key = installed.license.contentKey
-            let terms = KeyTerms([judged], from: now, renews: acquires && renews)
+            var terms = KeyTerms([judged], from: now, renews: acquires && renews)
+            for name in license.names { terms.outputPolicies[name] = judged.outputPolicy }
             session.install(license.names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
         } catch {
             client.configuration.log("the first play of licence \(installed.id) is not noted: \(error)")
@@ -210,23 +237,31 @@ public final class PlayReadyLoader: ResourceLoader {
 extension XMRTerms {
     /// Whether a time counts from the first play.
     fileprivate var limitsPlaying: Bool { expirationAfterFirstPlay != nil || expirationAfterFirstUse != nil }
+
+    fileprivate var saysOutputs: Bool {
+        outputLevels != nil || !analogProtections.isEmpty || !digitalVideoProtections.isEmpty
+            || !digitalAudioProtections.isEmpty || !playEnablers.isEmpty
+    }
 }
 
 extension KeyTerms {
-    /// The strictest of several licences'. `start` is when the keys were asked for.
+    /// The shortest times of several licences. `start` is when the keys were asked for.
     init(_ licenses: some Sequence<JudgedLicense>, from start: UnixTime, renews: Bool) {
         self.init()
         for judged in licenses {
-            if let stop = judged.verdict.stop {
-                let left = Duration.seconds(max(0, start.seconds(to: UnixTime(seconds: Int64(stop)))))
+            if let stop = judged.verdict.rights.stops {
+                let left = Duration.seconds(max(0, start.seconds(to: stop)))
                 if renews { lease = min(lease ?? left, left) } else { expiry = min(expiry ?? left, left) }
             }
-            let terms = judged.installed.license.terms
-            if terms.outputLevels != nil || !terms.digitalVideoProtections.isEmpty {
-                let requirement = OutputPolicy(terms).requirement
-                outputRequirement = outputRequirement.map { max($0, requirement) } ?? requirement
-            }
         }
+    }
+}
+
+extension JudgedLicense {
+    /// Nil where the licence says nothing of outputs.
+    fileprivate var outputPolicy: OutputPolicy? {
+        let terms = installed.license.terms
+        return terms.saysOutputs ? OutputPolicy(terms) : nil
     }
 }
 

@@ -20,6 +20,8 @@ public enum PlayReadyModel {
         var privateKey: ContentBytes?
         var rootKey: [UInt8]?
         var serverKey: [UInt8]?
+        var timeKey: [UInt8]?
+        var revocationLists: [[UInt8]] = []
         var isUsed = false
     }
 
@@ -72,6 +74,26 @@ public enum PlayReadyModel {
         }
     }
 
+    /// Takes the public key that the time service's chain goes back to, where that is not the root: a point of P-256, x and
+    /// y, 64 bytes.
+    public static func importTimeKey(_ key: [UInt8]) throws(PlayReadyError) {
+        try PlayReadyProvisioning.checkTimeKey(key)
+        try change { state in
+            guard state.timeKey == nil else { return "the time key was imported before" }
+            state.timeKey = key
+            return nil
+        }
+    }
+
+    /// Takes a revocation list (`RevocationList`), one for each id. Newer ones that services send take its place.
+    public static func importRevocationList(_ list: [UInt8]) throws(PlayReadyError) {
+        try PlayReadyProvisioning.checkRevocationList(list)
+        try change { state in
+            state.revocationLists.append(list)
+            return nil
+        }
+    }
+
     /// Whether a model certificate was imported.
     public static var isImported: Bool { state.withLock { $0.certificate != nil } }
 
@@ -90,7 +112,8 @@ public enum PlayReadyModel {
         var pem = privateKey.withBytes { $0 }
         defer { wipe(&pem) }
         return try PlayReadyProvisioning(
-            modelCertificate: certificate, modelPrivateKeyPEM: pem, rootKey: rootKey, serverKey: serverKey)
+            modelCertificate: certificate, modelPrivateKeyPEM: pem, rootKey: rootKey, serverKey: serverKey,
+            timeKey: known.timeKey, revocationLists: known.revocationLists)
     }
 
     /// Forgets everything, for tests.

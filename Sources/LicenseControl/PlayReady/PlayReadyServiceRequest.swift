@@ -43,6 +43,8 @@ public struct PlayReadyServiceRequest: Sendable {
                 HTTPHeader(name: "Content-Type", value: PlayReadyOperation.contentType),
                 HTTPHeader(name: "SOAPAction", value: operation.soapAction),
             ] + headers, body: challenge)
+        // Custom data is often a token.
+        request.staysWithinOrigin = true
         request.maximumResponseSize = Self.maximumResponseSize
         if let timeout { request.timeout = timeout }
         return request

@@ -14,6 +14,9 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var modelPrivateKeyFile: String?
     public var rootKeyFile: String?
     public var serverKeyFile: String?
+    /// What the time service's chain goes back to; nil: to the root.
+    public var timeKeyFile: String?
+    public var revocationListFiles: [String] = []
     /// Nil: where the media says.
     public var licenseURL: String?
     public var domainURL: String?
@@ -38,7 +41,8 @@ public struct PlayReadySettings: Sendable, Hashable {
     public static let group = ConfigurationGroup(
         "playready",
         keys: [
-            "model-certificate", "model-private-key", "root-key", "server-key", "license-url", "domain-url", "time-url",
+            "model-certificate", "model-private-key", "root-key", "server-key", "time-key", "revocation-lists",
+            "license-url", "domain-url", "time-url",
             "store", "custom-data", "friendly-name", "clock", "renew",
         ])
     public static let headersGroup = ConfigurationGroup("playready-headers", keys: nil)
@@ -57,6 +61,8 @@ public struct PlayReadySettings: Sendable, Hashable {
         modelPrivateKeyFile = values["model-private-key"].map(resolve)
         rootKeyFile = values["root-key"].map(resolve)
         serverKeyFile = values["server-key"].map(resolve)
+        timeKeyFile = values["time-key"].map(resolve)
+        revocationListFiles = values["revocation-lists"]?.split(separator: ";").map { resolve(String($0)) } ?? []
         licenseURL = values["license-url"]
         domainURL = values["domain-url"]
         timeURL = values["time-url"]
@@ -140,7 +146,11 @@ public struct PlayReadySettings: Sendable, Hashable {
             defer { wipe(&key) }
             return try PlayReadyProvisioning(
                 modelCertificate: try Self.read(modelCertificateFile, "model certificate"), modelPrivateKeyPEM: key,
-                rootKey: try Self.read(rootKeyFile, "root key"), serverKey: try Self.read(serverKeyFile, "server key"))
+                rootKey: try Self.read(rootKeyFile, "root key"), serverKey: try Self.read(serverKeyFile, "server key"),
+                timeKey: try timeKeyFile.map { try Self.read($0, "time key") },
+                revocationLists: try revocationListFiles.map {
+                    try RegularFile(path: $0, kind: "revocation list").contents(limit: RevocationList.maximumSize)
+                })
         } catch let error as PlayReadyError {
             throw error.keyError
         } catch let error as KeyError {

@@ -7,10 +7,9 @@ import Synchronization
 
 /// The signed time service as the trusted clock asks it: Latchkey's own time messages (`PlayReadyTimeExchange`).
 final class PlayReadyTimeService: SignedTimeSource, SignedTimeVerifier {
-    typealias Device = @Sendable () async throws(KeyError) -> PlayReadyDevice
+    typealias Device = @Sendable () async throws(KeyError) -> (PlayReadyDevice, PlayReadyProvisioning)
 
     private let url: String
-    private let provisioning: PlayReadyProvisioning
     private let transport: any HTTPTransport
     private let device: Device
     private let clientTime: @Sendable () -> UInt32
@@ -21,11 +20,10 @@ final class PlayReadyTimeService: SignedTimeSource, SignedTimeVerifier {
     var service: SignedTimeService { SignedTimeService(source: self, verifier: self) }
 
     init(
-        url: String, provisioning: PlayReadyProvisioning, transport: any HTTPTransport,
+        url: String, transport: any HTTPTransport,
         clientTime: @escaping @Sendable () -> UInt32, device: @escaping Device
     ) {
         self.url = url
-        self.provisioning = provisioning
         self.transport = transport
         self.clientTime = clientTime
         self.device = device
@@ -33,8 +31,9 @@ final class PlayReadyTimeService: SignedTimeSource, SignedTimeVerifier {
 
     func response(toNonce nonce: [UInt8]) async throws(TrustedClockError) -> [UInt8] {
         do {
+            let (device, provisioning) = try await device()
             let exchange = try PlayReadyTimeExchange(
-                device: try await device(), provisioning: provisioning, clientTime: clientTime())
+                device: device, provisioning: provisioning, clientTime: clientTime())
             let body = try await PlayReadyServiceRequest(
                 .getTime, url: url, headers: [], challenge: exchange.request, timeout: nil, transport: transport
             ).send()

@@ -14,6 +14,8 @@ import ProtectionModel
 /// | `playready-model-key.pem` | the model's private key, P-256 in PEM without a pass phrase |
 /// | `playready-root.pub` | what all chains go back to: P-256, x and y, 64 bytes |
 /// | `playready-server.pub` | what challenges are encrypted for, likewise |
+/// | `playready-time.pub` | what the time service goes back to, likewise; missing: the root |
+/// | `playready-revocation.crl` | a revocation list (`RevocationList`); may be missing |
 /// | `playready-device.bcert`, `playready-device-signing-key.pem`, `playready-device-encryption-key.pem` | the device |
 ///
 /// Private keys are files of mode 0600 in a folder of mode 0700. The names of the first four are those that the test
@@ -24,6 +26,8 @@ public struct ProvisioningFolder: Sendable {
         case modelKey = "playready-model-key.pem"
         case rootKey = "playready-root.pub"
         case serverKey = "playready-server.pub"
+        case timeKey = "playready-time.pub"
+        case revocationList = "playready-revocation.crl"
         case deviceCertificate = "playready-device.bcert"
         case deviceSigningKey = "playready-device-signing-key.pem"
         case deviceEncryptionKey = "playready-device-encryption-key.pem"
@@ -31,7 +35,7 @@ public struct ProvisioningFolder: Sendable {
         var isSecret: Bool {
             switch self {
             case .modelKey, .deviceSigningKey, .deviceEncryptionKey: true
-            case .modelCertificate, .rootKey, .serverKey, .deviceCertificate: false
+            case .modelCertificate, .rootKey, .serverKey, .timeKey, .revocationList, .deviceCertificate: false
             }
         }
 
@@ -53,11 +57,14 @@ public struct ProvisioningFolder: Sendable {
     public func provisioning() throws(ProvisioningError) -> PlayReadyProvisioning {
         let certificate = try read(.modelCertificate)
         let (rootKey, serverKey) = (try publicKey(.rootKey), try publicKey(.serverKey))
+        let timeKey = exists(.timeKey) ? try publicKey(.timeKey) : nil
+        let lists = exists(.revocationList) ? [try read(.revocationList)] : []
         var key = try read(.modelKey)
         defer { wipe(&key) }
         do throws(PlayReadyError) {
             return try PlayReadyProvisioning(
-                modelCertificate: certificate, modelPrivateKeyPEM: key, rootKey: rootKey, serverKey: serverKey)
+                modelCertificate: certificate, modelPrivateKeyPEM: key, rootKey: rootKey, serverKey: serverKey,
+                timeKey: timeKey, revocationLists: lists)
         } catch {
             throw ProvisioningError(path: path(of: Self.file(of: error)), reason: error.description)
         }
@@ -88,13 +95,14 @@ public struct ProvisioningFolder: Sendable {
     /// Each file is replaced in one step. A device that another model made goes, and its licences with it: they are for
     /// its keys.
     public func write(
-        modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8]
+        modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8],
+        timeKey: [UInt8]? = nil, revocationList: [UInt8]? = nil
     ) throws(ProvisioningError) {
         let bundle: PlayReadyProvisioning
         do throws(PlayReadyError) {
             bundle = try PlayReadyProvisioning(
                 modelCertificate: modelCertificate, modelPrivateKeyPEM: modelPrivateKeyPEM, rootKey: rootKey,
-                serverKey: serverKey)
+                serverKey: serverKey, timeKey: timeKey, revocationLists: revocationList.map { [$0] } ?? [])
         } catch {
             throw ProvisioningError(path: path(of: Self.file(of: error)), reason: error.description)
         }
@@ -106,6 +114,10 @@ public struct ProvisioningFolder: Sendable {
         try write(modelPrivateKeyPEM, to: .modelKey)
         try write(rootKey, to: .rootKey)
         try write(serverKey, to: .serverKey)
+        // What the new bundle lacks must not stay from an older one.
+        for (bytes, file) in [(timeKey, File.timeKey), (revocationList, .revocationList)] {
+            if let bytes { try write(bytes, to: file) } else { _ = unlink(path(of: file)) }
+        }
     }
 
     /// The device of the folder, made here from the model's key where there is none yet.
@@ -201,6 +213,8 @@ extension ProvisioningFolder {
         case .rootKey: .rootKey
         case .serverKey: .serverKey
         case .modelPrivateKey: .modelKey
+        case .timeKey: .timeKey
+        case .revocationList: .revocationList
         case .modelCertificate, nil: .modelCertificate
         }
     }

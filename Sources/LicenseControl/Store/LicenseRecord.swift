@@ -24,6 +24,10 @@ public struct LicenseRecord: Hashable, Sendable {
         case clock = 6
         /// A device that was made locally: its certificate and keys.
         case device = 7
+        /// A service still has to hear that its licences arrived.
+        case acknowledgement = 8
+        /// Certificates that are not to be trusted any more, as a service sent them.
+        case revocationList = 9
     }
 
     public var id: RecordID

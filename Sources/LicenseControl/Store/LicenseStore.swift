@@ -158,7 +158,7 @@ public actor LicenseStore {
         case .open(let store):
             do throws(LicenseStoreError) {
                 return try body(store)
-            } catch  where error.isSameKind(as: .corrupted("")) {
+            } catch  where error.isSameKind(as: .corrupted("")) || error.isSameKind(as: .missing("")) {
                 store.close()
                 throw fail(error, lock: store.lock)
             }

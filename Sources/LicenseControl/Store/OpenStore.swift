@@ -11,6 +11,7 @@ final class OpenStore {
     private let storeID: [UInt8]
     private let counter: GenerationFile
     private let path: String
+    private let identity: StoreFiles.Identity?
     private let onStep: StoreStepObserver?
     /// Tell whether something changed the database without counting.
     private var dataVersion: Int64 = 0
@@ -38,6 +39,7 @@ final class OpenStore {
         connection = try SQLiteConnection(
             path: configuration.database, fileSystem: configuration.fileSystem,
             busyTimeout: configuration.busyTimeout)
+        identity = StoreFiles.identity(of: configuration.database)
         try Self.prepare(connection, configuration: configuration, seal: seal)
         (storeID, counter) = try Self.count(
             connection, configuration: configuration, seal: seal, counterSeal: try Seal(key: counterKey))
@@ -57,6 +59,7 @@ final class OpenStore {
     func write<Result>(
         _ body: (LicenseStoreTransaction) throws(LicenseStoreError) -> Result
     ) throws(LicenseStoreError) -> Result {
+        try checkPlace()
         let counted = try counter.read()
         try connection.execute("BEGIN IMMEDIATE")
         let result: Result
@@ -91,6 +94,7 @@ final class OpenStore {
     func read<Result>(
         _ body: (LicenseStoreTransaction) throws(LicenseStoreError) -> Result
     ) throws(LicenseStoreError) -> Result {
+        try checkPlace()
         // Read before the database is: the counter follows it, so what it says now is in what is read next.
         let counted = try counter.read()
         try connection.execute("BEGIN")
@@ -103,6 +107,14 @@ final class OpenStore {
         } catch {
             connection.rollBack()
             throw error
+        }
+    }
+
+    /// A file that was moved away can still be written to, and nobody would find again what was.
+    private func checkPlace() throws(LicenseStoreError) {
+        guard let identity, StoreFiles.identity(of: path) == identity else {
+            throw .missing(
+                "\(path) was moved, removed or replaced while it was open; put it back, or reset the licence store")
         }
     }
 

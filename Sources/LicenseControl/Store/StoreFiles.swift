@@ -32,6 +32,18 @@ enum StoreFiles {
         try synchronizeFolder(of: path)
     }
 
+    /// Which file has a name.
+    struct Identity: Hashable {
+        fileprivate let device: dev_t
+        fileprivate let number: ino_t
+    }
+
+    /// Nil where nothing has this name.
+    static func identity(of path: String) -> Identity? {
+        var status = stat()
+        return stat(path, &status) == 0 ? Identity(device: status.st_dev, number: status.st_ino) : nil
+    }
+
     /// Whether something has this name.
     static func exists(_ path: String) -> Bool {
         var status = stat()

@@ -14,6 +14,8 @@ struct ISOFragment: Sendable {
     private(set) var table = ISOSampleTable()
     private(set) var patches = ISOPatches()
     private(set) var protections: [ISOProtection] = []
+    /// A demuxer must see nothing of it: it is of hidden tracks alone.
+    private(set) var isHidden = false
 
     /// Reads the `moof` box that starts at `offset` of the file and is all of `bytes`. For the rest as `ISOMovie`.
     init(
@@ -26,7 +28,7 @@ struct ISOFragment: Sendable {
         // Where the data of the track before ends: a track without a base starts there (8.8.7.1).
         var dataEnd = offset
         var left = Self.maximumSamples
-        var trackCount = 0
+        var (trackCount, hiddenCount) = (0, 0)
         var found: [ISOPatch] = []
         for box in try moof.children(in: bytes) {
             if box.type == "traf" {
@@ -34,15 +36,17 @@ struct ISOFragment: Sendable {
                 guard trackCount <= Self.maximumTracks else {
                     throw .tooLarge("a fragment of more than \(Self.maximumTracks) tracks")
                 }
-                try readTrack(
+                let isHidden = try readTrack(
                     box, in: bytes, at: offset, of: movie, dataEnd: &dataEnd, left: &left, patches: &found,
                     external: external)
+                hiddenCount += isHidden ? 1 : 0
             } else if box.type == "pssh" || box.isExtended(ISOExtendedType.protectionSystem, in: bytes) {
                 found.append(box.freeing(from: offset))
                 if let protection = box.protection(in: bytes, origin: .fragment) { protections.append(protection) }
             }
         }
-        patches = ISOPatches(found)
+        isHidden = trackCount > 0 && hiddenCount == trackCount
+        patches = ISOPatches(isHidden ? [moof.freeing(from: offset)] : found)
         try table.sort(place: "box “moof” at \(offset)")
         if let first = table.samples.first, first.offset < offset + UInt64(bytes.count) {
             throw .malformed("box “moof” at \(offset): an encrypted sample at \(first.offset), in front of its end")
@@ -57,10 +61,11 @@ struct ISOFragment: Sendable {
         var size: UInt32
     }
 
+    /// Whether the track is hidden.
     private mutating func readTrack(
         _ traf: ISOBox, in bytes: [UInt8], at offset: UInt64, of movie: ISOMovie, dataEnd: inout UInt64,
         left: inout Int, patches: inout [ISOPatch], external: (Range<UInt64>) -> ArraySlice<UInt8>?
-    ) throws(FormatError) {
+    ) throws(FormatError) -> Bool {
         let boxes = try traf.children(in: bytes)
         guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else {
             throw .malformed("box “traf” without “tfhd”")
@@ -72,23 +77,27 @@ struct ISOFragment: Sendable {
         let entry = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
         if flags & 0x8 != 0 { try reader.skip(4) }
         let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
+        if track.isHidden { patches.append(traf.freeing(from: offset)) }
         let header = Header(track: track.id, base: base, entry: entry, size: size)
 
         let information = try ISOAuxiliaryInformation(boxes, in: bytes)
         var entries = track.entries
-        if let override = information.override, entry >= 1, entry <= entries.count {
+        if !track.isHidden, let override = information.override, entry >= 1, entry <= entries.count {
             entries[Int(entry) - 1] = override
         }
         if !entries.contains(where: { $0 != nil }) { entries = [] }
         var layout = ISOSampleLayout(
-            entries: entries, groups: try ISOSampleGroups(boxes, in: bytes), trackGroups: track.groups.descriptions,
+            entries: entries, groups: track.isHidden ? ISOSampleGroups() : try ISOSampleGroups(boxes, in: bytes),
+            trackGroups: track.groups.descriptions,
             encryptions: table.encryptions, limit: left, place: "track \(track.id) of the fragment at \(offset)")
         try Self.place(boxes, in: bytes, header, into: &layout, dataEnd: &dataEnd)
         left -= layout.samples.count
         try information.join(
             layout, into: &table, box: offset..<offset + UInt64(bytes.count), bases: [base, offset, 0],
             external: external)
+        guard !track.isHidden else { return true }
         for box in boxes where ISOTrack.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: offset)) }
+        return false
     }
 
     /// Adds the samples of the `trun` boxes.

@@ -45,16 +45,23 @@ struct ISOMovie: Sendable {
         let boxes = try moov.children(in: bytes)
         let isPartial = boxes.contains { Self.namesProducerOfPartialBlocks($0, in: bytes) }
         var order: [ISOTrack] = []
+        var traks: [ISOBox] = []
         var found: [ISOPatch] = []
         for box in boxes {
             if box.type == "trak" {
                 guard order.count < Self.maximumTracks else {
                     throw .tooLarge("more than \(Self.maximumTracks) tracks")
                 }
+                traks.append(box)
                 order.append(try ISOTrack(box, in: bytes, origin: offset, encryptsPartialBlocks: isPartial))
             } else if box.type == "pssh" || box.isExtended(ISOExtendedType.protectionSystem, in: bytes) {
                 found.append(box.freeing(from: offset))
                 if let protection = box.protection(in: bytes, origin: .movie) { protections.append(protection) }
+            }
+        }
+        if let best = Self.bestVideo(of: order) {
+            for index in order.indices where order[index].quality != nil && index != best {
+                order[index].hide(traks[index], from: offset)
             }
         }
         for track in order { tracks[track.id] = track }
@@ -68,6 +75,19 @@ struct ISOMovie: Sendable {
         patches = ISOPatches(found)
         try table.sort(place: "box “moov”")
         for id in tracks.keys { tracks[id]?.tables = [] }
+    }
+
+    /// The video of a PIFF file that is to play, where there are several: files for Smooth Streaming hold one presentation
+    /// at several bit rates, and a player of the file alone shows the highest. The first of equals.
+    private static func bestVideo(of tracks: [ISOTrack]) -> Int? {
+        let videos = tracks.indices.filter { tracks[$0].quality != nil }
+        guard videos.count > 1, videos.allSatisfy({ tracks[$0].isPIFF }), var best = videos.first else { return nil }
+        for index in videos.dropFirst() {
+            if let quality = tracks[index].quality, let highest = tracks[best].quality, highest < quality {
+                best = index
+            }
+        }
+        return best
     }
 
     /// GPAC encrypts the partial block at the end of `cens` samples without subsamples, which others leave clear as

@@ -291,7 +291,7 @@ public struct ISORandomAccess: Sendable {
 extension ISOFragment {
     /// In bytes of memory, nearly.
     var cost: Int {
-        table.samples.count * MemoryLayout<ISOSampleTable.Sample>.stride + table.auxiliary.count
+        table.samples.capacity * MemoryLayout<ISOSampleTable.Sample>.stride + table.auxiliary.count
             + patches.count * MemoryLayout<ISOPatch>.stride + 1024
     }
 }

@@ -30,7 +30,7 @@ public struct ISORecognition {
             isFirst = false
             guard let end = try? header.end(from: position) else { return false }
             switch header.type {
-            case "moov": recognition.look(into: position + UInt64(header.headerSize)..<end, peek)
+            case "moov": recognition.look(into: position + UInt64(header.headerSize)..<end, depth: 0, peek)
             case "moof", "mdat": hasMedia = true
             default: break
             }
@@ -49,13 +49,17 @@ public struct ISORecognition {
         return try? ISOBoxHeader(bytes[...], at: position)
     }
 
-    private mutating func look(into range: Range<UInt64>, _ peek: Peek) {
+    /// `trak`, `mdia`, `minf` and `stbl` lie in one another.
+    private static let depthLimit = 4
+
+    private mutating func look(into range: Range<UInt64>, depth: Int, _ peek: Peek) {
+        guard depth <= Self.depthLimit else { return }
         var position = range.lowerBound
         while position < range.upperBound, !isProtected || !hasSamples, let header = header(at: position, peek) {
             guard let end = try? header.end(from: position), end <= range.upperBound else { return }
             let body = position + UInt64(header.headerSize)..<end
             switch header.type {
-            case "trak", "mdia", "minf", "stbl": look(into: body, peek)
+            case "trak", "mdia", "minf", "stbl": look(into: body, depth: depth + 1, peek)
             case "stsd": lookAtEntries(body, peek)
             case "stco", "co64":
                 if let bytes = peek(body.lowerBound, 8), bytes[4...].contains(where: { $0 > 0 }) { hasSamples = true }
@@ -76,6 +80,25 @@ public struct ISORecognition {
             }
             guard let end = try? header.end(from: position) else { return }
             position = end
+        }
+    }
+}
+
+extension ISORecognition {
+    /// Whether a fragment has a list of IVs, and so encrypted samples, although no `moov` says so: `bytes` are its start.
+    /// Nil where more bytes are needed to know.
+    public static func isEncryptedFragment(_ bytes: [UInt8]) -> Bool? {
+        guard let header = try? ISOBoxHeader(bytes.prefix(16), at: 0) else { return bytes.count < 16 ? nil : false }
+        guard header.type == "moof", let end = try? header.end(from: 0), end <= ISOFragment.maximumSize else {
+            return false
+        }
+        guard end <= UInt64(bytes.count) else { return nil }
+        let boxes = (try? ISOBox.boxes(in: bytes, range: 0..<Int(end)))?.first.flatMap { try? $0.children(in: bytes) }
+        return (boxes ?? []).contains { box in
+            guard box.type == "traf", let children = try? box.children(in: bytes) else { return false }
+            return children.contains {
+                $0.type == "senc" || $0.isExtended(ISOExtendedType.sampleEncryption, in: bytes)
+            }
         }
     }
 }

@@ -20,8 +20,9 @@ public import ProtectionModel
 /// ```
 ///
 /// A sample whose key is missing may wait: more bytes can be appended meanwhile, and what is in front of it taken.
-/// Encrypted samples never get out, not even in part. Held are one sample or one `moov` or `moof` box, and what is
-/// appended. A value for one owner at a time; bytes that cannot be read throw, and never trap.
+/// Encrypted samples never get out, not even in part. Held are one sample or one `moov` or `moof` box, what is
+/// appended, and at most 32 MiB about the fragments whose media comes next. A value for one owner at a time; bytes that
+/// cannot be read throw, and never trap.
 public struct ISOStream: Sendable {
     public enum Step: Hashable, Sendable {
         /// More bytes are needed.
@@ -48,8 +49,9 @@ public struct ISOStream: Sendable {
     static let typesAtTop: Set<String> = [
         "ftyp", "styp", "moov", "moof", "mfra", "sidx", "ssix", "emsg", "prft", "free", "skip", "uuid", "meta",
     ]
-    /// A group of fragments in front of their media has no more.
+    /// A group of fragments in front of their media has no more: in number, and in bytes of what is known of them.
     private static let fragmentLimit = 256
+    private static let fragmentBudget = 32 << 20
 
     private let defaults: ISOEncryption?
     private var state = State.header
@@ -198,6 +200,7 @@ public struct ISOStream: Sendable {
             state = .passing(until: region.end)
         case .media:
             hasMedia = true
+            hideMedia(region)
             state = .media(region)
         case .movie, .fragment:
             let isMovie = region.kind == .movie
@@ -209,6 +212,12 @@ public struct ISOStream: Sendable {
             state = .whole(region, until: region.end)
         }
         return true
+    }
+
+    /// A demuxer that gets bytes in order takes media without a fragment for the end of the stream.
+    private mutating func hideMedia(_ region: ISORegion) {
+        guard !fragments.isEmpty, fragments.allSatisfy(\.isHidden) else { return }
+        queue.withBytes(in: region.start + 4..<region.start + 8) { $0.copyBytes(from: ISOPatch.free) }
     }
 
     private func checkNoSample(within region: ISORegion) throws(FormatError) {
@@ -270,8 +279,11 @@ public struct ISOStream: Sendable {
             nextSamples.removeAll(keepingCapacity: true)
             hasMedia = false
         }
-        guard fragments.count < Self.fragmentLimit else {
-            throw .tooLarge("more than \(Self.fragmentLimit) fragments in front of their media")
+        let cost = fragments.reduce(fragment.cost) { $0 + $1.cost }
+        guard fragments.count < Self.fragmentLimit, cost <= Self.fragmentBudget else {
+            throw .tooLarge(
+                "box “moof” at \(offset): more than \(Self.fragmentLimit) fragments, or \(Self.fragmentBudget >> 20) "
+                    + "MiB of sample tables, in front of their media")
         }
         newProtections += fragment.protections
         fragments.append(fragment)

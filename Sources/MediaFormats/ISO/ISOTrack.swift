@@ -20,6 +20,26 @@ struct ISOTrack: Sendable {
     var tables: [ISOBox] = []
     var patches: [ISOPatch] = []
 
+    /// How good its pictures are; nil where it has none.
+    var quality: VideoQuality?
+    /// Its entries are of PIFF.
+    private(set) var isPIFF = false
+    /// Another track is shown in its place: a demuxer must not see it.
+    private(set) var isHidden = false
+
+    /// Compared by what is known: the bit rate, else the size of the pictures.
+    struct VideoQuality: Comparable, Sendable {
+        /// In bits a second, of `btrt`; 0: not known.
+        var bitRate: UInt32 = 0
+        /// Width times height.
+        var area: UInt64 = 0
+
+        static func < (left: VideoQuality, right: VideoQuality) -> Bool {
+            let areBitRatesKnown = left.bitRate != 0 && right.bitRate != 0 && left.bitRate != right.bitRate
+            return areBitRatesKnown ? left.bitRate < right.bitRate : left.area < right.area
+        }
+    }
+
     var isProtected: Bool {
         entries.contains { $0?.isProtected == true } || groups.descriptions.contains(where: \.isProtected)
     }
@@ -33,20 +53,49 @@ struct ISOTrack: Sendable {
     /// Reads a `trak` box. `origin` is where `bytes` start in the file.
     init(_ trak: ISOBox, in bytes: [UInt8], origin: UInt64, encryptsPartialBlocks: Bool) throws(FormatError) {
         var outer: [ISOBox] = []
+        var area: UInt64 = 0
         for box in try trak.children(in: bytes) {
             switch box.type {
             case "tkhd":
                 var (reader, version, _) = try box.fullReader(bytes)
                 try reader.skip(version == 0 ? 8 : 16)
                 id = try reader.readUInt32()
+                area = Self.area(of: box, in: bytes)
             case "mdia": try readMedia(box, in: bytes, origin: origin, encryptsPartialBlocks: encryptsPartialBlocks)
             case "senc", "uuid": outer.append(box)
             default: break
             }
         }
+        quality?.area = area
         tables += outer
         for box in tables where Self.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: origin)) }
         groups = try ISOSampleGroups(tables, in: bytes)
+    }
+
+    /// The last fields of `tkhd`: width and height, each with 16 bits behind the point.
+    private static func area(of tkhd: ISOBox, in bytes: [UInt8]) -> UInt64 {
+        var reader = tkhd.reader(bytes)
+        guard reader.remaining >= 8, (try? reader.skip(reader.remaining - 8)) != nil,
+            let width = try? reader.readUInt32(),
+            let height = try? reader.readUInt32()
+        else { return 0 }
+        return UInt64(width >> 16) * UInt64(height >> 16)
+    }
+
+    /// Of `btrt`: the average, else the highest.
+    private static func bitRate(of boxes: [ISOBox], in bytes: [UInt8]) -> UInt32? {
+        guard var reader = boxes.first(where: { $0.type == "btrt" })?.reader(bytes), (try? reader.skip(4)) != nil,
+            let highest = try? reader.readUInt32(), let average = try? reader.readUInt32()
+        else { return nil }
+        return average != 0 ? average : highest
+    }
+
+    /// Takes the track away from the demuxer, and what it needs to be decrypted from everybody.
+    mutating func hide(_ trak: ISOBox, from origin: UInt64) {
+        isHidden = true
+        entries = entries.map { _ in nil }
+        groups = ISOSampleGroups()
+        patches = [trak.freeing(from: origin)]
     }
 
     /// Whether a box beside the samples is about encryption, so that a demuxer must not see it.
@@ -64,6 +113,7 @@ struct ISOTrack: Sendable {
         _ media: ISOBox, in bytes: [UInt8], origin: UInt64, encryptsPartialBlocks: Bool
     ) throws(FormatError) {
         for information in try media.children(in: bytes) where information.type == "minf" {
+            if try information.children(in: bytes).contains(where: { $0.type == "vmhd" }) { quality = VideoQuality() }
             for table in try information.children(in: bytes) where table.type == "stbl" {
                 tables = try table.children(in: bytes)
                 for box in tables where box.type == "stsd" {
@@ -85,6 +135,7 @@ struct ISOTrack: Sendable {
     ) throws(FormatError) -> ISOEncryption? {
         let place = "track \(id), sample entry “\(entry.box.type)”"
         let children = try entry.children(in: bytes)
+        if quality != nil, let rate = Self.bitRate(of: children, in: bytes) { quality?.bitRate = rate }
         guard let sinf = children.first(where: { $0.type == "sinf" }) else {
             guard ["encv", "enca", "enct", "encs"].contains(entry.box.type) else { return nil }
             throw .malformed("\(place): no box “sinf”, so that nothing tells how it is encrypted")
@@ -117,6 +168,7 @@ struct ISOTrack: Sendable {
             }
             try reader.skip(20)
             encryption = try ISOEncryption(piff: &reader)
+            isPIFF = true
         } else {
             throw .unsupported("\(place): the protection scheme “\(scheme)”")
         }

@@ -131,12 +131,6 @@ public struct XMRTerms: Hashable, Sendable {
         get { (settings ?? 0) & 1 != 0 }
         set { settings = newValue ? (settings ?? 0) | 1 : settings.map { $0 & ~1 } }
     }
-
-    /// Whether what may be done depends on the date.
-    public var hasDates: Bool {
-        (begin ?? 0) != 0 || end != nil || removalDate != nil || expirationAfterFirstPlay != nil
-            || expirationAfterFirstUse != nil || expirationAfterFirstStore != nil
-    }
 }
 
 extension XMRTerms {

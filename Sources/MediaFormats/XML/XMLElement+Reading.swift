@@ -11,7 +11,7 @@ extension XMLElement {
     /// `limits`, `unsupported` for a document type, and `malformed` for everything that is not well-formed.
     public init(reading bytes: some Collection<UInt8>, limits: XMLLimits) throws(FormatError) {
         guard bytes.count <= 2 * limits.size else { throw Self.tooLarge(bytes.count, limits) }
-        let document = try Self.utf8(bytes)
+        let document = try Self.utf8(bytes, limits)
         guard document.count <= limits.size else { throw Self.tooLarge(document.count, limits) }
         try XMLTagScan.check(document, limits: limits)
         let builder = XMLTreeBuilder(limits: limits)
@@ -25,11 +25,14 @@ extension XMLElement {
     }
 
     /// The document in UTF-8, without a byte order mark.
-    private static func utf8(_ bytes: some Collection<UInt8>) throws(FormatError) -> [UInt8] {
+    private static func utf8(_ bytes: some Collection<UInt8>, _ limits: XMLLimits) throws(FormatError) -> [UInt8] {
         var bytes = Array(bytes)
         if let text = UTF16Text.decode(bytes) { return Array(text.utf8) }
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
-        guard String(validating: bytes, as: UTF8.self) != nil else { throw .malformed("XML: neither UTF-8 nor UTF-16") }
+        guard String(validating: bytes, as: UTF8.self) != nil else {
+            try XMLTagScan.checkUnread(bytes, limits: limits)
+            throw .malformed("XML: neither UTF-8 nor UTF-16")
+        }
         return bytes
     }
 }

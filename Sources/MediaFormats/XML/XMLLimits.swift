@@ -10,12 +10,16 @@ public struct XMLLimits: Hashable, Sendable {
     public var elements: Int
     /// In one tag, namespace declarations included. libxml2 compares each with each.
     public var attributes: Int
+    /// Tags, comments, processing instructions and attributes of the whole document together: each costs a reader that
+    /// keeps the document a hundred bytes and more, however short it is.
+    public var markup: Int
 
-    public init(size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64) {
+    public init(size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64, markup: Int = 1 << 19) {
         self.size = size
         self.depth = depth
         self.elements = elements
         self.attributes = attributes
+        self.markup = markup
     }
 
     /// For a WRMHEADER, which a PlayReady object limits to 64 KiB of UTF-16.

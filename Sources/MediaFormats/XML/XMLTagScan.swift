@@ -84,10 +84,24 @@ struct XMLTagScan: Sequence, IteratorProtocol {
 }
 
 extension XMLTagScan {
-    /// Throws `tooLarge` where a tag has more attributes than the limits allow.
+    /// Throws `tooLarge` where a tag has more attributes, or the document more of everything, than the limits allow.
     static func check(_ document: [UInt8], limits: XMLLimits) throws(FormatError) {
-        for tag in XMLTagScan(document) where tag.attributeCount > limits.attributes {
-            throw .tooLarge("XML with a tag of more than \(limits.attributes) attributes")
+        var markup = 0
+        for tag in XMLTagScan(document) {
+            guard tag.attributeCount <= limits.attributes else {
+                throw .tooLarge("XML with a tag of more than \(limits.attributes) attributes")
+            }
+            markup += tag.kind == .end ? 0 : 1 + tag.attributeCount
+            guard markup <= limits.markup else {
+                throw .tooLarge("XML of more than \(limits.markup) tags and attributes")
+            }
+        }
+    }
+
+    /// The same of a document whose characters cannot be read: bytes that would start a tag count.
+    static func checkUnread(_ document: [UInt8], limits: XMLLimits) throws(FormatError) {
+        guard document.count(where: { $0 == UInt8(ascii: "<") || $0 == UInt8(ascii: "=") }) <= limits.markup else {
+            throw .tooLarge("XML of more than \(limits.markup) tags and attributes")
         }
     }
 }

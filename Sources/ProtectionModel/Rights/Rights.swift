@@ -15,6 +15,10 @@ public struct Rights: Hashable, Sendable {
     public var expiresAfterFirstPlay: UInt32?
     /// When the licence was first used for playing, where it was. Not in the licence: the device keeps it.
     public var firstPlay: UnixTime?
+    /// Seconds for which the licence may be used after it was stored.
+    public var expiresAfterStored: UInt32?
+    /// When the licence was stored; nil for one that is in memory only. The device keeps it.
+    public var stored: UnixTime?
     /// Whether the time after the first play ends playing that is under way, too. Without it, only a new start is
     /// refused. Other dates always end playing.
     public var isRealTimeExpiration: Bool
@@ -26,21 +30,31 @@ public struct Rights: Hashable, Sendable {
 
     public init(
         begins: UnixTime? = nil, ends: UnixTime? = nil, removal: UnixTime? = nil, expiresAfterFirstPlay: UInt32? = nil,
-        firstPlay: UnixTime? = nil, isRealTimeExpiration: Bool = false, grace: UInt32? = nil,
-        requiresSignedTime: Bool = false
+        firstPlay: UnixTime? = nil, expiresAfterStored: UInt32? = nil, stored: UnixTime? = nil,
+        isRealTimeExpiration: Bool = false, grace: UInt32? = nil, requiresSignedTime: Bool = false
     ) {
         self.begins = begins
         self.ends = ends
         self.removal = removal
         self.expiresAfterFirstPlay = expiresAfterFirstPlay
         self.firstPlay = firstPlay
+        self.expiresAfterStored = expiresAfterStored
+        self.stored = stored
         self.isRealTimeExpiration = isRealTimeExpiration
         self.grace = grace
         self.requiresSignedTime = requiresSignedTime
     }
 
+    /// Seconds that the first play, or the storing, may lie after the present: the clock may have been corrected since, by
+    /// what licence services put up with (“Policies, best practices” of PlayReady’s public documentation). A mark that
+    /// lies further ahead was made with a clock that was wrong, and must not lengthen the licence.
+    public static let markTolerance: Int64 = 3600
+
     /// Whether time decides about the licence. What is not date-based is never disabled by a clock that was set back.
-    public var isDateBased: Bool {
-        begins != nil || ends != nil || removal != nil || expiresAfterFirstPlay != nil
+    public var isDateBased: Bool { begins != nil || hasEnd }
+
+    /// Whether the licence ends some day.
+    public var hasEnd: Bool {
+        ends != nil || removal != nil || expiresAfterFirstPlay != nil || expiresAfterStored != nil
     }
 }

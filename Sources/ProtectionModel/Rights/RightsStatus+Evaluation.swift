@@ -9,94 +9,117 @@ extension RightsStatus {
         case continuing
     }
 
-    /// How rights stand at a moment, for a use.
+    /// How rights stand at a moment, for a use. The one place where time decides about a licence.
     ///
     /// While the clock is not trusted, date-based rights are `untrustedTime`, with these exceptions. Rights that have a
-    /// grace period may be used for so long. Rights that only begin, and began before the latest good time, are valid.
-    /// Rights whose limits were past at the latest good time are expired; after a rollback, at the latest signed time,
-    /// because the latest good one may have been a wrong clock's.
+    /// grace period may be used for so long. Rights that only begin, and began before the latest time that is certain,
+    /// are valid. Rights whose limits were past then are expired. Certain is the latest good time; after a rollback the
+    /// latest signed one, because the latest good one may have been a wrong clock's.
     ///
-    /// The semantics are those of PlayReady’s public documentation (“License and policies”, “Trusted clocks”).
+    /// Limits are exclusive: at the end itself, rights are expired. The semantics are those of PlayReady’s public
+    /// documentation (“License and policies”, “Trusted clocks”).
     public init(of rights: Rights, at now: TrustedTime, for use: Use = .start) {
-        let limits = Limits(rights, at: now, for: use)
+        let limits = Limits(rights, for: use)
         let status: (kind: Kind, reason: String)
+        let isTrusted = now.isTrusted && (now.trust == .signed || !rights.requiresSignedTime)
         if !rights.isDateBased {
             status = (.valid, "the licence has no dates")
-        } else if now.isTrusted, now.trust == .signed || !rights.requiresSignedTime {
+        } else if isTrusted {
             status = limits.status(at: now.time)
         } else {
             status = limits.statusWithoutTrust(at: now)
         }
         self.init(
-            kind: status.kind, begins: rights.begins, ends: limits.ends,
+            kind: status.kind, begins: rights.begins, ends: limits.ends(at: isTrusted ? now.time : nil),
+            stops: limits.stops,
             rightsExpireAfterFirstUse: rights.expiresAfterFirstPlay != nil && rights.firstPlay == nil,
             reason: status.reason)
-    }
-
-    /// How several licences for the same content stand together: the first that is valid, else the one that says most
-    /// about why none is. Without any, `noLicense`.
-    public init(ofAny all: some Sequence<Rights>, at now: TrustedTime, for use: Use = .start) {
-        let order: [Kind] = [.valid, .untrustedTime, .future, .expired, .none]
-        let statuses = all.map { RightsStatus(of: $0, at: now, for: use) }
-        self =
-            order.lazy.compactMap { kind in statuses.first { $0.kind == kind } }.first ?? .noLicense
     }
 }
 
 private struct Limits {
-    /// Seconds that a clock which is taken for good may be wrong: what licence services put up with (“Policies, best
-    /// practices” of PlayReady’s public documentation).
-    private static let clockError: Int64 = 3600
-
     private let rights: Rights
     /// When the time after the first play is over; it only limits a new start unless it counts in real time.
     private let afterFirstPlay: UnixTime?
+    private let afterStored: UnixTime?
     private let stopsForFirstPlay: Bool
-    /// The earliest of all.
-    let ends: UnixTime?
 
-    init(_ rights: Rights, at now: TrustedTime, for use: RightsStatus.Use) {
+    init(_ rights: Rights, for use: RightsStatus.Use) {
         self.rights = rights
-        afterFirstPlay = rights.expiresAfterFirstPlay.flatMap { seconds in
-            rights.firstPlay.map { $0.advanced(bySeconds: Int64(seconds)) }
-        }
+        afterFirstPlay = Self.sum(rights.firstPlay, rights.expiresAfterFirstPlay)
+        afterStored = Self.sum(rights.stored, rights.expiresAfterStored)
         stopsForFirstPlay = use == .start || rights.isRealTimeExpiration
-        ends = [rights.ends, afterFirstPlay, rights.removal].compactMap(\.self).min()
     }
 
-    func status(at time: UnixTime) -> (RightsStatus.Kind, String) {
+    private static func sum(_ start: UnixTime?, _ seconds: UInt32?) -> UnixTime? {
+        guard let start, let seconds else { return nil }
+        return start.advanced(bySeconds: Int64(seconds))
+    }
+
+    /// The earliest of all; that moment, for time that counts from a mark which is still to come.
+    func ends(at time: UnixTime?) -> UnixTime? {
+        var all = [rights.ends, afterStored, afterFirstPlay, rights.removal]
+        if let time {
+            if afterStored != nil, isAhead(rights.stored, of: time) { all.append(time) }
+            if afterFirstPlay != nil, isAhead(rights.firstPlay, of: time) { all.append(time) }
+        }
+        return all.compactMap(\.self).min()
+    }
+
+    /// When playing that is under way has to stop.
+    var stops: UnixTime? {
+        [rights.ends, afterStored, rights.isRealTimeExpiration ? afterFirstPlay : nil, rights.removal]
+            .compactMap(\.self).min()
+    }
+
+    /// A mark that was made by a clock which ran ahead: how much of the time is used up is not known.
+    private func isAhead(_ mark: UnixTime?, of time: UnixTime) -> Bool {
+        mark.map { $0 > time.advanced(bySeconds: Rights.markTolerance) } ?? false
+    }
+
+    /// `isPresent` is false for a time that is certainly past: then marks may be later.
+    func status(at time: UnixTime, isPresent: Bool = true) -> (RightsStatus.Kind, String) {
         if let removal = rights.removal, removal <= time {
             return (.none, "the licence was to be removed on \(removal)")
         }
         if let ends = rights.ends, ends <= time { return (.expired, "the licence ended on \(ends)") }
-        if stopsForFirstPlay, let firstPlay = rights.firstPlay, let limit = afterFirstPlay {
-            if limit <= time {
-                return (.expired, "the licence was first used on \(firstPlay) and ended on \(limit)")
-            }
-            if firstPlay > time.advanced(bySeconds: Self.clockError) {
-                // The mark was made by a clock that ran ahead, so how much of the time is used up is not known.
-                return (
-                    .expired,
-                    "the licence was first used on \(firstPlay), which is still to come: the clock was wrong then"
-                )
-            }
+        if let stored = rights.stored, let limit = afterStored,
+            let reason = ending(limit, "stored", on: stored, at: time, isPresent)
+        {
+            return (.expired, reason)
+        }
+        if stopsForFirstPlay, let firstPlay = rights.firstPlay, let limit = afterFirstPlay,
+            let reason = ending(limit, "first used", on: firstPlay, at: time, isPresent)
+        {
+            return (.expired, reason)
         }
         if let begins = rights.begins, time < begins { return (.future, "the licence begins on \(begins)") }
-        return (.valid, ends.map { "the licence may be used until \($0)" } ?? "the licence has no end")
+        return (.valid, ends(at: time).map { "the licence may be used until \($0)" } ?? "the licence has no end")
+    }
+
+    /// Why a time that counts from a mark is over; nil where it is not.
+    private func ending(
+        _ limit: UnixTime, _ event: String, on mark: UnixTime, at time: UnixTime, _ isPresent: Bool
+    ) -> String? {
+        // Before the mark, nothing of the time had been used up.
+        if limit <= time, isPresent || mark <= time {
+            return "the licence was \(event) on \(mark) and ended on \(limit)"
+        }
+        guard isPresent, isAhead(mark, of: time) else { return nil }
+        return "the licence was \(event) on \(mark), which is still to come: the clock was wrong then"
     }
 
     func statusWithoutTrust(at now: TrustedTime) -> (RightsStatus.Kind, String) {
-        let latest = status(at: now.time)
-        let hasEnd = rights.ends != nil || rights.removal != nil || rights.expiresAfterFirstPlay != nil
-        if !hasEnd, latest.0 == .valid, !rights.requiresSignedTime {
-            return (.valid, "the licence has begun, and has no end")
-        }
         // Time only goes on, so what was past then is past now.
         if let past = now.trust == .rolledBack ? now.latestSigned : now.time {
-            let then = status(at: past)
+            let then = status(at: past, isPresent: false)
             if then.0 == .expired || then.0 == .none { return then }
+            if then.0 == .valid, !rights.hasEnd, !rights.requiresSignedTime {
+                return (.valid, "the licence has begun, and has no end")
+            }
         }
-        if let grace = rights.grace, !now.isTrusted, latest.0 == .valid, now.untrustedSeconds < Int64(grace) {
+        let present = status(at: now.time.advanced(bySeconds: now.isTrusted ? 0 : now.untrustedSeconds))
+        if let grace = rights.grace, !now.isTrusted, present.0 == .valid, now.untrustedSeconds < Int64(grace) {
             let left = Int64(grace) - now.untrustedSeconds
             return (.valid, "\(problem(now)), but the licence allows \(left) more seconds with such a clock")
         }

@@ -20,6 +20,9 @@ public struct RightsStatus: Hashable, Sendable {
     public var begins: UnixTime?
     /// When they end, as far as it is known: the earliest of all limits; nil for no limit.
     public var ends: UnixTime?
+    /// When playing that is under way has to stop; nil for never. Later than `ends` where the time after the first play
+    /// only limits new starts.
+    public var stops: UnixTime?
     /// Whether they will end some time after they are first used for playing. False once they were: then `ends` says
     /// when.
     public var rightsExpireAfterFirstUse: Bool
@@ -27,12 +30,13 @@ public struct RightsStatus: Hashable, Sendable {
     public var reason: String
 
     public init(
-        kind: Kind, begins: UnixTime? = nil, ends: UnixTime? = nil, rightsExpireAfterFirstUse: Bool = false,
-        reason: String
+        kind: Kind, begins: UnixTime? = nil, ends: UnixTime? = nil, stops: UnixTime? = nil,
+        rightsExpireAfterFirstUse: Bool = false, reason: String
     ) {
         self.kind = kind
         self.begins = begins
         self.ends = ends
+        self.stops = stops
         self.rightsExpireAfterFirstUse = rightsExpireAfterFirstUse
         self.reason = reason
     }
@@ -43,4 +47,19 @@ public struct RightsStatus: Hashable, Sendable {
 
 extension RightsStatus: CustomStringConvertible {
     public var description: String { "\(kind.rawValue): \(reason)" }
+}
+
+extension RightsStatus.Kind: Comparable {
+    /// The greater one is the more useful: of several licences for the same content the greatest stands for all.
+    public static func < (left: Self, right: Self) -> Bool { left.rank < right.rank }
+
+    private var rank: Int {
+        switch self {
+        case .none: 0
+        case .expired: 1
+        case .future: 2
+        case .untrustedTime: 3
+        case .valid: 4
+        }
+    }
 }

@@ -1,67 +1,39 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import MediaFormats
-import ProtectionModel
-
-/// What a PlayReady-style licence takes on the client without the network: making the challenge, then checking the answer
-/// and unwrapping the content key. Prints one table.
+/// What licences take their time for, without the network: acquiring one, starting with a stored one, and the store with
+/// 10,000 of them. Prints one table.
 @main
 enum LicenseBenchmark {
-    private static let runs = 1000
-    private static let warmUp = 50
-    private static let keyBytes: [UInt8] = Array(0x60...0x6F)
-    private static let now: UInt32 = 1_700_000_000
-
-    private struct Failure: Error { let text: String }
-
-    static func main() throws {
-        guard let keyID = KeyID(hex: "00112233445566778899aabbccddeeff"), let key = ContentKey(keyBytes)
-        else {
-            throw Failure(text: "no key")
-        }
-        let authority = try PlayReadyTestAuthority.generate()
-        let provisioning = try authority.provisioning()
-        let keyring = PlayReadyKeyring(device: try provisioning.makeDevice())
-        let server = PlayReadyLicenseServer(authority: authority)
-        let header = try WRMHeader(
-            version: .v4_2, keys: [.init(keyID)], details: .init(licenseAcquisitionURL: "https://example.com/"))
-
-        let clock = ContinuousClock()
-        var challenges: [Duration] = []
-        var answers: [Duration] = []
-        var trips: [Duration] = []
-        for run in 0..<warmUp + runs {
-            let start = clock.now
-            let exchange = try PlayReadyExchange(
-                header: header, keyring: keyring, provisioning: provisioning, clientTime: now)
-            let challenged = clock.now
-            // The server's own work is not the client's.
-            let body = server.respond(to: exchange.request, now: now) { $0 == keyID ? key : nil }.body
-            let answered = clock.now
-            let answer = try exchange.open(response: body, now: now)
-            let end = clock.now
-            let opened = answer.licenses.first?.contentKey
-            guard opened?.withBytes({ $0.elementsEqual(keyBytes) }) == true else {
-                throw Failure(text: "not the key of run \(run)")
-            }
-            guard run >= warmUp else { continue }
-            challenges.append(challenged - start)
-            answers.append(end - answered)
-            trips.append(challenged - start + (end - answered))
+    static func main() async throws {
+        guard let folder = CommandLine.arguments.dropFirst().first else {
+            return print("usage: license-benchmark FOLDER")
         }
         print("| what | runs | median ms | p99 ms |\n|---|---|---|---|")
-        row("challenge", challenges)
-        row("verify and unwrap", answers)
-        row("round trip without network", trips)
+        for row in try RoundTrip.measure() { print(row) }
+        print(try await StoredLicense.measure(in: folder + "/one"))
+        for row in try await FullStore.measure(in: folder + "/full") { print(row) }
+    }
+}
+
+struct BenchmarkFailure: Error { let text: String }
+
+/// The times of one thing.
+struct Row: CustomStringConvertible {
+    let name: String
+    var times: [Duration] = []
+
+    init(_ name: String, _ times: [Duration] = []) {
+        self.name = name
+        self.times = times
     }
 
-    private static func row(_ name: String, _ times: [Duration]) {
+    var description: String {
         let sorted = times.map { $0 / .milliseconds(1) }.sorted()
         func text(_ part: Double) -> String {
+            guard !sorted.isEmpty else { return "?" }
             let value = sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))]
             return "\((value * 1000).rounded() / 1000)"
         }
-        print("| \(name) | \(times.count) | \(text(0.5)) | \(text(0.99)) |")
+        return "| \(name) | \(times.count) | \(text(0.5)) | \(text(0.99)) |"
     }
 }

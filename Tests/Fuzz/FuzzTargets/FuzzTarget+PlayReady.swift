@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import KeySystems
+import LicenseControl
 import MediaFormats
 import ProtectionModel
 
@@ -49,7 +50,10 @@ extension FuzzTarget {
             precondition(again.map { try? XMRTerms($0) } == terms, "what is written reads the same")
             _ = OutputPolicy(terms)
             let policy = PlayReadyPolicy(terms: terms, rightsID: license.rightsID)
-            let verdict = policy.evaluate(.init(time: .trusted(1 << 31), securityLevel: 2000, firstPlay: 1 << 30))
+            let verdict = policy.evaluate(
+                .init(
+                    time: TrustedTime(trust: .observed, time: UnixTime(seconds: 1 << 31)), securityLevel: 2000,
+                    firstPlay: 1 << 30))
             precondition(verdict.mayPlay == (verdict.error == nil), "a refusal has a reason")
             if let services { _ = try? PlayReadyLicense(license, keyring: services.keyring) }
         },
@@ -58,6 +62,32 @@ extension FuzzTarget {
             precondition(chain.serialized == bytes, "what is written reads the same")
             for certificate in chain.certificates { _ = try? certificate.domain() }
             _ = try? PlayReadyDevice(chain: bytes, signingKeyPEM: [], encryptionKeyPEM: [])
+        },
+        FuzzTarget("revocation-list") { bytes in
+            guard let list = try? RevocationList(reading: bytes) else { return }
+            promise(list.bytes == bytes && list.signedBytes.count == bytes.count - 64, "a list is read whole")
+            let again = try? RevocationList.make(
+                id: list.id, version: list.version, keyDigests: Array(list.keyDigests), chain: list.chain
+            ) { _ in list.signature }
+            promise(again?.keyDigests == list.keyDigests && again?.chain == list.chain)
+            guard let services else { return }
+            promise(services.provisioning.adding([list]).revocations.lists.isEmpty, "nobody signed it")
+        },
+        FuzzTarget("domain-membership") { bytes in
+            guard let membership = try? PlayReadyMembership(reading: bytes) else { return }
+            let again = (try? membership.serialized()).flatMap { try? PlayReadyMembership(reading: $0) }
+            promise(again?.accountID == membership.accountID && again?.revisions == membership.revisions)
+        },
+        FuzzTarget("device-record") { bytes in
+            guard let device = try? PlayReadyDevice(stored: bytes) else { return }
+            let again = (try? device.serialized()).flatMap { try? PlayReadyDevice(stored: $0) }
+            promise(again?.chain == device.chain)
+        },
+        FuzzTarget("acknowledgement-record") { bytes in
+            let record = LicenseRecord(kind: .acknowledgement, payload: bytes)
+            guard let pending = PendingAcknowledgement(record) else { return }
+            let again = PendingAcknowledgement(pending.record(removal: nil))
+            promise(again == pending)
         },
         FuzzTarget("envelope") { bytes in
             guard let header = try? LatchkeyEnvelope().header(of: bytes) else { return }
@@ -82,6 +112,7 @@ extension FuzzTarget {
     /// A client and a service that share an authority, made once.
     private struct Services {
         let keyring: PlayReadyKeyring
+        let provisioning: PlayReadyProvisioning
         let strict: PlayReadyExchange
         let lax: PlayReadyExchange
         let join: PlayReadyDomainExchange
@@ -90,7 +121,7 @@ extension FuzzTarget {
 
         init() throws {
             let authority = try PlayReadyTestAuthority.generate()
-            let provisioning = try authority.provisioning()
+            provisioning = try authority.provisioning()
             let device = try provisioning.makeDevice()
             keyring = PlayReadyKeyring(device: device)
             let header = try WRMHeader(version: .v4_3, keys: [])

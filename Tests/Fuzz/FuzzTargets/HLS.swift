@@ -32,6 +32,24 @@ extension FuzzTarget {
                     }, "the stock demuxer sees no SAMPLE-AES")
             }
         },
+        // Refreshes of one live playlist, with a zero byte between them.
+        FuzzTarget("hls-refresh") { bytes in
+            var rewriter = HLSPlaylistRewriter(keyFormats: formats)
+            var routes: [HLSResource: Int] = [:]
+            for refresh in bytes.split(separator: 0, maxSplits: 7) {
+                func rewritten() -> HLSRewriting? {
+                    try? rewriter.rewrite(refresh, from: "https://media.example/a/b.m3u8") { resource in
+                        let number = routes[resource] ?? routes.count
+                        routes[resource] = number
+                        return "http://127.0.0.1:1/t/\(number)"
+                    }
+                }
+                guard let first = rewritten() else { continue }
+                promise(rewritten()?.bytes == first.bytes, "a refresh that changes nothing gives the same bytes")
+                promise(
+                    first.durations.count <= first.bytes.count, "no more segments than there are in the playlist")
+            }
+        },
         FuzzTarget("hls-key") { bytes in
             guard let key = try? HLSKey(attributeList: String(decoding: bytes, as: UTF8.self)) else { return }
             guard let again = try? HLSKey(attributeList: key.attributeList) else {

@@ -29,6 +29,7 @@ final class PlayReadyService: HTTPTransport {
         var transactions: Set<[UInt8]> = []
         var isOffline = false
         var hasTimeService = true
+        var takesAcknowledgements = true
     }
 
     private let server: PlayReadyLicenseServer
@@ -49,6 +50,8 @@ final class PlayReadyService: HTTPTransport {
     func pass(_ seconds: Int64) { state.withLock { $0.time += seconds } }
     func setOffline(_ isOffline: Bool) { state.withLock { $0.isOffline = isOffline } }
     func setTimeService(_ isThere: Bool) { state.withLock { $0.hasTimeService = isThere } }
+    func setAcknowledgements(_ areTaken: Bool) { state.withLock { $0.takesAcknowledgements = areTaken } }
+    func forgetTransactions() { state.withLock { $0.transactions = [] } }
     func fail(_ errors: HTTPError...) { state.withLock { $0.failures += errors } }
     func answer(_ faults: PlayReadyFault...) { state.withLock { $0.faults += faults } }
     func renewDomain() throws { try state.withLock { try $0.domains.renew(accountID: Self.accountID) } }
@@ -86,7 +89,9 @@ final class PlayReadyService: HTTPTransport {
                 state.failures.removeFirst()
                 throw failure
             }
-            if state.isOffline || operation == .getTime && !state.hasTimeService {
+            if state.isOffline || operation == .getTime && !state.hasTimeService
+                || operation == .acknowledgeLicense && !state.takesAcknowledgements
+            {
                 throw .refused(request.url, "offline")
             }
             if let fault = state.faults.first {
@@ -220,6 +225,12 @@ final class PlayReadyWorld: Sendable {
         return nil
     }
 
+    /// Waits until every service has heard.
+    func noAcknowledgementIsDue() async throws {
+        let store = try await client.parts().store
+        while try await !store.list(kind: .acknowledgement).isEmpty { await Task.yield() }
+    }
+
     func rights() async throws -> RightsStatus { try await client.rightsStatus(for: Self.data()) }
 
     /// A session plays: the key comes, and its first sample is decrypted.
@@ -239,7 +250,7 @@ extension PlayReadyClient {
         let parts = try await parts()
         let stored = try await parts.store.records(for: keyID, kind: .license).map(\.id)
         for id in stored + sessionLicenses.filter({ $0.license.keyID == keyID }).map(\.id) {
-            if let mark = try await parts.rights.firstPlay(of: id) { return mark }
+            if let mark = try await parts.firstPlays.firstPlay(of: id) { return mark }
         }
         return nil
     }

@@ -79,7 +79,7 @@ private func sampleTime(_ seconds: Int64) -> TrustedTime {
 
 extension RightsSituation {
     static let all: [RightsSituation] =
-        open + absolute + afterFirstPlay + removal + untrusted + grace + secure + published
+        open + absolute + afterFirstPlay + afterStored + removal + untrusted + grace + secure + published
 
     static let open = [
         RightsSituation("no dates, clock good", Rights(), good(0), is: .valid),
@@ -149,7 +149,26 @@ extension RightsSituation {
             "136 years after the first play", Rights(expiresAfterFirstPlay: .max, firstPlay: date(1)), good(1000),
             is: .valid, until: date(1).advanced(bySeconds: Int64(UInt32.max))),
         RightsSituation("first play a little ahead", rentalPlayed, good(9.99), is: .valid, until: date(12)),
-        RightsSituation("first play far ahead", rentalPlayed, good(5), is: .expired, until: date(12)),
+        RightsSituation("first play far ahead", rentalPlayed, good(5), is: .expired, until: date(5)),
+    ]
+
+    private static let kept = Rights(expiresAfterStored: hour, stored: date(2))
+    static let afterStored = [
+        RightsSituation("not stored", Rights(expiresAfterStored: hour), good(9), is: .valid),
+        RightsSituation("stored just now", kept, good(2), is: .valid, until: date(2).advanced(bySeconds: 3600)),
+        RightsSituation("stored an hour ago", kept, good(2.05), is: .expired, until: date(2).advanced(bySeconds: 3600)),
+        RightsSituation(
+            "stored an hour ago, playing", kept, good(2.05), for: .continuing, is: .expired,
+            until: date(2).advanced(bySeconds: 3600)),
+        RightsSituation("stored far ahead", kept, good(1), is: .expired, until: date(1)),
+        RightsSituation(
+            "stored, rolled back", kept, back(2.01), is: .untrustedTime, until: date(2).advanced(bySeconds: 3600)),
+        RightsSituation(
+            "stored, rolled back, over by signed time", kept, back(3, signed: 2.5), is: .expired,
+            until: date(2).advanced(bySeconds: 3600)),
+        RightsSituation(
+            "stored after the latest signed time, rolled back", kept, back(3, signed: 1), is: .untrustedTime,
+            until: date(2).advanced(bySeconds: 3600)),
     ]
 
     static let removal = [
@@ -177,7 +196,12 @@ extension RightsSituation {
         RightsSituation(
             "rolled back, to be removed by signed time", Rights(removal: date(2)), back(9, signed: 4), is: .none,
             until: date(2)),
-        RightsSituation("rolled back, only a beginning, passed", Rights(begins: date(1)), back(2), is: .valid),
+        RightsSituation(
+            "rolled back, only a beginning, passed by a clock nobody vouched for", Rights(begins: date(1)), back(2),
+            is: .untrustedTime),
+        RightsSituation(
+            "rolled back, only a beginning, passed by signed time", Rights(begins: date(1)), back(2, signed: 1.5),
+            is: .valid),
         RightsSituation("rolled back, only a beginning, ahead", Rights(begins: date(1)), back(0), is: .untrustedTime),
         RightsSituation(
             "rolled back, rental not played", rental, back(2), is: .untrustedTime, afterFirstUse: true),

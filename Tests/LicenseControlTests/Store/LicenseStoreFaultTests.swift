@@ -252,6 +252,23 @@ struct LicenseStoreFaultTests {
         #expect(await open() == nil)
     }
 
+    @Test(arguments: [true, false]) func aFileThatIsMovedAwayEndsTheStore(isReplaced: Bool) async throws {
+        let store = try await LicenseStore.open(folder.configuration)
+        try await store.put(license(1))
+        let (place, elsewhere) = (folder.path + "/data/licenses.db", folder.path + "/elsewhere.db")
+        try FileManager.default.moveItem(atPath: place, toPath: elsewhere)
+        if isReplaced { try folder.write(Data(), to: "data/licenses.db") }
+        #expect(await failure { try await store.put(license(2)) } == "missing")
+        #expect(await failure { try await store.list() } == "missing")
+        #expect(await !store.isOpen)
+        #expect(await open() == "missing")
+        if isReplaced { try folder.remove("data/licenses.db") }
+        try FileManager.default.moveItem(atPath: elsewhere, toPath: place)
+        let again = try await LicenseStore.open(folder.configuration)
+        #expect(try await again.list().map(\.id) == [recordID(1)])
+        try await again.verify()
+    }
+
     // MARK: Foreign files
 
     @Test func anotherProgramsDatabaseIsKeptAside() async throws {

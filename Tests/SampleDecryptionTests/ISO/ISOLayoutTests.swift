@@ -182,6 +182,31 @@ import Testing
         #expect(try failure(BoxBuilder.movie() + fragment + Self.media).isSameKind(as: .tooLarge("")))
     }
 
+    /// Each of them is allowed, and 80 bytes long; all of them together would take more memory than anything needs.
+    @Test func manyFragmentsOfManySamplesAreRefused() throws {
+        let tenc = BoxBuilder.full(
+            "tenc", version: 1, [0, 0x19, 1, 0] + BoxBuilder.keyID + [8] + BoxBuilder.number(1, 8))
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(),
+                BoxBuilder.full("trun", flags: 1, BoxBuilder.number(1 << 18, 4) + BoxBuilder.number(size, 4)),
+            ]
+        }
+        var stream = ISOStream()
+        BoxBuilder.movie(BoxBuilder.track(scheme: "cbcs", tenc: tenc)).withUnsafeBytes { stream.append($0) }
+        for _ in 0..<10 { fragment.withUnsafeBytes { stream.append($0) } }
+        let error = #expect(throws: FormatError.self) { while try stream.next() != .nothing {} }
+        #expect(error?.isSameKind(as: .tooLarge("")) == true)
+        #expect(error?.reason.contains("sample tables") == true, "\(String(describing: error))")
+    }
+
+    @Test func boxesInOneAnotherEndTheRecognition() {
+        var inner = BoxBuilder.box("free")
+        for _ in 0..<4000 { inner = BoxBuilder.box("trak", inner) }
+        let file = BoxBuilder.box("moov", inner) + Self.media
+        #expect(!ISORecognition.isProtectedFile { Array(file.dropFirst(Int($0)).prefix($1)) })
+    }
+
     @Test func aTableOfMoreSamplesThanCanBeIsRefused() throws {
         let table = [
             BoxBuilder.full("stsz", BoxBuilder.number(1, 4) + BoxBuilder.number(0xFFFF_FFFF, 4)),

@@ -10,7 +10,9 @@ import threading
 
 import children
 import corpus
+import parts
 import pipelines
+from parts import Part
 from pipelines import GLib, Gst
 from reference_server import ReferenceServer
 
@@ -79,6 +81,9 @@ _gst.gst_structure_get_value.restype = ctypes.c_void_p
 _gst.gst_structure_get_value.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 _gst.gst_structure_set_value.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _gst.gst_structure_free.argtypes = [ctypes.c_void_p]
+_gst.gst_element_factory_make.restype = ctypes.c_void_p
+_gst.gst_element_factory_make.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+_gst.gst_object_ref_sink.argtypes = [ctypes.c_void_p]
 
 
 def context(settings):
@@ -225,7 +230,9 @@ def key_late(kind):
         watched.play()
 
         def answer(message):
-            demand(watched.wait_for_input(1, buffers=20), "samples do not pile up behind a missing key")
+            # In DASH segments come whole.
+            buffers = 4 if kind == "dash" else 20
+            demand(watched.wait_for_input(1, buffers=buffers), "samples do not pile up behind a missing key")
             demand(in_thread(lambda: respond(message, scene.lines(kids_of(message)))), "the answer did not count")
 
         end_well(scene, watched, on_request=answer)
@@ -491,6 +498,50 @@ def cycles(kind):
     demand(late[1] < early[1] + 24 * 1024, f"memory grows from {early[1]} to {late[1]} KiB")
 
 
+# What the leaks tracer has to find in each run, so that its silence says something.
+LEFT_ALIVE = "left-alive"
+LEAK = "a-leak"
+
+
+def leak(name):
+    """Makes a decryptor past the bindings, and never lets go of it."""
+    element = _gst.gst_element_factory_make(b"latchkeycencdec", name.encode())
+    demand(element, "there is no latchkeycencdec")
+    _gst.gst_object_ref_sink(element)
+
+
+def leak_is_found(_kind):
+    """One element leaks on purpose: the judgement of `cycles` has to name it."""
+    leak(LEAK)
+
+
+# Crashes on purpose, whose origin the suite has to tell.
+
+
+def crash_of_ours(_kind):
+    """In what a decryptor of ours called."""
+    with Scene("file") as scene, children.Folder() as folder:
+        keys = folder.write("keys.txt", scene.case.keys_file)
+        watched = pipelines.by_hand(scene.expected["video"].files[0], "mp4", keys)
+        watched.pipeline.connect(
+            "deep-element-added", lambda _pipeline, _bin, element: pipelines.factory_name(element) == "latchkeycencdec"
+            and element.get_static_pad("src").add_probe(pipelines.BUFFER, lambda *_: ctypes.string_at(8, 1)))
+        watched.play()
+        watched.until_end()
+
+
+def crash_of_stock(_kind):
+    """In GStreamer's HTTP client."""
+    soup = ctypes.CDLL("libsoup-3.0.so.0")
+    soup.soup_message_get_uri.argtypes = [ctypes.c_void_p]
+    soup.soup_message_get_uri(8)
+
+
+def crash_of_others(_kind):
+    """In neither."""
+    ctypes.string_at(8, 1)
+
+
 def pipelines_at_once(kind):
     with Scene(kind) as scene:
         all_of_them = [scene.pipeline("?fault=delay:300") for _ in range(AT_ONCE)]
@@ -507,33 +558,73 @@ def pipelines_at_once(kind):
         demand(len(kids) == AT_ONCE * len(scene.case.keys), f"{len(kids)} KIDs were asked for")
 
 
-def encrypted_then_clear(_kind):
-    """One stream: an encrypted file, then a clear one, through the same decryptor."""
-    first = corpus.case("shaka-cenc-iv8-h264-aac").tracks[1]
-    second = corpus.case("shaka-cenc-videoonly").tracks[1]
+def joined(kind, first, second, media="video"):
+    """Two presentations one after the other: files of one kind of `media` through one decryptor, or two periods of DASH
+    with video and audio."""
+    if kind != "file":
+        return periods(kind, first, second)
     with children.Folder() as folder:
-        keys = folder.write("keys.txt", first.case.keys_file)
+        keys = folder.write("keys.txt", parts.keys_file(first, second))
         watched = pipelines.Watched()
-        joined = watched.add("concat")
-        for track in (first, second):
-            source = watched.add("filesrc", location=track.files[0])
+        joint = watched.add("concat")
+        for part in (first, second):
+            source = watched.add("filesrc", location=part.track(media).files[0])
             demuxer = watched.add("qtdemux")
             source.link(demuxer)
-            target = joined.get_request_pad("sink_%u")
+            target = joint.get_request_pad("sink_%u")
             # Unchecked: a decryptor takes clear media only when it has started with encrypted ones.
             demuxer.connect(
                 "pad-added",
                 lambda _demuxer, pad, target=target: pad.link_full(target, Gst.PadLinkCheck.NOTHING))
         decryptor = watched.add("latchkeycencdec", keys_file=keys)
-        joined.link(decryptor)
+        joint.link(decryptor)
         watched.end_in_sink(decryptor.get_static_pad("src"))
         watched.play()
         error = watched.until_end()
         demand(error is None, error)
         behind = [stream.sums for stream in watched.streams if stream.source == "latchkeycencdec"][0]
         watched.stop()
-        reason = corpus.compare(behind, first.packets + second.packets)
-        demand(reason is None, reason)
+    reason = corpus.compare(behind, first.packets(media) + second.packets(media))
+    demand(reason is None, reason)
+
+
+def periods(kind, first, second):
+    with children.Folder() as folder:
+        keys = parts.write_presentation(folder, first, second)
+        with ReferenceServer(keys, folder.path) as server:
+            watched = pipelines.Player(f"{server.url}/media/stream.mpd", "playbin3" if kind == "dash" else "playbin")
+            watched.pipeline.set_context(context({"license-url": f"{server.url}/clearkey"}))
+            watched.play()
+            error = watched.until_end(40.0)
+            happened = watched.what_happened()
+            demand(error is None, f"{error} {happened}")
+            watched.stop()
+    for media in ("video", "audio"):
+        came = [sum for stream in watched.packets(media) for sum in stream]
+        reason = corpus.compare(came, first.packets(media) + second.packets(media))
+        demand(reason is None, f"{media}: {reason}; {happened}")
+        decrypted = [stream.sums for stream in watched.streams if stream.kind == media and "latchkey" in stream.source]
+        wanted = [first.packets(media)] + ([] if second.is_clear else [second.packets(media)])
+        demand(decrypted == wanted, f"{media}: another part was decrypted; {happened}")
+    reason = corpus.compare(watched.frames.sums, first.track("video").frames + second.track("video").frames)
+    demand(reason is None, f"pictures: {reason}")
+
+
+def encrypted_then_clear(kind):
+    """One stream: encrypted media, then clear ones."""
+    if kind == "file":
+        # Only the video of the second has protection.
+        joined(kind, Part("shaka-cenc-iv8-h264-aac"), Part("shaka-cenc-videoonly"), "audio")
+    else:
+        joined(kind, Part(ONE_KID), Part(ONE_KID, is_clear=True))
+
+
+def caps_change(kind):
+    """One stream: H.264, then HEVC with other keys."""
+    if kind == "file":
+        joined(kind, Part("shaka-cenc-iv8-h264-aac"), Part("shaka-cenc-hevc-eac3"))
+    else:
+        joined(kind, Part(ONE_KID), Part("dash-cenc-iv16-hevc-ac3"))
 
 
 EVERYWHERE = ("file", "dash", "legacy")
@@ -561,9 +652,18 @@ ALL_FUNCTIONS = {
     "configuration-missing": (configuration_missing, EVERYWHERE),
     "context-on-demand": (context_on_demand, EVERYWHERE),
     "cycles": (cycles, EVERYWHERE),
+    "leak-is-found": (leak_is_found, ("file",)),
+    "crash-of-ours": (crash_of_ours, ("file",)),
+    "crash-of-stock": (crash_of_stock, ("file",)),
+    "crash-of-others": (crash_of_others, ("file",)),
     "pipelines-at-once": (pipelines_at_once, EVERYWHERE),
-    "encrypted-then-clear": (encrypted_then_clear, ("file",)),
+    "encrypted-then-clear": (encrypted_then_clear, EVERYWHERE),
+    "caps-change": (caps_change, EVERYWHERE),
 }
+# These crash, and only the second may run again for nothing.
+CRASHES = ("crash-of-ours", "crash-of-stock", "crash-of-others")
+# These run under the leaks tracer, and their results are in its log.
+TRACED = ("cycles", "leak-is-found")
 ALL = {name: kinds for name, (_, kinds) in ALL_FUNCTIONS.items()}
 
 
@@ -575,7 +675,8 @@ def run(name, kind):
     except Wrong as wrong:
         reason = str(wrong)
     children.tell(f"{name}/{kind}", reason)
-    if reason is None and name == "cycles":
+    if reason is None and name in TRACED:
+        leak(LEFT_ALIVE)
         gc.collect()
         # The leaks tracer reports when GStreamer ends.
         Gst.deinit()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 RESULT = "RESULT "
 
@@ -76,21 +77,97 @@ def run(arguments, deadline, variables=None):
     return Child(results, output, errors, ending)
 
 
+CRASH = re.compile(r"CRASH STACK\n(.*?)(?:CRASH END|\Z)", re.DOTALL)
+STOCK_CLIENTS = ("libsoup-", "libgstsoup", "libgstadaptivedemux2", "libgstdashdemux", "libgsthls")
+
+
+def is_stock_crash(child):
+    """Whether the process crashed in GStreamer's HTTP client or an adaptive demuxer, with nothing of ours on the stack
+    of that thread. No where there is no stack: the crash may be ours."""
+    stacks = CRASH.findall(child.errors)
+    if "SIGSEGV" not in (child.ending or "") or not stacks:
+        return False
+    # "/path/libx.so.0(function+0x1) [0xaddress]"
+    modules = [os.path.basename(line.split("(")[0]) for stack in stacks for line in stack.splitlines()]
+    is_ours = any("latchkey" in module for module in modules)
+    return not is_ours and any(module.startswith(STOCK_CLIENTS) for module in modules)
+
+
+def with_stack(variables):
+    """The environment, with what writes the stack of a crash."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    build = os.environ.get("LATCHKEY_BUILD", os.path.join(folder, "..", "..", "..", "build"))
+    library = os.path.join(os.path.abspath(build), "libcrash-stack.so")
+    return {**variables, "LD_PRELOAD": library} if os.path.exists(library) else variables
+
+
 # Two threads of GStreamer 1.22 that read encrypted Matroska at once register these types twice, which GLib warns of.
 STOCK_RACE = re.compile("cannot register existing type 'Matroska")
 
 
-def run_self(arguments, deadline, variables=None, fetches=False):
+class Chances:
+    """How many checks of one suite may run again. The stock adaptive demuxers of 1.22 have races of their own, with
+    clear media too: one check in thousands fails by them. More failures than that are ours. Thread-safe."""
+
+    def __init__(self, number=2):
+        self._left = number
+        self._lock = threading.Lock()
+
+    def take(self):
+        with self._lock:
+            self._left -= 1
+            return self._left >= 0
+
+
+def run_self(arguments, deadline, variables=None, fetches=False, chances=None):
     """Runs this suite's script again, as a child. What ends in a known race of stock elements runs once more, and so
-    does, once, what crashes where it `fetches`: libsoup 3.2 crashes now and then in a thread of its own when it is
-    stopped in a download. Standard error tells of both."""
+    does, once, what crashes in them where it `fetches`: libsoup 3.2 crashes now and then in a thread of its own when it
+    is stopped in a download. What fails otherwise, a crash with ours on the stack among it, runs once more where there
+    are `chances`. A NOTE tells of each."""
+    variables = variables or environment()
+    if fetches:
+        variables = with_stack(variables)
     command = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
     for attempt in range(2):
-        child = run(command, deadline, variables)
-        is_stock = STOCK_RACE.search(child.errors) or (fetches and "SIGSEGV" in (child.ending or ""))
-        if attempt or not child.ending or not is_stock:
+        with Log(arguments, variables) as log:
+            child = log.of(run(command, deadline, log.variables))
+        failures = [f"{name}: {reason}" for name, reason in child.results.items() if reason]
+        if attempt or not (child.ending or failures):
             return child
-        print(f"NOTE {' '.join(arguments)} runs again after: {child.ending}", file=sys.stderr, flush=True)
+        is_stock = STOCK_RACE.search(child.errors) or (fetches and is_stock_crash(child))
+        if not is_stock and not (chances and chances.take()):
+            return child
+        why = child.ending or "; ".join(failures)
+        print(f"NOTE {' '.join(arguments[1:])} runs again after: {why}", file=sys.stderr, flush=True)
+
+
+class Log:
+    """GStreamer's log of one child, where LATCHKEY_SUITE_LOGS names a folder. Only that of what fails is kept."""
+
+    def __init__(self, arguments, variables):
+        self.variables = variables
+        self.path = None
+        folder = os.environ.get("LATCHKEY_SUITE_LOGS")
+        if folder:
+            name = re.sub("[^A-Za-z0-9.]+", "-", "-".join([os.path.basename(sys.argv[0]), *arguments[1:]]))
+            handle, self.path = tempfile.mkstemp(".log", f"{name[-100:]}-", folder)
+            os.close(handle)
+            levels = os.environ.get("GST_DEBUG", "3,hlsdemux2:5,adaptivedemux2:5")
+            self.variables = {**variables, "GST_DEBUG_FILE": self.path, "GST_DEBUG": levels, "GST_DEBUG_NO_COLOR": "1"}
+            # Logging a list of protection events is a critical warning of GStreamer's own.
+            self.variables.pop("G_DEBUG", None)
+        self.is_kept = True
+
+    def __enter__(self):
+        return self
+
+    def of(self, child):
+        self.is_kept = bool(child.ending or any(child.results.values()))
+        return child
+
+    def __exit__(self, *_):
+        if self.path and not self.is_kept:
+            os.unlink(self.path)
 
 
 def in_parallel(jobs, workers=None):

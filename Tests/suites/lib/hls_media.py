@@ -62,7 +62,7 @@ class Fragmented:
         self._segments = [open(case.path(f"{letter}_{number}.m4s"), "rb").read() for number in range(1, 5)]
         protection = box(self.init, b"tenc") + 8
         self._pattern = self.init[protection + 5]
-        self._vector = self.init[protection + 25:protection + 41]
+        self.vector = self.init[protection + 25:protection + 41]
         self._key = bytes.fromhex(case.keys[self.init[protection + 8:protection + 24].hex()])
         self._timescale = struct.unpack_from(">I", self.init, box(self.init, b"mdhd") + 20)[0]
         ticks = [struct.unpack_from(">I", segment, box(segment, b"sidx") + 36)[0] for segment in self._segments]
@@ -98,8 +98,8 @@ class Fragmented:
         """Segment `number` of a presentation without end, with that key; clear without one."""
         data = bytearray(self._segments[number % 4])
         for start, end in self._protected(data):
-            plain = aes_cbc(self._key, self._vector, self._gather(data, start, end), False)
-            self._scatter(data, start, end, aes_cbc(key, self._vector, plain, True) if key else plain)
+            plain = aes_cbc(self._key, self.vector, self._gather(data, start, end), False)
+            self._scatter(data, start, end, aes_cbc(key, self.vector, plain, True) if key else plain)
         shift = number // 4 * self._total
         for kind, start, _end in boxes(data):
             if kind == b"tfdt":

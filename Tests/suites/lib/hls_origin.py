@@ -8,7 +8,8 @@ import time
 import urllib.parse
 
 TYPES = {".m3u8": "application/vnd.apple.mpegurl", ".m4s": "video/iso.segment", ".mp4": "video/mp4",
-         ".ts": "video/mp2t", ".aac": "audio/aac"}
+         ".ts": "video/mp2t", ".aac": "audio/aac", ".mpd": "application/dash+xml",
+         ".ismc": "application/vnd.ms-sstr+xml"}
 
 
 class Request:
@@ -35,6 +36,18 @@ class Halves:
         return len(self.content)
 
 
+class Answer:
+    """An answer with a status and fields of its own."""
+
+    def __init__(self, status=200, body=b"", **fields):
+        self.status = status
+        self.body = body
+        self.fields = {name.replace("_", "-"): value for name, value in fields.items()}
+
+    def __len__(self):
+        return len(self.body)
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -49,6 +62,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         first = self.headers.get("Range", "")
         fields = {}
+        if isinstance(body, Answer):
+            status, fields, body = body.status, dict(body.fields), body.body
         if status == 200 and first.startswith("bytes=") and not isinstance(body, Halves):
             first, last = first[6:].split("-")
             end = min(int(last or len(body) - 1), len(body) - 1)
@@ -84,9 +99,9 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class Origin:
-    """Serves `files`, by path without the first slash: bytes, text, or a function that is given the request and returns
-    bytes, text, a status, or None for a connection that ends without an answer. Thread-safe, for as long as the `with`
-    block lasts."""
+    """Serves `files`, by path without the first slash: bytes, text, an Answer, or a function that is given the request
+    and returns one of these, a status, or None for a connection that ends without an answer. Thread-safe, for as long as
+    the `with` block lasts."""
 
     def __init__(self, files=None):
         self.files = dict(files or {})

@@ -86,7 +86,7 @@ def end_of_stream(player, deadline=60.0, on_request=None):
 
 def same_frames(player, expected):
     reason = corpus.compare(player.frames.sums, expected)
-    demand(reason is None, f"pictures: {reason}")
+    demand(reason is None, f"pictures: {reason}; {player.what_happened()[:1500]}")
 
 
 def ends_with_error(player, quark, code, *words, deadline=20.0, secrets=(), on_request=None):

@@ -136,6 +136,16 @@ def slow(kind):
         same_frames(player, case.frames)
 
 
+def later_than_patience(kind):
+    """The key comes later than GStreamer's HTTP library waits for a byte, which is 10 s."""
+    case = Case(kind, lambda _request, right: (case.scene.origin.ended.wait(13), right())[1])
+    with case:
+        player = case.play()
+        end_of_stream(player, 40.0)
+        same_frames(player, case.frames)
+        demand(len(case.scene.origin.asked(KEY)) == 1, "the key is asked for more than once")
+
+
 def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY):
     """The answer to every request for the key is this; the presentation ends with an error that says the words."""
 
@@ -225,6 +235,7 @@ BEHAVIOURS = {
     # Where a download waits for the key, seeks are refused: that is tested where it can be seen whether one waits.
     "seek-before-key": (seek_before_key, ("skd",)),
     "key-slow": (slow, KINDS),
+    "key-later-than-patience": (later_than_patience, ("whole-ts", "whole-mp4")),
     "key-never": (never, KINDS),
     "key-down": (down, KINDS),
     "key-refused": (fails(lambda *_: 403, ("403",)), KINDS),

@@ -11,6 +11,7 @@ import urllib.parse
 TYPES = {
     ".mpd": "application/dash+xml", ".m3u8": "application/vnd.apple.mpegurl", ".mp4": "video/mp4",
     ".m4s": "video/iso.segment", ".webm": "video/webm", ".ts": "video/mp2t",
+    ".ismc": "application/vnd.ms-sstr+xml",
 }
 
 

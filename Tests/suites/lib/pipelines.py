@@ -91,6 +91,9 @@ class Watched:
             self.adaptive_demuxer = element
             if self.on_demuxer:
                 self.on_demuxer()
+        elif name in ("latchkeydashdemux", "latchkeymssdemux"):
+            # Bins: what they do happens in the elements inside.
+            pass
         elif name == "latchkeyisodec":
             # What it sends is a file; the demuxer behind it sends the packets.
             with self.lock:

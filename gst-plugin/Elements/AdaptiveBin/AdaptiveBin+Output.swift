@@ -71,8 +71,15 @@ extension AdaptiveBin {
         switch event {
         case .requested(let request, let origin):
             if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
-            if origin == currentRun?.observerID { reference.post(keyRequest: request) }
-        case .usable(let id, let keyIDs, _):
+            guard let run = currentRun, origin == run.observerID else { return }
+            withGuarded { _ = $0.requests.insert(request.id) }
+            reference.post(keyRequest: request, licenseURL: run.printableLicenseURL)
+        case .usable(let id, let keyIDs, let elapsed):
+            if let id {
+                settle(
+                    id, "latchkey-key-usable",
+                    [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
+            }
             // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
             let isRenewal = withGuarded { guarded in
                 guarded.expired.subtract(keyIDs)
@@ -94,8 +101,18 @@ extension AdaptiveBin {
                     [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
             }
             closeGate(reason)
-        case .untaken, .failed, .expired: break
+        case .failed(let requestID, let keyIDs, let error):
+            settle(
+                requestID, "latchkey-key-failed",
+                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+        case .untaken, .expired: break
         }
+    }
+
+    /// Says how a request of this element ended.
+    private func settle(_ requestID: UInt64, _ name: String, _ fields: [(String, FieldValue)]) {
+        guard withGuarded({ $0.requests.remove(requestID) }) != nil else { return }
+        reference.post(name, [("request-id", .uint64(requestID))] + fields)
     }
 
     /// Passes messages on. Of those about the end of a key, which each decryptor posts, the first that is of use.

@@ -7,6 +7,8 @@ import Synchronization
 protocol AdaptiveRun: AnyObject, Sendable {
     var session: KeySession { get }
     var observation: SessionObservation { get }
+    /// The configured licence service, without user name and query, for the application.
+    var printableLicenseURL: String? { get }
 
     /// The session has an observer from now on: `observation.id`.
     func didObserve()
@@ -19,6 +21,8 @@ extension AdaptiveRun {
         observation.begin(session, body)
         didObserve()
     }
+
+    var printableLicenseURL: String? { nil }
 
     func didObserve() {}
     func end() { observation.end() }

@@ -2,6 +2,7 @@
 
 import CGStreamer
 import ElementKit
+import HTTP
 
 /// Why something of a presentation cannot be had, with the error that the demuxer posts and the status that it answers
 /// to the stock demuxer. Names the URL without its query, and what to do.
@@ -39,5 +40,28 @@ struct PresentationFailure: Error, Sendable {
         case .unsupported: element.postError(GST_STREAM_ERROR_DECRYPT, text, debug: advice)
         case .key: element.postError(GST_STREAM_ERROR_DECRYPT_NOKEY, text, debug: advice)
         }
+    }
+}
+
+extension PresentationFailure {
+    /// The origin answered with a status that is no success.
+    static func status(_ status: Int, of what: String, at url: String) -> PresentationFailure {
+        let place = HTTPRequest(url: url).printableURL
+        let (kind, advice): (Kind, String) =
+            switch status {
+            case 401, 403, 407:
+                (.notAuthorized, "Check the cookies, tokens and headers that the source element sends.")
+            case 404, 410: (.notFound, "Check the URL; the presentation may have been moved or taken away.")
+            default: (.network, "The server has a problem; try again later.")
+            }
+        return PresentationFailure(
+            kind: kind, text: "The \(what) \(place) cannot be had: HTTP status \(status).", advice: advice,
+            status: status)
+    }
+
+    static func transport(_ error: HTTPError, of what: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .network, text: "The \(what) cannot be had: \(error).",
+            advice: "Check the network, the proxy settings and the server.", status: 502)
     }
 }

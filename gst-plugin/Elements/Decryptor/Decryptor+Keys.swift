@@ -26,19 +26,20 @@ extension Decryptor {
         switch event {
         case .requested(let request, let origin):
             if origin == observerID { post(request) }
-        case .untaken(let request, _):
-            wake { $0.untaken.insert(request.id) }
+        case .untaken:
+            wake { _ in }
         case .usable(let requestID, let keyIDs, let elapsed):
             monitor.withLock { flow.expired.subtract(keyIDs.isEmpty ? [nil] : keyIDs.map(Optional.some)) }
+            currentSources?.keysDidCome(keyIDs)
             settle(
-                requestID, keyIDs, as: "latchkey-key-usable",
+                keyIDs, as: "latchkey-key-usable",
                 [
                     ("request-id", .uint64(requestID ?? 0)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("elapsed", .uint64(elapsed.nanoseconds)),
                 ])
         case .failed(let requestID, let keyIDs, let error):
             settle(
-                requestID, keyIDs, as: "latchkey-key-failed",
+                keyIDs, as: "latchkey-key-failed",
                 [
                     ("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("reason", .string(error.description)),
@@ -56,10 +57,9 @@ extension Decryptor {
 
     /// Says so where this element asked, and only then lets the stream go on.
     private func settle(
-        _ requestID: UInt64?, _ keyIDs: [KeyID], as name: String, _ fields: [(String, FieldValue)]
+        _ keyIDs: [KeyID], as name: String, _ fields: [(String, FieldValue)]
     ) {
         let isMine = monitor.withLock {
-            if let requestID { flow.untaken.remove(requestID) }
             let isMine = flow.stopAwaiting(keyIDs)
             if isMine { flow.settling += 1 }
             return isMine

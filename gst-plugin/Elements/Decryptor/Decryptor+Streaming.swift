@@ -338,12 +338,12 @@ extension Decryptor {
         }
     }
 
-    /// The lock is held.
+    /// Whoever asked: the bin around may have, before this element was there.
     private func requestIsUntaken(_ keyID: KeyID?) -> Bool {
-        guard !flow.untaken.isEmpty, case .pending(let id) = stream.keys?.sources.session.status(of: keyID) else {
+        guard let session = stream.keys?.sources.session, case .pending(let id) = session.status(of: keyID) else {
             return false
         }
-        return flow.untaken.contains(id)
+        return session.isUntaken(requestID: id)
     }
 
     // MARK: Flushing and activation

@@ -59,8 +59,6 @@ class Decryptor: Element, @unchecked Sendable {
         var isSeekExpected = false
         /// Counts what happened to keys, so that no wake-up is missed.
         var keyEvents: UInt64 = 0
-        /// Requests of this element that no loader took.
-        var untaken: Set<UInt64> = []
         /// The stream has had caps: clear ones are taken from now on.
         var hasCaps = false
         /// Keys whose end was told.
@@ -217,7 +215,6 @@ class Decryptor: Element, @unchecked Sendable {
     private func stop() {
         monitor.withLock {
             flow.queue.removeAll()
-            flow.untaken.removeAll()
             flow.awaited.removeAll()
             flow.expired.removeAll()
         }

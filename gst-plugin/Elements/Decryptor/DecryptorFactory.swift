@@ -12,29 +12,29 @@ public enum DecryptorFactory {
     /// The factory that GStreamer plugs for FairPlay-style content.
     public static let fairPlay = make(
         "latchkeyfairplaydec", "FairPlay-style decryptor",
-        "Decrypts common encryption (cenc, cbcs) of media with a FairPlay pssh; keys come from keys=, a keys file or "
-            + "a resource loader",
+        "Decrypts common encryption (cenc, cens, cbc1, cbcs) of media with a FairPlay pssh; keys come from keys=, a "
+            + "keys file, a key server (license-url and the configuration's [fairplay]) or a resource loader",
         rank: .primary, caps: KeySystem.fairPlay.protectionSystems.map(cencCaps))
 
     /// The factory that GStreamer plugs for PlayReady-style content.
     public static let playReady = make(
         "latchkeyplayreadydec", "PlayReady-style decryptor",
-        "Decrypts common encryption (cenc, cbcs) of media with a PlayReady pssh or ContentProtection; keys come from "
-            + "keys=, a keys file or a resource loader",
+        "Decrypts common encryption (cenc, cens, cbc1, cbcs) of media with a PlayReady pssh or ContentProtection; "
+            + "keys come from a licence service (license-url), keys=, a keys file or a resource loader",
         rank: .primary, caps: KeySystem.playReady.protectionSystems.map(cencCaps))
 
     /// The factory that GStreamer plugs for ClearKey content.
     public static let clearKey = make(
         "latchkeyclearkeydec", "ClearKey decryptor",
-        "Decrypts common encryption (cenc, cbcs) of media with a common or ClearKey pssh; keys come from a ClearKey "
-            + "licence service (license-url), keys=, a keys file or a resource loader",
+        "Decrypts common encryption (cenc, cens, cbc1, cbcs) of media with a common or ClearKey pssh; keys come from "
+            + "a ClearKey licence service (license-url), keys=, a keys file or a resource loader",
         rank: .primary, caps: KeySystem.clearKey.protectionSystems.map(cencCaps))
 
     /// The factory for everything that names no system or one without an exchange here, and to write by hand.
     public static let anySystem = make(
         "latchkeycencdec", "Common encryption decryptor",
-        "Decrypts common encryption (cenc, cbcs) of MP4 and WebM with the keys of any system: keys=, a keys file, "
-            + "license-url or a resource loader",
+        "Decrypts common encryption (cenc, cens, cbc1, cbcs) of MP4 and WebM with the keys of any system: "
+            + "keys=, a keys file, license-url or a resource loader",
         rank: .marginal,
         caps: ["application/x-cenc", "application/x-webm-enc"] + ProtectionSystem.others.map(cencCaps))
 

@@ -8,6 +8,8 @@ import ProtectionModel
 enum DecryptorFailure: Error, Sendable {
     case key(KeyID?, KeyError)
     case malformedSample(String, KeyID?)
+    /// Buffers came, and no caps before them.
+    case notMedia
     /// The container of the samples cannot be read.
     case malformedStream(String)
     case cipher(String, KeyID?)
@@ -20,7 +22,7 @@ enum DecryptorFailure: Error, Sendable {
 
     var flow: FlowResult {
         switch self {
-        case .secureMemory: .notNegotiated
+        case .secureMemory, .notMedia: .notNegotiated
         case .downstream(let result): result
         default: .error
         }
@@ -35,13 +37,23 @@ enum DecryptorFailure: Error, Sendable {
                     + "latchkey-key-request message.")
         case .malformedSample(let reason, let keyID):
             element.postError(
-                GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
+                GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",
+                debug: "In \(Self.name(keyID)). The media contradicts itself: have it packaged again, or try another "
+                    + "demuxer.")
         case .malformedStream(let reason):
             element.postError(
-                GST_STREAM_ERROR_DECRYPT, "The stream cannot be decrypted: \(reason).", debug: "")
+                GST_STREAM_ERROR_DECRYPT, "The stream cannot be decrypted: \(reason).",
+                debug: "The media is damaged, cut short, or of another kind than the decryptor reads. Fetch it again, "
+                    + "or have it packaged again.")
+        case .notMedia:
+            element.postError(
+                GST_STREAM_ERROR_WRONG_TYPE, "Nothing says what the buffers are: they have no caps.",
+                debug: "Put a demuxer such as qtdemux or matroskademux in front of the decryptor.")
         case .cipher(let reason, let keyID):
             element.postError(
-                GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).", debug: Self.name(keyID))
+                GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",
+                debug: "In \(Self.name(keyID)). The sample and what the container says of it do not fit together: have "
+                    + "the media packaged again, or try another demuxer.")
         case .secureMemory:
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "The decoder wants secure memory, which this decryptor cannot fill.",
@@ -49,16 +61,22 @@ enum DecryptorFailure: Error, Sendable {
                     + "for example with GST_PLUGIN_FEATURE_RANK.")
         case .outOfMemory:
             element.postError(
-                GST_RESOURCE_ERROR_NO_SPACE_LEFT, "No memory for a decrypted sample.", debug: "")
+                GST_RESOURCE_ERROR_NO_SPACE_LEFT, "No memory for a decrypted sample.",
+                debug: "Give the process more memory, or make the queues in the pipeline smaller.")
         case .notMappable:
             element.postError(
-                GST_STREAM_ERROR_DECRYPT, "A sample lies in memory that cannot be read.", debug: "")
+                GST_STREAM_ERROR_DECRYPT, "A sample lies in memory that cannot be read.",
+                debug: "The element in front of the decryptor hands out memory of a device: choose another one, for "
+                    + "example with GST_PLUGIN_FEATURE_RANK.")
         case .downstream(let result):
             element.postError(
                 GST_STREAM_ERROR_FAILED, "The stream behind the decryptor failed.",
                 debug: "streaming stopped, reason \(result) (\(result.rawValue))")
         case .configuration(let error):
-            element.postError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+            element.postError(
+                GST_RESOURCE_ERROR_SETTINGS, "\(error).",
+                debug: "Correct the element's property, or the configuration file (LATCHKEY_CONFIG, or "
+                    + "latchkey/latchkey.conf in the user's configuration folder).")
         }
     }
 

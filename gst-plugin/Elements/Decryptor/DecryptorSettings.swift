@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ElementKit
+import LicenseControl
+import ProtectionModel
 
 /// What the user sets on a decryptor.
 struct DecryptorSettings: Sendable {
-    var keys: String?
+    /// Read at once, so that the text with the keys does not stay; where it cannot be read, the start fails.
+    var keys: Result<StaticKeys, KeyError>?
     var keysFile: String?
     var keySystem: String?
     var licenseURL: String?
@@ -19,10 +22,15 @@ struct DecryptorSettings: Sendable {
     static let properties: [Property] = [
         Property(
             "keys", nick: "Keys",
-            blurb: "Content keys for trials, KID:KEY[:IV] in hexadecimal, separated by commas; * stands for media "
-                + "without a KID. Visible in the process list and in GStreamer's log of the command line: prefer "
-                + "keys-file",
-            kind: .string(default: nil), set: change { $0.keys = $1.text }),
+            blurb: "Content keys for trials, separated by commas: KID:KEY[:IV] in hexadecimal, the KID also as a UUID; "
+                + "the URI of a playlist or * (media without a KID) may stand in place of the KID. Visible in the "
+                + "process list and in GStreamer's log of the command line: prefer keys-file",
+            kind: .string(default: nil),
+            set: change { settings, value in
+                settings.keys = value.text.map { text in
+                    Result { () throws(KeyError) in try StaticKeys.parse(property: text) }
+                }
+            }),
         Property(
             "keys-file", nick: "Keys file",
             blurb: "File with content keys, a line each: KID KEY [IV], URI KEY [IV] or * KEY [IV], in hexadecimal",

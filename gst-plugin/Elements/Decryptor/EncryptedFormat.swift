@@ -5,12 +5,16 @@ import ProtectionModel
 
 /// What the caps of encrypted media say.
 struct EncryptedFormat: Sendable {
-    /// The scheme for samples whose meta names none.
-    var scheme: ProtectionScheme
+    /// The scheme for samples whose meta names none; nil where the caps name one that is not known.
+    var scheme: ProtectionScheme?
+    /// What the caps name.
+    var schemeName: String?
     /// Set where the caps name a protection system.
     var system: ProtectionSystem?
     /// H.264 and H.265, whose samples are made of NAL units and always have subsamples.
     var isNALVideo: Bool
+    /// What may be inside, where the caps do not say: pictures.
+    var media: OutputPolicy.Media
 
     static let encryptedTypes: Set<String> = ["application/x-cenc", "application/x-cbcs", "application/x-webm-enc"]
     private static let protectionFields = [
@@ -26,11 +30,11 @@ struct EncryptedFormat: Sendable {
     /// Nil for caps of clear media.
     init?(_ caps: Caps) {
         guard let mediaType = caps.mediaType(), Self.encryptedTypes.contains(mediaType) else { return nil }
-        scheme =
-            caps.string("cipher-mode").flatMap(Self.scheme(named:))
-            ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
+        schemeName = caps.string("cipher-mode")
+        scheme = schemeName.map(Self.scheme(named:)) ?? (mediaType == "application/x-cbcs" ? .cbcs : .cenc)
         system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
         let original = caps.string("original-media-type")
+        media = original?.hasPrefix("audio/") == true ? .audio : .video
         isNALVideo = original == "video/x-h264" || original == "video/x-h265"
     }
 

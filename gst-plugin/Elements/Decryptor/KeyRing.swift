@@ -12,16 +12,26 @@ struct KeyRing {
         case failed(DecryptorFailure)
     }
 
-    private struct Entry {
+    /// A licence may allow outputs for one medium and not for the other.
+    private struct Use: Hashable {
         let keyID: KeyID?
+        let media: OutputPolicy.Media
+    }
+
+    private struct Entry {
+        let use: Use
         let cipher: SampleCipher
         let initializationVector: InitializationVector?
     }
 
     let sources: KeySources
-    private var entries: [KeyID?: Entry] = [:]
+    private var entries: [Use: Entry] = [:]
     private var revision: UInt64
-    private var last: Entry?
+    private var last: Entry? {
+        didSet {
+            if let last, last.use.keyID != oldValue?.use.keyID || oldValue == nil { sources.change(to: last.use.keyID) }
+        }
+    }
 
     /// The IV that came with the key that was found last, for media that has none.
     var initializationVector: InitializationVector? { last?.initializationVector }
@@ -31,26 +41,29 @@ struct KeyRing {
         revision = sources.session.revision
     }
 
-    mutating func cipher(for keyID: KeyID?) -> Lookup {
+    /// `media` is what is decrypted. What may hold pictures is video.
+    mutating func cipher(for keyID: KeyID?, of media: OutputPolicy.Media = .video) -> Lookup {
+        let use = Use(keyID: keyID, media: media)
         let current = sources.session.revision
         if current != revision {
             // A key may have been withdrawn: look at every one again.
             revision = current
             entries.removeAll(keepingCapacity: true)
             last = nil
-        } else if let last, last.keyID == keyID {
+        } else if let last, last.use == use {
             return .usable(last.cipher)
         }
-        if let known = entries[keyID] {
+        if let known = entries[use] {
             last = known
             return .usable(known.cipher)
         }
         switch sources.status(of: keyID) {
         case .usable(let key):
+            if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
             do {
                 let entry = Entry(
-                    keyID: keyID, cipher: try SampleCipher(key: key), initializationVector: key.initializationVector)
-                entries[keyID] = entry
+                    use: use, cipher: try SampleCipher(key: key), initializationVector: key.initializationVector)
+                entries[use] = entry
                 last = entry
                 sources.use(keyID)
                 return .usable(entry.cipher)

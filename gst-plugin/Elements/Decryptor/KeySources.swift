@@ -37,6 +37,8 @@ final class KeySources: Sendable {
         var isPlaying = false
         /// Keys of samples that were decrypted before the pipeline played.
         var prerolled: Set<KeyID?> = []
+        /// The key of the samples that were decrypted last.
+        var current: KeyID??
     }
 
     /// At most this many pieces of initialization data are kept: a stream that rotates keys brings new ones for ever.
@@ -57,7 +59,7 @@ final class KeySources: Sendable {
             settings.keyTimeout.map { .milliseconds(Int64($0)) } ?? shared.settings.keyTimeout
             ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         self.timeout = timeout > .zero ? timeout.nanoseconds : nil
-        let listed = try settings.keys.map { text throws(KeyError) in try StaticKeys.parse(property: text) }
+        let listed = try settings.keys.map { keys throws(KeyError) in try keys.get() }
         let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         ownKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
         var own = shared.settings
@@ -72,6 +74,11 @@ final class KeySources: Sendable {
             own.playReady?.headers = []
         }
         own.fairPlay?.service.url = nil
+        if keySystem == .fairPlay, settings.licenseURL != nil, own.fairPlay == nil {
+            throw .invalidConfiguration(
+                "key-system=fairplay with license-url needs an application certificate: name it in the group "
+                    + "[fairplay] of the configuration file")
+        }
         // Without a key system the service is a Clear Key one.
         if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
@@ -102,6 +109,11 @@ final class KeySources: Sendable {
         return mayAskAgain ? .absent : status
     }
 
+    /// Why the licence of the session's key allows no output for this medium; nil where it does.
+    func refusal(of keyID: KeyID?, for media: OutputPolicy.Media) -> KeyError? {
+        ownKey(for: keyID) == nil ? session.refusal(of: keyID, for: media) : nil
+    }
+
     /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. What is
     /// decrypted for preroll counts when the pipeline plays, and not at all where it never does.
     func use(_ keyID: KeyID?) {
@@ -120,6 +132,17 @@ final class KeySources: Sendable {
             return isPlaying ? state.prerolled : []
         }
         for keyID in begun { didStartPlaying(keyID) }
+    }
+
+    /// From now on samples are of this key.
+    func change(to keyID: KeyID?) { state.withLock { $0.current = keyID } }
+
+    /// New keys are there. What was decrypted last may be in queues further down, and nothing comes before these have
+    /// room: the lease that has just begun is in use.
+    func keysDidCome(_ keyIDs: [KeyID]) {
+        guard let current = state.withLock({ $0.current }) else { return }
+        let isAmongThem = current.map(keyIDs.contains) ?? keyIDs.isEmpty
+        if isAmongThem { _ = session.status(of: current) }
     }
 
     private func didStartPlaying(_ keyID: KeyID?) {

@@ -9,10 +9,12 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
     // SAFETY: what is added here belongs to the stream's thread, as `stream` does.
     @exclusivity(unchecked) private(set) var format: EncryptedFormat?
     @exclusivity(unchecked) private var protection = SampleProtection()
+    @exclusivity(unchecked) private var hasCaps = false
 
     override func resetStream() {
         super.resetStream()
         format = nil
+        hasCaps = false
         protection = SampleProtection()
     }
 
@@ -21,6 +23,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         let clear = EncryptedFormat.clearCaps(of: caps)
         guard !clear.isEmpty else { return nil }
         format = EncryptedFormat(caps)
+        hasCaps = true
         if let system = format?.system { stream.keys?.sources.setCapsSystem(system) }
         stream.output.negotiate(clear, on: sourcePad)
         return clear
@@ -28,7 +31,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
 
     /// Decrypts the sample where it is encrypted and the key is there.
     override func prepare(_ buffer: consuming Buffer) -> Prepared {
-        guard let format else { return .ready(buffer) }
+        guard let format else { return hasCaps ? .ready(buffer) : .failed(.notMedia) }
         let keyID: KeyID?
         switch protection.read(buffer, format: format) {
         case .clear:
@@ -39,7 +42,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         case .encrypted(let identifier):
             keyID = identifier
         }
-        switch stream.keys?.cipher(for: keyID) ?? .missing {
+        switch stream.keys?.cipher(for: keyID, of: format.media) ?? .missing {
         case .usable(let cipher):
             return decrypt(buffer, with: cipher, keyID)
         case .failed(let failure):

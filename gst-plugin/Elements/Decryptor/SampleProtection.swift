@@ -43,6 +43,7 @@ struct SampleProtection {
     private let fields = Fields.shared
 
     /// qtdemux stores PIFF's AlgorithmID shifted by eight bits.
+    private static let piffAESCTR: UInt32 = 0x100
     private static let piffAESCBC: UInt32 = 0x200
     private static let piffClear: UInt32 = 0
 
@@ -57,7 +58,6 @@ struct SampleProtection {
             return .clear
         }
 
-        plan.scheme = format.scheme
         if let scheme = info.fourCharacterCode(fields.cipherMode).flatMap(EncryptedFormat.scheme(fourCharacterCode:)) {
             plan.scheme = scheme
         } else if let name = info.string(fields.cipherMode) {
@@ -66,8 +66,16 @@ struct SampleProtection {
             }
             plan.scheme = scheme
         } else if let algorithm = info.uint(fields.piffAlgorithm) {
-            if algorithm == Self.piffClear { return .clear }
-            plan.scheme = algorithm == Self.piffAESCBC ? .cbc1 : .cenc
+            switch algorithm {
+            case Self.piffClear: return .clear
+            case Self.piffAESCTR: plan.scheme = .cenc
+            case Self.piffAESCBC: plan.scheme = .cbc1
+            default: return .malformed("PIFF's algorithm \(algorithm) is not known")
+            }
+        } else if let scheme = format.scheme {
+            plan.scheme = scheme
+        } else {
+            return .malformed("the protection scheme “\(format.schemeName?.prefix(16) ?? "")” is not known")
         }
 
         guard let vector = info.shortBytes(fields.initializationVector), vector.count == 8 || vector.count == 16 else {

@@ -8,6 +8,8 @@ import Synchronization
 /// The stock demuxer gives a request up after 10 s without a byte, and GStreamer 1.22 to 1.28 may then use freed memory,
 /// as whenever a connection fails before an answer. So every request gets an answer in time: where it is not ready, one
 /// that makes the demuxer ask again. The work goes on meanwhile, and the next request for the same finds it.
+///
+/// The demuxer does not ask again for a key. The loopback server's interim responses keep that request alive.
 final class HLSAnswers: Sendable {
     /// How long a request waits.
     static let patience: Duration = .seconds(8)
@@ -26,8 +28,11 @@ final class HLSAnswers: Sendable {
 
     init(patience: Duration = HLSAnswers.patience) { self.patience = patience }
 
-    /// What `make` answers under that name; 503 where it is not ready in time, 404 after the end.
-    func answer(_ name: String, _ make: @escaping @Sendable () async -> LoopbackResponse) async -> LoopbackResponse {
+    /// What `make` answers under that name; 503 where it is not ready in time, 404 after the end. `isAskedOnce`: the
+    /// answer may take its time, since nobody would ask again.
+    func answer(
+        _ name: String, isAskedOnce: Bool = false, _ make: @escaping @Sendable () async -> LoopbackResponse
+    ) async -> LoopbackResponse {
         let (work, surplus) = state.withLock { state -> (Work?, Work?) in
             guard !state.hasEnded else { return (nil, nil) }
             if let known = state.works.first(where: { $0.name == name }) { return (known.work, nil) }
@@ -38,7 +43,8 @@ final class HLSAnswers: Sendable {
         }
         surplus?.cancel()
         guard let work else { return .notFound }
-        guard let answer = await Self.value(of: work, within: patience) else { return LoopbackResponse(status: 503) }
+        let answer = isAskedOnce ? await work.value : await Self.value(of: work, within: patience)
+        guard let answer else { return LoopbackResponse(status: 503) }
         state.withLock { $0.works.removeAll { $0.name == name && $0.work == work } }
         return answer
     }

@@ -25,16 +25,11 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 })
-        ] + stockProperties, signals: [KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session }],
+        ] + stockProperties + [startBitrate], signals: [KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session }],
         implementation: HLSDemuxer.self)
 
     private var keyFormats: String? {
         get { monitor.withLock { settings.keyFormats } }
         set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
     }
-}
-
-/// The factories of demuxers with keys.
-public enum AdaptiveDemuxerFactory {
-    public static let all = [HLSDemuxer.factory]
 }

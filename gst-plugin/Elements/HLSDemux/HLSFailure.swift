@@ -5,29 +5,9 @@ import MediaFormats
 import ProtectionModel
 
 typealias HLSFailure = PresentationFailure
+typealias HLSOrigin = PresentationOrigin
 
 extension HLSFailure {
-    /// The origin answered with a status that is no success.
-    static func status(_ status: Int, of what: String, at url: String) -> HLSFailure {
-        let place = HTTPRequest(url: url).printableURL
-        let (kind, advice): (Kind, String) =
-            switch status {
-            case 401, 403, 407:
-                (.notAuthorized, "Check the cookies, tokens and headers that the source element sends.")
-            case 404, 410: (.notFound, "Check the URL; the presentation may have been moved or taken away.")
-            default: (.network, "The server has a problem; try again later.")
-            }
-        return HLSFailure(
-            kind: kind, text: "The \(what) \(place) cannot be had: HTTP status \(status).", advice: advice,
-            status: status)
-    }
-
-    static func transport(_ error: HTTPError, of what: String) -> HLSFailure {
-        HLSFailure(
-            kind: .network, text: "The \(what) cannot be had: \(error).",
-            advice: "Check the network, the proxy settings and the server.", status: 502)
-    }
-
     /// A web page where a playlist should be.
     static func webPage(at url: String) -> HLSFailure {
         HLSFailure(

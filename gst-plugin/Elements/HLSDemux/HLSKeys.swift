@@ -87,9 +87,9 @@ final class HLSKeys: Sendable {
                 origin: observer.load(ordering: .acquiring)))
     }
 
-    /// The key itself, for what is decrypted here. Waits for it, at most `limit`.
-    func contentKey(for key: HLSKey, within limit: Duration? = nil) async throws(HLSFailure) -> ContentKey {
-        try await contentKey(keyID(of: key), called: key.description, within: limit) { demand(key) }
+    /// The key itself, for what is decrypted here. Waits for it.
+    func contentKey(for key: HLSKey) async throws(HLSFailure) -> ContentKey {
+        try await contentKey(keyID(of: key), called: key.description) { demand(key) }
     }
 
     /// The key that opens an envelope, for what is decrypted here. Waits for it.
@@ -98,11 +98,10 @@ final class HLSKeys: Sendable {
     }
 
     private func contentKey(
-        _ keyID: KeyID, called name: String, within limit: Duration? = nil, _ demand: () -> Void
+        _ keyID: KeyID, called name: String, _ demand: () -> Void
     ) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
-        let timeout = min(timeout, limit ?? timeout)
         let alarm = Task {
             try? await Task.sleep(for: timeout)
             signal.finish()

@@ -18,10 +18,11 @@ extension HLSPresentation {
         if let key = resource.key {
             for next in state.withLock({ $0.schedule.didFetch(key) }) { keys.demand(next) }
         }
-        let response = await answers.answer("\(name)?\(request.query ?? "")") { [self] in
+        let isKey = if case .key = resource { true } else { false }
+        let response = await answers.answer("\(name)?\(request.query ?? "")", isAskedOnce: isKey) { [self] in
             await answer(request, resource)
         }
-        guard case .key = resource, response.status != 200 else { return response }
+        guard isKey, response.status != 200 else { return response }
         // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
         return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
     }
@@ -35,7 +36,7 @@ extension HLSPresentation {
             case .envelope(let segment): return try await envelope(segment, request)
             case .keyNote(let note): return try await keyNote(note)
             case .key(let key):
-                let contentKey = try await keys.contentKey(for: key, within: HLSAnswers.patience * 0.9)
+                let contentKey = try await keys.contentKey(for: key)
                 state.withLock { $0.keyGivenAway = key }
                 return LoopbackResponse(body: contentKey.withBytes { Array($0) })
             }
@@ -77,7 +78,8 @@ extension HLSPresentation {
         if let first {
             response = first
         } else {
-            response = try await origin.response(.playlist, Self.url(url, directives: request.query), for: request)
+            response = try await origin.response(
+                .playlist, HLSDeliveryDirectives.forwarding(request.query ?? "", to: url), for: request)
         }
         if response.status == 304 {
             return LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers))
@@ -99,16 +101,6 @@ extension HLSPresentation {
             headers.append(HTTPHeader(name: "Content-Type", value: "application/vnd.apple.mpegurl"))
         }
         return LoopbackResponse(headers: headers, body: rewriting.bytes)
-    }
-
-    /// The stock demuxer's delivery directives (`_HLS_msn`, `_HLS_part`, `_HLS_skip`) are for the origin.
-    static func url(_ url: String, directives query: String?) -> String {
-        let directives = (query ?? "").split(separator: "&").filter { $0.hasPrefix("_HLS_") }
-        guard !directives.isEmpty else { return url }
-        var reference = URIReference(url)
-        let own = reference.query.map { [Substring($0)] } ?? []
-        reference.query = (own + directives).joined(separator: "&")
-        return reference.text
     }
 
     // MARK: Segments

@@ -23,7 +23,7 @@ extension HLSPresentation {
             let name = path.prefix { $0 != "." && $0 != "?" }
             var url = table.resource(String(name))?.originURL ?? home
             let query = path.drop { $0 != "?" }.dropFirst()
-            if !query.isEmpty { url = Self.url(url, directives: String(query)) }
+            if !query.isEmpty { url = HLSDeliveryDirectives.forwarding(String(query), to: url) }
             result += isForPeople ? HTTPRequest(url: url).printableURL : url
         }
         return result + rest

@@ -11,7 +11,7 @@ extension ISODecryptor {
 
     /// What the sink pad takes from whoever links it.
     static let acceptedCaps =
-        Caps("\(pluggedType); \(producedType); audio/x-m4a; video/mj2; application/x-3gp") ?? .any
+        Caps.permanent("\(pluggedType); \(producedType); audio/x-m4a; video/mj2; application/x-3gp") ?? .any
 
     /// Fields of `application/x-latchkey-iso` for fragments without a `moov`, as those of Smooth Streaming:
     /// `default-kid=(string)` 32 hexadecimal digits, `cipher-mode=(string)` `cenc` or `cbc1`, `iv-size=(string)` 8 or 16.
@@ -19,6 +19,24 @@ extension ISODecryptor {
         static let keyID = "default-kid"
         static let scheme = "cipher-mode"
         static let vectorSize = "iv-size"
+    }
+
+    private static let fragmentTypes: Set<String> = [
+        producedType, "audio/x-m4a", "video/mp4", "audio/mp4", "application/mp4", "video/x-m4v",
+    ]
+
+    /// The caps of ISO media with the type that makes players plug this element; nil for other media. `defaults` are
+    /// for fragments without a `moov`.
+    static func plugged(_ caps: Caps, defaults: ISOEncryption? = nil) -> Caps? {
+        guard caps.count == 1, let type = caps.mediaType(), fragmentTypes.contains(type) else { return nil }
+        return caps.map { structure in
+            structure.mediaType = pluggedType
+            guard let defaults else { return true }
+            if let keyID = defaults.keyID { structure.set(Field.keyID, keyID.description) }
+            structure.set(Field.scheme, defaults.scheme.rawValue)
+            structure.set(Field.vectorSize, String(defaults.initializationVectorSize))
+            return true
+        }
     }
 
     static func clearCaps(of caps: Caps) -> Caps {

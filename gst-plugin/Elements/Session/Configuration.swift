@@ -30,14 +30,20 @@ enum Configuration {
         try check(file, path)
         settings.keysFile = file.string("keys-file", in: group).map { resolve($0, beside: path) }
         settings.licenseURL = file.string("license-url", in: group)
-        settings.keySystem = try keySystem(file.string("key-system", in: group))
-        settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
-        settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
+        do throws(KeyError) {
+            settings.keySystem = try keySystem(file.string("key-system", in: group))
+            settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
+            settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))
+        } catch {
+            throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
+        }
         settings.httpHeaders = values(of: ControlSettings.headersGroup.name, in: file).map {
             HTTPHeader(name: $0.name, value: $0.value)
         }
         settings.keyFormats =
-            file.string("key-formats", in: group)?.split(separator: ";").map { trimmed($0) }.filter { !$0.isEmpty }
+            file.string("key-formats", in: group)?.split { $0 == ";" || $0 == "," }.map { trimmed($0) }.filter {
+                !$0.isEmpty
+            }
             ?? []
         settings.fairPlay = try fairPlay(file, path)
         settings.playReady = try playReady(file, path)

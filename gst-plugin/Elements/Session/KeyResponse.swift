@@ -14,7 +14,10 @@ enum KeyResponse {
             if arguments.count > 2, case .string(let reason?) = arguments[2], !reason.isEmpty {
                 return session.respond(toRequest: id, with: .failure(.denied("the application says: \(reason)")))
             }
-            guard arguments.count > 1, case .bytes(let answer?) = arguments[1] else { return false }
+            guard arguments.count > 1, case .bytes(var answer?) = arguments[1] else { return false }
+            // It may be a key: this is the only copy that is ours, and it goes.
+            arguments[1] = .none
+            defer { wipe(&answer) }
             do throws(KeyError) {
                 return session.respond(toRequest: id, with: .success(try ApplicationAnswer.read(answer)))
             } catch {

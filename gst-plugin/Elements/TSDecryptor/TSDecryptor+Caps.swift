@@ -17,7 +17,7 @@ extension TSDecryptor {
 
     /// What the sink pad takes from whoever links it.
     static let acceptedCaps =
-        Caps(
+        Caps.permanent(
             [
                 pluggedType, transportStream, id3, "audio/mpeg, mpegversion=(int){ 2, 4 }, stream-format=(string)adts",
                 ac3, eac3,

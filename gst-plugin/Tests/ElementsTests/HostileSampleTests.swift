@@ -108,6 +108,31 @@ extension ElementTests {
             #expect(isUntouched)
         }
 
+        @Test(arguments: ["application/x-cenc", "application/x-webm-enc"])
+        func aSchemeOfTheCapsThatIsNotKnownIsANamedError(type: String) throws {
+            let harness = try Harness("latchkeycencdec", Media.keysProperty)
+            harness.start(caps: "\(type), original-media-type=video/x-h264, cipher-mode=abcd")
+            #expect(harness.push(try Media.sample(Media.bytes(Self.size)).makeBuffer()) == .error)
+            let error = try harness.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT), "\(error)")
+            #expect(error.text.contains("scheme “abcd” is not known"), "\(error)")
+            #expect(harness.output.samples.isEmpty)
+        }
+
+        /// A decryptor behind a source, without a demuxer in between.
+        @Test func buffersWithoutCapsAreANamedError() throws {
+            let bare = try Harness("latchkeycencdec", Media.keysProperty)
+            gst_harness_push_event(bare.pointer, gst_event_new_stream_start("bare"))
+            var segment = GstSegment()
+            gst_segment_init(&segment, GST_FORMAT_TIME)
+            gst_harness_push_event(bare.pointer, gst_event_new_segment(&segment))
+            #expect(bare.push(Media.bytes(Self.size)) == .notNegotiated)
+            let error = try bare.bus.nextError()
+            #expect(error.isStreamError(GST_STREAM_ERROR_WRONG_TYPE), "\(error)")
+            #expect(error.debug.contains("qtdemux"), "\(error)")
+            #expect(bare.output.samples.isEmpty)
+        }
+
         @Test func anEmptySampleIsHarmless() throws {
             let harness = try Harness("latchkeycencdec", Media.keysProperty)
             harness.start(caps: Media.bareVideo)

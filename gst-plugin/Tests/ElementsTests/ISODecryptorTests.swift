@@ -86,6 +86,33 @@ extension ElementTests {
             }
         }
 
+        /// One presentation at several bit rates: the others are not there for the demuxer, and nobody needs their keys.
+        @Test(arguments: ["bento4-piff-cbc-ismv", "bento4-piff-ctr-ismv"], [false, true])
+        func ofSeveralVideosTheBestPlays(name: String, inOrder: Bool) throws {
+            let item = try Case.named(name)
+            let video = try #require(item.tracks.first { $0.type == "video" })
+            let key = try #require(video.keys?.first)
+            let source = Self.corpus.appendingPathComponent("\(name)/\(video.files[0])")
+            let keyID = stride(from: 0, to: 32, by: 2).compactMap {
+                UInt8(key.kid.dropFirst($0).prefix(2), radix: 16)
+            }
+            let file = TwoVideoFile(Array(try Data(contentsOf: source)), keyID: keyID)
+            #expect(file.bytes.count > 200_000 && file.bytes.firstRange(of: TwoVideoFile.keyID) != nil)
+            let path = FileManager.default.temporaryDirectory.appendingPathComponent("two-\(name)-\(inOrder)")
+            try Data(file.bytes).write(to: path)
+            defer { try? FileManager.default.removeItem(at: path) }
+            let playback = try LaunchedPipeline(
+                Self.source(path.path, inOrder: inOrder, keys: item.keys)
+                    + "! qtdemux name=d d.video_0 ! queue ! fakesink name=video d.audio_0 ! queue ! fakesink name=audio",
+                recorded: ["video", "audio"])
+            let end = try playback.play()
+            #expect(end.type == "eos", "\(end)")
+            for track in item.tracks {
+                let found = try #require(playback.recorders[track.type]?.samples).map { Self.md5($0.bytes) }
+                #expect(try found == Self.packets(name, track).map(\.md5))
+            }
+        }
+
         @Test(arguments: [false, true])
         func everyBrokenFileEnds(inOrder: Bool) throws {
             let variants = BrokenInputTests.variants.filter { $0.file.hasSuffix("mp4") || $0.file.hasSuffix("ismv") }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
+import Dispatch
 import ElementKit
 import ElementTestSupport
 import Latchkey
@@ -61,6 +62,29 @@ extension ElementTests {
             _ = try harness.bus.next { $0.name == "told" }
             #expect(state.withLock { $0.result } == .error)
             #expect(harness.bus.count(element: "latchkey-key-expired") == 1)
+        }
+
+        /// Queues behind the element may hold decrypted media for long, and no sample comes meanwhile.
+        @Test func aKeyIsRenewedAsLongAsItsSamplesAreTheLastOnes() throws {
+            let open = try OpenSession()
+            let keyID = try #require(KeyID(Media.keyID))
+            let key = try #require(ContentKey(Media.key))
+            let renewals = Atomic(0)
+            let isRenewed = DispatchSemaphore(value: 0)
+            open.session.addLoader(
+                CallbackLoader { request in
+                    request.finishLoading(
+                        with: .limited(.keys([keyID: key]), KeyTerms(lease: .milliseconds(250))))
+                    if request.isRenewal, renewals.wrappingAdd(1, ordering: .relaxed).newValue == 3 {
+                        isRenewed.signal()
+                    }
+                    return true
+                })
+            let harness = try Harness("latchkeycencdec", context: open.context)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample(Media.bytes(20)).makeBuffer()) == .ok)
+            #expect(isRenewed.wait(timeout: .now() + 20) == .success)
+            #expect(harness.bus.count(element: "latchkey-key-expired") == 0)
         }
     }
 }

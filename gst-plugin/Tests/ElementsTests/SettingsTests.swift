@@ -215,7 +215,8 @@ extension ElementTests {
 
         @Test(arguments: [
             ("key-system", "widevine", "clearkey, fairplay, playready"), ("keys", "nonsense", "keys"),
-            ("keys", "\(Media.keyIDText):0011", ""), ("keys", "\(Media.keyIDText)", ""),
+            ("keys", "\(Media.keyIDText):0011", ""),
+            ("keys", "\(Media.keyIDText)", "1 field where “KID:KEY”, “KID:KEY:IV”"),
             ("keys-file", "/nonexistent/keys.txt", "/nonexistent/keys.txt"), ("keys-file", "/", "/"),
         ])
         func aPropertyThatCannotBeUsedStopsTheStart(name: String, value: String, text: String) throws {
@@ -238,15 +239,19 @@ extension ElementTests {
         @Test(arguments: [
             ("[latchkey]\nkey-sytem=clearkey\n", "key-sytem"), ("[latchkey]\nkey-timeout=soon\n", "key-timeout=soon"),
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
-            ("no group=1\n", "no.conf"), ("[fairplay]\npreset=other\n", "“other”"),
+            ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
+            ("[fairplay]\npreset=other\n", "“other”"),
             ("[fairplay]\npresets=other\n", "“presets”"), ("[fairplay]\ntest-ask-file=no.hex\n", "/no.hex"),
             ("[fairplay]\nstored-keys=/dev/null/keys\n", "/dev/null/keys"),
             ("[latchkey]\nhttp-timeout=99999999999\n", "http-timeout"),
             ("[latchkey]\nkey-sytem=x\n", "no.conf: [latchkey] has the unknown key “key-sytem”; known are keys-file, "),
             ("[fairplay]\npresets=x\n", "no.conf: [fairplay] has the unknown key “presets”; known are certificate-"),
-            ("[keys]\nkid=key\n", "no.conf: unknown group [keys]; known are [latchkey], [http-headers], [fairplay], "),
-            ("[latchkey]\n[fair-play]\n", "no.conf: unknown group [fair-play]; known are [latchkey], "),
-            ("[Latchkey]\nkeys-file=k\n", "no.conf: unknown group [Latchkey]"),
+            (
+                "[keys]\nkid=key\n",
+                "no.conf: there is the unknown group “keys”; known are [latchkey], [http-headers], [fairplay], "
+            ),
+            ("[latchkey]\n[fair-play]\n", "no.conf: there is the unknown group “fair-play”; known are [latchkey], "),
+            ("[Latchkey]\nkeys-file=k\n", "no.conf: there is an unknown group"),
             ("[latchkey]\nkeys-file[de]=k\n", "[latchkey] has the unknown key “keys-file[de]”"),
         ])
         func aConfigurationThatCannotBeUsedStopsTheStart(contents: String, text: String) throws {
@@ -254,6 +259,30 @@ extension ElementTests {
             let error = try refusal()
             #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
             #expect(error.text.contains(text), "\(error)")
+        }
+
+        /// A file of keys, or a header in the wrong notation, where a configuration is expected.
+        @Test(arguments: [
+            ("{key} {key}\n", "line 1 is no “[group]”"), ("# keys\n[latchkey]\n\n {key}\n", "line 4 is no"),
+            ("[http-headers]\nAuthorization: Bearer {key}\n", "line 2 is no"),
+            ("[latchkey]\n{key}={key}\n", "an unknown key, which is not shown"),
+            ("[{key}]\n", "an unknown group, which is not shown"), ("[latchkey\nkeys-file={key}\n", "line 1 is no"),
+        ])
+        func aConfigurationIsNeverQuoted(contents: String, text: String) throws {
+            let secret = Media.hex(Media.key)
+            setenv("LATCHKEY_CONFIG", try write("no.conf", contents.replacing("{key}", with: secret)), 1)
+            let error = try refusal()
+            #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
+            #expect(error.text.contains(text), "\(error)")
+            #expect(!error.description.contains(secret))
+        }
+
+        @Test func fairPlayWithoutACertificateIsRefusedAtTheStart() throws {
+            let error = try refusal([
+                ("key-system", .string("fairplay")), ("license-url", .string("http://127.0.0.1:1/")),
+            ])
+            #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
+            #expect(error.text.contains("[fairplay]"), "\(error)")
         }
 
         @Test func theFairPlayGroupsAreRead() throws {

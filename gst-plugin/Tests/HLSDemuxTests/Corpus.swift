@@ -14,9 +14,10 @@ struct CorpusCase {
         let id: String
         let type: String
         let expected: Expected?
+        fileprivate let keys: [Key]?
     }
 
-    private struct Key: Decodable {
+    fileprivate struct Key: Decodable {
         let kid: String?
         let key: String
     }
@@ -39,10 +40,13 @@ struct CorpusCase {
         let fields = try JSONDecoder().decode(
             Fields.self, from: Data(contentsOf: folder.appendingPathComponent("case.json")))
         tracks = fields.tracks
-        let lines = (fields.keys ?? []).compactMap { key in
+        // Where keys rotate, the tracks name them all.
+        let known = (fields.keys ?? []) + fields.tracks.flatMap { $0.keys ?? [] }
+        var lines = known.compactMap { key in
             key.kid.flatMap { $0.isEmpty ? nil : "\($0) \(key.key)\n" }
-        }.joined()
-        keys = try StaticKeys.parse(file: Array(lines.utf8), name: "keys")
+        }
+        lines = Set(lines).sorted()
+        keys = try StaticKeys.parse(file: Array(lines.joined().utf8), name: "keys")
     }
 
     /// The playlist to start with.

@@ -135,6 +135,8 @@ final class HLSPlayback: @unchecked Sendable {
 
     /// The demuxer that is in the pipeline.
     private(set) var demuxer: HLSDemuxer?
+    /// The same, or the one for DASH or Smooth Streaming.
+    private(set) var bin: AdaptiveBin?
 
     /// The MD5 sums of the decoded pictures.
     var frames: [String] { frameRecorder.samples.map { Self.md5($0.bytes) } }
@@ -158,7 +160,7 @@ final class HLSPlayback: @unchecked Sendable {
         names.append(name)
         lock.unlock()
         if name == "souphttpsrc" { sourceHook?(element) }
-        if name == "hlsdemux2" {
+        if ["hlsdemux2", "dashdemux2", "mssdemux2"].contains(name) {
             stockDemuxer = element
             reference.onPadAdded { [origin] _ in origin?.letMediaPass() }
         }
@@ -167,11 +169,12 @@ final class HLSPlayback: @unchecked Sendable {
         {
             watchFetching(sink)
         }
-        if name == "latchkeyhlsdemux" {
-            demuxer = HLSDemuxer.implementation(of: element)
+        if let implementation = AdaptiveBin.implementation(of: element) {
+            bin = implementation
+            demuxer = implementation as? HLSDemuxer
             demuxerHook?(element)
         }
-        if name.hasPrefix("latchkey"), let source = reference.pad("src") { record(source, name) }
+        if name.hasPrefix("latchkey"), name.hasSuffix("dec"), let source = reference.pad("src") { record(source, name) }
         if name == "qtdemux" || name == "tsdemux" {
             reference.onPadAdded { [weak self] in self?.record($0, name) }
         }

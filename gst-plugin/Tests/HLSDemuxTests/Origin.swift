@@ -43,7 +43,7 @@ final class Origin: Sendable {
     func url(_ path: String) -> String { server.url(path) }
     var requests: [LoopbackRequest] { log.requests.withLock { $0 } }
     func requests(_ path: String) -> [LoopbackRequest] { requests.filter { $0.path == path } }
-    /// Keeps the last segment of each playlist back until `letMediaPass`.
+    /// Keeps the last segment of each playlist, and all but the first of a manifest's, back until `letMediaPass`.
     ///
     /// GStreamer 1.22 calls a presentation that is fetched before it has made its first pad one that cannot be
     /// fetched. On a busy machine a short one can be that quick.
@@ -67,6 +67,7 @@ final class Origin: Sendable {
     static func type(of path: String) -> String {
         switch path.split(separator: ".").last {
         case "m3u8": "application/vnd.apple.mpegurl"
+        case "mpd": "application/dash+xml"
         case "mp4", "m4s": "video/mp4"
         case "ts": "video/mp2t"
         case "aac": "audio/aac"
@@ -75,11 +76,21 @@ final class Origin: Sendable {
     }
 }
 
-/// Makes tasks that want the last segment of a playlist wait while it is closed.
+/// Makes tasks that want the last segment of a playlist, or more than the first of a manifest, wait while it is closed.
 private final class MediaGate: Sendable {
     private struct State {
         var isClosed = false
         var lastSegments: Set<String> = []
+        /// There is a manifest: of DASH or Smooth Streaming.
+        var hasManifest = false
+        /// Of which streams something was fetched: the paths without their numbers.
+        var begun: Set<String> = []
+
+        mutating func isEarly(_ path: String) -> Bool {
+            if lastSegments.contains(path) { return true }
+            guard hasManifest, path.hasSuffix(".m4s") || path.contains("Fragments") else { return false }
+            return !begun.insert(path.filter { !$0.isNumber }).inserted
+        }
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -109,7 +120,10 @@ private final class MediaGate: Sendable {
     func pass(_ path: String) async {
         await withCheckedContinuation { continuation in
             let mayPass = state.withLock { state -> Bool in
-                guard state.isClosed, state.lastSegments.contains(path) else { return true }
+                if path.hasSuffix("Manifest") || path.hasSuffix(".ismc") || path.hasSuffix(".mpd") {
+                    state.hasManifest = true
+                }
+                guard state.isClosed, state.isEarly(path) else { return true }
                 state.waiting.append(continuation)
                 return false
             }

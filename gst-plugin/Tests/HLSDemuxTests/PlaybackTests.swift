@@ -14,6 +14,8 @@ extension HLSDemuxTests {
 extension HLSDemuxTests.PlaybackTests {
     @Test(arguments: [
         "hls-fmp4-cbcs-identity", "hls-fmp4-cbcs-fairplay-skd", "hls-fmp4-cbcs-byterange", "hls-fmp4-cbcs-3drm",
+        // SAMPLE-AES-CTR
+        "dash-cenc-static-live", "dash-cenc-iv16-hevc-ac3",
     ])
     func encryptedSamplesOfFragmentedMP4(name: String) throws {
         let media = try CorpusCase(name)

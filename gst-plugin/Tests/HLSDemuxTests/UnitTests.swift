@@ -59,6 +59,29 @@ struct HLSUnitTests {
         #expect(count.withLock { $0 } == 1)
     }
 
+    /// Nobody would ask for a key again.
+    @Test func whatIsAskedForOnceIsWaitedFor() async {
+        let answers = HLSAnswers(patience: .zero)
+        #expect(await answers.answer("a") { await Self.nothing() }.status == 503)
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        async let answer = answers.answer("b", isAskedOnce: true) {
+            for await _ in gate { break }
+            return LoopbackResponse(body: [7])
+        }
+        for _ in 0..<100 { await Task.yield() }
+        open.yield()
+        #expect(await answer.body == [7])
+        async let last = answers.answer("c", isAskedOnce: true) { await Self.nothing() }
+        answers.end()
+        #expect(await last.status == 404)
+    }
+
+    /// An answer that does not come before the end.
+    private static func nothing() async -> LoopbackResponse {
+        try? await Task.sleep(for: .seconds(3600))
+        return .notFound
+    }
+
     @Test func theEndAnswersEverybody() async {
         let answers = HLSAnswers()
         let (started, begun) = AsyncStream.makeStream(of: Void.self)
@@ -71,14 +94,6 @@ struct HLSUnitTests {
         answers.end()
         #expect(await answer.status == 404)
         #expect(await answers.answer("b") { LoopbackResponse() }.status == 404)
-    }
-
-    @Test func deliveryDirectivesGoToTheOrigin() {
-        let url = HLSPresentation.url("https://a.test/v?t=1#x", directives: "_HLS_msn=4&_HLS_part=2&other=3")
-        #expect(url == "https://a.test/v?t=1&_HLS_msn=4&_HLS_part=2#x")
-        #expect(HLSPresentation.url("https://a.test/v", directives: "_HLS_msn=4") == "https://a.test/v?_HLS_msn=4")
-        #expect(HLSPresentation.url("https://a.test/v", directives: "a=b") == "https://a.test/v")
-        #expect(HLSPresentation.url("https://a.test/v", directives: nil) == "https://a.test/v")
     }
 
     @Test func keyFormatsComeInTheOrderOfPreference() {

@@ -5,23 +5,29 @@ import MediaFormats
 import Synchronization
 
 /// Fetches for the stock demuxer what it asks the loopback server for, as the stock demuxer would. Thread-safe.
-final class HLSOrigin: Sendable {
+final class PresentationOrigin: Sendable {
     /// What is fetched, with how much of it is taken.
     enum Content: String, Sendable {
-        case playlist
+        case playlist, manifest
         case initSegment = "init segment"
         case segment
         case key
 
         fileprivate var limit: Int {
             switch self {
-            case .playlist: 16 << 20
+            case .playlist, .manifest: 16 << 20
             case .initSegment: 16 << 20
             case .segment: 512 << 20
             case .key: 4096
             }
         }
-        fileprivate var timeout: Duration { self == .segment ? .seconds(120) : .seconds(20) }
+        fileprivate var timeout: Duration {
+            switch self {
+            case .playlist, .initSegment: .seconds(20)
+            // Who waits for a key has a timeout for that.
+            case .segment, .key: .seconds(120)
+            }
+        }
     }
 
     private struct State {
@@ -38,7 +44,7 @@ final class HLSOrigin: Sendable {
 
     init(transport: any HTTPTransport) { self.transport = transport }
 
-    /// The fields of the request that brought the first playlist.
+    /// The fields of the request that brought the manifest.
     func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers.filter(Self.isPassedOn) } }
 
     func setHome(_ url: String) { state.withLock { $0.home = URIReference(url).origin } }

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ProtectionModel
+
+/// What a Smooth Streaming manifest ([MS-SSTR], 2.2.2) says about protection and about its streams, and the manifest
+/// itself, for GStreamer's demuxer to read in a form that it gets right.
+public struct SmoothManifest: Hashable, Sendable {
+    public enum StreamType: String, Sendable { case video, audio, text, other }
+
+    /// A StreamIndex.
+    public struct Stream: Hashable, Sendable {
+        public var type: StreamType
+        /// Nil where the manifest gives none.
+        public var name: String?
+        /// As the manifest spells it.
+        public var language: String?
+        /// Where it stands among the nodes of the manifest.
+        fileprivate var node: Int
+
+        /// What people choose it by: the name, else the language. No two audio streams have the same one, and each has
+        /// one: where the manifest repeats itself, a number makes the difference.
+        public internal(set) var label: String?
+    }
+
+    /// A ProtectionHeader.
+    public struct ProtectionHeader: Hashable, Sendable {
+        /// Nil where SystemID is missing or no UUID.
+        public var system: ProtectionSystem?
+        /// What it holds; nil where that is no Base64.
+        public var data: [UInt8]?
+    }
+
+    public var isLive: Bool
+    public var streams: [Stream]
+    /// There is a Protection element, empty or not.
+    public var isProtected: Bool
+    public var protectionHeaders: [ProtectionHeader]
+    private let root: XMLElement
+
+    /// The most streams and headers that are looked at.
+    private static let limit = 256
+    /// All headers together, in bytes.
+    private static let dataLimit = 1 << 20
+
+    /// Reads a manifest in UTF-8 or UTF-16. Throws what `XMLElement(reading:limits:)` throws, and `malformed` where the
+    /// document is none.
+    public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
+        root = try XMLElement(reading: bytes, limits: .manifest)
+        guard root.localName == "SmoothStreamingMedia" else {
+            throw .malformed("no SmoothStreamingMedia: the document is something else")
+        }
+        isLive = root[attribute: "IsLive"]?.lowercased() == "true"
+        streams = []
+        isProtected = false
+        protectionHeaders = []
+        var dataSize = 0
+        for (index, node) in root.nodes.enumerated() {
+            guard case .element(let element) = node else { continue }
+            switch element.localName {
+            case "StreamIndex" where streams.count < Self.limit:
+                streams.append(Self.stream(element, at: index))
+            case "Protection":
+                isProtected = true
+                for child in element.children
+                where child.localName == "ProtectionHeader" && protectionHeaders.count < Self.limit {
+                    let header = Self.header(child)
+                    dataSize += header.data?.count ?? 0
+                    guard dataSize <= Self.dataLimit else {
+                        throw .tooLarge("ProtectionHeaders of more than \(Self.dataLimit) bytes")
+                    }
+                    protectionHeaders.append(header)
+                }
+            default: break
+            }
+        }
+        nameAudio()
+    }
+
+    private mutating func nameAudio() {
+        var taken: Set<String> = []
+        for index in streams.indices where streams[index].type == .audio {
+            let own = streams[index].label ?? "audio"
+            var label = own
+            var number = 2
+            while !taken.insert(label).inserted {
+                label = "\(own) \(number)"
+                number += 1
+            }
+            streams[index].label = label
+        }
+    }
+
+    private static func stream(_ element: XMLElement, at node: Int) -> Stream {
+        let type = StreamType(rawValue: element[attribute: "Type"]?.lowercased() ?? "") ?? .other
+        func text(_ name: String) -> String? { element[attribute: name].flatMap { $0.isEmpty ? nil : $0 } }
+        let (name, language) = (text("Name"), text("Language"))
+        return Stream(type: type, name: name, language: language, node: node, label: name ?? language)
+    }
+
+    private static func header(_ element: XMLElement) -> ProtectionHeader {
+        let text = element.text.utf8.filter { $0 != 0x20 && !(0x09...0x0D ~= $0) }
+        let data = Base64.decode(String(decoding: text, as: UTF8.self))
+        return ProtectionHeader(
+            system: element[attribute: "SystemID"].flatMap { ProtectionSystem(uuid: $0) },
+            data: data?.isEmpty == true ? nil : data)
+    }
+}
+
+extension SmoothManifest {
+    /// The audio stream with that label or, where none has it, the first of that language.
+    public func audio(labelled label: String) -> Stream? {
+        let audio = streams.filter { $0.type == .audio }
+        return audio.first { $0.label == label } ?? audio.first { $0.language?.lowercased() == label.lowercased() }
+    }
+
+    /// The manifest as GStreamer's demuxer reads it right: without protection, which is not its matter; without streams
+    /// of text, which it may fail on; with a name of its own for each audio stream, by which it tells them apart; and
+    /// with the audio stream `first` in front of the others.
+    ///
+    /// A live manifest is read again and again, stream by stream in the order of the first time: there all streams stay
+    /// where they are.
+    public func serialized(audioFirst first: Stream? = nil) -> [UInt8] {
+        var root = root
+        var order = Array(root.nodes.indices)
+        if !isLive, let first, let place = streams.first(where: { $0.type == .audio })?.node, place != first.node,
+            first.type == .audio, let source = order.firstIndex(of: first.node)
+        {
+            order.remove(at: source)
+            order.insert(first.node, at: order.firstIndex(of: place) ?? 0)
+        }
+        for stream in streams where stream.type == .audio && stream.label != stream.name ?? stream.language {
+            guard case .element(var element) = root.nodes[stream.node] else { continue }
+            element.attributes.removeAll { $0.localName == "Name" && $0.prefix.isEmpty }
+            element.attributes.append(.init("Name", stream.label ?? ""))
+            root.nodes[stream.node] = .element(element)
+        }
+        let hidden = Set(isLive ? [] : streams.filter { $0.type == .text }.map(\.node))
+        root.nodes = order.compactMap { index in
+            if case .element(let element) = root.nodes[index], element.localName == "Protection" { return nil }
+            return hidden.contains(index) ? nil : root.nodes[index]
+        }
+        return Array(root.canonicalText.utf8)
+    }
+}
+
+extension SmoothManifest {
+    /// The PlayReady header; nil where no ProtectionHeader is PlayReady's. Throws why it cannot be read.
+    ///
+    /// A header whose SystemID is missing is taken for PlayReady's, as the format knew no other when it was made.
+    public func playReadyHeader() throws(FormatError) -> WRMHeader? {
+        guard let header = protectionHeaders.first(where: { $0.system == .playReady || $0.system == nil }) else {
+            return nil
+        }
+        guard let data = header.data else { throw .malformed("ProtectionHeader: no Base64") }
+        return try PlayReadyObject(initializationData: data).header()
+    }
+
+    /// Whether the PlayReady header leaves it to the fragments to name their keys: DECRYPTORSETUP is ONDEMAND.
+    public var namesKeysInFragments: Bool { (try? playReadyHeader())?.details.isOnDemand == true }
+
+    /// The KIDs of all headers that can be read, each once: the ones of PlayReady first.
+    public var keyIDs: [KeyID] {
+        let ready = (try? playReadyHeader())?.keys.map(\.keyID) ?? []
+        let others = protectionHeaders.flatMap { PSSHBox.readableBoxes(in: $0.data ?? []).flatMap(\.keyIDs) }
+        var seen: Set<KeyID> = []
+        return (ready + others).filter { seen.insert($0).inserted }
+    }
+
+    /// How fragments are encrypted that do not say so themselves: with the first key, in counter mode unless the
+    /// PlayReady header says otherwise. Nil for clear media.
+    public var encryption: ISOEncryption? {
+        guard isProtected else { return nil }
+        let key = (try? playReadyHeader())?.keys.first
+        let isChained = key?.algorithm == .aesCBC
+        return ISOEncryption(
+            scheme: isChained ? .cbc1 : .cenc, initializationVectorSize: isChained ? 16 : 8,
+            keyID: key?.keyID ?? keyIDs.first)
+    }
+}

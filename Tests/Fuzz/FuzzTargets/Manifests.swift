@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+
+extension FuzzTarget {
+    static let manifests: [FuzzTarget] = [
+        FuzzTarget("dash-manifest") { bytes in
+            _ = DASHManifest.isManifest(start: bytes)
+            guard let manifest = try? DASHManifest(bytes) else { return }
+            for protection in manifest.protections {
+                promise(!protection.descriptors.isEmpty, "a protection has descriptors")
+                for system in protection.systems {
+                    promise(protection.descriptor(of: system) != nil, "a system that is named has a descriptor")
+                    for box in protection.descriptor(of: system)?.systemBoxes ?? [] {
+                        let again = box.serialized().map { PSSHBox.readableBoxes(in: $0) }
+                        promise(again?.count == 1, "a box that was read can be written")
+                    }
+                }
+            }
+            if let period = manifest.minimumUpdatePeriod { promise(period >= .zero, "time goes forward") }
+        },
+        FuzzTarget("smooth-manifest") { bytes in
+            guard let manifest = try? SmoothManifest(bytes) else { return }
+            _ = manifest.keyIDs
+            promise(manifest.isProtected == (manifest.encryption != nil), "protected media has an encryption")
+            for first in [nil, manifest.streams.last { $0.type == .audio }] {
+                guard let given = try? SmoothManifest(manifest.serialized(audioFirst: first)) else { continue }
+                promise(!given.isProtected, "the stock demuxer sees no protection")
+                // Streams beyond the limit of the reader may move up.
+                guard manifest.streams.count < 256 else { continue }
+                promise(manifest.isLive || !given.streams.contains { $0.type == .text }, "nor text")
+                let audio = { (manifest: SmoothManifest) in manifest.streams.filter { $0.type == .audio } }
+                promise(audio(given).count == audio(manifest).count, "audio stays")
+            }
+        },
+        FuzzTarget("fragment-recognition") { bytes in
+            let verdict = ISORecognition.isEncryptedFragment(bytes)
+            promise(verdict != nil || bytes.count < 16 << 20, "a fragment ends")
+        },
+    ]
+}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MPL-2.0
+"""HLS with keys from origins that redirect and that set cookies."""
+
+import hls_media as media
+from hls_origin import Answer, Origin
+from hls_scenes import Gst, Scene, demand, end_of_stream, same_frames
+
+COUNT = 4
+
+
+def redirects():
+    """Every playlist, init segment, segment and key is somewhere else than its URL says, and relative URIs count from
+    there."""
+    video = media.Fragmented("video")
+    key = media.key_of("redirected")
+    with Origin() as other:
+        there = other.url
+        lines = ['#EXT-X-MAP:URI="init.mp4"', media.key_line("../keys/1.bin", form=None, vector=video.vector)]
+        for number in range(COUNT):
+            lines += media.segment_lines(video.duration(number), f"{number}.m4s")
+        files = {"master.m3u8": Answer(302, Location=f"{there}/a/b/master.m3u8?t=1")}
+        with Scene(files) as scene:
+            here = scene.origin.url
+            other.files["a/b/master.m3u8"] = media.master_playlist([("../c/v.m3u8", 300_000)])
+            other.files["a/c/v.m3u8"] = Answer(301, Location=f"{here}/d/e/v.m3u8")
+            scene.origin.files["d/e/v.m3u8"] = media.media_playlist(lines)
+            scene.origin.files["d/e/init.mp4"] = Answer(307, Location=f"{there}/init.mp4")
+            other.files["init.mp4"] = video.init
+            scene.origin.files["d/keys/1.bin"] = Answer(302, Location=f"{there}/key")
+            other.files["key"] = key
+            for number in range(COUNT):
+                # Twice, the second time with a relative URL.
+                scene.origin.files[f"d/e/{number}.m4s"] = Answer(302, Location=f"{there}/x/{number}")
+                other.files[f"x/{number}"] = Answer(303, Location=f"../y/{number}.m4s")
+                other.files[f"y/{number}.m4s"] = video.segment(number, key)
+            player = scene.player()
+            player.play()
+            end_of_stream(player)
+            same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
+            missing = [
+                path for origin in (scene.origin, other) for path in origin.files if not origin.asked(path)]
+            demand(not missing, f"nobody asked for {missing}")
+
+
+def cookies():
+    """Cookies that the origin sets go where they go with GStreamer's own demuxer."""
+    video = media.Fragmented("video")
+    lines = ['#EXT-X-MAP:URI="init.mp4"']
+    for number in range(COUNT):
+        lines += media.segment_lines(video.duration(number), f"{number}.m4s")
+    contents = {
+        "master.m3u8": media.master_playlist([("v.m3u8", 300_000)]).encode(),
+        "v.m3u8": media.media_playlist(lines).encode(), "init.mp4": video.clear_init(),
+        **{f"{number}.m4s": video.segment(number) for number in range(COUNT)}}
+    files = {
+        path: Answer(200, body, Set_Cookie=f"{path.replace('.', '-')}=1; Path=/") for path, body in contents.items()}
+
+    def sent(is_stock):
+        factory = Gst.Registry.get().lookup_feature("latchkeyhlsdemux")
+        rank = factory.get_rank()
+        if is_stock:
+            factory.set_rank(Gst.Rank.NONE)
+        with Scene(files) as scene:
+            player = scene.player()
+            player.play()
+            end_of_stream(player)
+            factory.set_rank(rank)
+            same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
+            return {
+                path: sorted(filter(None, (request.headers.get("Cookie") or "").split("; ")))
+                for path in files for request in scene.origin.asked(path)[:1]}
+
+    stock, ours = sent(True), sent(False)
+    demand(stock == ours, f"GStreamer's: {stock}; ours: {ours}")
+
+
+ALL = {"redirects": redirects, "cookies": cookies}

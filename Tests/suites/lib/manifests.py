@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Manifests that the checks make up: clear DASH, on demand and live, and what nobody should have to read."""
+
+import datetime
+import os
+import re
+
+import corpus
+import hls_media
+
+# Four segments of a second each; whole ones are encrypted, so that what is in them is clear.
+CLEAR = "hls-fmp4-aes128-openssl"
+VECTOR = bytes.fromhex("00112233445566778899aabbccddeeff")
+START = '<MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" ' \
+        'xmlns:mspr="urn:microsoft:playready" ' \
+        'profiles="urn:mpeg:dash:profile:isoff-live:2011" minBufferTime="PT1S" '
+
+
+def clear_files():
+    """The segments by their names, without any encryption."""
+    folder = corpus.case(CLEAR).folder
+    with open(os.path.join(folder, "key.bin"), "rb") as file:
+        key = file.read()
+    files = {}
+    for name in os.listdir(folder):
+        if name.endswith((".mp4", ".m4s")):
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read() if name.endswith(".mp4") else hls_media.clear(file.read(), key, VECTOR)
+    return files
+
+
+def _sets(count, protection=("", "")):
+    return "".join(
+        f'<AdaptationSet contentType="{kind}" segmentAlignment="true">{descriptors}<Representation id="{letter}" '
+        f'mimeType="{kind}/mp4" bandwidth="100000"><SegmentTemplate timescale="1" initialization="{letter}_init.mp4" '
+        f'media="{letter}_$Number$.m4s" startNumber="1"><SegmentTimeline><S t="0" d="1" r="{count - 1}"/>'
+        "</SegmentTimeline></SegmentTemplate></Representation></AdaptationSet>"
+        for (kind, letter), descriptors in zip((("video", "v"), ("audio", "a")), protection))
+
+
+def on_demand():
+    return f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{_sets(4)}</Period></MPD>'
+
+
+class Live:
+    """A live presentation that gets one segment more each second, until all four are there. `protection`: what the sets
+    of video and audio say of it."""
+
+    def __init__(self, protection=("", "")):
+        self.protection = protection
+        self.start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=2)
+        self.versions = 0
+
+    def __call__(self, _request):
+        self.versions += 1
+        age = (datetime.datetime.now(datetime.timezone.utc) - self.start).total_seconds()
+        start = self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f'{START}type="dynamic" availabilityStartTime="{start}" publishTime="{start}" ' \
+               f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \
+               f'<Period id="0" start="PT0S">{_sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
+
+
+# The same segments, encrypted in their samples.
+PROTECTED = "dash-cenc-static-live"
+
+
+def protected_files():
+    folder = corpus.case(PROTECTED).folder
+    files = {}
+    for name in os.listdir(folder):
+        if name.endswith((".mp4", ".m4s")):
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+    return files
+
+
+def protection():
+    """What the manifest of the corpus says of video and audio."""
+    with open(os.path.join(corpus.case(PROTECTED).folder, "stream.mpd"), encoding="utf-8") as file:
+        sets = file.read().split("<AdaptationSet")[1:]
+    return tuple("".join(re.findall(r"<ContentProtection.*?(?:/>|</ContentProtection>)", one, re.DOTALL)) for one in sets)
+
+
+ENTITIES = "<!DOCTYPE MPD [<!ENTITY a 'aaaaaaaaaa'>" + "".join(
+    f"<!ENTITY {chr(98 + n)} '{f'&{chr(97 + n)};' * 10}'>" for n in range(9)) + "]>"
+
+
+def _many_keys():
+    """32 descriptors with 256 KIDs each, which 4000 AdaptationSets inherit."""
+    kids = " ".join(f"00000000-0000-0000-0000-{n:012x}" for n in range(256))
+    common = "".join(
+        f'<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e" value="{n}" '
+        f'cenc:default_KID="{kids}"/>' for n in range(32))
+    sets = "".join(f'<AdaptationSet><ContentProtection value="{n}"/></AdaptationSet>' for n in range(4000))
+    return f'{START}type="static">{common}<Period>{sets}</Period></MPD>'
+
+
+def _attributes():
+    return "<S " + " ".join(f'a{n:x}=""' for n in range(60)) + "/>"
+
+
+def _smooth(inside):
+    return '<?xml version="1.0"?>\n<SmoothStreamingMedia MajorVersion="2" MinorVersion="0" Duration="40000000">' \
+           f"{inside}</SmoothStreamingMedia>"
+
+
+def _headers():
+    header = '<ProtectionHeader SystemID="9A04F079-9840-4286-AB92-E65BE0885F95">' + "A" * 4096 + "</ProtectionHeader>"
+    return _smooth(f"<Protection>{header * 2000}</Protection>")
+
+
+# By the name of the manifest: what is in it, made when it is asked for.
+HOSTILE = {
+    "entities.mpd": lambda: '<?xml version="1.0"?>\n' + ENTITIES + START + 'type="static">&j;</MPD>',
+    "deep.mpd": lambda: START + 'type="static">' + "<Period>" * 100_000,
+    "huge.mpd": lambda: START + 'type="static"><!--' + "x" * (100 << 20) + "--></MPD>",
+    "keys.mpd": _many_keys,
+    "elements.mpd": lambda: START + 'type="static">' + "<S/>" * 3_000_000 + "</MPD>",
+    "attributes.mpd": lambda: START + 'type="static">' + _attributes() * 40_000 + "</MPD>",
+    "comments.mpd": lambda: START + 'type="static">' + "<?a?>" * 3_000_000 + "</MPD>",
+    # The characters say nothing to whoever reads UTF-8 alone.
+    "latin.mpd": lambda: b'<?xml version="1.0" encoding="ISO-8859-1"?><!-- \xfc -->' + START.encode()
+    + b'type="static">' + b"<S/>" * 3_000_000 + b"</MPD>",
+    "deep.ismc": lambda: _smooth("<StreamIndex>" * 100_000),
+    "huge.ismc": lambda: _smooth("<!--" + "x" * (100 << 20) + "-->"),
+    "elements.ismc": lambda: _smooth("<c/>" * 3_000_000),
+    "headers.ismc": _headers,
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+
+/// The factories of demuxers with keys.
+public enum AdaptiveDemuxerFactory {
+    public static let all = [HLSDemuxer.factory, DASHDemuxer.factory, SmoothDemuxer.factory]
+
+    /// What makes players plug them where GStreamer does not know the manifest.
+    public static let types = [DASHDemuxer.manifestType]
+}

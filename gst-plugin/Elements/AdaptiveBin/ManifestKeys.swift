@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+import Synchronization
+
+/// Keys that belong together in a manifest: one request.
+struct ManifestKeyGroup: Hashable, Sendable {
+    var system: ProtectionSystem
+    var keyIDs: [KeyID]
+    /// What the manifest has for the system.
+    var boxes: [PSSHBox]
+    var licenseURL: String?
+}
+
+/// Asks for the keys that a manifest names, as soon as it names them. Thread-safe.
+final class ManifestKeys: Sendable {
+    let session: KeySession
+    private let keySystem: KeySystem?
+    private let startGeneration: UInt64
+    private let observer = Atomic<UInt64>(0)
+    /// The most KIDs of one request, and of all versions of a manifest together. Beyond these numbers keys are asked for
+    /// when a sample needs them.
+    static let limit = 4096
+    private static let totalLimit = 65_536
+    private let known = Mutex<Set<KeyID>>([])
+
+    /// `keySystem` is the configured one; nil: any.
+    init(session: KeySession, keySystem: KeySystem?) {
+        self.session = session
+        self.keySystem = keySystem
+        startGeneration = session.generation
+    }
+
+    /// Whose requests these are: the id of the demuxer's observation.
+    func setObserver(_ id: UInt64) { observer.store(id, ordering: .releasing) }
+
+    /// Which of several systems is asked: the configured one; without one the first that has an exchange here; else the
+    /// first. Nil where the configured one is not among them.
+    func choose(among systems: [ProtectionSystem]) -> ProtectionSystem? {
+        guard let keySystem else { return systems.first { KeySystem($0) != nil } ?? systems.first }
+        return systems.first { KeySystem($0) == keySystem }
+    }
+
+    /// Starts the requests, unless they run or the keys are there. What an earlier version of the manifest named is not
+    /// asked for again. `origin` is where the data is from, as GStreamer's protection events say it.
+    func demand(_ groups: [ManifestKeyGroup], origin: String) {
+        for group in groups {
+            let isNew = known.withLock { known -> Bool in
+                guard known.count + group.keyIDs.count <= Self.totalLimit else { return false }
+                let count = known.count
+                known.formUnion(group.keyIDs)
+                return known.count > count
+            }
+            guard isNew else { continue }
+            session.demand(
+                KeyDemand(
+                    keyIDs: group.keyIDs, keySystem: keySystem ?? KeySystem(group.system),
+                    initializationData: group.boxes.compactMap { box in
+                        box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
+                    },
+                    suggestedURL: group.licenseURL, retryFailuresUpTo: startGeneration,
+                    origin: observer.load(ordering: .acquiring)))
+        }
+    }
+}

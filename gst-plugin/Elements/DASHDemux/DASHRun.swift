@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+import Synchronization
+
+/// What a DASH demuxer has from one start to the next stop. Thread-safe.
+final class DASHRun: AdaptiveRun {
+    let session: KeySession
+    let observation = SessionObservation()
+    let origin: PresentationOrigin
+    let printableLicenseURL: String?
+    private let keys: ManifestKeys
+    private let sleep: @Sendable (Duration) async throws -> Void
+    private let state = Mutex(State())
+
+    private struct State {
+        /// Media may be encrypted, so it goes through the decryptor of whole ISO media.
+        var mayBeProtected = false
+        var failure: PresentationFailure?
+        var refresh: Task<Void, Never>?
+        var hasEnded = false
+    }
+
+    /// `sleep` waits for a length of time, or throws when the task is cancelled.
+    init(
+        shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    ) {
+        session = shared.session
+        keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
+        printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
+        origin = PresentationOrigin(transport: transport)
+        self.sleep = sleep
+    }
+
+    func didObserve() { if let id = observation.id { keys.setObserver(id) } }
+
+    var mayBeProtected: Bool { state.withLock { $0.mayBeProtected } }
+
+    /// What was wrong with the manifest, which the stock demuxer got all the same. Once.
+    func takeFailure() -> PresentationFailure? {
+        state.withLock { state in
+            defer { state.failure = nil }
+            return state.failure
+        }
+    }
+
+    /// Reads the manifest that came from `url`, and starts the requests for its keys.
+    ///
+    /// A manifest that is not well-formed still goes to the stock demuxer, which is the one that plays it. Throws for
+    /// what no player takes, and for what would take the stock demuxer more memory than anybody should give.
+    func start(_ bytes: [UInt8], from url: String) throws(PresentationFailure) {
+        origin.setHome(url)
+        do throws(FormatError) {
+            let manifest = try DASHManifest(bytes)
+            let isLive = manifest.isDynamic && manifest.minimumUpdatePeriod != nil
+            ask(for: manifest)
+            if isLive { refresh(manifest, from: url) }
+        } catch {
+            let failure = PresentationFailure.manifest(error, at: url)
+            if error.isSameKind(as: .unsupported("")) || error.isSameKind(as: .tooLarge("")) { throw failure }
+            DASHDemuxer.log.log(.warning, nil, failure.text)
+            state.withLock {
+                $0.mayBeProtected = true
+                $0.failure = failure
+            }
+        }
+    }
+
+    private func ask(for manifest: DASHManifest) {
+        // Protection that ends does not matter to media that is there already.
+        state.withLock { $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected }
+        for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
+        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd")
+    }
+
+    // MARK: Live
+
+    private static let shortestPeriod: Duration = .seconds(1)
+    private static let longestPeriod: Duration = .seconds(3600)
+
+    /// Looks at each new version of the manifest for keys that it brings, until the end.
+    private func refresh(_ manifest: DASHManifest, from url: String) {
+        let task = Task { [weak self, sleep] in
+            var (manifest, url) = (manifest, url)
+            while let period = manifest.minimumUpdatePeriod, !Task.isCancelled {
+                do {
+                    try await sleep(min(max(period, Self.shortestPeriod), Self.longestPeriod))
+                } catch {
+                    return
+                }
+                if let location = manifest.location {
+                    url = URIReference.resolve(location, against: URIReference(url))
+                }
+                guard let run = self else { return }
+                guard let new = await run.fetch(url) else { continue }
+                run.ask(for: new)
+                manifest = new
+            }
+        }
+        let isLate = state.withLock { state -> Bool in
+            if !state.hasEnded { state.refresh = task }
+            return state.hasEnded
+        }
+        if isLate { task.cancel() }
+    }
+
+    /// Nil where it cannot be had or read: the stock demuxer says so, which fetches it too.
+    private func fetch(_ url: String) async -> DASHManifest? {
+        guard let bytes = try? await origin.bytes(.manifest, url) else { return nil }
+        return try? DASHManifest(bytes)
+    }
+
+    func end() {
+        let refresh = state.withLock { state in
+            state.hasEnded = true
+            return state.refresh
+        }
+        refresh?.cancel()
+        observation.end()
+    }
+}
+
+extension PresentationFailure {
+    /// A manifest that is none, or one that nobody should read.
+    static func manifest(_ error: FormatError, at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format, text: "The manifest \(HTTPRequest(url: url).printableURL) cannot be used: \(error).",
+            advice: "Check what the server sends under that URL.")
+    }
+}

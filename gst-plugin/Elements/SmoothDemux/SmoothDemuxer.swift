@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import HTTP
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+/// Smooth Streaming with keys: a bin around GStreamer's own demuxer.
+///
+/// The stock demuxer gets the manifest without its protection, which it hands on only now and then, and without text,
+/// which it may fail on. It takes the fragments for clear; inside it they pass the decryptor of whole ISO media, which
+/// makes them so.
+final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
+    // SAFETY: `selection` is guarded by `monitor`.
+
+    static let log = DebugCategory("latchkeymssdemux", "Latchkey's Smooth Streaming demuxer")
+
+    /// What plays, and what is to play. Guarded by `monitor`.
+    private var selection = Selection()
+
+    struct Selection {
+        /// The audio that the user wants, by its name.
+        var audioTrack: String?
+        /// The manifest that the stock demuxer got.
+        var given: SmoothManifest?
+        var collection: [StreamDescription] = []
+        var selected: [StreamDescription] = []
+
+        /// The streams to ask for, so that the wanted audio plays; nil where it does, or where it is not there.
+        func wanted(_ label: String) -> [String]? {
+            let stream = given?.audio(labelled: label)
+            let tracks = collection.filter { $0.kind == .audio }
+            guard let stream, let index = given?.streams.filter({ $0.type == .audio }).firstIndex(of: stream),
+                index < tracks.count, !selected.contains(tracks[index])
+            else { return nil }
+            let others = selected.isEmpty ? firstOfEachOther : selected.filter { $0.kind != .audio }
+            return others.map(\.id) + [tracks[index].id]
+        }
+
+        private var firstOfEachOther: [StreamDescription] {
+            collection.first { $0.kind == .video }.map { [$0] } ?? []
+        }
+    }
+
+    override class var stock: (factory: String, older: String) { ("mssdemux2", "mssdemux") }
+
+    var run: SmoothRun? { currentRun as? SmoothRun }
+
+    override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
+        monitor.withLock { selection = Selection(audioTrack: selection.audioTrack) }
+        return SmoothRun(shared: shared)
+    }
+
+    override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
+        guard let run else { return manifest }
+        let track = audioTrack
+        let bytes = try run.start(manifest, from: url, audioTrack: track)
+        let given = try? SmoothManifest(bytes)
+        monitor.withLock { selection.given = given }
+        return bytes
+    }
+
+    // MARK: Audio tracks
+
+    /// The name of the audio that plays, or its language; nil: the first one. Another one may be set while it plays.
+    var audioTrack: String? {
+        get { monitor.withLock { selection.audioTrack } }
+        set {
+            let wanted = monitor.withLock { () -> [String]? in
+                selection.audioTrack = newValue?.isEmpty == true ? nil : newValue
+                return selection.audioTrack.flatMap { selection.wanted($0) }
+            }
+            if let wanted { _ = child?.send(.selectStreams(wanted)) }
+        }
+    }
+
+    /// The names of the audio streams, in the order of the manifest, or their languages where they have no names. Each is
+    /// there once.
+    var audioTracks: [String] {
+        (run?.manifest?.streams ?? []).filter { $0.type == .audio }.compactMap(\.label)
+    }
+
+    private func note(_ message: borrowing Message) {
+        if let streams = message.streamCollection() {
+            monitor.withLock { selection.collection = streams }
+        } else if let streams = message.selectedStreams() {
+            monitor.withLock { selection.selected = streams }
+        }
+    }
+
+    // MARK: Inside
+
+    override func elementDidAppear(_ element: ElementReference) {
+        guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
+        let weak = WeakElement(reference)
+        sink.probeEvents(.downstream) { event in
+            guard let caps = event.caps,
+                let encryption = weak.map({ ($0 as? SmoothDemuxer)?.run?.encryption }) ?? nil,
+                let renamed = ISODecryptor.plugged(caps, defaults: encryption)
+            else { return event }
+            return Event(caps: renamed)
+        }
+        // A manifest may say nothing of encryption that is there. What decoders would get then is noise.
+        let watch = FragmentWatch()
+        sink.probeBuffers { buffer in
+            let isSilent = weak.map { ($0 as? SmoothDemuxer)?.run?.manifest?.isProtected } == false
+            guard isSilent, watch.isEncrypted(buffer) else { return buffer }
+            weak.withElement { ($0 as? SmoothDemuxer)?.encryptedFragmentDidCome() }
+            return nil
+        }
+    }
+
+    private func encryptedFragmentDidCome() {
+        if let run { fail(.encryptedFragments(of: run.url)) }
+    }
+
+    override func handle(_ message: consuming Message) {
+        guard let child, message.isFrom(child) else { return forward(message) }
+        note(message)
+        if message.kind == .error, withGuarded({ $0.hasFailed }) { return }
+        forward(message)
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+import Synchronization
+
+/// What a Smooth Streaming demuxer has from one start to the next stop. Thread-safe.
+final class SmoothRun: AdaptiveRun {
+    let session: KeySession
+    let observation = SessionObservation()
+    let printableLicenseURL: String?
+    private let keys: ManifestKeys
+    private let state = Mutex(State())
+
+    private struct State {
+        var manifest: SmoothManifest?
+        var encryption: ISOEncryption?
+        var url = ""
+    }
+
+    init(shared: SharedSession) {
+        session = shared.session
+        keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
+        printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
+    }
+
+    func didObserve() { if let id = observation.id { keys.setObserver(id) } }
+
+    var manifest: SmoothManifest? { state.withLock { $0.manifest } }
+    var url: String { state.withLock { $0.url } }
+
+    /// How fragments are encrypted; nil for clear media.
+    var encryption: ISOEncryption? { state.withLock { $0.encryption } }
+
+    /// Reads the manifest that came from `url`, starts the requests for its keys, and gives what the stock demuxer is to
+    /// read. `track` names the audio that is to play first.
+    func start(_ bytes: [UInt8], from url: String, audioTrack track: String?) throws(PresentationFailure) -> [UInt8] {
+        let manifest: SmoothManifest
+        do throws(FormatError) {
+            manifest = try SmoothManifest(bytes)
+            try check(manifest)
+        } catch {
+            throw .manifest(error, at: url)
+        }
+        let encryption = manifest.encryption
+        state.withLock {
+            $0.manifest = manifest
+            $0.encryption = encryption
+            $0.url = url
+        }
+        if manifest.isProtected {
+            guard !manifest.keyIDs.isEmpty || manifest.namesKeysInFragments else { throw .noKeyIDs(in: url) }
+            keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming")
+        }
+        return manifest.serialized(audioFirst: track.flatMap { manifest.audio(labelled: $0) })
+    }
+
+    private func check(_ manifest: SmoothManifest) throws(FormatError) {
+        do throws(FormatError) {
+            _ = try manifest.playReadyHeader()
+        } catch {
+            // Another header may do.
+            if manifest.keyIDs.isEmpty { throw error.within("Protection") }
+        }
+    }
+}
+
+extension SmoothManifest {
+    /// What to ask for early.
+    func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
+        let usable = protectionHeaders.filter { $0.data != nil }
+        guard let system = choose(usable.map { $0.system ?? .playReady }) else { return [] }
+        let own = usable.filter { ($0.system ?? .playReady) == system }
+        let boxes = own.flatMap { header -> [PSSHBox] in
+            let data = header.data ?? []
+            let boxes = PSSHBox.readableBoxes(in: data)
+            return boxes.isEmpty ? [PSSHBox(system: system, data: data)] : boxes
+        }
+        return [ManifestKeyGroup(system: system, keyIDs: keyIDs, boxes: boxes, licenseURL: nil)]
+    }
+}
+
+extension PresentationFailure {
+    static func noKeyIDs(in url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .key,
+            text: "The manifest \(HTTPRequest(url: url).printableURL) is protected, but none of its "
+                + "ProtectionHeaders names a key.",
+            advice: "Ask who makes the presentation for a manifest with a PlayReady header that has a KID.")
+    }
+
+    static func encryptedFragments(of url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "The fragments are encrypted, but the manifest \(HTTPRequest(url: url).printableURL) has no "
+                + "Protection and so names no key.",
+            advice: "Ask who makes the presentation for a manifest with a Protection element.")
+    }
+}

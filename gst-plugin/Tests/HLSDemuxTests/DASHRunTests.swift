@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import KeySystems
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+import Synchronization
+import Testing
+
+@testable import Elements
+
+/// The manifest of a live presentation, read again and again, without a network and on a clock of its own.
+@Suite(.timeLimit(.minutes(1))) struct DASHRunTests {
+    private static func manifest(_ number: Int, period: String = "PT5S", location: String = "") -> [UInt8] {
+        let keyID = "00000000-0000-0000-0000-00000000000\(number)"
+        return Array(
+            """
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" type="dynamic" \
+            minimumUpdatePeriod="\(period)">\(location)<Period><AdaptationSet>
+            <ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" cenc:default_KID="\(keyID)"/>
+            <ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"/>
+            </AdaptationSet></Period></MPD>
+            """.utf8)
+    }
+
+    /// Hands out the versions one by one, and remembers who asked for what.
+    private final class Versions: HTTPTransport {
+        let urls = Mutex<[String]>([])
+        private let bodies: Mutex<[[UInt8]]>
+        init(_ bodies: [[UInt8]]) { self.bodies = Mutex(bodies) }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            urls.withLock { $0.append(request.url) }
+            let body = bodies.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+            return HTTPResponse(status: body == nil ? 404 : 200, body: body ?? [], url: request.url)
+        }
+    }
+
+    @Test func newVersionsBringTheirKeys() async throws {
+        let (demands, demanded) = AsyncStream.makeStream(of: String.self)
+        let (sleeps, slept) = AsyncStream.makeStream(of: Duration.self)
+        let loader = CallbackLoader { request in
+            demanded.yield(request.keyIDs.map(\.description).joined())
+            return true
+        }
+        let session = KeySession(loaders: [loader])
+        // One that is not there, and one that is broken, are passed over.
+        let versions = Versions([
+            Self.manifest(2), [], Array("<MPD".utf8), Self.manifest(3, period: "PT0.1S"), Self.manifest(3),
+        ])
+        let steps = Mutex(0)
+        let run = DASHRun(
+            shared: SharedSession(session, ControlSettings()), transport: versions,
+            sleep: { duration in
+                slept.yield(duration)
+                if steps.withLock({
+                    $0 += 1; return $0 > 5
+                }) {
+                    try await Task.sleep(for: .seconds(3600))
+                }
+            })
+        run.observe { _ in }
+        try run.start(
+            Self.manifest(1, location: "<Location>b/next.mpd</Location>"), from: "https://a.test/x/live.mpd?t=1")
+        #expect(run.mayBeProtected)
+        var asked: [String] = []
+        for await demand in demands {
+            asked.append(demand)
+            if asked.count == 3 { break }
+        }
+        #expect(asked.map { $0.suffix(2) } == ["01", "02", "03"])
+        var waited: [Duration] = []
+        for await sleep in sleeps {
+            waited.append(sleep)
+            if waited.count == 6 { break }
+        }
+        // Nobody is asked more often than once a second.
+        #expect(waited == [.seconds(5), .seconds(5), .seconds(5), .seconds(5), .seconds(1), .seconds(5)])
+        #expect(Set(versions.urls.withLock { $0 }) == ["https://a.test/x/b/next.mpd"])
+        run.end()
+    }
+
+    /// What no player should read does not reach the stock demuxer; what only this reader cannot read does.
+    @Test func whatGoesOn() throws {
+        let run = DASHRun(shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]))
+        let entities = Array("<!DOCTYPE MPD [<!ENTITY a \"b\">]><MPD>&a;</MPD>".utf8)
+        let error = #expect(throws: PresentationFailure.self) {
+            try run.start(entities, from: "https://a.test/live.mpd?token=1")
+        }
+        #expect(error?.text.contains("https://a.test/live.mpd cannot be used") == true)
+        #expect(error?.text.contains("token") == false)
+        let many = Array("<MPD>\(String(repeating: "<S/>", count: 131_072))</MPD>".utf8)
+        let excess = #expect(throws: PresentationFailure.self) { try run.start(many, from: "https://a.test/live.mpd") }
+        #expect(excess?.text.contains("131072 elements") == true)
+        try run.start(Array("<MPD><x:a/></MPD>".utf8), from: "https://a.test/live.mpd")
+        #expect(run.mayBeProtected && run.takeFailure()?.text.contains("live.mpd") == true)
+        #expect(run.takeFailure() == nil)
+        run.end()
+    }
+
+    /// Clear media does not take the way of protected media, live or not, before a version says that it is protected.
+    @Test func clearLiveMediaTurnsProtected() async throws {
+        let clear = Array("<MPD type=\"dynamic\" minimumUpdatePeriod=\"PT1S\"><Period/></MPD>".utf8)
+        let (demands, demanded) = AsyncStream.makeStream(of: [KeyID].self)
+        let session = KeySession(loaders: [
+            CallbackLoader { request in
+                demanded.yield(request.keyIDs)
+                return true
+            }
+        ])
+        let (gate, opened) = AsyncStream.makeStream(of: Void.self)
+        let run = DASHRun(
+            shared: SharedSession(session, ControlSettings()), transport: Versions([Self.manifest(1)]),
+            sleep: { _ in for await _ in gate { return } })
+        run.observe { _ in }
+        try run.start(clear, from: "https://a.test/live.mpd")
+        #expect(!run.mayBeProtected)
+        opened.yield()
+        for await keyIDs in demands {
+            #expect(keyIDs.count == 1)
+            break
+        }
+        #expect(run.mayBeProtected)
+        run.end()
+    }
+
+    /// However often a version names the same keys, others that come later are still asked for.
+    @Test func namedAgainIsNotAskedAgain() {
+        let session = KeySession(loaders: [CallbackLoader { _ in true }])
+        let keys = ManifestKeys(session: session, keySystem: nil)
+        func demand(_ keyIDs: [KeyID]) {
+            keys.demand(
+                [ManifestKeyGroup(system: .common, keyIDs: keyIDs, boxes: [], licenseURL: nil)], origin: "dash/mpd")
+        }
+        let old = (1...1000).map { KeyID(high: 1, low: $0) }
+        for _ in 0..<100 { demand(old) }
+        demand([KeyID(high: 2, low: 0)])
+        guard case .pending = session.status(of: KeyID(high: 2, low: 0)) else {
+            Issue.record("the new key is not asked for")
+            return
+        }
+    }
+
+    /// Every part of a manifest inherits what stands above it: what that adds up to is bounded.
+    @Test func inheritedDescriptorsInManyParts() throws {
+        let keyIDs = (0..<256).map { "00000000-0000-0000-0000-" + String(1_000_000_000_00 + $0) }.joined(separator: " ")
+        let common = (0..<32).map { number in
+            """
+            <ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e" value="\(number)" \
+            default_KID="\(keyIDs)"/>
+            """
+        }.joined()
+        let sets = (0..<2000).map { number in
+            "<AdaptationSet><ContentProtection value=\"\(number)\"/></AdaptationSet>"
+        }.joined()
+        let manifest = try DASHManifest(Array("<MPD>\(common)<Period>\(sets)</Period></MPD>".utf8))
+        #expect(manifest.protections.count == 1024)
+        #expect(manifest.flaws.count == 1)
+        let groups = manifest.keyGroups { $0.first }
+        #expect(groups.count == 1 && groups.first?.keyIDs.count == 256)
+    }
+
+    @Test func theChoiceOfTheKeySystem() {
+        let keys = { (system: KeySystem?) in ManifestKeys(session: KeySession(), keySystem: system) }
+        #expect(keys(nil).choose(among: [.widevine, .playReady, .common]) == .playReady)
+        #expect(keys(nil).choose(among: [.widevine]) == .widevine)
+        #expect(keys(nil).choose(among: []) == nil)
+        #expect(keys(.clearKey).choose(among: [.playReady, .common]) == .common)
+        #expect(keys(.fairPlay).choose(among: [.playReady, .common]) == nil)
+    }
+
+    @Test func keysOfOneKindMakeOneRequest() throws {
+        let text = """
+            <MPD xmlns:cenc="urn:mpeg:cenc:2013" xmlns:d="urn:d"><Period>\((1...3).map { number in
+                """
+                <AdaptationSet><ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" \
+                cenc:default_KID="00000000-0000-0000-0000-00000000000\(number)"/><ContentProtection \
+                schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"><d:laurl>https://a.test/\(number / 3)\
+                </d:laurl></ContentProtection></AdaptationSet>
+                """
+            }.joined())</Period></MPD>
+            """
+        let groups = try DASHManifest(Array(text.utf8)).keyGroups { $0.first }
+        #expect(groups.map(\.keyIDs.count) == [2, 1])
+        #expect(groups.map(\.licenseURL) == ["https://a.test/0", "https://a.test/1"])
+        #expect(groups.allSatisfy { $0.system == .clearKey && $0.boxes.isEmpty })
+    }
+}

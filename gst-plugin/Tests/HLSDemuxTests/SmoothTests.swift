@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Foundation
+import HTTP
+import KeySystems
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+import Testing
+
+@testable import Elements
+
+extension HLSDemuxTests {
+    /// `latchkeymssdemux` under playbin3.
+    @Suite(.timeLimit(.minutes(3))) struct SmoothTests {}
+}
+
+extension HLSDemuxTests.SmoothTests {
+    private func play(
+        _ presentation: SmoothPresentation, keys name: String = "smooth-piff-ctr", isPaced: Bool = false
+    ) throws -> (HLSPlayback, Origin) {
+        let origin = try Origin { presentation.answer($0) }
+        let loader = StaticKeyLoader(try CorpusCase(name).keys)
+        let playback = try HLSPlayback(origin, "Manifest", session: KeySession(loaders: [loader]), isPaced: isPaced)
+        return (playback, origin)
+    }
+
+    @Test func counterMode() throws {
+        let media = try CorpusCase("smooth-piff-ctr")
+        let (playback, _) = try play(SmoothPresentation())
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.elements.contains("latchkeymssdemux") && playback.elements.contains("latchkeyisodec"))
+        #expect(try playback.packets("video", from: "qtdemux") == media.packets("video"))
+        // The manifest names the first fragment of audio last.
+        let audio = playback.packets("audio", from: "qtdemux")
+        let expected = try media.packets("audio")
+        let first = audio.firstIndex(of: try #require(expected.first)) ?? 0
+        let inOrder = Array(audio[first...]) + Array(audio[..<first])
+        #expect(inOrder == expected)
+        #expect(try playback.frames == media.frames("video"))
+    }
+
+    /// The PlayReady header says that it is CBC. Fragments of Smooth Streaming do not.
+    @Test(arguments: [(1, "44637f42f96a65ebe16a9164ff9f1fbd"), (2, "6e9773ed02bb31c2edf0c2d2454c806d")])
+    func chainingMode(track: Int, keyID: String) throws {
+        let media = try CorpusCase("bento4-piff-cbc-ismv")
+        let header = try WRMHeader(version: .v4_3, keys: [.init(#require(KeyID(hex: keyID)), algorithm: .aesCBC)])
+        let object = Base64.encode(try PlayReadyObject(header: header).serialized())
+        let presentation = try SmoothPresentation(track: track, of: "bento4-piff-cbc-ismv", header: object)
+        let (playback, _) = try play(presentation, keys: "bento4-piff-cbc-ismv")
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.elements.contains("latchkeyisodec"))
+        let kind = track == 1 ? "video" : "audio"
+        #expect(try playback.packets(kind, from: "qtdemux") == media.packets(kind))
+    }
+
+    @Test func keysAreAskedForAsTheManifestSays() throws {
+        let media = try CorpusCase("smooth-piff-ctr")
+        let presentation = try SmoothPresentation()
+        let asked = RecordingLoader(media.keys)
+        let origin = try Origin { presentation.answer($0) }
+        let playback = try HLSPlayback(origin, "Manifest", session: KeySession(loaders: [asked]))
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        let request = try #require(asked.requests.first)
+        #expect(asked.requests.count == 1 && request.keySystem == .playReady)
+        let data = try #require(request.initializationData.first)
+        #expect(data.origin == "smooth-streaming" && data.system == .playReady)
+        let header = try PlayReadyObject(initializationData: data.bytes).header()
+        #expect(header?.keys.map(\.keyID) == request.keyIDs)
+    }
+
+    private static let captions = """
+        <StreamIndex Type="text" Name="captions" Subtype="SUBT" QualityLevels="1" Chunks="1" \
+        Url="missing({start time})"><QualityLevel Index="0" Bitrate="1" FourCC="TTML" /><c t="0" d="40000000" />\
+        </StreamIndex>
+        """
+
+    @Test func textStreamsDoNotMatter() throws {
+        var presentation = try SmoothPresentation()
+        presentation.insert(Self.captions)
+        let (playback, origin) = try play(presentation)
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(try playback.frames == CorpusCase("smooth-piff-ctr").frames("video"))
+        #expect(!origin.requests.contains { $0.path.contains("missing") })
+    }
+
+    // MARK: Audio tracks
+
+    /// Which of the two audio tracks was fetched.
+    private func audio(of origin: Origin) -> (first: Int, other: Int) {
+        let paths = origin.requests.map { $0.path.removingPercentEncoding ?? "" }.filter { $0.contains("audio=") }
+        let others = paths.count { $0.hasPrefix("other/") }
+        return (paths.count - others, others)
+    }
+
+    @Test(arguments: ["second", "first", nil, "third"]) func anAudioTrackByName(name: String?) throws {
+        var presentation = try SmoothPresentation()
+        presentation.addAudio("first", "second")
+        let (playback, origin) = try play(presentation)
+        if let name { playback.onDemuxer { $0.setProperty("audio-track", .string(name)) } }
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        let fetched = audio(of: origin)
+        #expect(name == "second" ? fetched.first == 0 && fetched.other >= 4 : fetched.first >= 4 && fetched.other == 0)
+        #expect((playback.bin as? SmoothDemuxer)?.audioTracks == ["first", "second"])
+    }
+
+    /// Manifests call every audio the same, or give a language alone, and that twice.
+    @Test(arguments: ["Name=\"audio\"", "Language=\"eng\"", ""]) func audioTracksThatAreNamedAlike(naming: String)
+        throws
+    {
+        var presentation = try SmoothPresentation()
+        presentation.addAudio("?", "?")
+        presentation.manifest = presentation.manifest.replacingOccurrences(of: "Name=\"?\"", with: naming)
+        let (playback, origin) = try play(presentation)
+        let label = naming.contains("eng") ? "eng" : "audio"
+        playback.onDemuxer { $0.setProperty("audio-track", .string("\(label) 2")) }
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        let fetched = audio(of: origin)
+        #expect(fetched.first == 0 && fetched.other >= 4)
+        #expect((playback.bin as? SmoothDemuxer)?.audioTracks == [label, "\(label) 2"])
+    }
+
+    @Test func anotherAudioTrackWhileItPlays() throws {
+        var presentation = try SmoothPresentation()
+        presentation.addAudio("first", "second")
+        let (playback, origin) = try play(presentation, isPaced: true)
+        playback.setState(GST_STATE_PLAYING)
+        #expect(playback.soundRecorder.wait(samples: 20))
+        #expect(audio(of: origin).other == 0)
+        let bin = try #require(playback.bin)
+        bin.reference.pointer.setProperty("audio-track", .string("second"))
+        let end = try playback.waitForEnd()
+        #expect(end.type == "eos", "\(end)")
+        #expect(audio(of: origin).other > 0)
+        #expect(try playback.frames == CorpusCase("smooth-piff-ctr").frames("video"))
+    }
+
+    // MARK: Errors
+
+    @Test(arguments: [("bad-base64", "ProtectionHeader"), ("no-protection", "no Protection")])
+    func aBrokenManifestEndsByName(name: String, reason: String) throws {
+        let folder = CorpusCase.all.appendingPathComponent("broken-smooth-manifest")
+        let loader = StaticKeyLoader(try CorpusCase("smooth-piff-ctr").keys)
+        let playback = try HLSPlayback(
+            try Origin(folder), "\(name).ismc", session: KeySession(loaders: [loader]))
+        let error = try playback.play()
+        #expect(error.type == "error" && error.source.hasPrefix("latchkeymssdemux"), "\(error)")
+        #expect(error.text.contains("/\(name).ismc") && error.text.contains(reason), "\(error)")
+        #expect(playback.frames.isEmpty)
+    }
+
+    @Test func bracesRoundTheSystemPlay() throws {
+        let folder = CorpusCase.all.appendingPathComponent("broken-smooth-manifest")
+        let loader = StaticKeyLoader(try CorpusCase("smooth-piff-ctr").keys)
+        let playback = try HLSPlayback(
+            try Origin(folder), "braces-systemid.ismc", session: KeySession(loaders: [loader]))
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(try playback.frames == CorpusCase("smooth-piff-ctr").frames("video"))
+    }
+
+    @Test func aDeniedKeyEndsByName() throws {
+        let presentation = try SmoothPresentation()
+        let loader = CallbackLoader { $0.finishLoading(with: .denied("no rights")) }
+        let origin = try Origin { presentation.answer($0) }
+        let playback = try HLSPlayback(origin, "Manifest", session: KeySession(loaders: [loader]))
+        let error = try playback.play()
+        #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+        #expect(error.text.contains("no rights") && error.text.contains("734fe7f558fbf5522cd6704d6f8e66ef"), "\(error)")
+    }
+
+    @Test func theEndOfTheSessionStopsThePicture() throws {
+        let presentation = try SmoothPresentation()
+        let origin = try Origin { presentation.answer($0) }
+        let session = KeySession(loaders: [StaticKeyLoader(try CorpusCase("smooth-piff-ctr").keys)])
+        let playback = try HLSPlayback(origin, "Manifest", session: session, isPaced: true)
+        playback.setState(GST_STATE_PLAYING)
+        #expect(playback.frameRecorder.wait(samples: 5))
+        playback.waitUntilFetched()
+        session.close(.denied("somebody else plays now"))
+        let error = try playback.bus.next { $0.type == "error" && $0.source.hasPrefix("latchkeymssdemux") }
+        #expect(error.text.contains("somebody else plays now"))
+    }
+}
