@@ -17,7 +17,8 @@ let settings: [SwiftSetting] = [
 ]
 
 var products: [Product] = [
-    .library(name: "LatchkeyControl", targets: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"])
+    .library(
+        name: "LatchkeyControl", targets: ["LicenseControl", "SessionControl", "KeySystems", "HTTP", "ProtectionModel"])
 ]
 
 var dependencies: [Package.Dependency] = [
@@ -57,6 +58,7 @@ var targets: [Target] = [
         name: "LicenseControl",
         dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "CKeyring", "COpenSSL", "CSQLite"],
         swiftSettings: settings),
+    .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
 
     // examples/fairplay: the three ways to a FairPlay-style key
     .executableTarget(
@@ -81,7 +83,14 @@ var targets: [Target] = [
     .testTarget(
         name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
         exclude: ["Golden"], swiftSettings: settings),
-    .testTarget(name: "HTTPTests", dependencies: ["HTTP"], swiftSettings: settings),
+    .target(name: "LoopbackSupport", path: "Tests/LoopbackSupport", swiftSettings: settings),
+    .testTarget(name: "HTTPTests", dependencies: ["HTTP", "LoopbackSupport"], swiftSettings: settings),
+    .testTarget(
+        name: "SessionControlTests",
+        dependencies: [
+            "TestSupport", "LoopbackSupport", "SessionControl", "HTTP", "ProtectionModel", "session-holder",
+        ],
+        swiftSettings: settings),
     .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
     .executableTarget(
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
@@ -90,6 +99,11 @@ var targets: [Target] = [
         name: "license-benchmark",
         dependencies: ["HTTP", "KeySystems", "LicenseControl", "MediaFormats", "ProtectionModel"],
         path: "Tests/Benchmarks/License", swiftSettings: settings),
+    .executableTarget(
+        name: "session-holder", dependencies: ["SessionControl"], path: "Tests/SessionHolder", swiftSettings: settings),
+    .executableTarget(
+        name: "session-benchmark", dependencies: ["SessionControl", "TestSupport"], path: "Tests/Benchmarks/Session",
+        swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [
@@ -99,7 +113,10 @@ var targets: [Target] = [
         swiftSettings: settings),
     .target(
         name: "FuzzTargets",
-        dependencies: ["LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "ProtectionModel"],
+        dependencies: [
+            "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "SessionControl", "HTTP",
+            "ProtectionModel",
+        ],
         path: "Tests/Fuzz/FuzzTargets", swiftSettings: settings),
     .testTarget(
         name: "FuzzTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzz/FuzzTests",

@@ -11,14 +11,14 @@ public struct HTTPRequest: Sendable {
     /// Sent as they are. `Content-Length` and `Transfer-Encoding` are the transport's own and are refused.
     public var headers: [HTTPHeader]
     public var body: [UInt8]
-    /// The body has a token or the like in it: a redirect that would take it to another origin is refused.
-    public var bodyHoldsCredentials = false
     /// For the whole exchange: look-up, connection, redirects and the last byte of the response.
     public var timeout: Duration = .seconds(10)
     /// For one connection, from its look-up to the end of the TLS handshake.
     public var connectTimeout: Duration = .seconds(5)
     /// The most bytes that a response body may have.
     public var maximumResponseSize: Int = 1 << 20
+    /// Whether a redirect to another origin is refused: where the body itself is a secret.
+    public var staysWithinOrigin = false
 
     public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {
         self.method = method

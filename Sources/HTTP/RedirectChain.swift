@@ -5,7 +5,8 @@
 /// - At most `maximum` redirects.
 /// - 307 and 308 keep method and body. 303, and 301 and 302 after a POST, go on as GET without a body.
 /// - Once a redirect leaves the origin (scheme, host, port), only fields that cannot hold a credential are sent, also
-///   if a later one leads back. One that would take a body with credentials along is refused.
+///   if a later one leads back.
+/// - To another origin is refused where the request says so.
 /// - From https to http is refused: it would show the request to everybody on the way.
 struct RedirectChain: Sendable {
     static let maximum = 5
@@ -31,18 +32,18 @@ struct RedirectChain: Sendable {
         if url.scheme == "https", target.scheme == "http" {
             throw .tls(url.text, "the server redirects from https to http, which is refused")
         }
+        if request.staysWithinOrigin, !target.isSameOrigin(as: url) {
+            throw .refused(
+                url.text,
+                "it redirects a request with credentials to another origin, \(HTTPURL.printable(target.text)); name "
+                    + "that one in the settings, if it is the right one")
+        }
         followed += 1
-        let becomesGet =
-            response.status == 303 && request.method != "HEAD" || response.status <= 302 && request.method == "POST"
-        if becomesGet { becomeGet() }
-        if !target.isSameOrigin(as: url) {
-            guard request.body.isEmpty || !request.bodyHoldsCredentials else {
-                throw .refused(
-                    url.text,
-                    "it redirects a request with credentials to another origin, \(HTTPURL.printable(target.text)); "
-                        + "name that one in the settings, if it is the right one")
-            }
-            removeCredentials()
+        if !target.isSameOrigin(as: url) { removeCredentials() }
+        if response.status == 303 && request.method != "HEAD"
+            || response.status <= 302 && request.method == "POST"
+        {
+            becomeGet()
         }
         url = target
         request.url = target.text

@@ -7,8 +7,8 @@ import NIOCore
 import ServiceLifecycle
 import UnixSignals
 
-/// The reference server: ClearKey and PlayReady-style licence services, a FairPlay-style key server, static media, and
-/// faults on demand.
+/// The reference server: ClearKey and PlayReady-style licence services, a FairPlay-style key server, viewing sessions,
+/// static media, and faults on demand.
 ///
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback
 /// address.
@@ -20,6 +20,7 @@ public struct ServerApplication: Sendable {
     private let fairPlay: FairPlayEndpoint
     private let entitlement: EntitlementEndpoints
     private let playReady: PlayReadyService?
+    private let sessions: SessionEndpoints
     private let pause: @Sendable (Duration) async throws -> Void
 
     /// Nil where the media folder is none, or OpenSSL refuses.
@@ -38,6 +39,7 @@ public struct ServerApplication: Sendable {
         state = ServerState(faults: settings.faults)
         fairPlay = FairPlayEndpoint(settings: settings, state: state)
         entitlement = EntitlementEndpoints(settings: settings, state: state)
+        sessions = SessionEndpoints(settings: settings.sessions)
     }
 
     /// The application for Hummingbird to run or to test. `onListening` is called with the port, once connections are
@@ -73,6 +75,8 @@ public struct ServerApplication: Sendable {
             let endpoint = PlayReadyEndpoint(service: playReady, keys: settings.keys, state: state)
             router.post("/playready/**", use: endpoint.respond)
         }
+
+        sessions.add(to: router)
 
         let media = MediaEndpoint(folder: media)
         router.get("/media/**", use: media.respond)

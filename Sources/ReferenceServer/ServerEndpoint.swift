@@ -11,6 +11,11 @@ enum ServerEndpoint: String, CaseIterable {
     case entitlement = "/entitlement"
     case token = "/token/"
     case playReady = "/playready/rightsmanager.asmx"
+    case sessions = "/sessions"
+    case session = "/sessions/"
+    case terminate = "/terminate/sessions/"
+    case sessionEnd = "/session-end"
+    case sessionMetrics = "/session-metrics"
     case media = "/media/"
     case health = "/health"
     case faults = "/faults"
@@ -18,7 +23,9 @@ enum ServerEndpoint: String, CaseIterable {
 
     var methods: [HTTPRequest.Method] {
         switch self {
-        case .clearKey, .fairPlay, .token, .playReady: [.post]
+        case .clearKey, .fairPlay, .token, .playReady, .sessions, .sessionEnd: [.post]
+        case .session, .terminate: [.post, .delete]
+        case .sessionMetrics: [.get]
         case .entitlement: [.get, .post]
         case .media, .health, .fairPlayCertificate: [.get, .head]
         case .faults: [.get, .put, .delete]
@@ -29,7 +36,9 @@ enum ServerEndpoint: String, CaseIterable {
     init?(path: String) {
         if let endpoint = Self(rawValue: path) {
             self = endpoint
-        } else if let endpoint = [Self.media, .fairPlay, .token].first(where: { path.hasPrefix($0.rawValue) }) {
+        } else if let endpoint = [Self.media, .fairPlay, .token, .session, .terminate].first(where: {
+            path.hasPrefix($0.rawValue)
+        }) {
             self = endpoint
         } else {
             return nil
@@ -38,7 +47,7 @@ enum ServerEndpoint: String, CaseIterable {
 
     /// Whether the path reads or changes the server's own state.
     static func isControl(_ path: String) -> Bool {
-        path == faults.rawValue || path == log.rawValue
+        [faults, log, sessionEnd, sessionMetrics].contains { $0.rawValue == path }
     }
 }
 

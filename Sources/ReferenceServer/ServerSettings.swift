@@ -20,6 +20,8 @@ public struct ServerSettings: Sendable {
     public var mediaFolder: String?
     /// Who signs what `/playready/` answers; nil for no such service.
     public var playReadyAuthority: PlayReadyTestAuthority?
+    /// How `/sessions` counts viewing sessions.
+    public var sessions = SessionSettings()
     /// The faults that hold from the start.
     public var faults: [FaultRule]
 

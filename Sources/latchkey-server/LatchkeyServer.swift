@@ -43,6 +43,14 @@ struct LatchkeyServer: AsyncParsableCommand {
                                      and the time, by SOAPAction
                    ?cfg=(persist:false,firstexp:60,ucvopl:270,errorcode:0x...)
                                      ... the policy of the licence
+              POST /sessions, POST /sessions/ID/heartbeat, DELETE /sessions/ID
+                                     viewing sessions: limits, heartbeats with tokens
+                                     that change, conflicts
+              POST /terminate/sessions/PROVIDER/ACCOUNT
+                                     the same with places, 409, X-Terminate and 410
+              POST /session-end?session=ID, ?account=ID
+                                     ends sessions, as an administrator does
+              GET /session-metrics   counters, in Prometheus's text format
               GET, HEAD /media/PATH  files below the folder, with byte ranges
               GET /health            {"status":"ok"}
               GET, DELETE /log       the requests: method, path, status, KIDs
@@ -104,6 +112,25 @@ struct LatchkeyServer: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The folder below /media/.", valueName: "dir"))
     var media: String?
 
+    @Option(help: ArgumentHelp("Viewing sessions that an account may have at once; 0: any number.", valueName: "n"))
+    var sessionLimit = 2
+
+    @Option(
+        help: ArgumentHelp("Viewing sessions that an account's group of devices may have; 0: any.", valueName: "n"))
+    var sessionGroupLimit = 0
+
+    @Option(help: ArgumentHelp("At the limit: refuse the new session, or end the oldest.", valueName: "refuse|oldest"))
+    var sessionAtLimit = "refuse"
+
+    @Option(help: ArgumentHelp("Seconds between a session's heartbeats.", valueName: "s"))
+    var sessionInterval = 60
+
+    @Option(help: ArgumentHelp("Heartbeats that may be missing.", valueName: "n"))
+    var sessionMissed = 3
+
+    @Option(help: ArgumentHelp("What clients of sessions authenticate with.", valueName: "text"))
+    var sessionCredential: String?
+
     @Option(
         name: .customLong("fault"),
         help: ArgumentHelp(
@@ -121,6 +148,7 @@ struct LatchkeyServer: AsyncParsableCommand {
     func run() async throws {
         if let makeAuthority { return try makeAuthorities(at: makeAuthority) }
         var settings = ServerSettings(host: host, port: Int(port), mediaFolder: media)
+        settings.sessions = try sessionSettings()
         do {
             settings.faults = try faults.map { try FaultRule($0) }
             if let keysFile { settings.keysFileEntries = try readKeys(keysFile) }
@@ -165,6 +193,24 @@ struct LatchkeyServer: AsyncParsableCommand {
             throw ValidationError("--make-authority: \(error)")
         }
         for name in try FileManager.default.contentsOfDirectory(atPath: path).sorted() { print(name) }
+    }
+
+    private func sessionSettings() throws -> SessionSettings {
+        guard let atLimit = SessionSettings.Limit(rawValue: sessionAtLimit) else {
+            throw ValidationError("--session-at-limit: \(sessionAtLimit) is neither refuse nor oldest")
+        }
+        let numbers = [sessionLimit, sessionGroupLimit, sessionInterval - 1, sessionMissed - 1]
+        guard numbers.allSatisfy({ (0...1_000_000).contains($0) }) else {
+            throw ValidationError("--session-…: a number is out of range")
+        }
+        var settings = SessionSettings()
+        settings.perAccount = sessionLimit
+        settings.perDeviceGroup = sessionGroupLimit
+        settings.atLimit = atLimit
+        settings.interval = sessionInterval
+        settings.missedBeats = sessionMissed
+        settings.credential = sessionCredential
+        return settings
     }
 
     private func readKeys(_ path: String) throws -> [KeysFile.Entry] {

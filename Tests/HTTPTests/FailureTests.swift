@@ -4,6 +4,7 @@ import Foundation
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
 
 /// How requests end that get no response.
 @Suite(.timeLimit(.minutes(1)))

@@ -4,6 +4,7 @@ import Foundation
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
 
 /// The proxy of the environment. Each test is a process of its own, because the environment belongs to the process.
 @Suite(.timeLimit(.minutes(1)))

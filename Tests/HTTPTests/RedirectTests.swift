@@ -3,6 +3,7 @@
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
 
 /// Where redirects lead and what goes along.
 @Suite(.timeLimit(.minutes(1)))
@@ -56,11 +57,11 @@ struct RedirectTests {
 
     @Test(arguments: [
         (307, "http://two.example/", false), (308, "//one.example:81/", false), (307, "/b", true),
-        (302, "http://two.example/", true), (303, "http://two.example/", true),
+        (302, "http://two.example/", false), (303, "/b", true),
     ])
-    func aBodyWithCredentialsStaysWithItsOrigin(_ status: Int, _ location: String, _ isFollowed: Bool) throws {
+    func aRequestStaysWithinItsOriginWhereItSaysSo(_ status: Int, _ location: String, _ isFollowed: Bool) throws {
         var request = HTTPRequest(method: "POST", url: "http://one.example/", body: Array("token=s3cret".utf8))
-        request.bodyHoldsCredentials = true
+        request.staysWithinOrigin = true
         var chain = try RedirectChain(request)
         if isFollowed {
             let follows = try chain.follow(redirect(status, location))
@@ -106,6 +107,17 @@ struct RedirectTests {
         let isFollowed = try chain.follow(redirect(302, to))
         #expect(isFollowed)
         #expect(chain.request.headers.contains { $0.isNamed("Authorization") } == isSame)
+    }
+
+    @Test func toAnotherOriginIsRefusedWhereTheRequestSaysSo() async throws {
+        let other = try LoopbackServer { _ in .response(body: "there") }
+        let otherURL = other.url
+        let server = try LoopbackServer { .redirect(307, to: $0.target == "/a" ? "/b" : otherURL) }
+        var request = HTTPRequest.patient(method: "POST", url: server.url + "/a", body: Array("s3cret".utf8))
+        request.staysWithinOrigin = true
+        let error = try await transport.failure(request)
+        #expect(error.description.contains("to another origin"))
+        #expect(server.requests.map(\.target) == ["/a", "/b"] && other.requests.isEmpty)
     }
 
     @Test func aLoopEndsAfterFive() async throws {

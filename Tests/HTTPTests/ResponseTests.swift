@@ -3,6 +3,7 @@
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
 
 /// What is sent, and what comes back.
 @Suite(.timeLimit(.minutes(1)))

@@ -4,6 +4,10 @@ import Synchronization
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
+
+/// The module under test has a server of its own.
+typealias LoopbackServer = ScriptedServer
 
 extension CurlTransport {
     /// A transport that reaches the loopback servers whatever proxy the environment names.

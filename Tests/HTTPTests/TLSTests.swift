@@ -4,6 +4,7 @@ import Foundation
 import Testing
 
 @testable import HTTP
+@testable import LoopbackSupport
 
 /// Certificates are verified.
 @Suite(.timeLimit(.minutes(1)))

@@ -63,7 +63,7 @@ public struct LicenseService: Sendable, Hashable {
             headers: try fields(values, isTrusted: isTrusted),
             body: try preset.body.bytes(values))
         // What is more than the SPC has parameters in it, and those may be tokens.
-        if case .raw = preset.body {} else { request.bodyHoldsCredentials = true }
+        if case .raw = preset.body {} else { request.staysWithinOrigin = true }
         request.maximumResponseSize = LicenseResponse.maximumSize
         if let timeout { request.timeout = timeout }
         return request

@@ -44,7 +44,7 @@ public struct PlayReadyServiceRequest: Sendable {
                 HTTPHeader(name: "SOAPAction", value: operation.soapAction),
             ] + headers, body: challenge)
         // Custom data is often a token.
-        request.bodyHoldsCredentials = true
+        request.staysWithinOrigin = true
         request.maximumResponseSize = Self.maximumResponseSize
         if let timeout { request.timeout = timeout }
         return request

@@ -17,7 +17,7 @@ public struct FuzzTarget: Sendable {
     }
 
     public static let all: [FuzzTarget] =
-        boxes + isoMedia + keys + hls + fairPlay + sampleAES + store + playReady + manifests
+        boxes + isoMedia + keys + hls + fairPlay + sampleAES + store + playReady + manifests + sessions
 
     public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
 }

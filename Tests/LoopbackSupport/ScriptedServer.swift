@@ -4,7 +4,7 @@ import Foundation
 import Synchronization
 
 /// An HTTP/1.1 server on 127.0.0.1 that sends exactly the bytes a test wants. One thread a connection.
-final class LoopbackServer: Sendable {
+final class ScriptedServer: Sendable {
     struct Request: Sendable {
         var method: String
         var target: String
@@ -25,6 +25,10 @@ final class LoopbackServer: Sendable {
         case sendAndClose(String)
         /// Nothing more comes; the connection stays open until the client ends it.
         case sendAndHold(String)
+        /// The server's direction ends; it reads on until the client ends the connection.
+        case sendAndHalfClose(String)
+        /// The connection ends with a reset (RST).
+        case reset
 
         static func response(_ status: Int = 200, _ fields: [String] = [], body: String = "") -> Reply {
             let lines = ["HTTP/1.1 \(status) Text", "Content-Length: \(body.utf8.count)"] + fields
@@ -164,7 +168,7 @@ private struct Connection {
         self.number = number
     }
 
-    mutating func serve(_ log: LoopbackServer.Log, _ answer: (LoopbackServer.Request) -> LoopbackServer.Reply) {
+    mutating func serve(_ log: ScriptedServer.Log, _ answer: (ScriptedServer.Request) -> ScriptedServer.Reply) {
         while let request = readRequest() {
             log.add(request)
             switch answer(request) {
@@ -177,11 +181,21 @@ private struct Connection {
                 write(text)
                 while read() {}
                 return
+            case .sendAndHalfClose(let text):
+                write(text)
+                shutdown(socket, Int32(SHUT_WR))
+                while read() {}
+                return
+            case .reset:
+                // To close with a linger time of zero is to reset (socket(7)).
+                var linger = linger(l_onoff: 1, l_linger: 0)
+                setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
+                return
             }
         }
     }
 
-    private mutating func readRequest() -> LoopbackServer.Request? {
+    private mutating func readRequest() -> ScriptedServer.Request? {
         let end = Array("\r\n\r\n".utf8)
         var head: Range<Int>?
         while head == nil {
@@ -201,7 +215,7 @@ private struct Connection {
         while buffer.count < size { guard read() else { return nil } }
         let body = Array(buffer.prefix(size))
         buffer.removeFirst(size)
-        return LoopbackServer.Request(
+        return ScriptedServer.Request(
             method: words[0], target: words[1], fields: Array(fields), body: body, connection: number)
     }
 

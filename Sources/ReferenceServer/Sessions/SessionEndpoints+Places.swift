@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Synchronization
+
+/// The style with places: 409 with conflicts, `X-Terminate` and 410.
+extension SessionEndpoints {
+    private struct Device: Decodable {
+        var deviceId: String?
+        var contentId: String?
+    }
+
+    @Sendable func setUpPlace(_ request: Request, context: ServerContext) async throws -> Response {
+        if let refusal = checkCredential(request, "Basic") { return refusal }
+        guard let account = context.parameters.get("account") else { return .error(.badRequest, "no account") }
+        let device: Device? = try await Self.body(of: request)
+        do throws(SessionBook.Refusal) {
+            let session = try open(
+                Self.random(), account: account, device: device?.deviceId, group: nil, content: device?.contentId,
+                terminating: Self.terminate.flatMap { request.headers[$0] })
+            return place(session, headers: [.location: "/terminate/sessions/\(session.id)"])
+        } catch {
+            guard case .limit(let sessions) = error else { return .error(.serviceUnavailable, "too many sessions") }
+            struct Conflicts: Encodable { var conflicts: [Failure.Conflict] }
+            return .json(
+                Conflicts(
+                    conflicts: sessions.map {
+                        .init(sessionId: $0.id, deviceId: $0.device, terminationCode: $0.terminationCode)
+                    }), status: .conflict)
+        }
+    }
+
+    @Sendable func beatPlace(_ request: Request, context: ServerContext) -> Response {
+        if let refusal = checkCredential(request, "Basic") { return refusal }
+        do throws(SessionBook.Refusal) {
+            let now = now()
+            let id = Self.identifier(context) ?? ""
+            return place(
+                try book.withLock { book throws(SessionBook.Refusal) in
+                    try book.beat(id, token: nil, next: Self.random(), now: now)
+                })
+        } catch {
+            return over(error)
+        }
+    }
+
+    @Sendable func tearDownPlace(_ request: Request, context: ServerContext) -> Response {
+        if let refusal = checkCredential(request, "Basic") { return refusal }
+        do throws(SessionBook.Refusal) {
+            try end(Self.identifier(context) ?? "", .teardown)
+            return Response(status: .accepted)
+        } catch {
+            return over(error)
+        }
+    }
+
+    private func place(_ session: SessionBook.Session, headers: HTTPFields = [:]) -> Response {
+        var headers = headers
+        let date = Date()
+        headers[.date] = Self.text(date)
+        headers[.expires] = Self.text(date.addingTimeInterval(TimeInterval(settings.interval * settings.missedBeats)))
+        return Response(status: .accepted, headers: headers)
+    }
+
+    private func over(_ refusal: SessionBook.Refusal) -> Response {
+        struct Message: Encodable { var message: String }
+        guard case .over(let end) = refusal else {
+            return .json(Message(message: "no such session"), status: .notFound)
+        }
+        return .json(Message(message: "the session is over: \(end.rawValue)"), status: .gone)
+    }
+
+    private static let terminate: HTTPField.Name? = HTTPField.Name("X-Terminate")
+
+    private static func text(_ date: Date) -> String {
+        date.formatted(
+            Date.VerbatimFormatStyle(
+                format:
+                    "\(weekday: .abbreviated), \(day: .twoDigits) \(month: .abbreviated) \(year: .defaultDigits) \(hour: .twoDigits(clock: .twentyFourHour, hourCycle: .zeroBased)):\(minute: .twoDigits):\(second: .twoDigits) GMT",
+                locale: Locale(identifier: "en_US_POSIX"), timeZone: .gmt, calendar: Calendar(identifier: .gregorian)))
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import HTTP
+import Synchronization
+
+/// A viewing session at a session server: set up, kept by heartbeats, ended.
+///
+/// Drives a `SessionState` with a transport and a clock. Thread-safe; no method blocks. It keeps itself alive from `start`
+/// until it is over, so that what the server counts is ended; call `stop` when playback ends.
+public final class ViewingSession: Sendable {
+    /// What observers are told.
+    public enum Event: Equatable, Sendable {
+        /// Media may be decrypted and shown, or may not.
+        case gate(isOpen: Bool)
+        case notice(SessionState.Notice)
+    }
+
+    /// What a session is made with.
+    public struct Configuration: Sendable {
+        public var service: SessionService
+        public var policy = SessionPolicy()
+        /// Nil: nothing outlives a crash.
+        public var records: SessionRecords?
+        /// Whether the oldest session is ended where the server refuses this one and offers that.
+        public var stopsOldest = false
+        /// Asked when the server refuses the credential; nil for none that is new.
+        public var newCredential: (@Sendable () async -> String?)?
+
+        public init(_ service: SessionService) {
+            self.service = service
+            policy.endsUnconfirmed = service.adapter.knowsClientSession
+        }
+    }
+
+    struct Core {
+        var state: SessionState
+        var random: any RandomNumberGenerator & Sendable
+        var credential: String?
+        var termination: String?
+        var hasTerminated = false
+        var timer: (deadline: Int64, task: Task<Void, Never>)?
+        var exchanges: [UInt32: Task<Void, Never>] = [:]
+        var actions: [(SessionState.Action, SessionState)] = []
+        var isActing = false
+        var observers: [(id: UInt64, body: @Sendable (Event) -> Void)] = []
+        var waiters: [Waiter] = []
+        var lastID: UInt64 = 0
+    }
+
+    struct Waiter: Sendable {
+        let id: UInt64
+        let isMet: @Sendable (SessionState) -> Bool
+        let continuation: CheckedContinuation<Void, Never>
+    }
+
+    let core: Mutex<Core>
+    let configuration: Configuration
+    let transport: any HTTPTransport
+    let clock: SessionClock
+    /// Random; names this session to the server, together with the number of the setup.
+    let name: String
+
+    public convenience init(_ configuration: Configuration, transport: any HTTPTransport = CurlTransport.shared) {
+        self.init(configuration, transport: transport, clock: .system, random: SystemRandomNumberGenerator())
+    }
+
+    /// With time and randomness of one's own.
+    public init(
+        _ configuration: Configuration, transport: any HTTPTransport, clock: SessionClock,
+        random: any RandomNumberGenerator & Sendable
+    ) {
+        var random = random
+        let digits = (0..<2).map { _ in String(random.next(), radix: 16) }
+        name = digits.map { String(repeating: "0", count: 16 - $0.count) + $0 }.joined()
+        self.configuration = configuration
+        self.transport = transport
+        self.clock = clock
+        core = Mutex(
+            Core(
+                state: SessionState(policy: configuration.policy), random: random,
+                credential: configuration.service.credential))
+    }
+
+    // MARK: What it is like
+
+    /// Whether media may be decrypted and shown now.
+    public var isOpen: Bool {
+        let now = clock.now()
+        return core.withLock { $0.state.isOpen(at: now) }
+    }
+
+    public var state: SessionState { core.withLock(\.state) }
+    /// The server's latest token, for a licence request. A secret.
+    public var token: SessionToken? { core.withLock(\.state.token) }
+    /// Why the session was denied or lost.
+    public var failure: SessionFailure? { core.withLock(\.state.failure) }
+
+    /// Tells every event from now on, one at a time and in order, on a task. `body` must not block.
+    @discardableResult
+    public func observe(_ body: @escaping @Sendable (Event) -> Void) -> UInt64 {
+        core.withLock { core in
+            core.lastID += 1
+            core.observers.append((core.lastID, body))
+            return core.lastID
+        }
+    }
+
+    public func removeObserver(_ id: UInt64) {
+        // The body may own something whose end calls the session, so it goes after the lock.
+        _ = core.withLock { core in
+            let removed = core.observers.filter { $0.id == id }
+            core.observers.removeAll { $0.id == id }
+            return removed
+        }
+    }
+
+    // MARK: What happens to it
+
+    /// Sets the session up. What an earlier process or session left over at the server is ended first, for at most a
+    /// second, so that it does not stand in the way.
+    public func start() {
+        Task {
+            await makeWay()
+            handle(.start)
+        }
+    }
+
+    /// Sets the session up in the place of another one, which the server named when it refused this one.
+    public func start(terminating conflict: SessionFailure.Conflict) {
+        core.withLock { $0.termination = conflict.terminationCode }
+        handle(.start)
+    }
+
+    /// Ends the session. Again does nothing.
+    public func stop() { handle(.stop) }
+    public func pause() { handle(.pause) }
+    public func play() { handle(.play) }
+    public func enterBackground(pictureInPicture: Bool) { handle(.background(pictureInPicture: pictureInPicture)) }
+    public func enterForeground() { handle(.foreground) }
+    /// The machine is about to sleep.
+    public func suspend() { handle(.suspend) }
+    /// The machine is awake again.
+    public func resume() { handle(.resume) }
+
+    /// A licence brought the session along; it was asked for at `sentAt`, by the session's clock.
+    public func adopt(_ grant: SessionGrant, sentAt: Int64) { handle(.adopt(grant, sentAt: sentAt)) }
+
+    /// Waits until the session is there. Throws why it is not, or where the session is stopped meanwhile.
+    public func established() async throws(SessionFailure) {
+        await wait { state in
+            switch state.phase {
+            case .active, .grace, .denied, .lost, .closed: true
+            case .tearingDown: state.failure != nil
+            case .idle, .settingUp, .verifying, .dormant: false
+            }
+        }
+        let state = state
+        if state.phase == .active || state.phase == .grace { return }
+        throw state.failure ?? SessionFailure(.refused, message: "the session was ended")
+    }
+
+    /// Waits until the session is over, and everything that belongs to it is done.
+    public func closed() async { await wait { $0.isOver } }
+}

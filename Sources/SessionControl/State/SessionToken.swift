@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+
+/// The secret by which a server knows a session. It prints as `<redacted>` and is wiped when the last copy goes.
+///
+/// What is sent is a copy that the transport owns, and that is not wiped.
+public struct SessionToken: Sendable {
+    private let storage: Storage
+
+    public init(_ text: String) { storage = Storage(Array(text.utf8)) }
+
+    /// The text, for a request.
+    public var text: String { String(decoding: storage.bytes, as: UTF8.self) }
+
+    private final class Storage: Sendable {
+        // SAFETY: written once before it is shared, then only by `deinit`, when nobody else has it.
+        nonisolated(unsafe) var bytes: [UInt8]
+
+        init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+        deinit {
+            // SAFETY: exactly the array's bytes.
+            bytes.withUnsafeMutableBytes { if let address = $0.baseAddress { explicit_bzero(address, $0.count) } }
+        }
+    }
+}
+
+extension SessionToken: Equatable {
+    public static func == (left: Self, right: Self) -> Bool {
+        left.storage === right.storage || left.storage.bytes == right.storage.bytes
+    }
+}
+
+extension SessionToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    public var description: String { "<redacted>" }
+    public var debugDescription: String { description }
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
