@@ -605,6 +605,9 @@ def periods(kind, first, second):
         demand(reason is None, f"{media}: {reason}; {happened}")
         decrypted = [stream.sums for stream in watched.streams if stream.kind == media and "latchkey" in stream.source]
         wanted = [first.packets(media)] + ([] if second.is_clear else [second.packets(media)])
+        if kind == "dash":
+            # In front of the demuxer, which sends the packets.
+            wanted = []
         demand(decrypted == wanted, f"{media}: another part was decrypted; {happened}")
     reason = corpus.compare(watched.frames.sums, first.track("video").frames + second.track("video").frames)
     demand(reason is None, f"pictures: {reason}")
