@@ -19,6 +19,8 @@ final class KeySources: Sendable {
     let timeout: UInt64?
     private let loaders: [any ResourceLoader]
     private let keySystem: KeySystem?
+    /// A FairPlay-style key server is named, and nothing to make a request with.
+    private let lacksCertificate: Bool
     /// The configured licence service, without user name and query, for the application.
     let printableLicenseURL: String?
     /// The element, as an observer of the session.
@@ -74,11 +76,7 @@ final class KeySources: Sendable {
             own.playReady?.headers = []
         }
         own.fairPlay?.service.url = nil
-        if keySystem == .fairPlay, settings.licenseURL != nil, own.fairPlay == nil {
-            throw .invalidConfiguration(
-                "key-system=fairplay with license-url needs an application certificate: name it in the group "
-                    + "[fairplay] of the configuration file")
-        }
+        lacksCertificate = keySystem == .fairPlay && settings.licenseURL != nil && own.fairPlay == nil
         // Without a key system the service is a Clear Key one.
         if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
         loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
@@ -209,7 +207,11 @@ final class KeySources: Sendable {
         let milliseconds = waited / 1_000_000
         let error: KeyError =
             isUntaken
-            ? .noLoader("no key source has it, and the application gave no answer in \(milliseconds) ms")
+            ? .noLoader(
+                "no key source has it, and the application gave no answer in \(milliseconds) ms"
+                    + (lacksCertificate
+                        ? "; for license-url to be asked, [fairplay] in the configuration file has to name the "
+                            + "application certificate" : ""))
             : .timedOut("no answer in \(milliseconds) ms")
         if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }
         return .key(keyID, error)

@@ -168,6 +168,15 @@ extension ElementTests {
             #expect(harness.output.samples.isEmpty)
         }
 
+        @Test func aKeyServerWithoutACertificateIsNamedAtTheDeadline() throws {
+            let (harness, _) = try waiting([
+                ("key-timeout", .uint(60)), ("key-system", .string("fairplay")),
+                ("license-url", .string("http://127.0.0.1:1/")),
+            ])
+            let error = try harness.bus.nextError()
+            #expect(error.text.contains("[fairplay]"), "\(error)")
+        }
+
         @Test func aLoaderThatNeverAnswersHasTheWholeDeadline() throws {
             let open = try OpenSession()
             open.session.addLoader(CallbackLoader { _ in true })

@@ -277,14 +277,6 @@ extension ElementTests {
             #expect(!error.description.contains(secret))
         }
 
-        @Test func fairPlayWithoutACertificateIsRefusedAtTheStart() throws {
-            let error = try refusal([
-                ("key-system", .string("fairplay")), ("license-url", .string("http://127.0.0.1:1/")),
-            ])
-            #expect(error.isResourceError(GST_RESOURCE_ERROR_SETTINGS), "\(error)")
-            #expect(error.text.contains("[fairplay]"), "\(error)")
-        }
-
         @Test func theFairPlayGroupsAreRead() throws {
             let path = try write(
                 "fairplay.conf",
