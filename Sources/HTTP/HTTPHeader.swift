@@ -5,7 +5,9 @@
 /// Names compare without regard to case in `HTTPResponse.header(_:)`; `==` compares both strings exactly. The value
 /// can be a credential, so it never prints.
 public struct HTTPHeader: Sendable, Hashable {
+    /// Compared without regard to case (RFC 9110, 5.1).
     public var name: String
+    /// Sent as it is; control characters are refused by the transport.
     public var value: String
 
     public init(name: String, value: String) {

@@ -10,6 +10,7 @@ public struct HTTPRequest: Sendable {
     public var url: String
     /// Sent as they are. `Content-Length` and `Transfer-Encoding` are the transport's own and are refused.
     public var headers: [HTTPHeader]
+    /// Sent as it is; empty: none.
     public var body: [UInt8]
     /// For the whole exchange: look-up, connection, redirects and the last byte of the response.
     public var timeout: Duration = .seconds(10)

@@ -8,6 +8,7 @@ public struct HTTPResponse: Sendable {
     public var status: Int
     /// In the order of arrival. Trailers are not among them.
     public var headers: [HTTPHeader]
+    /// Whole, without transfer coding. The receiver's to wipe where it holds keys.
     public var body: [UInt8]
     /// The URL that answered, after redirects, without fragment. It may hold a query and user information: print
     /// `printableURL`.

@@ -11,6 +11,7 @@ import Synchronization
 /// media names an http or https URL. A request that media without a KID makes is left to others: the protocol has no
 /// way to say it. A lost connection is tried once more; a timeout and an HTTP status are not.
 public final class ClearKeyLoader: ResourceLoader {
+    /// For logs.
     public let name: String
     private let url: String?
     private let headers: [HTTPHeader]
@@ -31,6 +32,8 @@ public final class ClearKeyLoader: ResourceLoader {
         name = "Clear Key"
     }
 
+    /// Takes requests that name a KID and whose service is configured, or named by Clear Key media itself. Answers from
+    /// a task of its own; any thread may call.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard let exchange = exchange(for: request) else { return false }
         let transport = transport

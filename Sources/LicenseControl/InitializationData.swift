@@ -7,6 +7,7 @@ import ProtectionModel
 public struct InitializationData: Sendable, Hashable {
     /// Nil where the format names none, as WebM.
     public let system: ProtectionSystem?
+    /// As the media has it: whole `pssh` boxes, a PlayReady object, JSON, …
     public let bytes: [UInt8]
     /// Where it was found, as GStreamer's protection events say it: `isobmff/moov`, `isobmff/moof`, `dash/mpd`,
     /// `matroskademux`, …

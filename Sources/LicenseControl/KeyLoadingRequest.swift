@@ -18,6 +18,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// The URI by which a playlist names the key, as `skd://…`: what AVFoundation calls the request's identifier. Nil
     /// for keys that have no such name. A request for several keys has the URI of the first that has one.
     public let keyURI: String?
+    /// What the media brought for it, such as `pssh` boxes; in the order of the media.
     public let initializationData: [InitializationData]
     /// A licence URL that the media names. Not trusted: send no credentials there.
     public let suggestedURL: String?
@@ -87,7 +88,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     public var challenge: [UInt8] {
         keySystem == .clearKey ? ClearKey.licenseRequest(for: keyIDs) : []
     }
-
+    /// Where it stands now. Any thread may ask.
     public var status: KeyRequestStatus { state.withLock(\.status) }
 
     /// Whether the request needs no answer any more.

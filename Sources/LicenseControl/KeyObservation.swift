@@ -15,5 +15,6 @@ public final class KeyObservation: Sendable, Identifiable {
 
     deinit { cancel() }
 
+    /// No event comes after this returns, but for one that is under way.
     public func cancel() { session?.removeObserver(id) }
 }

@@ -17,6 +17,8 @@ public final class KeySession: Sendable {
     private let random: @Sendable () -> Double
     private static let lastID = Atomic<UInt64>(0)
 
+    /// A session with these loaders, asked in order. It works until `close` or until nobody holds it; thread-safe from
+    /// the start.
     public convenience init(
         loaders: [any ResourceLoader] = [], configuration: KeySessionConfiguration = KeySessionConfiguration()
     ) {

@@ -10,7 +10,9 @@ import Synchronization
 /// the next loader. Where the file cannot be read, the request fails with `invalidConfiguration`, which names the path
 /// and the reason: a file that was asked for and does not work is not passed over in silence.
 public final class KeysFileLoader: ResourceLoader {
+    /// For logs.
     public let name: String
+    /// As it was given.
     public let path: String
     private let cache = Mutex<(stamp: RegularFile.Stamp, keys: StaticKeys)?>(nil)
 

@@ -16,6 +16,7 @@ public struct StaticKeys: Sendable {
         bySubject = Dictionary(entries.map { ($0.subject, $0) }, uniquingKeysWith: { $1 })
     }
 
+    /// The key of this KID; nil where there is none.
     public func key(for keyID: KeyID) -> ContentKey? { bySubject[.keyID(keyID)]?.key }
 
     /// The `*` key: for media that names no key.

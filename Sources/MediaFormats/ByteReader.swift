@@ -72,7 +72,6 @@ public struct ByteReader: Sendable {
 
     public mutating func readUInt16LittleEndian() throws(FormatError) -> UInt16 { try readUInt16().byteSwapped }
     public mutating func readUInt32LittleEndian() throws(FormatError) -> UInt32 { try readUInt32().byteSwapped }
-    public mutating func readUInt64LittleEndian() throws(FormatError) -> UInt64 { try readUInt64().byteSwapped }
 
     /// Four bytes as the characters of a box type; a byte outside printable ASCII becomes `.`, so that the text is safe
     /// in messages.

@@ -18,7 +18,9 @@ public enum OutputRule: Hashable, Sendable {
 public struct OutputPolicy: Hashable, Sendable {
     /// In pixels.
     public struct FrameSize: Hashable, Sendable {
+        /// In pixels.
         public var width: Int
+        /// In pixels.
         public var height: Int
 
         public init(width: Int, height: Int) {
@@ -40,10 +42,13 @@ public struct OutputPolicy: Hashable, Sendable {
     public var analogVideo = OutputRule.pass
     /// VGA and other analog links to a computer's screen.
     public var analogMonitor = OutputRule.pass
+    /// For uncompressed digital audio.
     public var digitalAudio = OutputRule.pass
+    /// For compressed digital audio.
     public var compressedAudio = OutputRule.pass
     /// An output of which nobody knows what it is.
     public var unknownOutputs = OutputRule.block
+    /// Whether the FairPlay-style terms allow AirPlay.
     public var allowsAirPlay = false
     /// Larger frames are not to be decoded. Nil for no limit.
     public var maximumFrame: FrameSize?

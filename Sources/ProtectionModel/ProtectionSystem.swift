@@ -24,8 +24,12 @@ public struct ProtectionSystem: Hashable, Sendable {
     public static let common = ProtectionSystem(known: "1077efec-c0b2-4d02-ace3-3c1e52e2fb4b")
     /// DASH-IF's ClearKey system, which manifests carry.
     public static let clearKey = ProtectionSystem(known: "e2719d58-a985-b3c9-781a-b030af78d30e")
+    /// FairPlay Streaming. This and the next two: DASH-IF's list of system identifiers
+    /// (dashif.org/identifiers/content_protection).
     public static let fairPlay = ProtectionSystem(known: "94ce86fb-07ff-4f43-adb8-93d2fa968ca2")
+    /// PlayReady; also in the PlayReady Header specification.
     public static let playReady = ProtectionSystem(known: "9a04f079-9840-4286-ab92-e65be0885f95")
+    /// Widevine. No exchange for it is here; its data is only recognised.
     public static let widevine = ProtectionSystem(known: "edef8ba9-79d6-4ace-a3c8-27dcd51d21ed")
 
     /// Every other system of the registry. Latchkey has no exchange for them; a loader can still supply their keys.

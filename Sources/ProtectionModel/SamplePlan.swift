@@ -14,7 +14,9 @@ public enum ProtectionScheme: String, Sendable, CaseIterable {
 
 /// How many 16-byte blocks are encrypted, then left clear, in turn (`crypt_byte_block`, `skip_byte_block`).
 public struct BlockPattern: Hashable, Sendable {
+    /// Encrypted blocks of 16 bytes in a row; 0 with `skip` 0: all of them.
     public var crypt: UInt8
+    /// Clear blocks of 16 bytes behind them.
     public var skip: UInt8
 
     public init(crypt: UInt8, skip: UInt8) {
@@ -24,9 +26,6 @@ public struct BlockPattern: Hashable, Sendable {
 
     /// No pattern: every block is encrypted.
     public static let none = BlockPattern(crypt: 0, skip: 0)
-
-    /// Whether this leaves blocks out. `crypt` 0 with `skip` 0, and any `crypt` with `skip` 0, do not.
-    public var skipsBlocks: Bool { skip > 0 }
 }
 
 /// The initialization vector of one sample: 8 or 16 bytes, held as 16 with zeros behind.
@@ -52,7 +51,9 @@ public struct InitializationVector: Hashable, Sendable {
 
 /// A clear range and the protected range behind it, in bytes.
 public struct Subsample: Hashable, Sendable {
+    /// Bytes that are clear, first.
     public var clear: UInt32
+    /// Bytes behind them that the scheme applies to.
     public var protected: UInt32
 
     public init(clear: UInt32, protected: UInt32) {
@@ -66,8 +67,11 @@ public struct Subsample: Hashable, Sendable {
 /// A plan is made to be used again: clearing `subsamples` keeps its storage, so that a stream of samples costs no
 /// allocation.
 public struct SamplePlan: Hashable, Sendable {
+    /// The four-character scheme.
     public var scheme: ProtectionScheme
+    /// The sample's own IV, or the constant one.
     public var initializationVector: InitializationVector
+    /// For `cens` and `cbcs`; ignored elsewhere.
     public var pattern: BlockPattern
     /// In order of the sample's bytes, together exactly its size. Empty: the whole sample is protected.
     public var subsamples: [Subsample]

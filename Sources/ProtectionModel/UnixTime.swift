@@ -4,6 +4,7 @@
 ///
 /// Arithmetic stops at the ends of the range, so that dates from outside cannot trap.
 public struct UnixTime: Hashable, Sendable {
+    /// Since 1970-01-01T00:00:00Z, without leap seconds.
     public var seconds: Int64
 
     public init(seconds: Int64) { self.seconds = seconds }

@@ -29,12 +29,6 @@ import Testing
         #expect(ProtectionScheme(rawValue: "piff") == nil)
     }
 
-    @Test func patternsThatSkip() {
-        #expect(BlockPattern(crypt: 1, skip: 9).skipsBlocks)
-        #expect(!BlockPattern(crypt: 10, skip: 0).skipsBlocks)
-        #expect(!BlockPattern.none.skipsBlocks)
-    }
-
     @Test func clearedMapsKeepTheirStorage() throws {
         var plan = SamplePlan(
             scheme: .cenc, initializationVector: try #require(InitializationVector([0, 0, 0, 0, 0, 0, 0, 0])))

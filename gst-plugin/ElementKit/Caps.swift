@@ -31,12 +31,14 @@ public final class Caps: @unchecked Sendable {
     public func withPointer<Result>(_ body: (UnsafeMutablePointer<GstCaps>) -> Result) -> Result {
         withExtendedLifetime(self) { body(pointer) }
     }
-
+    /// Caps that every other caps are a subset of.
     public static var any: Caps { Caps(owning: gst_caps_new_any()) }
 
     /// The number of structures.
     public var count: Int { withPointer { Int(gst_caps_get_size($0)) } }
+    /// Whether these are the caps of anything.
     public var isAny: Bool { withPointer { gst_caps_is_any($0) != 0 } }
+    /// Whether no media fits these caps.
     public var isEmpty: Bool { withPointer { gst_caps_is_empty($0) != 0 } }
 
     /// The media type of one structure.
@@ -49,22 +51,31 @@ public final class Caps: @unchecked Sendable {
         withStructure(at: index) { gst_structure_get_string($0, field).map { String(cString: $0) } } ?? nil
     }
 
+    /// Whether all media that fits these caps also fits `other`.
     public func isSubset(of other: Caps) -> Bool {
         withPointer { mine in other.withPointer { gst_caps_is_subset(mine, $0) != 0 } }
     }
+
+    /// Whether some media fits both.
     public func canIntersect(_ other: Caps) -> Bool {
         withPointer { mine in other.withPointer { gst_caps_can_intersect(mine, $0) != 0 } }
     }
+
+    /// New caps of what fits both, in the order of these.
     public func intersection(_ other: Caps) -> Caps {
         withPointer { mine in
             other.withPointer { Caps(owning: gst_caps_intersect_full(mine, $0, GST_CAPS_INTERSECT_FIRST)) }
         }
     }
+
+    /// New caps of what fits either; the structures of `other` come last.
     public func merging(_ other: Caps) -> Caps {
         withPointer { mine in
             other.withPointer { Caps(owning: gst_caps_merge(gst_caps_ref(mine), gst_caps_ref($0))) }
         }
     }
+
+    /// Whether the same media fits both.
     public func isEqual(to other: Caps) -> Bool {
         withPointer { mine in other.withPointer { gst_caps_is_equal(mine, $0) != 0 } }
     }
@@ -112,7 +123,7 @@ extension Caps: CustomStringConvertible {
 public struct CapsStructure {
     // SAFETY: Caps.map lends a structure that nobody else holds.
     fileprivate let pointer: UnsafeMutablePointer<GstStructure>
-
+    /// The name of the structure, such as `video/x-h264`.
     public var mediaType: String {
         get { String(cString: gst_structure_get_name(pointer)) }
         nonmutating set { gst_structure_set_name(pointer, newValue) }
@@ -122,6 +133,7 @@ public struct CapsStructure {
         gst_structure_get_string(pointer, field).map { String(cString: $0) }
     }
 
+    /// Sets a field to a string; the text is copied.
     public func set(_ field: String, _ text: String) {
         var value = GValue()
         ek_value_init(&value, ek_type_string())
@@ -129,5 +141,6 @@ public struct CapsStructure {
         gst_structure_take_value(pointer, field, &value)
     }
 
+    /// Takes a field out, where it is there.
     public func remove(_ field: String) { gst_structure_remove_field(pointer, field) }
 }

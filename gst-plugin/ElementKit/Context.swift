@@ -9,6 +9,7 @@ public final class Context: @unchecked Sendable {
     // the object is, and Swift ends an object after its last use: hence `withPointer`.
     private let pointer: OpaquePointer
 
+    /// Takes a reference of its own; the caller keeps its one.
     public init(sharing pointer: OpaquePointer) {
         gst_mini_object_ref(UnsafeMutableRawPointer(pointer).assumingMemoryBound(to: GstMiniObject.self))
         self.pointer = pointer
@@ -36,7 +37,7 @@ public final class Context: @unchecked Sendable {
     public func withPointer<Result>(_ body: (OpaquePointer) -> Result) -> Result {
         withExtendedLifetime(self) { body(pointer) }
     }
-
+    /// The context type, such as `gst.soup.session`.
     public var type: String { withPointer { String(cString: gst_context_get_context_type($0)) } }
 
     /// A string field.

@@ -10,6 +10,7 @@ public struct DebugCategory: @unchecked Sendable {
     // SAFETY: categories live for ever and are thread-safe.
     private let pointer: UnsafeMutablePointer<GstDebugCategory>?
 
+    /// GStreamer's levels, as `GST_DEBUG` counts them.
     public enum Level: Int32, Sendable {
         case error = 1
         case warning = 2
@@ -25,6 +26,7 @@ public struct DebugCategory: @unchecked Sendable {
         pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))
     }
 
+    /// Logs a text where the level is on, from any thread. `object` is named with it. Never a secret.
     public func log(
         _ level: Level, _ element: ElementReference? = nil, _ message: @autoclosure () -> String,
         file: StaticString = #fileID, function: StaticString = #function, line: Int = #line

@@ -12,14 +12,20 @@ public struct ElementDescription: Sendable {
     public var classification: String
     /// What the element does, in a sentence.
     public var summary: String
+    /// Who wrote it, with an address where that is wanted.
     public var author: String
+    /// Whether players plug it by themselves, and in which order.
     public var rank: Rank
+    /// The pads that every element has, and those that may come.
     public var padTemplates: [PadTemplate]
+    /// In the order of gst-inspect.
     public var properties: [Property]
+    /// What applications can ask an element to do.
     public var signals: [ActionSignal]
     /// The Swift class of the element.
     public var implementation: Element.Type
 
+    /// A description; nothing is registered yet. Texts are copied and kept when it is.
     public init(
         factory: String, longName: String, classification: String, summary: String, author: String,
         rank: Rank = .none, padTemplates: [PadTemplate], properties: [Property] = [], signals: [ActionSignal] = [],
@@ -40,31 +46,41 @@ public struct ElementDescription: Sendable {
 
 /// What autoplugging tries first: the highest.
 public struct Rank: Hashable, Sendable {
+    /// GStreamer's number, `GST_RANK_…`.
     public let value: UInt32
-    public init(_ value: UInt32) { self.value = value }
 
+    /// A rank between the named ones.
+    public init(_ value: UInt32) { self.value = value }
+    /// Never plugged by players.
     public static let none = Rank(0)
+    /// Tried when nothing else fits.
     public static let marginal = Rank(64)
+    /// Tried behind the primary ones.
     public static let secondary = Rank(128)
+    /// Tried first.
     public static let primary = Rank(256)
 }
 
 /// A pad that every element of a factory has, or may get.
 public struct PadTemplate: Sendable {
+    /// Where media goes: into the element, or out of it.
     public enum Direction: Sendable { case sink, source }
 
     /// For pads that come later, a pattern such as `video_%02u`.
     public var name: String
+    /// Into the element, or out of it.
     public var direction: Direction
     /// Every element has the pad from the start.
     public var isAlways = true
     /// In the form that gst-launch uses; `ANY` for everything. Stored as it is, structure by structure.
     public var caps: String
 
+    /// A sink pad that is always there; `caps` in GStreamer's syntax.
     public static func sink(_ caps: String) -> PadTemplate {
         PadTemplate(name: "sink", direction: .sink, caps: caps)
     }
 
+    /// A source pad that is always there.
     public static func source(_ caps: String) -> PadTemplate {
         PadTemplate(name: "src", direction: .source, caps: caps)
     }
@@ -77,6 +93,7 @@ public struct PadTemplate: Sendable {
 
 /// A property of an element.
 public struct Property: Sendable {
+    /// The type of a property, with its default and its range.
     public enum Kind: Sendable {
         case boolean(default: Bool)
         case uint(default: UInt32, range: ClosedRange<UInt32>)
@@ -93,11 +110,15 @@ public struct Property: Sendable {
         /// Always.
         case playing
     }
-
+    /// In kebab case, as in gst-launch.
     public var name: String
+    /// A short title.
     public var nick: String
+    /// What it does, with units, for gst-inspect.
     public var blurb: String
+    /// Its type.
     public var kind: Kind
+    /// In which states it may be set.
     public var mutability: Mutability
     /// Nil for a property that cannot be read. Any thread may call it.
     public var get: (@Sendable (Element) -> FieldValue)?
@@ -143,6 +164,7 @@ public struct Property: Sendable {
 
 /// A signal that an application emits to make the element do something.
 public struct ActionSignal: Sendable {
+    /// The types that a signal can carry.
     public enum ArgumentType: Sendable {
         case boolean, uint, uint64, string, bytes
 
@@ -156,13 +178,15 @@ public struct ActionSignal: Sendable {
             }
         }
     }
-
+    /// In kebab case, for `g_signal_emit_by_name`.
     public var name: String
+    /// The types of the arguments, in order.
     public var arguments: [ArgumentType]
     /// Returns a boolean to the application. Any thread may call it. The arguments are the handler's to take: what it
     /// takes out of them has no other copy of ours.
     public var handler: @Sendable (Element, inout [FieldValue]) -> Bool
 
+    /// A signal; `handler` runs on the thread that emits it.
     public init(
         _ name: String, arguments: [ArgumentType], handler: @escaping @Sendable (Element, inout [FieldValue]) -> Bool
     ) {

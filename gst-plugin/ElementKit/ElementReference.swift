@@ -5,8 +5,10 @@ import CGStreamer
 /// The `GstElement` of an `Element`, not owned: valid for as long as the Swift object is.
 public struct ElementReference: @unchecked Sendable {
     // SAFETY: GstElement is thread-safe where its API says so; only such functions are called.
+    /// Lent; valid as long as the element lives.
     public let pointer: UnsafeMutablePointer<GstElement>
 
+    /// Does not keep the element alive.
     public init(_ pointer: UnsafeMutablePointer<GstElement>) { self.pointer = pointer }
 
     /// The element's name, for logs and messages.
@@ -117,6 +119,7 @@ public final class WeakElement: @unchecked Sendable {
     // SAFETY: GWeakRef is thread-safe; the storage is freed only in deinit.
     private let reference = UnsafeMutablePointer<GWeakRef>.allocate(capacity: 1)
 
+    /// Does not keep the element alive either; it can be asked whether it still does.
     public init(_ element: ElementReference) { g_weak_ref_init(reference, UnsafeMutableRawPointer(element.pointer)) }
 
     deinit {

@@ -18,7 +18,10 @@ public struct Event: ~Copyable, @unchecked Sendable {
     /// An end-of-stream event.
     public static func endOfStream() -> Event { Event(owning: gst_event_new_eos()) }
 
+    /// What waits or is queued downstream is thrown away until `endOfFlush`.
     public static func startOfFlush() -> Event { Event(owning: gst_event_new_flush_start()) }
+
+    /// Ends a flush. `resetTime`: running time starts from zero again.
     public static func endOfFlush(resetTime: Bool) -> Event {
         Event(owning: gst_event_new_flush_stop(resetTime ? 1 : 0))
     }
@@ -33,6 +36,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
         return pointer
     }
 
+    /// Lends the event for the call; the event keeps its reference.
     public borrowing func withPointer<Result>(_ body: (UnsafeMutablePointer<GstEvent>) -> Result) -> Result {
         body(pointer)
     }
@@ -41,7 +45,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
     public enum Kind: Sendable {
         case flushStart, flushStop, caps, segment, protection, endOfStream, streamStart, gap, other
     }
-
+    /// What it is about, as far as elements here care.
     public var kind: Kind {
         switch GstEventType(UInt32(ek_event_type(pointer))) {
         case GST_EVENT_FLUSH_START: .flushStart
@@ -55,7 +59,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
         default: .other
         }
     }
-
+    /// Whether it is a seek, which travels upstream.
     public var isSeek: Bool { GstEventType(UInt32(ek_event_type(pointer))) == GST_EVENT_SEEK }
 
     /// Whether the event keeps its place among the buffers.
@@ -87,6 +91,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
     public struct Protection: Sendable {
         /// As the demuxer spells it: a UUID, or `unspecified-system-id`.
         public let systemID: String
+        /// The initialization data, such as whole `pssh` boxes.
         public let data: [UInt8]
         /// `isobmff/moov`, `isobmff/moof`, `dash/mpd`, `smooth-streaming`, `matroskademux`, …
         public let origin: String

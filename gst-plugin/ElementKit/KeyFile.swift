@@ -64,6 +64,7 @@ public struct KeyFile: ~Copyable {
         return index.map { $0 + 1 }
     }
 
+    /// The value, unescaped; nil where the group or the key is missing or the value is no UTF-8.
     public func string(_ key: String, in group: String) -> String? {
         guard let text = g_key_file_get_string(pointer, group, key, nil) else { return nil }
         defer { g_free(text) }

@@ -4,10 +4,12 @@ import CGStreamer
 
 /// One stream of a stream collection.
 public struct StreamDescription: Hashable, Sendable {
+    /// What a stream holds.
     public enum Kind: Sendable { case video, audio, text, other }
 
     /// What a selection names it by.
     public var id: String
+    /// What it holds.
     public var kind: Kind
 
     init(_ stream: UnsafeMutablePointer<GstStream>) {

@@ -23,8 +23,9 @@ public struct Message: ~Copyable, @unchecked Sendable {
         body(pointer)
     }
 
+    /// What it is, as far as bins here care.
     public enum Kind: Sendable { case error, warning, information, element, streamCollection, other }
-
+    /// What it is.
     public var kind: Kind {
         switch GstMessageType(ek_message_type(pointer)) {
         case GST_MESSAGE_ERROR: .error

@@ -12,6 +12,7 @@ public final class Monitor: @unchecked Sendable {
     @usableFromInline let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
+    /// An open lock, and nobody waits.
     public init() {
         // SAFETY: freshly allocated storage of the right type. None of the calls can fail with these arguments.
         pthread_mutex_init(mutex, nil)
@@ -29,9 +30,12 @@ public final class Monitor: @unchecked Sendable {
         condition.deallocate()
     }
 
+    /// Waits for the lock. Not recursive: a thread that holds it must not call this.
     @inlinable public func lock() { pthread_mutex_lock(mutex) }
+    /// For the thread that holds the lock.
     @inlinable public func unlock() { pthread_mutex_unlock(mutex) }
 
+    /// Holds the lock for the call.
     @inlinable public func withLock<Result>(_ body: () -> Result) -> Result {
         lock()
         defer { unlock() }
@@ -59,5 +63,6 @@ public final class Monitor: @unchecked Sendable {
 
 /// Time that only goes forward, in nanoseconds.
 public enum MonotonicTime {
+    /// Nanoseconds of the monotonic clock.
     public static var now: UInt64 { UInt64(ek_monotonic_ns()) }
 }

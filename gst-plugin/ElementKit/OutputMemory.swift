@@ -20,6 +20,7 @@ public final class OutputMemory {
     private var parameters = GstAllocationParams()
     private var wantsSecureMemory = false
 
+    /// The default allocator's memory, until `negotiate` finds what downstream wants.
     public init() { gst_allocation_params_init(&parameters) }
 
     deinit { reset() }

@@ -129,8 +129,11 @@ public final class Pad: @unchecked Sendable {
 
     // MARK: Pushing
 
+    /// Sends a buffer on, from the pad's streaming thread. Takes the buffer over; returns what downstream made of it.
     public func push(_ buffer: consuming Buffer) -> FlowResult { FlowResult(gst_pad_push(pointer, buffer.release())) }
 
+    /// Sends an event on, and takes it over. Serialized events only from the streaming thread. False where nobody took
+    /// it.
     @discardableResult
     public func push(_ event: consuming Event) -> Bool { gst_pad_push_event(pointer, event.release()) != 0 }
 
@@ -145,12 +148,13 @@ public final class Pad: @unchecked Sendable {
         gst_pad_store_sticky_event(pointer, owned)
         ek_mini_object_unref(owned)
     }
-
+    /// Whether there is a peer, at this moment.
     public var isLinked: Bool { gst_pad_is_linked(pointer) != 0 }
 
     // MARK: Caps
-
+    /// The caps of the last caps event that passed; nil before.
     public var currentCaps: Caps? { gst_pad_get_current_caps(pointer).map { Caps(owning: $0) } }
+    /// What the pad's template allows.
     public var templateCaps: Caps { gst_pad_get_pad_template_caps(pointer).map { Caps(owning: $0) } ?? .any }
 
     /// What the other side can take or give.

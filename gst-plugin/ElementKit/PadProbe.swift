@@ -16,11 +16,8 @@ public final class PadProbe: @unchecked Sendable {
     /// Ends the probe. A call of it that is under way goes on. Call it once.
     public func remove() { gst_pad_remove_probe(pad.pointer, id) }
 
-    /// Which way events or queries travel.
+    /// Which way events travel.
     public enum Direction: Sendable { case upstream, downstream }
-
-    /// What became of a query.
-    public enum QueryAnswer: Sendable { case notMine, answered }
 }
 
 extension PadReference {
@@ -43,16 +40,6 @@ extension PadReference {
     public func probeBuffers(_ body: @escaping (consuming Buffer) -> Buffer?) -> PadProbe {
         let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
         return add(types, BufferProbe(body), probeBuffer)
-    }
-
-    /// Sees every query of that direction before its answer.
-    @discardableResult
-    public func probeQueries(
-        _ direction: PadProbe.Direction, _ body: @escaping (borrowing Query) -> PadProbe.QueryAnswer
-    ) -> PadProbe {
-        let types =
-            direction == .downstream ? GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM : GST_PAD_PROBE_TYPE_QUERY_UPSTREAM
-        return add(types.rawValue | GST_PAD_PROBE_TYPE_PUSH.rawValue, QueryProbe(body), probeQuery)
     }
 
     /// Lets no buffer pass from now on. The sender takes each for delivered.
@@ -84,11 +71,6 @@ private final class EventProbe {
 private final class BufferProbe {
     let body: (consuming Buffer) -> Buffer?
     init(_ body: @escaping (consuming Buffer) -> Buffer?) { self.body = body }
-}
-
-private final class QueryProbe {
-    let body: (borrowing Query) -> PadProbe.QueryAnswer
-    init(_ body: @escaping (borrowing Query) -> PadProbe.QueryAnswer) { self.body = body }
 }
 
 private func probeEvent(
@@ -138,15 +120,4 @@ private func probeBuffer(
     }
     info.pointee.data = passed.map { UnsafeMutableRawPointer($0) }
     return GST_PAD_PROBE_OK
-}
-
-private func probeQuery(
-    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
-) -> GstPadProbeReturn {
-    guard let info, let data, let query = info.pointee.data else { return GST_PAD_PROBE_OK }
-    let probe = Unmanaged<QueryProbe>.fromOpaque(data).takeUnretainedValue()
-    switch probe.body(Query(lending: query.assumingMemoryBound(to: GstQuery.self))) {
-    case .answered: return GST_PAD_PROBE_HANDLED
-    case .notMine: return GST_PAD_PROBE_OK
-    }
 }

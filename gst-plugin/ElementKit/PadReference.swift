@@ -18,13 +18,13 @@ public final class PadReference: @unchecked Sendable {
     }
 
     deinit { gst_object_unref(UnsafeMutableRawPointer(pointer)) }
-
+    /// The name in its element, such as `src`.
     public var name: String {
         guard let text = gst_object_get_name(ek_as_object(pointer)) else { return "" }
         defer { g_free(text) }
         return String(cString: text)
     }
-
+    /// The caps of the last caps event that passed; nil before.
     public var currentCaps: Caps? { gst_pad_get_current_caps(pointer).map { Caps(owning: $0) } }
 
     /// Where the stream comes from, as the other side answers a URI query. `base` is where redirects led to.

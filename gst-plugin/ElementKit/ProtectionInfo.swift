@@ -19,7 +19,9 @@ import CGStreamer
     @frozen public struct ShortBytes: Sendable {
         /// In bytes; more than 16 means that the rest was not read.
         public let count: Int
+        /// The first eight bytes, big-endian.
         public let high: UInt64
+        /// The other eight, big-endian; zeros where there are only eight.
         public let low: UInt64
 
         @inlinable init(count: Int, high: UInt64, low: UInt64) {
@@ -29,13 +31,16 @@ import CGStreamer
         }
     }
 
+    /// Whether the field is there, of any type.
     @inlinable public func has(_ field: Field) -> Bool { gst_structure_id_has_field(structure, field.quark) != 0 }
 
+    /// The field as a boolean; nil where it is missing or of another type.
     @inlinable public func boolean(_ field: Field) -> Bool? {
         guard let value = value(field, ek_type_boolean()) else { return nil }
         return g_value_get_boolean(value) != 0
     }
 
+    /// The field as an unsigned number; nil where it is missing or of another type.
     @inlinable public func uint(_ field: Field) -> UInt32? {
         guard let value = value(field, ek_type_uint()) else { return nil }
         return g_value_get_uint(value)

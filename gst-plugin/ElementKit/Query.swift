@@ -9,8 +9,9 @@ public struct Query: ~Copyable {
 
     init(lending pointer: UnsafeMutablePointer<GstQuery>) { self.pointer = pointer }
 
+    /// What is asked, as far as elements here care.
     public enum Kind: Sendable { case acceptCaps, caps, allocation, scheduling, uri, other }
-
+    /// What is asked.
     public var kind: Kind {
         switch GstQueryType(UInt32(ek_query_type(pointer))) {
         case GST_QUERY_ACCEPT_CAPS: .acceptCaps
@@ -30,6 +31,7 @@ public struct Query: ~Copyable {
         return caps.map { Caps(sharing: $0) }
     }
 
+    /// Answers a query of the kind `acceptCaps`.
     public func answerAcceptCaps(_ accepted: Bool) { gst_query_set_accept_caps_result(pointer, accepted ? 1 : 0) }
 
     /// The filter of a CAPS query.

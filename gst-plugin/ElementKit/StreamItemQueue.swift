@@ -18,19 +18,23 @@ public struct StreamItemQueue: ~Copyable {
     /// The sum of the durations of the buffers inside, in nanoseconds.
     public private(set) var duration: UInt64 = 0
 
+    /// An empty queue.
     public init() {}
 
     deinit { for entry in entries[head...] { ek_mini_object_unref(entry) } }
-
+    /// Buffers and events together.
     public var count: Int { entries.count - head }
+    /// Whether nothing waits.
     public var isEmpty: Bool { head == entries.count }
 
+    /// Takes a buffer over, behind all others.
     public mutating func append(_ buffer: consuming Buffer) {
         byteCount &+= buffer.size
         duration &+= buffer.duration ?? 0
         entries.append(UnsafeMutableRawPointer(buffer.release()))
     }
 
+    /// Takes an event over, behind all others.
     public mutating func append(_ event: consuming Event) {
         entries.append(UnsafeMutableRawPointer(event.release()))
     }
@@ -40,6 +44,7 @@ public struct StreamItemQueue: ~Copyable {
         entries.insert(UnsafeMutableRawPointer(event.release()), at: head)
     }
 
+    /// Gives up what came first; nil where nothing is there.
     public mutating func popFirst() -> StreamItem? {
         guard head < entries.count else { return nil }
         let entry = entries[head]
@@ -61,6 +66,7 @@ public struct StreamItemQueue: ~Copyable {
         return .buffer(buffer)
     }
 
+    /// Frees everything.
     public mutating func removeAll() {
         while popFirst() != nil {}
     }

@@ -5,6 +5,7 @@ import Synchronization
 
 /// A function that tells what kind of file some bytes are the start of.
 public struct TypeFinder: Sendable {
+    /// The finder's name, unique in the process.
     public var name: String
     /// Finders of a higher rank look first.
     public var rank: Rank

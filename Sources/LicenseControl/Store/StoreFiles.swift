@@ -121,6 +121,4 @@ final class StoreLock {
 
     /// Whether nobody else has the files open, and from now on nobody can.
     func becomeExclusive() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
-
-    func becomeShared() { _ = flock(descriptor, LOCK_SH) }
 }

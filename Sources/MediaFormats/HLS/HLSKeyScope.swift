@@ -17,9 +17,6 @@ struct HLSKeyScope: Hashable, Sendable {
 
     private var tags: [Tag] = []
 
-    /// Nothing holds: segments are clear.
-    var isClear: Bool { tags.isEmpty }
-
     /// Takes one tag. A tag that cannot be read is kept with its problem: another KEYFORMAT may do.
     mutating func apply(_ value: Substring, line: Int, base: URIReference) throws(FormatError) {
         let list = try HLSAttributeList(parsing: value)

@@ -41,6 +41,10 @@ struct KeyRing {
         revision = sources.session.revision
     }
 
+    private static let warnOnce: Void = Decryptor.log.log(
+        .warning, nil,
+        "The kernel does not lock the memory of keys, so that they may be swapped out: raise RLIMIT_MEMLOCK.")
+
     /// `media` is what is decrypted. What may hold pictures is video.
     mutating func cipher(for keyID: KeyID?, of media: OutputPolicy.Media = .video) -> Lookup {
         let use = Use(keyID: keyID, media: media)
@@ -59,6 +63,7 @@ struct KeyRing {
         }
         switch sources.status(of: keyID) {
         case .usable(let key):
+            if !key.isLocked { Self.warnOnce }
             if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
             do {
                 let entry = Entry(

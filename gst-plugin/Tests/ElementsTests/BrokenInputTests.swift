@@ -46,7 +46,6 @@ extension ElementTests {
             }
             struct Variant: Decodable {
                 let file: String
-                let ideal: String
             }
             let keys: [Key]
             let variants: [Variant]
