@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ElementKit
 import LicenseControl
 import ProtectionModel
 import SampleDecryption
