@@ -86,7 +86,8 @@ private final class TLSServer: Sendable {
     }
 
     deinit {
-        process.terminate()
+        // It has the signal mask of the worker thread that started it, where SIGTERM waits for ever.
+        kill(process.processIdentifier, SIGKILL)
         try? FileManager.default.removeItem(at: folder)
     }
 

@@ -42,6 +42,8 @@ def environment(options, registry):
         G_SLICE="always-malloc",
         LATCHKEY_TEST_PATIENCE="10",
         NO_COLOR="1",
+        # Swift's own handler of crashes reads memory that sanitizers forbid, and hides what it was called for.
+        SWIFT_BACKTRACE="enable=no",
     )
     for variable, values in options.items():
         env[variable] = ":".join(f"{key}={value}" for key, value in values.items())
@@ -110,7 +112,8 @@ def judge(report, name, status, output):
         # What was found stands at the beginning of a report; what comes behind it may be long.
         found = FINDING.search(output)
         start = output.rfind("\n", 0, found.start()) + 1 if found else max(len(output) - SHOWN, 0)
-        sys.stderr.write(output[start:start + SHOWN])
+        # What GLib had to say may stand in front of it.
+        sys.stderr.write(output[max(start - 4000, 0):start + SHOWN])
     else:
         report.passed(f"{name}/findings")
     if status is None:
