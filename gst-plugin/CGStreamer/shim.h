@@ -164,33 +164,42 @@ static inline GPtrArray *ek_source_pads(GstElement *element) {
   return found;
 }
 
-/* The sink pad, on a child of `bin`, to which the stream of a source pad further inside leads, with a reference; NULL
- * while that is not linked. */
-static inline GstPad *ek_pad_in_bin_behind(GstPad *source, GstElement *bin) {
-  GstPad *pad = gst_object_ref(source);
-  for (int steps = 0; pad && steps < 32; steps++) {
-    GstPad *peer = gst_pad_get_peer(pad);
-    gst_object_unref(pad);
-    pad = NULL;
-    if (!peer) break;
-    if (GST_IS_PROXY_PAD(peer)) {
-      pad = GST_PAD_CAST(gst_proxy_pad_get_internal(GST_PROXY_PAD(peer)));
-    } else {
-      GstElement *element = gst_pad_get_parent_element(peer);
-      if (element && GST_OBJECT_PARENT(element) == GST_OBJECT_CAST(bin)) {
-        gst_object_unref(element);
-        return peer;
+static inline void ek_add_pads_in_bin_behind(GPtrArray *found, GstPad *source, GstElement *bin, int steps) {
+  GstPad *peer = steps < 32 && found->len < 64 ? gst_pad_get_peer(source) : NULL;
+  if (!peer) return;
+  GstElement *element = gst_pad_get_parent_element(peer);
+  if (GST_IS_PROXY_PAD(peer)) {
+    GstPad *inner = GST_PAD_CAST(gst_proxy_pad_get_internal(GST_PROXY_PAD(peer)));
+    if (inner) ek_add_pads_in_bin_behind(found, inner, bin, steps + 1);
+    gst_clear_object(&inner);
+  } else if (element && GST_OBJECT_PARENT(element) == GST_OBJECT_CAST(bin)) {
+    if (!g_ptr_array_find(found, peer, NULL)) g_ptr_array_add(found, gst_object_ref(peer));
+  } else {
+    GstIterator *links = gst_pad_iterate_internal_links(peer);
+    GValue value = G_VALUE_INIT;
+    GstIteratorResult next = links ? gst_iterator_next(links, &value) : GST_ITERATOR_DONE;
+    for (; next == GST_ITERATOR_OK || next == GST_ITERATOR_RESYNC; next = gst_iterator_next(links, &value)) {
+      if (next == GST_ITERATOR_RESYNC) {
+        gst_iterator_resync(links);
+        continue;
       }
-      gst_clear_object(&element);
-      GstIterator *links = gst_pad_iterate_internal_links(peer);
-      GValue value = G_VALUE_INIT;
-      if (links && gst_iterator_next(links, &value) == GST_ITERATOR_OK) pad = g_value_dup_object(&value);
-      if (G_IS_VALUE(&value)) g_value_unset(&value);
-      if (links) gst_iterator_free(links);
+      ek_add_pads_in_bin_behind(found, GST_PAD_CAST(g_value_get_object(&value)), bin, steps + 1);
+      g_value_reset(&value);
     }
-    gst_object_unref(peer);
+    if (G_IS_VALUE(&value)) g_value_unset(&value);
+    if (links) gst_iterator_free(links);
   }
-  gst_clear_object(&pad);
+  gst_clear_object(&element);
+  gst_object_unref(peer);
+}
+
+/* The sink pads, on children of `bin`, to which a source pad further inside leads: a demuxer in between makes several of
+ * one stream. Each with a reference; free the array. NULL while none is linked. */
+static inline GPtrArray *ek_pads_in_bin_behind(GstPad *source, GstElement *bin) {
+  GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
+  ek_add_pads_in_bin_behind(found, source, bin, 0);
+  if (found->len) return found;
+  g_ptr_array_unref(found);
   return NULL;
 }
 

@@ -16,17 +16,23 @@ extension Pad {
         defer { gst_object_unref(element) }
         guard let demuxer = ek_adaptive_demuxer_around(element) else { return nil }
         defer { gst_object_unref(UnsafeMutableRawPointer(demuxer)) }
-        if let place = ek_pad_in_bin_behind(pointer, demuxer) {
-            return HeldEnd([PadReference(owning: place)], until: nil)
+        if let list = ek_pads_in_bin_behind(pointer, demuxer) {
+            defer { g_ptr_array_unref(list) }
+            return HeldEnd(Self.pads(in: list), until: nil)
         }
         // Places of other streams are among these: the probes go before the demuxer's thread does anything else.
         guard let context = g_main_context_get_thread_default(), let list = ek_unlinked_sinks_in_bin(demuxer) else {
             return nil
         }
         defer { g_ptr_array_unref(list) }
-        let places = (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
-            .map { PadReference(sharing: $0.assumingMemoryBound(to: GstPad.self)) }
+        let places = Self.pads(in: list)
         return places.isEmpty ? nil : HeldEnd(places, until: context)
+    }
+
+    // SAFETY: the array holds pads, with references of its own.
+    private static func pads(in list: UnsafeMutablePointer<GPtrArray>) -> [PadReference] {
+        (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
+            .map { PadReference(sharing: $0.assumingMemoryBound(to: GstPad.self)) }
     }
 }
 

@@ -82,6 +82,35 @@ def rotation_transport_stream():
         exactly_once([path for path in scene.origin.paths() if path.startswith("keys/")], http)
 
 
+def late_key_in_the_middle():
+    """A transport stream of pictures and sound waits for a key in its middle until all of it was fetched: the demuxer
+    says the end meanwhile, and nothing is lost."""
+    stream, count, late = media.TransportStream(), 24, "keys/10.bin"
+    files, lines = {}, []
+    for number in range(count):
+        if number and number % 4 == 0:
+            lines.append("#EXT-X-DISCONTINUITY")
+        uri = f"keys/{number}.bin"
+        lines.append(media.key_line(uri, form=None, vector=stream.vector(number)))
+        files[uri] = stream.uri_key
+        files[f"{number}.ts"] = stream.with_uri_key(number)
+        lines += media.segment_lines(1, f"{number}.ts")
+    files["master.m3u8"] = media.master_playlist([("v.m3u8", 300_000)])
+    files["v.m3u8"] = media.media_playlist(lines)
+    with Scene(files) as scene:
+        key = files[late]
+
+        def when_all_is_there(_request):
+            scene.origin.while_quiet(lambda: scene.origin.wait_for(f"{count - 1}.ts"))
+            return key
+
+        scene.origin.files[late] = when_all_is_there
+        player = scene.player()
+        player.play()
+        end_of_stream(player, 60.0)
+        same_frames(player, [sum for number in range(count) for sum in stream.frames(number)])
+
+
 def rotation_whole_segments(kind):
     """METHOD=AES-128, with 200 different keys at URIs."""
 
@@ -252,6 +281,7 @@ def clear_between(kind):
 ALL = {
     "rotation-fragmented": rotation_fragmented,
     "rotation-transport-stream": rotation_transport_stream,
+    "late-key-in-the-middle": late_key_in_the_middle,
     "rotation-whole-ts": rotation_whole_segments("ts"),
     "rotation-whole-mp4": rotation_whole_segments("mp4"),
     "five-keys": five_keys,
