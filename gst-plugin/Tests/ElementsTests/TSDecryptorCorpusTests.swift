@@ -36,7 +36,7 @@ extension ElementTests {
                 track.codec == "h264" ? "video/x-h264" : "audio/\(track.codec == "aac" ? "mpeg" : "x-\(track.codec)")"
             let playback = try LaunchedPipeline(
                 "filesrc location=\(item.path(file)) ! latchkeytsdec keys=*:\(item.key):\(item.iv(ofSegment: index)) "
-                    + "! \(demuxer) ! \(type) ! identity name=stream ! \(parser) ! fakesink name=sink",
+                    + "! \(demuxer) ! capsfilter caps=\(type) ! identity name=stream ! \(parser) ! fakesink name=sink",
                 recorded: ["stream", "sink"])
             let end = try playback.play()
             #expect(end.type == "eos", "\(file): \(end)")
