@@ -7,7 +7,7 @@
 public struct HTTPHeader: Sendable, Hashable {
     /// Compared without regard to case (RFC 9110, 5.1).
     public var name: String
-    /// Sent as it is; control characters are refused by the transport.
+    /// Sent as it is; the transport refuses a line break in it.
     public var value: String
 
     public init(name: String, value: String) {

@@ -18,7 +18,7 @@ public struct HTTPRequest: Sendable {
     public var connectTimeout: Duration = .seconds(5)
     /// The most bytes that a response body may have.
     public var maximumResponseSize: Int = 1 << 20
-    /// Whether a redirect to another origin is refused: where the body itself is a secret.
+    /// Whether a redirect to another origin is refused: where the body holds credentials.
     public var staysWithinOrigin = false
 
     public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {

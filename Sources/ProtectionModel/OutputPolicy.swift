@@ -48,7 +48,7 @@ public struct OutputPolicy: Hashable, Sendable {
     public var compressedAudio = OutputRule.pass
     /// An output of which nobody knows what it is.
     public var unknownOutputs = OutputRule.block
-    /// Whether the FairPlay-style terms allow AirPlay.
+    /// Whether the licence allows AirPlay.
     public var allowsAirPlay = false
     /// Larger frames are not to be decoded. Nil for no limit.
     public var maximumFrame: FrameSize?

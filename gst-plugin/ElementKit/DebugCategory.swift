@@ -26,7 +26,7 @@ public struct DebugCategory: @unchecked Sendable {
         pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))
     }
 
-    /// Logs a text where the level is on, from any thread. `object` is named with it. Never a secret.
+    /// Logs a text where the level is on, from any thread. `element` is named with it. Never a secret.
     public func log(
         _ level: Level, _ element: ElementReference? = nil, _ message: @autoclosure () -> String,
         file: StaticString = #fileID, function: StaticString = #function, line: Int = #line

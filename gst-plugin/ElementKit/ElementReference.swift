@@ -119,7 +119,7 @@ public final class WeakElement: @unchecked Sendable {
     // SAFETY: GWeakRef is thread-safe; the storage is freed only in deinit.
     private let reference = UnsafeMutablePointer<GWeakRef>.allocate(capacity: 1)
 
-    /// Does not keep the element alive either; it can be asked whether it still does.
+    /// Does not keep the element alive.
     public init(_ element: ElementReference) { g_weak_ref_init(reference, UnsafeMutableRawPointer(element.pointer)) }
 
     deinit {
