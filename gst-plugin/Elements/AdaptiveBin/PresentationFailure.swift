@@ -10,6 +10,8 @@ struct PresentationFailure: Error, Sendable {
     enum Kind: Sendable {
         /// The origin does not answer, or not with what was asked for.
         case notFound, notAuthorized, network
+        /// No URL that can be fetched.
+        case url
         /// What came is no manifest, or one that cannot be read.
         case format
         case unsupported
@@ -26,7 +28,7 @@ struct PresentationFailure: Error, Sendable {
     /// Trying again cannot help.
     var isFinal: Bool {
         switch kind {
-        case .format, .unsupported, .key: true
+        case .url, .format, .unsupported, .key: true
         case .notFound, .notAuthorized, .network: false
         }
     }
@@ -35,7 +37,7 @@ struct PresentationFailure: Error, Sendable {
         switch kind {
         case .notFound: element.postError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)
         case .notAuthorized: element.postError(GST_RESOURCE_ERROR_NOT_AUTHORIZED, text, debug: advice)
-        case .network: element.postError(GST_RESOURCE_ERROR_OPEN_READ, text, debug: advice)
+        case .network, .url: element.postError(GST_RESOURCE_ERROR_OPEN_READ, text, debug: advice)
         case .format: element.postError(GST_STREAM_ERROR_DEMUX, text, debug: advice)
         case .unsupported: element.postError(GST_STREAM_ERROR_DECRYPT, text, debug: advice)
         case .key: element.postError(GST_STREAM_ERROR_DECRYPT_NOKEY, text, debug: advice)
@@ -60,7 +62,14 @@ extension PresentationFailure {
     }
 
     static func transport(_ error: HTTPError, of what: String) -> PresentationFailure {
-        PresentationFailure(
+        if error.isSameKind(as: .invalidURL("")) {
+            return PresentationFailure(
+                kind: .url, text: "The \(what) cannot be had: \(error).",
+                advice:
+                    "Adaptive media is fetched by http and https alone. Let a web server on this machine serve local "
+                    + "files, such as python3 -m http.server.")
+        }
+        return PresentationFailure(
             kind: .network, text: "The \(what) cannot be had: \(error).",
             advice: "Check the network, the proxy settings and the server.", status: 502)
     }

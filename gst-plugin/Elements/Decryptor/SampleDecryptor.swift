@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CGStreamer
 import ElementKit
 import ProtectionModel
 import SampleDecryption
@@ -10,11 +11,16 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private(set) var format: EncryptedFormat?
     @exclusivity(unchecked) private var protection = SampleProtection()
     @exclusivity(unchecked) private var hasCaps = false
+    @exclusivity(unchecked) private var hasWarned = false
+
+    /// More samples than a clear lead has: a minute of video, half a minute of sound.
+    private static let longestClearLead = 1500
 
     override func resetStream() {
         super.resetStream()
         format = nil
         hasCaps = false
+        hasWarned = false
         protection = SampleProtection()
     }
 
@@ -36,6 +42,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         switch protection.read(buffer, format: format) {
         case .clear:
             count { $0.samplesClear &+= 1 }
+            if protection.unexplainedCount > Self.longestClearLead { warnOfUnexplainedSamples() }
             return .ready(cleared(buffer))
         case .malformed(let reason):
             return .failed(.malformedSample(reason, nil))
@@ -51,6 +58,23 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
             demandKey(keyID)
             return .missingKey(buffer, keyID)
         }
+    }
+
+    override func complete(before event: borrowing Event) -> Prepared {
+        if event.kind == .endOfStream, protection.unexplainedCount > 0 { warnOfUnexplainedSamples() }
+        return .nothing
+    }
+
+    /// The caps say that the stream is encrypted, and no sample says how.
+    private func warnOfUnexplainedSamples() {
+        guard !protection.hasExplained, !hasWarned else { return }
+        hasWarned = true
+        reference.postWarning(
+            GST_STREAM_ERROR_DECRYPT,
+            "No sample of the encrypted stream says how it is encrypted. They go on as they are.",
+            debug:
+                "Either all are clear, or the demuxer has lost it, as GStreamer's qtdemux does with MP4 files that are "
+                + "not fragmented. For those, put latchkeyisodec in front of the demuxer, or use playbin3, which does.")
     }
 
     private func cleared(_ buffer: consuming Buffer) -> Buffer {

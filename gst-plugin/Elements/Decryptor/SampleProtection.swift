@@ -17,6 +17,10 @@ struct SampleProtection {
 
     /// How to decrypt the sample that was read last.
     private(set) var plan = SamplePlan(scheme: .cenc, initializationVector: InitializationVector(high: 0, low: 0))
+    /// Samples without a meta, in front of the first that has one.
+    private(set) var unexplainedCount = 0
+    /// Whether a sample had a meta.
+    private(set) var hasExplained = false
     /// qtdemux of 1.22.0 to 1.22.5 marks the clear lead of cbcs video as encrypted.
     private let marksClearLeadAsEncrypted: Bool
 
@@ -48,7 +52,12 @@ struct SampleProtection {
     private static let piffClear: UInt32 = 0
 
     mutating func read(_ buffer: borrowing Buffer, format: EncryptedFormat) -> Reading {
-        buffer.withProtectionInfo { read($0, format: format) } ?? .clear
+        if let reading = buffer.withProtectionInfo({ read($0, format: format) }) {
+            hasExplained = true
+            return reading
+        }
+        if !hasExplained { unexplainedCount &+= 1 }
+        return .clear
     }
 
     private mutating func read(_ info: borrowing ProtectionInfo, format: EncryptedFormat) -> Reading {

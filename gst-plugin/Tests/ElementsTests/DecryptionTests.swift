@@ -222,6 +222,29 @@ extension ElementTests {
             }
         }
 
+        /// Stock qtdemux loses what is said of the samples of a file that is not fragmented.
+        @Test(arguments: [(3, 0, true), (3, 1, false), (0, 0, false)])
+        func anEncryptedStreamWithoutAWordOfItsSamplesIsNamedAtTheEnd(plain: Int, marked: Int, warns: Bool) throws {
+            let harness = try Harness("latchkeycencdec", Media.keysProperty)
+            harness.start(caps: Media.bareVideo)
+            for _ in 0..<plain { #expect(harness.push([1]) == .ok) }
+            for _ in 0..<marked { #expect(harness.push(try Media.sample([1, 2]).makeBuffer()) == .ok) }
+            #expect(harness.pushEndOfStream())
+            #expect(harness.output.wait(event: "eos"))
+            let warnings = harness.bus.all().filter { $0.type == "warning" }
+            #expect(warnings.map { $0.text.contains("says how it is encrypted") } == (warns ? [true] : []))
+            #expect(harness.output.samples.count == plain + marked)
+        }
+
+        @Test func anEndlessStreamWithoutAWordOfItsSamplesIsNamedOnce() throws {
+            let harness = try Harness("latchkeycencdec", Media.keysProperty)
+            harness.start(caps: Media.bareVideo)
+            for _ in 0..<1500 { #expect(harness.push([1]) == .ok) }
+            #expect(harness.bus.all().count { $0.type == "warning" } == 0)
+            for _ in 0..<100 { #expect(harness.push([1]) == .ok) }
+            #expect(harness.bus.all().count { $0.type == "warning" } == 1)
+        }
+
         @Test func theStatisticsCount() throws {
             let harness = try Harness("latchkeycencdec", Media.keysProperty)
             harness.start(caps: Media.bareVideo)
