@@ -11,8 +11,8 @@ import tempfile
 from report import Report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-# The tests of each: AddressSanitizer gets what handles memory by hand, of MediaFormats that is what reads XML (the rest of
-# its tests take a minute and a half, and its own pointers are in the media that the others read); ThreadSanitizer gets
+# The tests of each. AddressSanitizer gets what handles memory by hand; of MediaFormats that is what reads XML: the rest
+# of its tests take a minute and a half, and its own pointers are in media that the others read. ThreadSanitizer gets
 # what has threads. Where a target is new here, the switch LATCHKEY_SANITIZED_TESTS in Package.swift has to leave it in.
 TARGETS = {
     "address": "ElementKitTests|ElementsTests|HLSDemuxTests|HTTPTests|SampleAESTests|SampleDecryptionTests"
