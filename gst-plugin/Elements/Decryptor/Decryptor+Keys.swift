@@ -62,17 +62,20 @@ extension Decryptor {
     /// adaptive demuxer, the gate of the bin around that does it.
     private func endPlayback(_ reason: KeyError) {
         guard !reference.isInsideAdaptiveDemuxer else { return }
-        let isFirst = monitor.withLock {
-            guard !flow.isFlushing, !flow.isFailureReported else { return false }
-            flow.isFailureReported = true
+        // A sample may have met the end first, and said so.
+        let (isRunning, isTold) = monitor.withLock {
+            guard !flow.isFlushing else { return (false, true) }
+            defer { flow.isFailureReported = true }
             flow.result = .error
             monitor.broadcast()
-            return true
+            return (true, flow.isFailureReported)
         }
-        guard isFirst else { return }
-        reference.postError(
-            GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
-            debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+        guard isRunning else { return }
+        if !isTold {
+            reference.postError(
+                GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
+                debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+        }
         let source = PadReference(sharing: sourcePad.pointer)
         source.push(.startOfFlush())
         // The peer's lock: nothing that was on its way then comes after the end of the flush.
