@@ -56,7 +56,9 @@ var targets: [Target] = [
         swiftSettings: settings),
     .target(
         name: "LicenseControl",
-        dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "CKeyring", "COpenSSL", "CSQLite"],
+        dependencies: [
+            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "CKeyring", "COpenSSL", "CSQLite",
+        ],
         swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
 
@@ -104,11 +106,13 @@ var targets: [Target] = [
     .executableTarget(
         name: "session-benchmark", dependencies: ["SessionControl", "TestSupport"], path: "Tests/Benchmarks/Session",
         swiftSettings: settings),
+    .executableTarget(
+        name: "session-load", dependencies: ["SessionControl"], path: "Tests/SessionLoad", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [
-            "TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "CSQLite",
-            "store-writer",
+            "TestSupport", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+            "CSQLite", "store-writer",
         ],
         swiftSettings: settings),
     .target(
@@ -180,7 +184,7 @@ if withServer {
             name: "ReferenceServerTests",
             dependencies: [
                 "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
-                "ProtectionModel",
+                "ProtectionModel", "SessionControl", "HTTP",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -211,7 +215,7 @@ if withGStreamer {
         .target(
             name: "Elements",
             dependencies: [
-                "ElementKit", "CGStreamer", "LicenseControl", "KeySystems", "MediaFormats",
+                "ElementKit", "CGStreamer", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats",
                 "SampleDecryption", "ProtectionModel", "HTTP",
             ],
             path: "gst-plugin/Elements", swiftSettings: settings),
