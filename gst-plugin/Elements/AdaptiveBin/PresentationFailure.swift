@@ -60,7 +60,12 @@ extension PresentationFailure {
     }
 
     static func transport(_ error: HTTPError, of what: String) -> PresentationFailure {
-        PresentationFailure(
+        if error.isSameKind(as: .tooLarge("")) {
+            return PresentationFailure(
+                kind: .format, text: "The \(what) cannot be used: \(error).",
+                advice: "Check what the server sends under that URL.")
+        }
+        return PresentationFailure(
             kind: .network, text: "The \(what) cannot be had: \(error).",
             advice: "Check the network, the proxy settings and the server.", status: 502)
     }
