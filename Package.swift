@@ -260,7 +260,7 @@ if withGStreamer {
 if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
     let withoutPart: Set<String> = [
         "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "store-writer", "StoreFaults",
-        "SessionControl", "SessionControlTests", "session-holder", "session-benchmark", "license-benchmark",
+        "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader",
     ]
     targets.removeAll { withoutPart.contains($0.name) }

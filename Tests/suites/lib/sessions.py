@@ -12,7 +12,7 @@ import time
 
 import hls_media as media
 import pipelines
-from behaviours import demand
+from behaviour_scenes import demand
 from pipelines import Gst
 from session_scenes import (
     ACCOUNT, ENDED, INTERVAL, KINDS, Scene, fields, frames_after, message_of, wait_for_frames)
