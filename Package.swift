@@ -259,7 +259,8 @@ if withGStreamer {
 // ours, and six products to link.
 if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
     let withoutPart: Set<String> = [
-        "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "store-writer", "StoreFaults",
+        "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
+        "StoreFaults",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader",
     ]
