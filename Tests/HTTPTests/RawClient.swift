@@ -51,12 +51,26 @@ final class RawClient: @unchecked Sendable {
     }
 
     func get(_ target: String, method: String = "GET", host: String, _ fields: [String] = []) throws -> Response {
-        let lines = ["\(method) \(target) HTTP/1.1", "Host: \(host)"] + fields
-        send(lines.map { $0 + "\r\n" }.joined() + "\r\n")
+        ask(target, method: method, host: host, fields)
         return try response(hasBody: method != "HEAD")
     }
 
+    /// Sends a request, and leaves the responses to others.
+    func ask(_ target: String, method: String = "GET", host: String, _ fields: [String] = []) {
+        let lines = ["\(method) \(target) HTTP/1.1", "Host: \(host)"] + fields
+        send(lines.map { $0 + "\r\n" }.joined() + "\r\n")
+    }
+
+    /// The next final response: a slow machine gets interim ones before it.
     func response(hasBody: Bool = true) throws -> Response {
+        while true {
+            let response = try nextResponse(hasBody: hasBody)
+            if !(100..<200).contains(response.status) { return response }
+        }
+    }
+
+    /// The next response, final or interim.
+    func nextResponse(hasBody: Bool = true) throws -> Response {
         let end = Array("\r\n\r\n".utf8)
         while buffer.firstRange(of: end) == nil { try read() }
         guard let head = buffer.firstRange(of: end) else { throw Failure.ended }

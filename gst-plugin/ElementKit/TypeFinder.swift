@@ -31,9 +31,9 @@ public struct TypeFinder: Sendable {
     /// Registering it again does nothing and succeeds.
     @discardableResult
     public func register(with plugin: OpaquePointer? = nil) -> Bool {
+        guard let caps = Caps(caps) else { return false }
         let isNew = Self.registered.withLock { $0.insert(name).inserted }
         guard isNew || plugin != nil else { return true }
-        guard let caps = Caps(caps) else { return false }
         // SAFETY: the box lives for ever, as the registration does.
         let data = Unmanaged.passRetained(TypeFinderBox(self)).toOpaque()
         return caps.withPointer { pointer in

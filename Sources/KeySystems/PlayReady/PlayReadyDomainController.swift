@@ -37,7 +37,12 @@ public struct PlayReadyDomainController: Sendable {
     public mutating func add(accountID: GUID, memberLimit: Int, url: String) throws(PlayReadyError) {
         guard domains[accountID] == nil else { return }
         domains[accountID] = Domain(memberLimit: memberLimit, url: url)
-        try renew(accountID: accountID)
+        do {
+            try renew(accountID: accountID)
+        } catch {
+            domains[accountID] = nil
+            throw error
+        }
     }
 
     /// Makes a new revision: a new key. Members have to join again for licences of it.

@@ -234,13 +234,6 @@ public actor PlayReadyClient {
     nonisolated var clientTime: UInt32 { UInt32(clamping: clocks.reading().wall / 1000) }
 }
 
-extension PlayReadyDevice {
-    /// Whether its certificate hangs on the provisioned model's.
-    fileprivate func isMade(by provisioning: PlayReadyProvisioning) -> Bool {
-        Array(chain.certificates.dropFirst()) == provisioning.modelCertificate.certificates
-    }
-}
-
 extension PlayReadyClient.Configuration: CustomStringConvertible, CustomReflectable {
     public var description: String {
         "PlayReady-style client" + (licenseURL.map { " of \(HTTPRequest(url: $0).printableURL)" } ?? "")

@@ -80,7 +80,7 @@ private struct Reader {
         case "EXT-X-ENDLIST": result.isEnded = true
         case "EXT-X-MEDIA-SEQUENCE":
             guard let number = hlsInteger(value) else { throw .malformed("EXT-X-MEDIA-SEQUENCE") }
-            guard result.segments.isEmpty else { break }
+            guard result.segments.isEmpty, !result.isDelta else { break }
             sequence = number
             result.mediaSequence = number
         case "EXT-X-KEY":

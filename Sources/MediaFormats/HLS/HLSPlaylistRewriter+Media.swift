@@ -9,7 +9,8 @@ extension HLSPlaylistRewriter {
         try plan.write(media, to: &output)
         describe(media, plan, in: &output)
 
-        var window = window
+        // What is complete is not refreshed.
+        guard !media.isEnded else { return }
         window.hasSampleKeys = window.hasSampleKeys || plan.hasSamples
         window.hasFronts = window.hasFronts || plan.placements.contains { $0.front?.value.isRouted == true }
         window.sampleKey = media.segments.last { $0.sampleKey != nil }?.sampleKey ?? window.sampleKey
@@ -23,11 +24,7 @@ extension HLSPlaylistRewriter {
                 )
             }
         }
-        // What is complete is not refreshed.
-        if !media.isEnded {
-            window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
-        }
-        self.window = window
+        window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
     }
 
     private func describe(_ media: HLSMediaPlaylist, _ plan: HLSPlan, in output: inout HLSOutput) {

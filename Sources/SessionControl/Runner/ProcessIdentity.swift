@@ -19,12 +19,12 @@ public struct ProcessIdentity: Hashable, Sendable {
 
     public static let current = ProcessIdentity(pid: getpid(), start: startTime(of: getpid()) ?? 0, bootID: bootID)
 
-    /// Whether the process still runs. Where that cannot be told, it does.
+    /// Whether the process still runs. One that is there and whose start time cannot be read counts as running.
     public var isRunning: Bool {
         guard bootID == Self.bootID else { return false }
         if kill(pid, 0) != 0, errno == ESRCH { return false }
-        guard let start = Self.startTime(of: pid) else { return false }
-        return start == self.start
+        // Where other users' processes are hidden, one with this number is taken for it.
+        return Self.startTime(of: pid).map { $0 == start } ?? true
     }
 
     private static let bootID = String(

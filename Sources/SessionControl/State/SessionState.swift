@@ -67,7 +67,7 @@ public struct SessionState: Equatable, Sendable {
     final class Rules: Equatable, Sendable {
         let policy: SessionPolicy
 
-        init(_ policy: SessionPolicy) { self.policy = policy }
+        init(_ policy: SessionPolicy) { self.policy = policy.bounded }
 
         static func == (left: Rules, right: Rules) -> Bool { left === right || left.policy == right.policy }
     }
