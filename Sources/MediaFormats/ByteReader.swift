@@ -63,14 +63,20 @@ public struct ByteReader: Sendable {
         ByteReader(try readBytes(count), structure: structure, origin: origin)
     }
 
+    /// One byte. Throws `truncated` at the end.
     public mutating func readUInt8() throws(FormatError) -> UInt8 { UInt8(truncatingIfNeeded: try readInteger(1)) }
+    /// Two bytes.
     public mutating func readUInt16() throws(FormatError) -> UInt16 { UInt16(truncatingIfNeeded: try readInteger(2)) }
     /// Three bytes.
     public mutating func readUInt24() throws(FormatError) -> UInt32 { UInt32(truncatingIfNeeded: try readInteger(3)) }
+    /// Four bytes.
     public mutating func readUInt32() throws(FormatError) -> UInt32 { UInt32(truncatingIfNeeded: try readInteger(4)) }
+    /// Eight bytes.
     public mutating func readUInt64() throws(FormatError) -> UInt64 { try readInteger(8) }
 
+    /// Two bytes, the least significant first, as PlayReady objects have them.
     public mutating func readUInt16LittleEndian() throws(FormatError) -> UInt16 { try readUInt16().byteSwapped }
+    /// Four bytes, the least significant first.
     public mutating func readUInt32LittleEndian() throws(FormatError) -> UInt32 { try readUInt32().byteSwapped }
 
     /// Four bytes as the characters of a box type; a byte outside printable ASCII becomes `.`, so that the text is safe

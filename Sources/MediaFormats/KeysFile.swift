@@ -18,6 +18,7 @@ public import ProtectionModel
 public struct KeysFile: Sendable {
     /// What a key is for.
     public enum Subject: Hashable, Sendable {
+        /// The key of this KID, whatever the media.
         case keyID(KeyID)
         /// An absolute URI, compared as it is written.
         case uri(String)
@@ -27,10 +28,12 @@ public struct KeysFile: Sendable {
 
     /// One key.
     public struct Entry: Sendable {
+        /// What the first field of the line names.
         public var subject: Subject
         /// With the IV, where the line has one.
         public var key: ContentKey
 
+        /// The entry shares the memory of `key`, which is wiped when its last owner goes.
         public init(subject: KeysFile.Subject, key: ContentKey) {
             self.subject = subject
             self.key = key

@@ -17,6 +17,7 @@ public struct CKCContainer: Hashable, Sendable {
     public let version: UInt32
     /// Some servers put numbers here, so that any is read.
     public let reserved: UInt32
+    /// 16 bytes, for the payload.
     public let initializationVector: [UInt8]
     /// Encrypted.
     public let payload: [UInt8]

@@ -10,6 +10,7 @@
 ///
 /// Integers are big-endian. The payload is a multiple of 16 bytes: AES-128-CBC without padding over a `TLLVPayload`.
 public struct SPCContainer: Hashable, Sendable {
+    /// The first field of an SPC. It decides how long the wrapped key is.
     public enum Version: UInt32, Sendable, CaseIterable {
         /// For a certificate with an RSA key of 1024 bits.
         case v1 = 1
@@ -27,11 +28,15 @@ public struct SPCContainer: Hashable, Sendable {
     /// The most bytes of a whole SPC that are read.
     public static let maximumSize = TLLVPayload.maximumSize + 304
 
+    /// Fits the certificate that `certificateHash` names.
     public let version: Version
     /// 0 where Latchkey writes it. Nothing is known of it, so that any number is read.
     public let reserved: UInt32
+    /// 16 bytes, for the payload.
     public let initializationVector: [UInt8]
+    /// The AES-128 key of the payload, encrypted with the certificate's RSA key; `Version.wrappedKeySize` bytes.
     public let wrappedKey: [UInt8]
+    /// SHA-1 of the application certificate in DER, 20 bytes. Tells the key server which private key to take.
     public let certificateHash: [UInt8]
     /// Encrypted.
     public let payload: [UInt8]

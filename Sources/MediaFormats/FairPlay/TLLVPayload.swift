@@ -83,6 +83,8 @@ extension TLLV {
 }
 
 extension TLLVPayload: CustomStringConvertible, CustomReflectable {
+    /// Tags and sizes, never values.
     public var description: String { "[\(blocks.map(\.description).joined(separator: "; "))]" }
+    /// The blocks, which hide their values themselves.
     public var customMirror: Mirror { Mirror(self, children: ["blocks": blocks]) }
 }

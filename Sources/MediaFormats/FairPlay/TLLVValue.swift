@@ -2,6 +2,7 @@
 
 /// What a block with a certain tag says. Integers are big-endian.
 public protocol TLLVValue: Hashable, Sendable {
+    /// The tag of the block that the value stands in.
     static var tag: TLLV.Tag { get }
 
     /// Reads the value of a block. Throws `malformed` where it has another length than the tag wants, or a number that

@@ -4,6 +4,7 @@
 public struct HLSLine: Hashable, Sendable {
     /// What a line is (RFC 8216, 4.1).
     public enum Content: Hashable, Sendable {
+        /// Nothing, or white space only.
         case blank
         /// A line that starts with `#` and not with `#EXT`.
         case comment
@@ -20,6 +21,7 @@ public struct HLSLine: Hashable, Sendable {
     /// What stands between `text` and the next line: `\n`, `\r\n`, or nothing at the end of the playlist.
     public var ending: Substring
 
+    /// Found anew at each call, from `text` alone. The value of a tag is not looked into.
     public var content: Content {
         guard let first = text.utf8.first else { return .blank }
         guard first == UInt8(ascii: "#") else {

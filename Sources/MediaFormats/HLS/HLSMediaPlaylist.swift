@@ -6,6 +6,7 @@ public import ProtectionModel
 public struct HLSMap: Hashable, Sendable {
     /// Absolute.
     public var url: String
+    /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
     /// Set where the section is encrypted as a whole.
     public var decryption: HLSSegmentDecryption?
@@ -13,10 +14,12 @@ public struct HLSMap: Hashable, Sendable {
 
 /// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding.
 public struct HLSSegmentDecryption: Hashable, Sendable {
+    /// Its method is `aes128`; its answer may bring the IV too.
     public var key: HLSKey
     /// Nil where the answer to the key request brings it.
     public var initializationVector: InitializationVector?
 
+    /// A nil `initializationVector` leaves the IV to the answer of the key request.
     public init(key: HLSKey, initializationVector: InitializationVector?) {
         self.key = key
         self.initializationVector = initializationVector

@@ -30,6 +30,7 @@ public struct HLSPlaylistRewriter: Sendable {
 
     var window = HLSWindow()
 
+    /// Where `segmentKind` is nil, the playlist and its file names tell; see `HLSRewriting.segmentToInspect`.
     public init(
         keyFormats: [HLSKeyFormat], importedVariables: [String: String] = [:], sessionKeys: [HLSKey] = [],
         segmentKind: HLSSegmentKind? = nil

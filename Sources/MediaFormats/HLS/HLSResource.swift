@@ -36,11 +36,14 @@ public struct HLSInitSegment: Hashable, Sendable {
 
     /// Absolute.
     public var url: String
+    /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
     /// Set where the section itself is encrypted as a whole.
     public var decryption: HLSSegmentDecryption?
+    /// Decided by the segments that the section stands in front of.
     public var protection: Protection
 
+    /// `url` is absolute; nothing is checked.
     public init(
         url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption? = nil, protection: Protection
     ) {
@@ -57,8 +60,10 @@ public struct HLSEncryptedSegment: Hashable, Sendable {
     public var url: String
     /// The encrypted bytes.
     public var byteRange: HLSByteRange?
+    /// The key, and the IV of this very segment.
     public var decryption: HLSSegmentDecryption
 
+    /// `url` is absolute; `byteRange` counts encrypted bytes.
     public init(url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption) {
         self.url = url
         self.byteRange = byteRange
@@ -70,6 +75,7 @@ public struct HLSEncryptedSegment: Hashable, Sendable {
 public struct HLSEnvelopedSegment: Hashable, Sendable {
     /// Absolute.
     public var url: String
+    /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
     /// Of what is inside, as far as the playlist tells.
     public var kind: HLSSegmentKind
@@ -77,6 +83,7 @@ public struct HLSEnvelopedSegment: Hashable, Sendable {
     /// for segments of the same time in other playlists.
     public var start: UInt64
 
+    /// `url` is absolute, `start` in ticks of 90 kHz.
     public init(url: String, byteRange: HLSByteRange? = nil, kind: HLSSegmentKind, start: UInt64) {
         self.url = url
         self.byteRange = byteRange
@@ -94,6 +101,7 @@ public struct HLSKeyNote: Hashable, Sendable {
     /// Nil where the answer to the key request brings it, and for clear segments.
     public var initializationVector: InitializationVector?
 
+    /// `kind` is `transportStream` or `packedAudio`: no other segments take a note.
     public init(kind: HLSSegmentKind, key: HLSKey?, initializationVector: InitializationVector?) {
         self.kind = kind
         self.key = key

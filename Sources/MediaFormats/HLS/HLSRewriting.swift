@@ -14,14 +14,18 @@ public struct HLSRewriting: Sendable {
 
     /// A key and the run of segments that it is for.
     public struct KeyUse: Hashable, Sendable {
+        /// With an absolute URI.
         public var key: HLSKey
+        /// Tells whether the key session needs the key at all.
         public var decryptor: Decryptor
         /// Media sequence numbers.
         public var segments: ClosedRange<UInt64>
         /// Seconds from the start of the first segment of the playlist.
         public var start: Double
+        /// In the same seconds: where the last segment of the run ends.
         public var end: Double
 
+        /// `start` and `end` are seconds, `segments` media sequence numbers.
         public init(
             key: HLSKey, decryptor: Decryptor, segments: ClosedRange<UInt64>, start: Double, end: Double
         ) {
@@ -35,14 +39,19 @@ public struct HLSRewriting: Sendable {
 
     /// A playlist that a master playlist names.
     public struct Child: Hashable, Sendable {
+        /// What the master playlist names a child for.
         public enum Role: Hashable, Sendable {
+            /// By tag and TYPE: `EXT-X-STREAM-INF`, the three of `EXT-X-MEDIA`, `EXT-X-I-FRAME-STREAM-INF`, and all
+            /// others.
             case variant, audio, video, subtitles, iFrames, other
         }
 
         /// Absolute.
         public var url: String
+        /// A URL that is named for two roles stands in the list twice.
         public var role: Role
 
+        /// `url` is absolute.
         public init(url: String, role: Role) {
             self.url = url
             self.role = role
@@ -51,6 +60,7 @@ public struct HLSRewriting: Sendable {
 
     /// The playlist for the demuxer, without a byte order mark.
     public var bytes: [UInt8] = []
+    /// As it came; rewriting does not change it.
     public var kind: HLSPlaylist.Kind
     /// Whether a segment is encrypted, in whatever way; for a master playlist, whether it has session keys.
     public var isProtected = false
@@ -92,6 +102,7 @@ public struct HLSRewriting: Sendable {
     public struct SegmentProbe: Hashable, Sendable {
         /// Absolute.
         public var url: String
+        /// Nil for the whole resource.
         public var byteRange: HLSByteRange?
     }
 

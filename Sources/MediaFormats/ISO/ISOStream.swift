@@ -24,6 +24,7 @@ public import ProtectionModel
 /// appended, and at most 32 MiB about the fragments whose media comes next. A value for one owner at a time; bytes that
 /// cannot be read throw, and never trap.
 public struct ISOStream: Sendable {
+    /// What `next` found.
     public enum Step: Hashable, Sendable {
         /// More bytes are needed.
         case nothing

@@ -24,6 +24,7 @@ public import ProtectionModel
 public final class SampleAESStream {
     /// What goes on.
     public enum Output: Sendable, Hashable {
+        /// Packets of 188 bytes.
         case transportStream
         /// ID3 tags, and packed audio behind them.
         case id3
@@ -46,6 +47,7 @@ public final class SampleAESStream {
     /// Bytes that do not tell yet what they are.
     @exclusivity(unchecked) private var unread: [UInt8] = []
 
+    /// Nothing is known of the stream yet: `output` is nil.
     public init() {}
 
     /// Nil as long as nothing was found that can go on.
