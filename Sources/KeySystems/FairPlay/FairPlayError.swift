@@ -120,6 +120,7 @@ public struct FairPlayError: Error, Hashable, Sendable {
 }
 
 extension FairPlayError: CustomStringConvertible {
+    /// The kind, the number and the details: "lease expired (-42656): …".
     public var description: String {
         detail.isEmpty ? "\(kind.text) (\(code))" : "\(kind.text) (\(code)): \(detail)"
     }

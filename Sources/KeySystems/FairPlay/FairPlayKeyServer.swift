@@ -42,6 +42,7 @@ public final class FairPlayKeyServer: Sendable {
         /// The IV of the content's samples or segments.
         public var initializationVector: InitializationVector
 
+        /// Shares `key`, which is wiped when its last owner goes.
         public init(key: ContentKey, initializationVector: InitializationVector) {
             self.key = key
             self.initializationVector = initializationVector

@@ -109,6 +109,7 @@ public struct FairPlayServerError: Error, Hashable, Sendable {
 }
 
 extension FairPlayServerError: CustomStringConvertible {
+    /// The kind, the number and the details: "TLLV missing (-42583): …".
     public var description: String {
         detail.isEmpty ? "\(kind.text) (\(code))" : "\(kind.text) (\(code)): \(detail)"
     }

@@ -33,8 +33,10 @@ public struct FairPlayServerRequest: Sendable {
 }
 
 extension FairPlayServerRequest: CustomStringConvertible, CustomReflectable {
+    /// Version and transaction, for a log of the key server. Never keys.
     public var description: String {
         "SPC version \(version.rawValue), transaction \(Hex.encode(transactionIdentifier))"
     }
+    /// Empty: the request holds the session key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

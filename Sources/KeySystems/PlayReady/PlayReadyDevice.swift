@@ -56,6 +56,8 @@ public struct PlayReadyDevice: Sendable {
 }
 
 extension PlayReadyDevice: CustomStringConvertible, CustomReflectable {
+    /// The security level, never keys.
     public var description: String { "PlayReady-style device of security level \(securityLevel)" }
+    /// The same; the private keys do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["securityLevel": securityLevel]) }
 }

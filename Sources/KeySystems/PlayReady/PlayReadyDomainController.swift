@@ -27,6 +27,7 @@ public struct PlayReadyDomainController: Sendable {
     private let random: RandomSource
     private var domains: [GUID: Domain] = [:]
 
+    /// Without domains. The domains' keys come from `random`, their certificates from `authority`.
     public init(serviceID: GUID, authority: PlayReadyTestAuthority, random: RandomSource = .system) {
         self.serviceID = serviceID
         self.authority = authority
@@ -149,6 +150,8 @@ public struct PlayReadyDomainController: Sendable {
 }
 
 extension PlayReadyDomainController: CustomStringConvertible, CustomReflectable {
+    /// How many domains there are, never their keys or members.
     public var description: String { "domain controller, \(domains.count) domains" }
+    /// Empty: the controller holds the domains' private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

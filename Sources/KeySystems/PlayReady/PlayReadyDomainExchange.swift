@@ -29,6 +29,7 @@ public struct PlayReadyDomainExchange: Sendable {
         /// What the application tells the service, as text.
         public var customData: String?
 
+        /// A service needs `accountID`, or decides by `customData` what the domain is.
         public init(
             serviceID: GUID? = nil, accountID: GUID? = nil, friendlyName: String? = nil, customData: String? = nil
         ) {
@@ -141,6 +142,8 @@ public struct PlayReadyDomainExchange: Sendable {
 }
 
 extension PlayReadyDomainExchange: CustomStringConvertible, CustomReflectable {
+    /// Operation and size of the request, never its content.
     public var description: String { "\(operation.rawValue), request of \(request.count) bytes" }
+    /// Empty: the exchange holds the device's private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -30,10 +30,12 @@ public struct PlayReadyExchange: Sendable {
 
     /// A revocation list that the client has, for the service to see whether a newer one is needed.
     public struct RevocationList: Hashable, Sendable {
+        /// Which list; see `MediaFormats.RevocationList.id`.
         public var id: GUID
         /// Grows with each list of this kind.
         public var version: UInt32
 
+        /// What is sent to the service, in the signed part of the challenge.
         public init(id: GUID, version: UInt32) {
             self.id = id
             self.version = version
@@ -119,6 +121,8 @@ extension WRMHeader.Version {
 }
 
 extension PlayReadyExchange: CustomStringConvertible, CustomReflectable {
+    /// The size of the challenge alone.
     public var description: String { "PlayReady-style exchange, challenge of \(request.count) bytes" }
+    /// Empty: the exchange holds the device's private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -12,6 +12,7 @@ public struct PlayReadyKeyring: Sendable {
     /// The domains that licences may be bound to instead.
     public let memberships: [PlayReadyMembership]
 
+    /// Of two memberships in one domain, both sets of keys are tried.
     public init(device: PlayReadyDevice, memberships: [PlayReadyMembership] = []) {
         self.device = device
         self.memberships = memberships
@@ -127,6 +128,8 @@ public struct PlayReadyLicense: Sendable {
 }
 
 extension PlayReadyLicense: CustomStringConvertible, CustomReflectable {
+    /// Rights id and KID, never the key.
     public var description: String { "licence \(xmr.rightsID) for KID \(keyID)" }
+    /// The same two; the content key does not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["rightsID": xmr.rightsID, "keyID": keyID]) }
 }

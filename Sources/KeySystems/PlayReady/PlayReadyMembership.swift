@@ -89,6 +89,8 @@ func bigEndianBytes(_ value: some FixedWidthInteger) -> [UInt8] {
 }
 
 extension PlayReadyMembership: CustomStringConvertible, CustomReflectable {
+    /// Account and revision, never keys.
     public var description: String { "member of domain \(accountID), revision \(revision)" }
+    /// The same two; the private keys do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["accountID": accountID, "revision": revision]) }
 }

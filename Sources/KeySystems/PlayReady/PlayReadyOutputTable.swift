@@ -21,6 +21,7 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
         /// For sound that leaves compressed.
         public var compressedAudio: OutputRule
 
+        /// A row that follows another one starts behind that one's `upTo`.
         public init(
             upTo: UInt16, digitalVideo: OutputRule, analogVideo: OutputRule, digitalAudio: OutputRule,
             compressedAudio: OutputRule
@@ -39,6 +40,7 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
     /// In ascending order. Levels above the last row block.
     public var rows: [Row]
 
+    /// `rows` has to be in ascending order of `upTo`: the first one that fits counts.
     public init(rows: [Row]) { self.rows = rows }
 
     /// Microsoft's rows.

@@ -53,6 +53,7 @@ public struct PlayReadyServerPolicy: Sendable {
         /// The account to bind the licence to.
         public var domain: GUID?
 
+        /// Without `terms`: playback without limits.
         public init(keyID: KeyID? = nil, terms: XMRTerms? = nil) {
             self.keyID = keyID
             var standard = XMRTerms()
@@ -92,6 +93,7 @@ public struct PlayReadyServerPolicy: Sendable {
     /// Refuse clients whose clock differs by more seconds than this; nil takes any.
     public var maximumClockSkew: UInt32?
 
+    /// Without arguments: every key of the header, for playback without limits.
     public init(grants: [Grant] = [Grant()]) { self.grants = grants }
 
     /// Why a query cannot be read.

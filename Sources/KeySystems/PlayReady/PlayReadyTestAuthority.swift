@@ -168,6 +168,8 @@ public struct PlayReadyTestAuthority: Sendable {
 }
 
 extension PlayReadyTestAuthority: CustomStringConvertible, CustomReflectable {
+    /// Says nothing of keys.
     public var description: String { "PlayReady-style test authority" }
+    /// Empty: the authority is made of private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
