@@ -60,7 +60,9 @@ public final class ContentKey: Sendable {
 }
 
 extension ContentKey: CustomStringConvertible, CustomReflectable {
+    /// `<redacted>`, wherever the key is printed.
     public var description: String { "<redacted>" }
+    /// Empty, so that `dump` and a debugger show no byte.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 

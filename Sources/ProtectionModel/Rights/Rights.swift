@@ -28,6 +28,7 @@ public struct Rights: Hashable, Sendable {
     /// Whether the licence asks for a clock that was set by signed time, where it has dates.
     public var requiresSignedTime: Bool
 
+    /// Without arguments: rights that no date limits. Durations are seconds.
     public init(
         begins: UnixTime? = nil, ends: UnixTime? = nil, removal: UnixTime? = nil, expiresAfterFirstPlay: UInt32? = nil,
         firstPlay: UnixTime? = nil, expiresAfterStored: UInt32? = nil, stored: UnixTime? = nil,

@@ -31,6 +31,7 @@ public struct RightsStatus: Hashable, Sendable {
     /// Why it is so, for people.
     public var reason: String
 
+    /// `reason` is for people and holds no secret; nothing is checked.
     public init(
         kind: Kind, begins: UnixTime? = nil, ends: UnixTime? = nil, stops: UnixTime? = nil,
         rightsExpireAfterFirstUse: Bool = false, reason: String
@@ -48,6 +49,7 @@ public struct RightsStatus: Hashable, Sendable {
 }
 
 extension RightsStatus: CustomStringConvertible {
+    /// Kind and reason, without the dates.
     public var description: String { "\(kind.rawValue): \(reason)" }
 }
 
