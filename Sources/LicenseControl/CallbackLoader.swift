@@ -18,6 +18,8 @@ public final class CallbackLoader: ResourceLoader {
         cancel = onCancel
     }
 
+    /// What the closure says of the request.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { load(request) }
+    /// Calls the closure for cancelled requests; nothing waits for it.
     public func didCancel(_ request: KeyLoadingRequest) { cancel(request) }
 }

@@ -51,6 +51,7 @@ public final class ClearKeyLoader: ResourceLoader {
         return true
     }
 
+    /// Ends the exchange, if one is under way.
     public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
 
     @discardableResult
@@ -118,6 +119,8 @@ public final class ClearKeyLoader: ResourceLoader {
 }
 
 extension ClearKeyLoader: CustomStringConvertible, CustomReflectable {
+    /// The name, which has no query and no header in it.
     public var description: String { name }
+    /// The name alone; headers may hold credentials.
     public var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 }

@@ -12,6 +12,7 @@ public struct ConfigurationGroup: Sendable, Hashable {
     /// Nil: the file chooses the names, as those of headers.
     public let keys: [String]?
 
+    /// A nil for `keys` takes every key.
     public init(_ name: String, keys: [String]?) {
         self.name = name
         self.keys = keys

@@ -16,11 +16,13 @@ public final class KeysFileLoader: ResourceLoader {
     public let path: String
     private let cache = Mutex<(stamp: RegularFile.Stamp, keys: StaticKeys)?>(nil)
 
+    /// Reads nothing yet: a file that is missing shows with the first request.
     public init(path: String) {
         self.path = path
         name = "keys file \(path)"
     }
 
+    /// Takes what the file has keys for, and every request where the file cannot be read.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         do throws(KeyError) {
             return try keys().load(request)

@@ -29,6 +29,7 @@ public final class ResourceLoaderFactory: Sendable {
 
     private let state = Mutex(State())
 
+    /// An empty one, beside `default`: for tests, and for a host with several applications.
     public init() {}
 
     /// Gives this loader to every session that begins from now on.

@@ -9,10 +9,12 @@ public final class StaticKeyLoader: ResourceLoader {
     public let name: String
     private let keys: StaticKeys
 
+    /// The keys are shared and not copied.
     public init(_ keys: StaticKeys, name: String = "static keys") {
         self.keys = keys
         self.name = name
     }
 
+    /// Takes a request that the keys answer whole, and hands over what it has of others.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { keys.load(request) }
 }

@@ -16,6 +16,7 @@ public struct KeyURI: Sendable, Hashable {
     /// What stands behind the scheme's colon and the two slashes, if they are there.
     public let afterScheme: String
 
+    /// Takes any text apart; one without a scheme is all `afterScheme`.
     public init(_ text: String) {
         self.text = text
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), Self.isScheme(text[..<colon]) else {

@@ -12,6 +12,7 @@ public struct LicenseServicePreset: Sendable, Hashable {
         /// What goes there.
         public var value: LicenseRequestValue
 
+        /// `value` is filled in for each request. A parameter goes only to a server that the configuration names.
         public init(_ name: String, _ value: LicenseRequestValue) {
             self.name = name
             self.value = value
@@ -48,6 +49,7 @@ public struct LicenseServicePreset: Sendable, Hashable {
     /// Where the service has the application certificate; nil where it has no place of its own for it.
     public var certificateURL: LicenseRequestURL?
 
+    /// The defaults are those of a service that takes the SPC's bytes by POST and answers with the CKC's bytes.
     public init(
         name: String, contentIdentifier: ContentIdentifierRule, url: LicenseRequestURL = LicenseRequestURL(),
         body: LicenseRequestBody = .raw, headers: [Header] = [], requiredHeaders: [[String]] = [],

@@ -8,6 +8,7 @@ public struct PersistableKeys: Sendable {
     /// Where they are.
     public let store: any PersistableKeyStore
 
+    /// Keys are found under a digest of their content identifier.
     public init(_ store: any PersistableKeyStore) { self.store = store }
 
     /// The sealed key; nil where none is stored.

@@ -10,6 +10,7 @@ import Synchronization
 public enum PlayReadyModel {
     /// The kinds of model certificates that integrators have.
     public enum CertificateType: String, Sendable, CaseIterable {
+        /// A `BCertChain` whose leaf may issue devices.
         case playReady = "PlayReady"
         /// Latchkey has no exchange of this kind: an import throws.
         case windowsMedia = "Windows Media DRM"

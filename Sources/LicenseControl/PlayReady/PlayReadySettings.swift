@@ -44,6 +44,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     /// Licences are renewed while media plays.
     public var renews = true
 
+    /// Nothing is provisioned, and the store is in the user's own folders.
     public init() {}
 
     /// The group of a configuration file.
@@ -167,9 +168,11 @@ public struct PlayReadySettings: Sendable, Hashable {
 }
 
 extension PlayReadySettings: CustomStringConvertible, CustomReflectable {
+    /// The URL of the licence service without its query.
     public var description: String {
         licenseURL.map { "licence service \(HTTPRequest(url: $0).printableURL)" } ?? "licence service of the media"
     }
 
+    /// The same; values of headers do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

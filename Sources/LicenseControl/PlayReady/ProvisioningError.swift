@@ -7,10 +7,12 @@ public struct ProvisioningError: Error, Hashable, Sendable, CustomStringConverti
     /// Never has the file's content in it.
     public let reason: String
 
+    /// `reason` must not quote the file: it may be a private key.
     public init(path: String, reason: String) {
         self.path = path
         self.reason = reason
     }
 
+    /// Path and reason.
     public var description: String { "\(path): \(reason)" }
 }

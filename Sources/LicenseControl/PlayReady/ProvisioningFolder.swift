@@ -23,14 +23,23 @@ import ProtectionModel
 public struct ProvisioningFolder: Sendable {
     /// The files, by their names.
     public enum File: String, CaseIterable, Sendable {
+        /// The model's `BCertChain`, up to one that the root signed.
         case modelCertificate = "playready-model.bcert"
+        /// The model's private key in PEM, or its PKCS #11 URI. Mode 0600.
         case modelKey = "playready-model-key.pem"
+        /// The public key of the root: P-256, x and y, 64 bytes.
         case rootKey = "playready-root.pub"
+        /// The public key that challenges are encrypted for: P-256, x and y, 64 bytes.
         case serverKey = "playready-server.pub"
+        /// The public key that the time service goes back to, in the same form.
         case timeKey = "playready-time.pub"
+        /// A `RevocationList`.
         case revocationList = "playready-revocation.crl"
+        /// The device's `BCertChain`, up to one that the root signed.
         case deviceCertificate = "playready-device.bcert"
+        /// The private key that signs challenges. Mode 0600.
         case deviceSigningKey = "playready-device-signing-key.pem"
+        /// The private key that opens licences. Mode 0600.
         case deviceEncryptionKey = "playready-device-encryption-key.pem"
 
         var isSecret: Bool {
@@ -49,6 +58,7 @@ public struct ProvisioningFolder: Sendable {
     /// Of the folder.
     public let path: String
 
+    /// Neither reads nor makes the folder.
     public init(path: String) { self.path = path }
 
     /// Where a file is, or would be.

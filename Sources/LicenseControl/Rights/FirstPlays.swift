@@ -12,6 +12,7 @@ public final class FirstPlays: Sendable {
     /// Of licences that are not persistent.
     private let marks = Mutex<[RecordID: UnixTime]>([:])
 
+    /// Reads nothing yet.
     public init(clock: TrustedClock, store: LicenseStore) {
         self.clock = clock
         self.store = store

@@ -20,6 +20,7 @@ public struct FileDeviceSecret: DeviceSecret {
         self.machine = machine ?? Self.machineID()
     }
 
+    /// Reads the file at each call. Throws `secretMissing`, `secretExposed` where others may read it, `secretUnusable`.
     public func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey {
         var secret: [UInt8]
         do throws(LicenseStoreError) {

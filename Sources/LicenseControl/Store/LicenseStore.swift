@@ -32,6 +32,7 @@ public actor LicenseStore {
         case closed
     }
 
+    /// A thread of the store's own, because SQLite and the disk block.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     private init(_ configuration: LicenseStoreConfiguration) {
