@@ -112,6 +112,7 @@ public final class Caps: @unchecked Sendable {
 }
 
 extension Caps: CustomStringConvertible {
+    /// As gst-launch writes them (`gst_caps_to_string`).
     public var description: String {
         guard let text = withPointer({ gst_caps_to_string($0) }) else { return "" }
         defer { g_free(text) }

@@ -11,6 +11,7 @@ public final class OutputMemory {
     public enum Failure: Error, Sendable {
         /// Downstream wants memory that the CPU may not see.
         case notMappable
+        /// The allocator gave nothing.
         case outOfMemory
     }
 
