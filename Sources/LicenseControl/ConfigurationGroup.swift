@@ -43,7 +43,8 @@ public struct ConfigurationGroup: Sendable, Hashable {
         return choice
     }
 
-    /// The same for every group of a file, with its keys. A group that is not among `known` is refused too.
+    /// The same for every group of a file, with its keys. A group that is not among `known` is refused too. Throws
+    /// `invalidConfiguration`.
     public static func check(
         _ groups: [(name: String, keys: [String])], against known: [ConfigurationGroup]
     ) throws(KeyError) {

@@ -110,7 +110,8 @@ extension KeysFile.Entry {
 }
 
 extension KeysFile.Subject {
-    /// Reads `*`, a KID (32 hexadecimal digits or a UUID) or an absolute URI.
+    /// Reads `*`, a KID (32 hexadecimal digits or a UUID) or an absolute URI. Throws `malformed` for anything else,
+    /// without quoting it.
     public init(field: some Collection<UInt8>) throws(FormatError) {
         let text = String(decoding: field, as: UTF8.self)
         if text == "*" {

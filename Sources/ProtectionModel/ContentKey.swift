@@ -40,7 +40,7 @@ public final class ContentKey: Sendable {
     /// Whether the kernel keeps the key out of swap. False above `RLIMIT_MEMLOCK`.
     public var isLocked: Bool { slot.isLocked }
 
-    /// Lends the 16 bytes for the time of the call. They must not be kept.
+    /// Lends the 16 bytes for the time of the call. They must not be kept. Throws what `body` throws.
     public func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {

@@ -21,7 +21,7 @@ public final class SealingKey: Sendable {
 
     deinit { KeyMemory.shared.release(slot) }
 
-    /// Lends the 32 bytes for the time of the call. They must not be kept.
+    /// Lends the 32 bytes for the time of the call. They must not be kept. Throws what `body` throws.
     public func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {

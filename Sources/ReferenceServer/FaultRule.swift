@@ -16,7 +16,7 @@ public struct FaultRule: Hashable, Sendable {
         self.times = times
     }
 
-    /// Reads `PREFIX=FAULT` or `PREFIX=FAULT*N`, as the command line has it.
+    /// Reads `PREFIX=FAULT` or `PREFIX=FAULT*N`, as the command line has it. Throws `FaultError` with what is possible.
     public init(_ text: some StringProtocol) throws(FaultError) {
         guard let equals = text.firstIndex(of: "="), text.hasPrefix("/") else {
             throw FaultError("“\(text)” is no rule: PREFIX=FAULT or PREFIX=FAULT*N, where PREFIX starts with “/”")

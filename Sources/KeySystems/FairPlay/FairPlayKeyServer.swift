@@ -68,7 +68,7 @@ public final class FairPlayKeyServer: Sendable {
         window = Mutex(ReplayWindow(length: windowLength, capacity: windowCapacity * 2))
     }
 
-    /// Opens an SPC and checks all but whether it came before.
+    /// Opens an SPC and checks all but whether it came before. Throws the errors that the list above names.
     public func open(_ spc: [UInt8]) throws(FairPlayServerError) -> FairPlayServerRequest {
         try FairPlayServerRequest(opening: spc, authorities: authorities, derivation: derivation)
     }

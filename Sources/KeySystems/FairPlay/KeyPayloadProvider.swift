@@ -52,6 +52,6 @@ public protocol KeyPayload: Sendable {
 }
 
 extension KeyPayload {
-    /// Nil: without a code of its own.
+    /// Nil: without a code of its own. Never throws.
     public func authenticationCode(of message: [UInt8]) throws -> [UInt8]? { nil }
 }

@@ -34,14 +34,16 @@ public struct PlayReadyDomainController: Sendable {
         self.random = random
     }
 
-    /// Adds an empty domain with a first revision. One that is there already is left as it is.
+    /// Adds an empty domain with a first revision. One that is there already is left as it is. Throws `internalError`
+    /// where OpenSSL refuses.
     public mutating func add(accountID: GUID, memberLimit: Int, url: String) throws(PlayReadyError) {
         guard domains[accountID] == nil else { return }
         domains[accountID] = Domain(memberLimit: memberLimit, url: url)
         try renew(accountID: accountID)
     }
 
-    /// Makes a new revision: a new key. Members have to join again for licences of it.
+    /// Makes a new revision: a new key. Members have to join again for licences of it. Throws `domainRequired` for an
+    /// account that was not added, `internalError` where OpenSSL refuses.
     public mutating func renew(accountID: GUID) throws(PlayReadyError) {
         guard var domain = domains[accountID] else { throw .domainRequired("no domain \(accountID)") }
         let number = UInt32(clamping: domain.revisions.count + 1)

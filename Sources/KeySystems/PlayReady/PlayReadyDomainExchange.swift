@@ -64,7 +64,7 @@ public struct PlayReadyDomainExchange: Sendable {
         try PlayReadyDomainExchange(.joinDomain, parameters, device, provisioning, clientTime, random)
     }
 
-    /// Makes the request to leave.
+    /// Makes the request to leave. Throws `internalError` where OpenSSL refuses.
     public static func leave(
         _ membership: PlayReadyMembership, customData: String? = nil, device: PlayReadyDevice,
         provisioning: PlayReadyProvisioning, clientTime: UInt32, random: RandomSource = .system

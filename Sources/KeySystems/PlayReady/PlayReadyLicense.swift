@@ -74,7 +74,7 @@ public struct PlayReadyLicense: Sendable {
         contentKey = keys.content
     }
 
-    /// The same from bytes, as a store has them.
+    /// The same from bytes, as a store has them. Throws the same errors.
     public init(reading bytes: [UInt8], keyring: PlayReadyKeyring) throws(PlayReadyError) {
         let xmr: XMRLicense
         do throws(FormatError) {

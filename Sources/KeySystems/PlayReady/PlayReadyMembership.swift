@@ -43,9 +43,9 @@ public struct PlayReadyMembership: Sendable {
         self.keys = keys
     }
 
-    /// What a store keeps of it, readable and secret: the caller seals it and wipes its copy. Version 1 of Latchkey's own
-    /// format: UInt8 version, UInt32 chain length, the chain, UInt8 count, then UInt32 revision, UInt16 length and PEM of
-    /// each key. Integers are big-endian.
+    /// What a store keeps of it, readable and secret: the caller seals it and wipes its copy. Version 1 of Latchkey's
+    /// own format: UInt8 version, UInt32 chain length, the chain, UInt8 count, then UInt32 revision, UInt16 length and
+    /// PEM of each key. Integers are big-endian. Throws `internalError` where OpenSSL refuses.
     public func serialized() throws(PlayReadyError) -> [UInt8] {
         let certificates = chain.serialized
         var bytes: [UInt8] = [1]

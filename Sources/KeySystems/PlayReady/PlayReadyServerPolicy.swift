@@ -102,7 +102,8 @@ public struct PlayReadyServerPolicy: Sendable {
         public let description: String
     }
 
-    /// Reads the value of `cfg`, with or without `cfg=` in front. An empty text grants everything.
+    /// Reads the value of `cfg`, with or without `cfg=` in front. An empty text grants everything. Throws `ParseError`
+    /// for a name that is not known and a value that cannot be read.
     public init(query text: some StringProtocol) throws(ParseError) {
         var rest = String(text)
         if rest.hasPrefix("cfg=") { rest.removeFirst(4) }

@@ -62,7 +62,7 @@ public final class ApplicationCertificate: Sendable {
     }
 
     /// The certificate after a key server refused `refused`: loaded anew, unless somebody did so already. Nil where it
-    /// is still the same, so that there is no use in asking again.
+    /// is still the same, so that there is no use in asking again. Throws as `der()` does.
     public func der(insteadOf refused: [UInt8]) async throws(KeyError) -> [UInt8]? {
         if case .data = source { return nil }
         let known = state.withLock(\.certificate)

@@ -103,7 +103,8 @@ public struct FairPlaySettings: Sendable, Hashable {
         return .url(url)
     }
 
-    /// Adds what a session needs for these settings. Reads the files of secrets.
+    /// Adds what a session needs for these settings. Reads the files of secrets. Throws `invalidConfiguration` with the
+    /// file that cannot be used.
     public func apply(to configuration: inout KeySessionConfiguration) throws(KeyError) {
         if let deviceIdentifier { configuration.deviceIdentifier = deviceIdentifier }
         if let path = deviceSecretFile ?? storedKeysFolder.map({ "\($0)/device-secret" }) {

@@ -18,7 +18,7 @@ public protocol PersistableKeyStore: Sendable {
 }
 
 extension PersistableKeyStore {
-    /// Removes everything.
+    /// Removes everything. Throws at the first that cannot be removed; the others stay.
     public func removeAll() throws(KeyError) {
         for name in try names() { try remove(named: name) }
     }

@@ -106,7 +106,7 @@ public struct ProvisioningFolder: Sendable {
     /// Puts a bundle into the folder, which is made where it is missing, and checks it before anything is written.
     ///
     /// Each file is replaced in one step. A device that another model made goes, and its licences with it: they are for
-    /// its keys.
+    /// its keys. Throws `ProvisioningError` with the file that cannot be used or written.
     public func write(
         modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8],
         timeKey: [UInt8]? = nil, revocationList: [UInt8]? = nil
@@ -133,7 +133,8 @@ public struct ProvisioningFolder: Sendable {
         }
     }
 
-    /// The device of the folder, made here from the model's key where there is none yet.
+    /// The device of the folder, made here from the model's key where there is none yet. Throws `ProvisioningError` for
+    /// a bundle that is not complete, for the device of another model, and where a file cannot be written.
     public func makeDevice() throws(ProvisioningError) -> PlayReadyDevice {
         let bundle = try provisioning()
         if let device = try device() {
@@ -194,7 +195,8 @@ extension ProvisioningFolder {
         try Self.contents(of: path(of: file))
     }
 
-    /// The bytes of a file that is provisioned. The caller wipes them where they are secret.
+    /// The bytes of a file that is provisioned. The caller wipes them where they are secret. Throws `ProvisioningError`
+    /// where it cannot be read, is no regular file, or has more than 1 MiB.
     public static func contents(of path: String) throws(ProvisioningError) -> [UInt8] {
         do throws(KeyError) {
             return try RegularFile(path: path, kind: "file").contents(limit: limit)

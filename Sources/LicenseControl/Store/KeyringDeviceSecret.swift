@@ -29,7 +29,8 @@ public struct KeyringDeviceSecret: DeviceSecret {
         return try FileDeviceSecret.derive(secret, machine: [], purpose: purpose)
     }
 
-    /// Takes the secret out of the keyring. What is sealed with it cannot be opened any more.
+    /// Takes the secret out of the keyring. What is sealed with it cannot be opened any more. Does nothing where it is
+    /// not there. Throws `keyringUnavailable` where the kernel refuses.
     public func remove() throws(LicenseStoreError) {
         let number = latchkey_keyring_search(name)
         let result = number < 0 ? number : latchkey_keyring_unlink(number)

@@ -28,7 +28,7 @@ public struct TLLV: Hashable, Sendable {
     }
 
     /// A block whose padding fills the last 16 bytes of the value and then 16 more, because one key server rejects a
-    /// block without padding. `random` gives as many random bytes as it is asked for.
+    /// block without padding. `random` gives as many random bytes as it is asked for. Throws what `random` throws.
     public init<Failure: Error>(
         _ tag: Tag, _ value: [UInt8], random: (Int) throws(Failure) -> [UInt8]
     ) throws(Failure) {

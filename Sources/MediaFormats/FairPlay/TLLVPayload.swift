@@ -58,7 +58,8 @@ public struct TLLVPayload: Hashable, Sendable {
         return bytes
     }
 
-    /// The same payload with another value, of the same length, in the block of `tag`. Does nothing without one.
+    /// The same payload with another value, of the same length, in the block of `tag`. Does nothing without one. Throws
+    /// nothing in fact: the tags stay.
     public func replacingValue(of tag: TLLV.Tag, with value: [UInt8]) throws(FormatError) -> TLLVPayload {
         var blocks = blocks
         if let position = positions[tag] { blocks[position].value = value }

@@ -14,7 +14,7 @@ public protocol TLLVValue: Hashable, Sendable {
 }
 
 extension TLLVPayload {
-    /// What the block of this kind says; nil where there is none.
+    /// What the block of this kind says; nil where there is none. Throws as `init(tllvValue:)` of the kind does.
     public func value<Value: TLLVValue>(_ type: Value.Type) throws(FormatError) -> Value? {
         guard let block = self[Value.tag] else { return nil }
         return try Value(tllvValue: block.value)

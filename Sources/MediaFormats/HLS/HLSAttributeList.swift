@@ -47,7 +47,7 @@ public struct HLSAttributeList: Hashable, Sendable {
     /// A list to be written. The order is kept.
     public init(_ attributes: [HLSAttribute]) { self.attributes = attributes }
 
-    /// Reads the text behind the colon of a tag.
+    /// Reads the text behind the colon of a tag. Throws `malformed` as said above, and `tooLarge` above `maximumCount`.
     public init(parsing text: some StringProtocol) throws(FormatError) {
         attributes = []
         var rest = Substring(text).utf8

@@ -54,7 +54,9 @@ public struct ISOBox: Hashable, Sendable {
         return boxes
     }
 
-    /// The boxes within this one, `skipping` that many bytes behind its header.
+    /// The boxes within this one, `skipping` that many bytes behind its header. Throws `truncated` where the box ends
+    /// before that or a box within goes past its end, `malformed` for a size below that of a header, `tooLarge` for too
+    /// many boxes.
     public func children(in bytes: [UInt8], skipping: Int = 0) throws(FormatError) -> [ISOBox] {
         guard skipping >= 0, skipping <= body.count else { throw .truncated("box “\(type)”: \(body.count) bytes") }
         return try Self.boxes(

@@ -119,7 +119,8 @@ extension BCert {
         }
     }
 
-    /// What the certificate of a domain says of it. Nil for another certificate.
+    /// What the certificate of a domain says of it. Nil for another certificate. Throws `truncated` where the object
+    /// ends early.
     public func domain() throws(FormatError) -> Domain? {
         guard let object = objects.first(where: { $0.tag == .domain }) else { return nil }
         var body = ByteReader(object.body, structure: "domain of a certificate")

@@ -68,7 +68,8 @@ public final class SampleAESStream {
     /// Whether the plans of units have their own IV, and not that of the key.
     public var hasOwnVectors: Bool { container == .carried }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes. Throws `notRecognised` where 64 KiB tell nothing, `tooLarge` for a PES packet above the
+    /// limit, `malformed` for a carried segment without a counter.
     public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         switch container {
         case .transportStream: try transport.append(bytes)
@@ -80,7 +81,8 @@ public final class SampleAESStream {
         }
     }
 
-    /// Completes what is open, at the end of the stream or in front of a discontinuity. Steps follow.
+    /// Completes what is open, at the end of the stream or in front of a discontinuity. Steps follow. Throws as
+    /// `append` does.
     public func end() throws(FormatError) {
         if container == .unknown { try recognise(isEnd: true) }
         switch container {
@@ -105,7 +107,7 @@ public final class SampleAESStream {
     /// The last note names a key, but the transport stream calls its H.264 and audio clear. They go on as they are.
     public var contradictsNote: Bool { transport.contradictsNote }
 
-    /// What to do next.
+    /// What to do next. Throws `tooLarge` for an ID3 tag above the limit, and as `append` does.
     public func next() throws(FormatError) -> SampleAESStep {
         switch container {
         case .unknown: .nothing

@@ -174,7 +174,7 @@ extension SessionAdapter.Exchange {
 }
 
 extension SessionState.Request.Kind: Codable {
-    /// In files, a heartbeat has its whole name.
+    /// In files, a heartbeat has its whole name. Throws `DecodingError` for any other name.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         switch try container.decode(String.self) {
