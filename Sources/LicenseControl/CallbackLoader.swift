@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// A loader made of closures.
+/// A loader made of closures. Thread-safe; it keeps the closures as long as it lives.
 public final class CallbackLoader: ResourceLoader {
     /// Names the loader in error texts.
     public let name: String

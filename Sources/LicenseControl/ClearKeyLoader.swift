@@ -10,6 +10,8 @@ import Synchronization
 /// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
 /// media names an http or https URL. A request that media without a KID makes is left to others: the protocol has no
 /// way to say it. A lost connection is tried once more; a timeout and an HTTP status are not.
+///
+/// Thread-safe; exchanges run on tasks of their own.
 public final class ClearKeyLoader: ResourceLoader {
     /// For logs.
     public let name: String

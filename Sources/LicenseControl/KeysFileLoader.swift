@@ -9,6 +9,8 @@ import Synchronization
 /// The file is read at the first request and again when it changed. A request for a key that the file lacks goes on to
 /// the next loader. Where the file cannot be read, the request fails with `invalidConfiguration`, which names the path
 /// and the reason: a file that was asked for and does not work is not passed over in silence.
+///
+/// Thread-safe; the keys are held as long as the loader.
 public final class KeysFileLoader: ResourceLoader {
     /// For logs.
     public let name: String

@@ -2,7 +2,7 @@
 
 public import CGStreamer
 
-/// What an error or a warning on the bus is about: GStreamer's domain, and the number in it.
+/// What an error or a warning on the bus is about: GStreamer's domain, and the number in it. A value; thread-safe.
 public protocol MessageCode {
     /// Of GLib's error domains (`GError.domain`).
     var domain: GQuark { get }

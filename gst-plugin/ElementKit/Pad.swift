@@ -39,7 +39,8 @@ public enum PulledRange: ~Copyable {
     case failed(FlowResult)
 }
 
-/// A pad of an element. Its handlers are set once, in the element's `init`.
+/// A pad of an element. Its handlers are set once, in the element's `init`. The handlers are called on the threads that
+/// bring the data; everything else may be called from any thread.
 public final class Pad: @unchecked Sendable {
     // SAFETY: the handlers are constant after init; GstPad does its own locking.
 

@@ -10,6 +10,8 @@ import Synchronization
 /// For each request: key URI → content identifier → application certificate → SPC → POST → answer → CKC. It takes
 /// FairPlay requests that have a key URI. A lost connection is tried once more. When the key server refuses the request
 /// and the certificate has changed since, the request is made again with the new one.
+///
+/// Thread-safe; exchanges run on tasks of their own.
 public final class FairPlayLoader: ResourceLoader {
     /// Where the SPC goes, in place of the configured URL: for services that hand out a token first. Called for each
     /// request, also for renewals. It is trusted as the configured URL is.

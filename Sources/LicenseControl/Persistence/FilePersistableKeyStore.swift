@@ -3,7 +3,8 @@
 import Glibc
 public import ProtectionModel
 
-/// A folder with one file for each stored key, which only its owner may read.
+/// A folder with one file for each stored key, which only its owner may read. Thread-safe; several processes may share
+/// the folder, as each file is replaced in one step.
 public final class FilePersistableKeyStore: PersistableKeyStore {
     /// The path of the folder.
     public let folder: String

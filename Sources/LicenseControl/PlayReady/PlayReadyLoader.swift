@@ -10,6 +10,8 @@ import Synchronization
 /// It takes PlayReady requests, and, where a licence service is configured, requests of media that names no key system or
 /// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
 /// depends on the date and the clock is not trusted, the time service is asked once.
+///
+/// Thread-safe; exchanges run on tasks of their own.
 public final class PlayReadyLoader: ResourceLoader {
     /// Names the loader in error texts.
     public let name = "PlayReady"

@@ -3,7 +3,7 @@
 public import SessionControl
 import Synchronization
 
-/// What went wrong with the viewing session, for the application.
+/// What went wrong with the viewing session, for the application. Thread-safe; all observers share one.
 public final class ViewingNotice: Sendable {
     /// Which of the session's exchanges it was.
     public enum Kind: Sendable, Hashable {
