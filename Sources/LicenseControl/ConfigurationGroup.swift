@@ -7,7 +7,7 @@ public import ProtectionModel
 /// Each part that reads settings names its groups; the reader adds them up and refuses every other group and key, so
 /// that a misspelt one is not silent.
 public struct ConfigurationGroup: Sendable, Hashable {
-    /// As it stands in brackets.
+    /// The name of the group, as it stands in brackets.
     public let name: String
     /// Nil: the file chooses the names, as those of headers.
     public let keys: [String]?

@@ -14,7 +14,7 @@ import Synchronization
 public final class KeysFileLoader: ResourceLoader {
     /// For logs.
     public let name: String
-    /// As it was given.
+    /// The path of the file, as it was given.
     public let path: String
     private let cache = Mutex<(stamp: RegularFile.Stamp, keys: StaticKeys)?>(nil)
 

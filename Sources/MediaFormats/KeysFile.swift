@@ -26,7 +26,7 @@ public struct KeysFile: Sendable {
         case unnamed
     }
 
-    /// One key.
+    /// One line of the file.
     public struct Entry: Sendable {
         /// What the first field of the line names.
         public var subject: Subject

@@ -4,7 +4,7 @@
 ///
 /// Prints as `<redacted>`. Immutable and thread-safe; the memory is wiped when the last reference goes.
 public final class ContentKey: Sendable {
-    /// In bytes.
+    /// The size of an AES-128 key, in bytes.
     public static let size = 16
 
     /// The IV that came with the key, as FairPlay-style licences and keys files bring it; 16 bytes, no secret. For media

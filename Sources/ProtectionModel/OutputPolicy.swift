@@ -18,11 +18,11 @@ public enum OutputRule: Hashable, Sendable {
 
 /// What a licence wants of the outputs, whatever the system that it comes from. A value; thread-safe.
 public struct OutputPolicy: Hashable, Sendable {
-    /// In pixels.
+    /// The size of a decoded frame.
     public struct FrameSize: Hashable, Sendable {
-        /// In pixels.
+        /// In pixels, before any scaling for the screen.
         public var width: Int
-        /// In pixels.
+        /// In pixels, before any scaling for the screen.
         public var height: Int
 
         /// Takes any numbers; 0 holds no frame.
@@ -37,7 +37,7 @@ public struct OutputPolicy: Hashable, Sendable {
         }
     }
 
-    /// HDMI, DVI, DisplayPort.
+    /// For HDMI, DVI and DisplayPort.
     public var digitalVideo = OutputRule.pass
     /// A link that carries the stream still compressed.
     public var compressedVideo = OutputRule.block

@@ -4,7 +4,7 @@
 ///
 /// Prints as `<redacted>`. Immutable and thread-safe; the memory is wiped when the last reference goes.
 public final class SealingKey: Sendable {
-    /// In bytes.
+    /// The size of an AES-256 key, in bytes.
     public static let size = 32
 
     private let slot: KeyMemory.Slot

@@ -43,7 +43,7 @@ import CGStreamer
         try body(pointer)
     }
 
-    /// In bytes.
+    /// The size of all memories together, in bytes.
     @inlinable public var size: Int { Int(gst_buffer_get_size(pointer)) }
 
     /// Presentation time in nanoseconds; nil where the buffer has none.

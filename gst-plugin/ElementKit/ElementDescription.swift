@@ -120,7 +120,7 @@ public struct Property: Sendable {
     public var nick: String
     /// What it does, with units, for gst-inspect.
     public var blurb: String
-    /// Its type.
+    /// Its type, default and range.
     public var kind: Kind
     /// In which states it may be set.
     public var mutability: Mutability

@@ -27,11 +27,11 @@ import Synchronization
 ///
 /// Unknown blocks are ignored. Thread-safe.
 public final class FairPlayKeyServer: Sendable {
-    /// One answer.
+    /// What a request gets: the CKC, and what was found in the SPC.
     public struct Answer: Sendable {
         /// The body of the response, as bytes.
         public var ckc: [UInt8]
-        /// What was asked for.
+        /// The opened SPC, for a log.
         public var request: FairPlayServerRequest
     }
 

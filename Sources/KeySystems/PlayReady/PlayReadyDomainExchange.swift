@@ -47,7 +47,7 @@ public struct PlayReadyDomainExchange: Sendable {
         }
     }
 
-    /// The body of the request.
+    /// The body of the request: SOAP in UTF-8, to be sent with the `soapAction` of `operation`.
     public let request: [UInt8]
     /// `joinDomain` or `leaveDomain`.
     public let operation: PlayReadyOperation

@@ -45,7 +45,7 @@ public struct PlayReadyExchange: Sendable {
     /// The body of the request: SOAP in UTF-8. Sent by POST with `PlayReadyOperation.acquireLicense.soapAction` and
     /// `PlayReadyOperation.contentType`.
     public let request: [UInt8]
-    /// 16 bytes.
+    /// 16 random bytes. The answer has to bring them back.
     public let nonce: [UInt8]
     /// What the request was made with.
     public let options: Options

@@ -15,11 +15,11 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
     public var customData: String?
     /// For faults that have to do with a domain, as far as the service says.
     public var serviceID: GUID?
-    /// The domain's account.
+    /// The domain's account at that service.
     public var accountID: GUID?
-    /// Where to join the domain.
+    /// Where to join the domain, as the service spells it. Not trusted.
     public var domainServerURL: String?
-    /// Where to ask instead.
+    /// Where to ask instead, as the service spells it. Not trusted.
     public var redirectURL: String?
 
     /// For services. `code` need not be in the table; everything else may be left out.

@@ -30,7 +30,7 @@ public struct PlayReadyKeyring: Sendable {
 ///
 /// Whether it may be used now is what `PlayReadyPolicy` says. Immutable and thread-safe; prints without keys.
 public struct PlayReadyLicense: Sendable {
-    /// The licence as it came.
+    /// The licence as it came, with its signature.
     public let xmr: XMRLicense
     /// What it says about playing.
     public let terms: XMRTerms

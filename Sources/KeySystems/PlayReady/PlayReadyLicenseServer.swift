@@ -15,7 +15,7 @@ public struct PlayReadyLicenseServer: Sendable {
         public var fault: PlayReadyFault?
         /// Those that licences were made for.
         public var keyIDs: [KeyID] = []
-        /// The client's custom data.
+        /// What the client put into the challenge for the service, as text.
         public var customData: String?
 
         /// The HTTP status that goes with it: 500 for a fault, as SOAP 1.1 wants it.

@@ -16,7 +16,7 @@ public struct PlayReadyMembership: Sendable {
     public let serviceID: GUID
     /// The domain's account at that service.
     public let accountID: GUID
-    /// The domain service's.
+    /// Where the domain service is, as the domain's certificate says.
     public let url: String
     /// The newest revision that this device has a key of.
     public let revision: UInt32

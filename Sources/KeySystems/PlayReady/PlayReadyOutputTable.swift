@@ -14,7 +14,7 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
         public var upTo: UInt16
         /// For video that leaves uncompressed and digital, as by HDMI.
         public var digitalVideo: OutputRule
-        /// For analogue television.
+        /// For component and composite outputs.
         public var analogVideo: OutputRule
         /// For sound that leaves uncompressed and digital.
         public var digitalAudio: OutputRule
@@ -43,7 +43,7 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
     /// `rows` has to be in ascending order of `upTo`: the first one that fits counts.
     public init(rows: [Row]) { self.rows = rows }
 
-    /// Microsoft's rows.
+    /// The rows of Microsoft's page, in the stricter reading.
     public static let standard = PlayReadyOutputTable(rows: [
         Row(upTo: 100, digitalVideo: .pass, analogVideo: .pass, digitalAudio: .pass, compressedAudio: .pass),
         Row(

@@ -10,7 +10,7 @@ public import ProtectionModel
 /// (<https://learn.microsoft.com/playready/overview/license-and-policies>). Times of licences are seconds since 1970. A
 /// value; thread-safe.
 public struct PlayReadyPolicy: Hashable, Sendable {
-    /// What the licence says.
+    /// The limits and rights that the licence carries.
     public let terms: XMRTerms
     /// The licence's own identifier.
     public let rightsID: GUID

@@ -46,7 +46,7 @@ public struct PlayReadyServerPolicy: Sendable {
         public var key: ContentKey?
         /// For what the key is; nil leaves that to the server.
         public var keyType: XMRTerms.KeyType?
-        /// Without keys.
+        /// What the licence says; the wrapped key and what it is bound to are added for each request.
         public var terms: XMRTerms
         /// Seconds from the answer to the licence's end; nil: as the terms say.
         public var lifetime: UInt32?

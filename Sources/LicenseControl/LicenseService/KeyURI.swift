@@ -9,7 +9,7 @@ import MediaFormats
 /// `%` and any Unicode stay as they are. The media wrote it, so it is not trusted. Prints whole: it is in the playlist
 /// for all to read, but it may hold a token, so log `printable` instead.
 public struct KeyURI: Sendable, Hashable {
-    /// As the playlist has it.
+    /// The whole URI, as the playlist has it.
     public let text: String
     /// In lower case; nil where the text has none.
     public let scheme: String?

@@ -34,11 +34,11 @@ public struct LicenseServicePreset: Sendable, Hashable {
 
     /// The name in settings.
     public var name: String
-    /// What the SPC asks for.
+    /// How the content identifier comes out of the key URI.
     public var contentIdentifier: ContentIdentifierRule
-    /// Where requests go.
+    /// Where requests go: the configured URL, or what the key URI names.
     public var url: LicenseRequestURL
-    /// What requests carry.
+    /// What requests carry, and in which form.
     public var body: LicenseRequestBody
     /// Sent beside the Content-Type of the body.
     public var headers: [Header]

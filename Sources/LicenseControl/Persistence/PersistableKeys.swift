@@ -5,7 +5,7 @@ public import ProtectionModel
 
 /// The stored keys of FairPlay-style licences, by content identifier. Thread-safe.
 public struct PersistableKeys: Sendable {
-    /// Where they are.
+    /// Where the sealed keys are.
     public let store: any PersistableKeyStore
 
     /// Keys are found under a digest of their content identifier.

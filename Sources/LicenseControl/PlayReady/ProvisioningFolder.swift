@@ -55,7 +55,7 @@ public struct ProvisioningFolder: Sendable {
     /// The most bytes of a file that are read.
     private static let limit = 1024 * 1024
 
-    /// Of the folder.
+    /// The path of the folder, as it was given.
     public let path: String
 
     /// Neither reads nor makes the folder.

@@ -9,7 +9,7 @@ public struct OfflineKeyTerms: TLLVValue {
     /// `6375d9727060218c`, in the CKC.
     public static let tag = TLLV.Tag.offlineKey
 
-    /// 16 bytes.
+    /// Names the stream; 16 bytes.
     public var streamID: [UInt8]
     /// 16 bytes, in version 2 only.
     public var titleID: [UInt8]?

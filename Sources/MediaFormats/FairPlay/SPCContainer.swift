@@ -21,7 +21,7 @@ public struct SPCContainer: Hashable, Sendable {
         public var wrappedKeySize: Int { self == .v1 ? 128 : 256 }
     }
 
-    /// In bytes, of the IV.
+    /// The size of the payload's IV, in bytes.
     public static let ivSize = 16
     /// In bytes, of the certificate's hash.
     public static let certificateHashSize = 20
@@ -38,7 +38,7 @@ public struct SPCContainer: Hashable, Sendable {
     public let wrappedKey: [UInt8]
     /// SHA-1 of the application certificate in DER, 20 bytes. Tells the key server which private key to take.
     public let certificateHash: [UInt8]
-    /// Encrypted.
+    /// The blocks, still encrypted: a multiple of 16 bytes.
     public let payload: [UInt8]
 
     /// Throws `malformed` where a part does not have its length.
@@ -86,7 +86,7 @@ public struct SPCContainer: Hashable, Sendable {
             + bigEndian(UInt32(clamping: payload.count))
     }
 
-    /// The whole SPC.
+    /// The bytes of the whole SPC: `header`, then `payload`.
     public func serialized() -> [UInt8] { header + payload }
 }
 

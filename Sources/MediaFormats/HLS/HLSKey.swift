@@ -69,7 +69,7 @@ public struct HLSKey: Hashable, Sendable {
 }
 
 extension HLSKey.Method {
-    /// As a playlist has it.
+    /// The METHOD as a playlist has it.
     public var name: String {
         switch self {
         case .none: "NONE"

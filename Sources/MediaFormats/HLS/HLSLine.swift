@@ -14,7 +14,7 @@ public struct HLSLine: Hashable, Sendable {
         case uri(Substring)
     }
 
-    /// From 1.
+    /// The number of the line in the playlist, from 1.
     public var number: Int
     /// Without the line end. A carriage return ends the line here too, because it does for the stock demuxer.
     public var text: Substring

@@ -4,7 +4,7 @@ public import ProtectionModel
 
 /// The media initialization section of segments (`EXT-X-MAP`).
 public struct HLSMap: Hashable, Sendable {
-    /// Absolute.
+    /// Where the section is at the origin; absolute.
     public var url: String
     /// Nil for the whole resource.
     public var byteRange: HLSByteRange?

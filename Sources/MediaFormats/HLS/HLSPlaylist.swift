@@ -10,7 +10,7 @@ public struct HLSPlaylist: Hashable, Sendable {
         case media
     }
 
-    /// In bytes.
+    /// The largest playlist that is read, in bytes.
     public static let maximumSize = 16 * 1024 * 1024
     /// The most lines that are read.
     public static let maximumLines = 500_000

@@ -23,7 +23,7 @@ public enum HLSResource: Hashable, Sendable {
 
 /// A media initialization section of fragmented MP4, and what to make of it.
 public struct HLSInitSegment: Hashable, Sendable {
-    /// What to change.
+    /// What to change in the section before it is served.
     public enum Protection: Hashable, Sendable {
         /// Nothing.
         case unchanged
@@ -34,7 +34,7 @@ public struct HLSInitSegment: Hashable, Sendable {
         case clear(like: HLSKey?)
     }
 
-    /// Absolute.
+    /// Where the section is at the origin; absolute.
     public var url: String
     /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
@@ -56,9 +56,9 @@ public struct HLSInitSegment: Hashable, Sendable {
 
 /// A segment, or a part of one, that is encrypted as a whole.
 public struct HLSEncryptedSegment: Hashable, Sendable {
-    /// Absolute.
+    /// Where the encrypted segment is at the origin; absolute.
     public var url: String
-    /// The encrypted bytes.
+    /// In the encrypted resource; nil for all of it.
     public var byteRange: HLSByteRange?
     /// The key, and the IV of this very segment.
     public var decryption: HLSSegmentDecryption
@@ -73,7 +73,7 @@ public struct HLSEncryptedSegment: Hashable, Sendable {
 
 /// A segment of a presentation whose segments are in envelopes (`EnvelopeParser`).
 public struct HLSEnvelopedSegment: Hashable, Sendable {
-    /// Absolute.
+    /// Where the segment is at the origin; absolute.
     public var url: String
     /// Nil for the whole resource.
     public var byteRange: HLSByteRange?

@@ -18,7 +18,7 @@ public struct HLSRewriting: Sendable {
         public var key: HLSKey
         /// Tells whether the key session needs the key at all.
         public var decryptor: Decryptor
-        /// Media sequence numbers.
+        /// The media sequence numbers of the first and the last segment of the run.
         public var segments: ClosedRange<UInt64>
         /// Seconds from the start of the first segment of the playlist.
         public var start: Double
@@ -46,7 +46,7 @@ public struct HLSRewriting: Sendable {
             case variant, audio, video, subtitles, iFrames, other
         }
 
-        /// Absolute.
+        /// Of the playlist at the origin; absolute.
         public var url: String
         /// A URL that is named for two roles stands in the list twice.
         public var role: Role
@@ -71,7 +71,7 @@ public struct HLSRewriting: Sendable {
     public var upcomingKey: HLSKey?
     /// Of a master playlist (`EXT-X-SESSION-KEY`), in the one format that will be used: ask for these early.
     public var sessionKeys: [HLSKey] = []
-    /// In seconds.
+    /// `EXT-X-TARGETDURATION` in seconds; nil for a master playlist.
     public var targetDuration: Double?
     /// The number of the first segment.
     public var mediaSequence: UInt64 = 0
@@ -98,9 +98,9 @@ public struct HLSRewriting: Sendable {
     /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
     public var segmentToProbe: SegmentProbe?
 
-    /// Where a segment lies.
+    /// Where the start of a segment can be fetched.
     public struct SegmentProbe: Hashable, Sendable {
-        /// Absolute.
+        /// Of the segment at the origin; absolute.
         public var url: String
         /// Nil for the whole resource.
         public var byteRange: HLSByteRange?

@@ -12,7 +12,7 @@ public struct ISOBox: Hashable, Sendable {
 
     /// Four characters; one outside printable ASCII is `.`.
     public let type: String
-    /// The whole box.
+    /// The whole box with its header, as offsets into the bytes that it was read from.
     public let range: Range<Int>
     /// What stands behind the header.
     public let body: Range<Int>

@@ -7,7 +7,7 @@ public import ProtectionModel
 /// HLS names keys in the playlist and not in the media. For a demuxer to see them, the section gets `pssh` boxes and,
 /// where it has others, the KIDs that stand for the playlist's keys.
 public struct InitSegment: Sendable {
-    /// In bytes.
+    /// The largest section that is read, in bytes.
     public static let maximumSize = 16 * 1024 * 1024
     /// The most tracks that are read.
     public static let maximumTracks = 256

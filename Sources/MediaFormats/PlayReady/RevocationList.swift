@@ -26,9 +26,9 @@ public struct RevocationList: Hashable, Sendable {
     public let version: UInt32
     /// SHA-256 of public keys: certificates with one of them are revoked.
     public let keyDigests: Set<[UInt8]>
-    /// Of the signer.
+    /// The certificates of who signed the list, up to one that the root signed.
     public let chain: BCertChain
-    /// r and s.
+    /// r and s, each of 32 bytes.
     public let signature: [UInt8]
     /// The whole list, exactly as it came.
     public let bytes: [UInt8]

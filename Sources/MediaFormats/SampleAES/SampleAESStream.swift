@@ -22,7 +22,7 @@ public import ProtectionModel
 /// samples never get out. Memory is bounded by what is appended at once plus 16 MiB; the bytes of a stream that cannot
 /// be read throw, and never trap. Not thread-safe.
 public final class SampleAESStream {
-    /// What goes on.
+    /// What kind of clear stream comes out.
     public enum Output: Sendable, Hashable {
         /// Packets of 188 bytes.
         case transportStream

@@ -8,7 +8,7 @@ public struct SmoothManifest: Hashable, Sendable {
     /// The Type of a StreamIndex; `other` for one that is missing or not known.
     public enum StreamType: String, Sendable { case video, audio, text, other }
 
-    /// A StreamIndex.
+    /// A StreamIndex: one stream with all its qualities ([MS-SSTR], 2.2.2.3).
     public struct Stream: Hashable, Sendable {
         /// Read without regard to case.
         public var type: StreamType
@@ -24,7 +24,7 @@ public struct SmoothManifest: Hashable, Sendable {
         public internal(set) var label: String?
     }
 
-    /// A ProtectionHeader.
+    /// A ProtectionHeader: what one protection system needs ([MS-SSTR], 2.2.2.2).
     public struct ProtectionHeader: Hashable, Sendable {
         /// Nil where SystemID is missing or no UUID.
         public var system: ProtectionSystem?

@@ -6,7 +6,7 @@ public struct XMLLimits: Hashable, Sendable {
     public var size: Int
     /// How far elements may be nested; libxml2 itself stops at 256.
     public var depth: Int
-    /// In the whole document.
+    /// How many elements the whole document may have.
     public var elements: Int
     /// In one tag, namespace declarations included. libxml2 compares each with each.
     public var attributes: Int

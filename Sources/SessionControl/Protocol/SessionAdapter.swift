@@ -13,7 +13,7 @@ public struct SessionAdapter: Hashable, Sendable, Codable {
         public var method: String
         /// Behind the server's URL. `{reference}` alone: the URL that the server gave.
         public var path: String
-        /// Percent-encoded.
+        /// The items of the query by name; names and values are percent-encoded when they are filled in.
         public var query: [String: String]
         /// Name and value. One whose value is missing is not sent.
         public var headers: [String: String]
@@ -51,9 +51,9 @@ public struct SessionAdapter: Hashable, Sendable, Codable {
         public var code: String?
         /// Where an error has its text for people.
         public var message: String?
-        /// A list of objects.
+        /// Where an error has the list of sessions that stand in the way: a list of objects.
         public var conflicts: String?
-        /// In such an object.
+        /// Where in such an object the server's name for that session is.
         public var conflictReference: String?
         /// Where in such an object the device or the title is.
         public var conflictLabel: String?

@@ -17,7 +17,7 @@ public struct SessionClock: Sendable {
         self.sleep = sleep
     }
 
-    /// `CLOCK_BOOTTIME`.
+    /// `CLOCK_BOOTTIME`, which goes on while the machine sleeps.
     public static let system = SessionClock(
         now: { milliseconds },
         sleep: { time in

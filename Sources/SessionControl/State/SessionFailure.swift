@@ -2,7 +2,7 @@
 
 /// Why a request of a session was not granted, and what follows from that.
 public struct SessionFailure: Error, Hashable, Sendable {
-    /// What follows.
+    /// What follows from the failure: another try, a question to the application, or the end.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// Nobody knows: no answer, an answer that makes no sense, a server in trouble. Tried again.
         case unknown = "no answer"

@@ -51,7 +51,7 @@ extension SessionState {
         public let generation: UInt32
         /// Its own, never used twice.
         public let number: UInt32
-        /// By the session's clock.
+        /// When it is sent, by the session's clock, in milliseconds. The lease counts from here.
         public let sentAt: Int64
         /// Milliseconds after which the machine gives the answer up.
         public let timeout: Int64
