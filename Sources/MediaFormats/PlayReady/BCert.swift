@@ -17,6 +17,7 @@ public struct BCert: Hashable, Sendable {
     public enum Kind: UInt32, Sendable {
         /// A player on a general computer.
         case pc = 1
+        /// A device, also one that was made locally under a model.
         case device = 2
         /// A domain: its key is shared by the devices that joined.
         case domain = 3
@@ -26,12 +27,15 @@ public struct BCert: Hashable, Sendable {
         case revocationListSigner = 5
         /// A licence service.
         case service = 6
+        /// Of a browser plug-in of Microsoft; Latchkey does not rely on it.
         case silverlight = 7
+        /// A single application; Latchkey does not rely on it.
         case application = 8
         /// A metering service.
         case metering = 9
         /// Signs files with keys for devices.
         case keyFileSigner = 0xA
+        /// A server of domains or metering; its issuer has `issuerServer`.
         case server = 0xB
         /// Signs licences and the answers that carry them.
         case licenseSigner = 0xC
@@ -45,18 +49,25 @@ public struct BCert: Hashable, Sendable {
         case sign = 1
         /// Keys are encrypted to it: licences to that of a device or a domain.
         case encryptKey = 2
+        /// Signs lists of revoked certificates.
         case signRevocationList = 3
-        /// Signs certificates of devices; the other `issuer` usages mean those of their name.
+        /// Issues certificates of devices.
         case issuerDevice = 6
+        /// Issues certificates of domains.
         case issuerDomain = 8
+        /// Issues certificates of metering services.
         case issuerMetering = 0xC
+        /// Issues certificates of servers and services.
         case issuerServer = 0xF
+        /// Issues certificates that sign licences.
         case issuerSignLicense = 0x12
+        /// Signs licences.
         case signLicense = 0x13
         /// Signs the answers of a licence service.
         case signResponse = 0x14
         /// Protects samples on their way to a decoder.
         case sampleProtection = 0x16
+        /// Issues certificates of secure time services.
         case issuerSecureTime = 0x17
     }
 
