@@ -24,7 +24,7 @@ public struct HTTPRequest: Sendable {
     /// Transports leave it alone.
     public var mayCarrySessionToken = false
 
-    /// Checks nothing: the transport refuses what must not be sent. Times and sizes are the defaults below.
+    /// Checks nothing: the transport refuses what must not be sent. Times and sizes are the usual ones.
     public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {
         self.method = method
         self.url = url

@@ -8,7 +8,7 @@ public import ProtectionModel
 /// UInt64 level, UInt64 reserved (some servers leave it out)
 /// ```
 public struct HDCPRequirement: TLLVValue {
-    /// `2e52f1530d8ddb4a`, in the CKC. Without the block, clients take HDCP type 0 as the rule.
+    /// `2e52f1530d8ddb4a`, in the CKC. Without the block, Apple's players require HDCP type 0.
     public static let tag = TLLV.Tag.hdcp
 
     /// On the wire a fixed number of 64 bits for each of the three; public key servers agree on them.

@@ -35,7 +35,7 @@ public struct BCert: Hashable, Sendable {
         case metering = 9
         /// Signs files with keys for devices.
         case keyFileSigner = 0xA
-        /// A server of domains or metering; its issuer has `issuerServer`.
+        /// A server, as that of domains; its issuer has `issuerServer`.
         case server = 0xB
         /// Signs licences and the answers that carry them.
         case licenseSigner = 0xC

@@ -82,7 +82,7 @@ public struct WRMHeader: Hashable, Sendable {
         }
     }
 
-    /// As read; nothing is raised to a newer version.
+    /// The version that a client of 4.3 takes the header for.
     public let version: Version
     /// In the order of the header. None where the segments name the keys.
     public let keys: [Key]

@@ -126,7 +126,7 @@ public struct SessionAdapter: Hashable, Sendable, Codable {
     public var setup: Exchange
     /// Keeps the session.
     public var heartbeat: Exchange
-    /// Ends the session; its answer is not looked into.
+    /// Ends the session. With a status of success, the body of the answer is not looked into.
     public var teardown: Exchange
     /// The same places for the answers to all three, and for errors.
     public var answer: Answer

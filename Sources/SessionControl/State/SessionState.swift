@@ -26,7 +26,7 @@ public struct SessionState: Equatable, Sendable {
     public internal(set) var generation: UInt32 = 0
     /// The request that is under way; nil for none.
     public internal(set) var pending: Request?
-    /// The server's latest; nil before a setup was granted and after the end. A secret.
+    /// The server's latest; nil before a setup was granted and after a teardown. A secret.
     public internal(set) var token: SessionToken?
     /// The server's name for the session; nil as for `token`.
     public internal(set) var reference: String?
