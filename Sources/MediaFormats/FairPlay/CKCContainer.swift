@@ -7,6 +7,7 @@
 /// ```
 ///
 /// Integers are big-endian. The payload is a multiple of 16 bytes: AES-128-CBC without padding over a `TLLVPayload`.
+/// See `TLLV` for the sources. A value; thread-safe.
 public struct CKCContainer: Hashable, Sendable {
     /// In bytes, of what stands in front of the payload.
     public static let headerSize = 28

@@ -5,6 +5,8 @@
 /// ```
 /// UInt32 lease, UInt32 rental, UInt32 type, UInt32 0x86d34a3a
 /// ```
+///
+/// Integers are big-endian. See `TLLV` for the sources. A value; thread-safe.
 public struct ContentKeyDuration: TLLVValue {
     /// Which of the two durations count, and whether the key may be stored.
     public enum Kind: UInt32, Sendable, CaseIterable {

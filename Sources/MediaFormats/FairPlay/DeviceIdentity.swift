@@ -6,6 +6,8 @@
 /// UInt32 version, UInt32 device class, UInt8[8] vendor hash, UInt8[8] product hash,
 /// UInt32 REE version, UInt32 TEE version, UInt32 OS version, more in later versions
 /// ```
+///
+/// Integers are big-endian. The layout is that of one public source. A value; thread-safe.
 public struct DeviceIdentity: TLLVValue {
     /// `94c17cd676c69b59`, in the SPC.
     public static let tag = TLLV.Tag.deviceIdentity

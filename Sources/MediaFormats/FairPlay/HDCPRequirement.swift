@@ -7,6 +7,8 @@ public import ProtectionModel
 /// ```
 /// UInt64 level, UInt64 reserved (some servers leave it out)
 /// ```
+///
+/// Integers are big-endian. See `TLLV` for the sources. A value; thread-safe.
 public struct HDCPRequirement: TLLVValue {
     /// `2e52f1530d8ddb4a`, in the CKC. Without the block, Apple's players require HDCP type 0.
     public static let tag = TLLV.Tag.hdcp

@@ -5,6 +5,8 @@
 /// ```
 /// UInt32 client reference time, UInt32 state, UInt64 playback session
 /// ```
+///
+/// Integers are big-endian. See `TLLV` for the sources. A value; thread-safe.
 public struct MediaPlaybackState: TLLVValue {
     /// What the player is doing. A state that is not known is kept as it is.
     public struct State: RawRepresentable, Hashable, Sendable {

@@ -5,6 +5,8 @@
 /// ```
 /// UInt32 version, UInt32 reserved, UInt8[16] stream, UInt32 storage, UInt32 playback, version 2: UInt8[16] title
 /// ```
+///
+/// Integers are big-endian. The layout is that of one public source. A value; thread-safe.
 public struct OfflineKeyTerms: TLLVValue {
     /// `6375d9727060218c`, in the CKC.
     public static let tag = TLLV.Tag.offlineKey

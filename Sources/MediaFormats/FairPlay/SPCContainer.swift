@@ -9,6 +9,8 @@
 /// ```
 ///
 /// Integers are big-endian. The payload is a multiple of 16 bytes: AES-128-CBC without padding over a `TLLVPayload`.
+/// The key is wrapped with RSAES-OAEP (RFC 8017, 7.1) with SHA-1 and an empty label. See `TLLV` for the sources. A
+/// value; thread-safe.
 public struct SPCContainer: Hashable, Sendable {
     /// The first field of an SPC. It decides how long the wrapped key is.
     public enum Version: UInt32, Sendable, CaseIterable {

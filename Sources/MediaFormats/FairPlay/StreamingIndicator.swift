@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// Where the picture goes: 8 bytes.
+/// Where the picture goes: 8 bytes. See `TLLV` for the sources of the numbers.
 public struct StreamingIndicator: TLLVValue, RawRepresentable {
     /// `abb0256a31843974`, in the SPC.
     public static let tag = TLLV.Tag.streamingIndicator

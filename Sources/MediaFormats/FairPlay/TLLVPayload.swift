@@ -2,7 +2,8 @@
 
 /// The decrypted payload of an SPC or a CKC: blocks in a row, each tag at most once.
 ///
-/// Blocks with unknown tags are kept. Prints without values.
+/// Blocks with unknown tags are kept. See `TLLV` for the layout and its sources. A value; thread-safe; prints without
+/// values.
 public struct TLLVPayload: Hashable, Sendable {
     /// The most bytes of a payload that are read.
     public static let maximumSize = 64 * 1024

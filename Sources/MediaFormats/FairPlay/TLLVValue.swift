@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// What a block with a certain tag says. Integers are big-endian.
+/// What a block with a certain tag says. Integers are big-endian. See `TLLV` for the sources.
 public protocol TLLVValue: Hashable, Sendable {
     /// The tag of the block that the value stands in.
     static var tag: TLLV.Tag { get }

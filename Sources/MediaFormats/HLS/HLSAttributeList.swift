@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// One `NAME=value` of an attribute list.
+/// One `NAME=value` of an attribute list (RFC 8216, 4.2).
 public struct HLSAttribute: Hashable, Sendable {
     /// The AttributeName, compared to the letter.
     public var name: String

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// One line of a playlist.
+/// One line of a playlist (RFC 8216, 4.1). A value that shares its text with the playlist.
 public struct HLSLine: Hashable, Sendable {
     /// What a line is (RFC 8216, 4.1).
     public enum Content: Hashable, Sendable {

@@ -2,7 +2,7 @@
 
 public import ProtectionModel
 
-/// The media initialization section of segments (`EXT-X-MAP`).
+/// The media initialization section of segments (`EXT-X-MAP`; RFC 8216, 4.3.2.5).
 public struct HLSMap: Hashable, Sendable {
     /// Where the section is at the origin; absolute.
     public var url: String
@@ -12,7 +12,8 @@ public struct HLSMap: Hashable, Sendable {
     public var decryption: HLSSegmentDecryption?
 }
 
-/// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding.
+/// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding (RFC 8216, 4.3.2.4 and
+/// 5.2).
 public struct HLSSegmentDecryption: Hashable, Sendable {
     /// Its method is `aes128`; its answer may bring the IV too.
     public var key: HLSKey

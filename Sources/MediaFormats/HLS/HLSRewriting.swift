@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// A rewritten playlist, and what was found in it.
+/// A rewritten playlist, and what was found in it. A value; thread-safe.
 public struct HLSRewriting: Sendable {
     /// Who decrypts the segments of a key.
     public enum Decryptor: Hashable, Sendable {
@@ -64,8 +64,8 @@ public struct HLSRewriting: Sendable {
     public var kind: HLSPlaylist.Kind
     /// Whether a segment is encrypted, in whatever way; for a master playlist, whether it has session keys.
     public var isProtected = false
-    /// In the order of the segments; neighbours with the same key are one use. A change of keys ahead is here as soon as
-    /// the playlist has its first segment.
+    /// In the order of the segments; neighbours with the same key are one use. A change of keys ahead is here as soon
+    /// as the playlist has its first segment.
     public var keys: [KeyUse] = []
     /// A key that stands behind the last segment: the next rotation, before its first segment is there.
     public var upcomingKey: HLSKey?

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// What the media segments of a playlist are.
+/// What the media segments of a playlist are (RFC 8216, 3).
 public enum HLSSegmentKind: Hashable, Sendable {
     /// MPEG-2 transport stream (RFC 8216, 3.2).
     case transportStream

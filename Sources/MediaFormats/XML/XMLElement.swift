@@ -2,8 +2,8 @@
 
 /// An element of an XML document, with all that it holds. Comments and processing instructions are left out.
 ///
-/// A plain value: it knows neither its parent nor the document. Names are looked up by their local part where the
-/// reader is to be lenient, because services do not agree on namespaces.
+/// XML 1.0 with namespaces (W3C). A plain value: it knows neither its parent nor the document. Names are looked up by
+/// their local part where the reader is to be lenient, because services do not agree on namespaces.
 public struct XMLElement: Hashable, Sendable {
     /// What stands in an element, in order.
     public enum Node: Hashable, Sendable {
