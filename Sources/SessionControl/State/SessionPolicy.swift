@@ -16,6 +16,7 @@ public struct SessionPolicy: Hashable, Sendable {
     /// The first retry comes after this, each further one after twice as long, up to `retryCap`; shortened at random by
     /// up to one half.
     public var retryBase: Int64 = 8_000
+    /// The longest wait between retries, before it is shortened at random.
     public var retryCap: Int64 = 30_000
     /// How many retries may follow each other at once. Each heartbeat earns a tenth of another one. Without any left, a
     /// failed heartbeat is tried again when the next one is due.
@@ -50,5 +51,23 @@ public struct SessionPolicy: Hashable, Sendable {
     /// Sessions that sleep has ended come back spread over this time.
     static let returnSpread: Int64 = 5_000
 
+    /// The longest of the times above that counts, a year: an application may say `.max` for “never”.
+    static let longestTime: Int64 = 365 * 86_400_000
+
+    /// The same, with nothing in it that overflows when it is added up.
+    var bounded: SessionPolicy {
+        var policy = self
+        let times: [WritableKeyPath<SessionPolicy, Int64>] = [
+            \.safety, \.requestTimeout, \.retryBase, \.retryCap, \.setupWindow, \.credentialWindow, \.teardownWindow,
+            \.pauseLimit,
+        ]
+        for time in times { policy[keyPath: time] = SessionState.clamp(policy[keyPath: time], 0...Self.longestTime) }
+        policy.interval = SessionState.clamp(interval, Self.intervals)
+        policy.missedBeats = SessionState.clamp(missedBeats, Self.missedBeatCounts)
+        policy.retryReserve = min(max(retryReserve, 0), 1_000_000)
+        return policy
+    }
+
+    /// The defaults above.
     public init() {}
 }

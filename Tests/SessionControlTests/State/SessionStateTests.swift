@@ -25,6 +25,26 @@ struct SessionStateTests {
         return world.now - start
     }
 
+    @Test func whatLastsForEverDoesNotOverflow() throws {
+        var policy = SessionPolicy()
+        policy.interval = .max
+        policy.missedBeats = .max
+        policy.retryReserve = .max
+        for time: WritableKeyPath<SessionPolicy, Int64> in [
+            \.safety, \.requestTimeout, \.retryBase, \.retryCap, \.setupWindow, \.credentialWindow, \.teardownWindow,
+            \.pauseLimit,
+        ] { policy[keyPath: time] = .max }
+        var world = SessionWorld(policy: policy)
+        try world.handle(.start)
+        try world.answer(Self.failed(.unknown))
+        _ = try Self.nextRequest(&world)
+        try world.answer()
+        try world.handle(.pause)
+        #expect(world.state.deadline != nil)
+        try world.handle(.stop)
+        #expect(world.underWay?.kind == .teardown)
+    }
+
     // MARK: Setting up
 
     @Test func aSessionIsWrittenDownThenSetUpThenOpen() throws {
