@@ -16,6 +16,7 @@ public final class CurlTransport: HTTPTransport {
     private let loop: CurlLoop
     private let now: @Sendable () -> ContinuousClock.Instant
 
+    /// A transport with connections of its own. Most callers want `shared`.
     public convenience init() { self.init(settings: CurlSettings()) }
 
     init(settings: CurlSettings) {
@@ -25,6 +26,8 @@ public final class CurlTransport: HTTPTransport {
 
     deinit { loop.stop() }
 
+    /// Sends the request and follows redirects, all within the timeout of the request. A response is no error, whatever
+    /// its status.
     public func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
         var chain = try RedirectChain(request)
         try Self.check(request)

@@ -2,6 +2,7 @@
 
 /// A loader made of closures.
 public final class CallbackLoader: ResourceLoader {
+    /// Names the loader in error texts.
     public let name: String
     private let load: @Sendable (KeyLoadingRequest) -> Bool
     private let cancel: @Sendable (KeyLoadingRequest) -> Void

@@ -28,6 +28,7 @@ public struct ControlSettings: Sendable, Equatable {
     /// The group of a configuration file.
     public static let group = ConfigurationGroup(
         "latchkey", keys: ["keys-file", "license-url", "key-system", "key-timeout", "http-timeout", "key-formats"])
+    /// The group of header fields for every licence request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)
     /// Every group that a configuration file may have; each part adds its own here.
     public static let groups = [group, headersGroup] + FairPlaySettings.groups + PlayReadySettings.groups

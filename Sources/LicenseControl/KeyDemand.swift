@@ -10,6 +10,7 @@ public struct KeyDemand: Sendable {
     public var keyIDs: [KeyID]
     /// Whose exchange the request uses. Nil where the media named no system that has one.
     public var keySystem: KeySystem?
+    /// What the media says about the keys; empty where it says nothing.
     public var initializationData: [InitializationData]
     /// A licence URL that the media names. Not trusted.
     public var suggestedURL: String?

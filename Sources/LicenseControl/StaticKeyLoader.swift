@@ -5,6 +5,7 @@
 /// Takes a request when it has every key that is missing. Where it has some of them, it hands these over and the next
 /// loader is asked for the rest. For media without a KID it has the key of the request's URL or the `*` key.
 public final class StaticKeyLoader: ResourceLoader {
+    /// Names the loader in error texts.
     public let name: String
     private let keys: StaticKeys
 

@@ -5,6 +5,7 @@ import ProtectionModel
 
 /// Content keys that are known beforehand, from a property or a keys file. Prints without keys.
 public struct StaticKeys: Sendable {
+    /// One key, and what it is for.
     public typealias Entry = KeysFile.Entry
 
     /// In order, repeats included. Of several entries for the same subject the last counts.

@@ -10,6 +10,7 @@ public struct FormatError: Error, Hashable, Sendable {
         case tooLarge = "too large"
         case unsupported
         case duplicate
+        case otherFormat = "another format"
     }
 
     private let code: Code
@@ -32,6 +33,9 @@ public struct FormatError: Error, Hashable, Sendable {
     /// Something that may stand there once stands there twice.
     public static func duplicate(_ detail: String) -> FormatError { FormatError(.duplicate, detail) }
 
+    /// The bytes are of another format altogether.
+    public static func otherFormat(_ detail: String) -> FormatError { FormatError(.otherFormat, detail) }
+
     /// The kind of failure alone.
     public var shortDescription: String { code.rawValue }
 
@@ -46,5 +50,6 @@ public struct FormatError: Error, Hashable, Sendable {
 }
 
 extension FormatError: CustomStringConvertible {
+    /// The kind and the reason.
     public var description: String { detail.isEmpty ? code.rawValue : "\(code.rawValue): \(detail)" }
 }

@@ -46,6 +46,7 @@ public struct InitializationVector: Hashable, Sendable {
     /// The first eight bytes and the last eight, each read as a big-endian number.
     public init(high: UInt64, low: UInt64) { value = SixteenBytes(high: high, low: low) }
 
+    /// All 16 bytes, in order.
     public var bytes: [UInt8] { value.bytes }
 }
 

@@ -76,6 +76,7 @@ struct CounterRun {
             untilWrap -= count
             return try context.update(from: source, to: target, count: count)
         }
+        // SAFETY: the caller's `count` bytes are at both addresses, and `first` is less than that.
         let first = untilWrap
         try context.update(from: source, to: target, count: first)
         try context.restart(high: high, low: 0)

@@ -6,6 +6,7 @@
 #ifndef LATCHKEY_CGSTREAMER_H
 #define LATCHKEY_CGSTREAMER_H
 
+#include <gst/base/gsttypefindhelper.h>
 #include <gst/gst.h>
 #include <gst/gstprotection.h>
 #include <string.h>

@@ -53,6 +53,7 @@ open class Bin: Element, @unchecked Sendable {
     /// A message of something inside. `forward` gives it to GStreamer's own handling, which passes most on.
     open func handle(_ message: consuming Message) { forward(message) }
 
+    /// GStreamer's own handling of a message, which takes it over and passes most on to the application.
     public func forward(_ message: consuming Message) {
         guard let parent = parentClass(of: UnsafeMutableRawPointer(reference.pointer)),
             let parentClass = ek_bin_class(parent)

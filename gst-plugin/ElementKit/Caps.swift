@@ -129,6 +129,7 @@ public struct CapsStructure {
         nonmutating set { gst_structure_set_name(pointer, newValue) }
     }
 
+    /// A field that is a string; nil where it is missing or of another type.
     public func string(_ field: String) -> String? {
         gst_structure_get_string(pointer, field).map { String(cString: $0) }
     }

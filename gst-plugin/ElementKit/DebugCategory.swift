@@ -21,6 +21,7 @@ public struct DebugCategory: @unchecked Sendable {
         case trace = 7
     }
 
+    /// Makes the category, or takes the one that has this name.
     public init(_ name: String, _ description: String) {
         gst_init(nil, nil)
         pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))

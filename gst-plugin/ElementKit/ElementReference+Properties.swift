@@ -8,6 +8,7 @@ extension UnsafeMutablePointer<GstElement> {
         var stored = GValue()
         ek_value_init(&stored, value.type)
         value.store(in: &stored)
+        // SAFETY: an element is a GObject; GLib copies the value.
         g_object_set_property(UnsafeMutableRawPointer(self).assumingMemoryBound(to: GObject.self), name, &stored)
         g_value_unset(&stored)
     }
@@ -15,6 +16,7 @@ extension UnsafeMutablePointer<GstElement> {
     /// Reads a property of any element, of one of the types that `FieldValue` knows.
     public func property(_ name: String) -> FieldValue {
         var stored = GValue()
+        // SAFETY: an element is a GObject; the value is this function's, and is unset in the end.
         g_object_get_property(UnsafeMutableRawPointer(self).assumingMemoryBound(to: GObject.self), name, &stored)
         defer { g_value_unset(&stored) }
         return FieldValue(reading: &stored)

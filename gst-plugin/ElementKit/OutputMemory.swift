@@ -14,6 +14,8 @@ public final class OutputMemory {
         case outOfMemory
     }
 
+    // SAFETY: each pool and the allocator are one reference that this object owns and `reset` gives back; buffers hold
+    // their own.
     private static let largestPooled = 4 << 20
     private var pools: [Int: UnsafeMutablePointer<GstBufferPool>] = [:]
     private var allocator: UnsafeMutablePointer<GstAllocator>?

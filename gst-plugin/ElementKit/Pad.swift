@@ -177,6 +177,9 @@ public final class Pad: @unchecked Sendable {
     public func onTask(_ body: @escaping () -> Void) { loop = body }
 
     /// Starts the pad's thread, or wakes it; it runs until `pauseTask` or `stopTask`.
+    ///
+    /// Making the thread posts a message on the caller's thread, and an application may answer that at once: hold no
+    /// lock here that a pad's or property's handler of the element takes.
     public func startTask() {
         gst_pad_start_task(pointer, padLoop, Unmanaged.passUnretained(self).toOpaque(), nil)
     }

@@ -5,6 +5,7 @@ import CGStreamer
 /// A query while it is being answered. Not owned.
 public struct Query: ~Copyable {
     // SAFETY: valid for the time of the handler's call, which is all that a borrow lasts.
+    /// The query; valid during the handler's call only.
     public let pointer: UnsafeMutablePointer<GstQuery>
 
     init(lending pointer: UnsafeMutablePointer<GstQuery>) { self.pointer = pointer }

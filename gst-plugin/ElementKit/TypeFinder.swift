@@ -42,6 +42,13 @@ public struct TypeFinder: Sendable {
         }
     }
 
+    /// The media type, such as `text/plain`, that GStreamer's own finders and those of its plug-ins take a file for that
+    /// starts with `bytes`; nil where none knows it. Any thread may call it.
+    public static func mediaType(of bytes: [UInt8]) -> String? {
+        // SAFETY: the bytes are read during the call only; the caps that come back are the caller's.
+        gst_type_find_helper_for_data(nil, bytes, gsize(bytes.count), nil).map { Caps(owning: $0) }?.mediaType()
+    }
+
     private static let registered = Mutex(Set<String>())
 }
 

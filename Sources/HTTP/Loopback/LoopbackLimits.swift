@@ -18,5 +18,6 @@ public struct LoopbackLimits: Sendable, Hashable {
     /// From an answer to the moment when the client has taken it.
     public var answerTime: Duration = .seconds(60)
 
+    /// The usual limits.
     public init() {}
 }

@@ -8,6 +8,7 @@ public struct LoopbackRequest: Sendable {
     public var path: String
     /// What follows the question mark; nil where there is none. Not decoded.
     public var query: String?
+    /// The fields of the request, in its order.
     public var headers: [HTTPHeader]
 
     public init(method: String = "GET", path: String, query: String? = nil, headers: [HTTPHeader] = []) {

@@ -6,6 +6,7 @@ public struct LoopbackResponse: Sendable {
     public var status: Int
     /// Fields about the connection and the length of the body are the server's own, and are left out here.
     public var headers: [HTTPHeader]
+    /// Not sent in answer to HEAD.
     public var body: [UInt8]
 
     public init(status: Int = 200, headers: [HTTPHeader] = [], body: [UInt8] = []) {
@@ -14,6 +15,7 @@ public struct LoopbackResponse: Sendable {
         self.body = body
     }
 
+    /// 404, without a body.
     public static let notFound = LoopbackResponse(status: 404)
     static let methodNotAllowed = LoopbackResponse(
         status: 405, headers: [HTTPHeader(name: "Allow", value: "GET, HEAD")])

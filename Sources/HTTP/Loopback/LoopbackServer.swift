@@ -13,6 +13,7 @@ public final class LoopbackServer: Sendable {
     /// Answers a request. Runs as a task; cancelled when the client goes or the server closes.
     public typealias Handler = @Sendable (LoopbackRequest) async -> LoopbackResponse
 
+    /// Of 127.0.0.1; the system chose it.
     public let port: UInt16
     private let token: LoopbackToken
     private let channel: any Channel

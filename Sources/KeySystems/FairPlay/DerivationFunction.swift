@@ -26,8 +26,11 @@ public protocol DerivationFunction: Sendable {
 ///
 /// It is no vendor's function and works with no vendor's key server.
 public struct TestDerivationFunction: DerivationFunction {
+    /// It has no settings.
     public init() {}
 
+    /// AES-128-ECB of the first 16 bytes of SHA-1(R2), with the ASk as key. Throws `CryptoError` for an ASk of another
+    /// size.
     public func derive(r2: [UInt8], ask: [UInt8]) throws -> [UInt8] {
         guard let key = ContentKey(ask) else { throw CryptoError(reason: 0) }
         return try AES.ecb(.encrypt, key: key, Array(try Digest.sha1(r2).prefix(16)))

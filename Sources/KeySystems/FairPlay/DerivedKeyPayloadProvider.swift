@@ -14,8 +14,11 @@ public struct DerivedKeyPayloadProvider: KeyPayloadProvider {
         self.ask = ask
     }
 
+    /// Whether the derivation function is that of the test authority.
     public var isOfTestAuthority: Bool { derivation is TestDerivationFunction }
 
+    /// Takes a random R2 and derives a fresh key from it. Throws `CryptoError`, and what the derivation function
+    /// throws.
     public func makeKeyPayload(deviceIdentifier: [UInt8], random: RandomSource) throws -> any KeyPayload {
         let r2 = try random.bytes(SessionSecrets.r2Size)
         let dask = try derivation.key(r2: r2, ask: ask)

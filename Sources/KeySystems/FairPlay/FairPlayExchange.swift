@@ -16,7 +16,9 @@ public struct FairPlayExchange: Sendable {
 
     /// The SPC, for the body of a request to the key server.
     public let request: [UInt8]
+    /// What the application asks for, as it is in the SPC: 2 to 200 bytes.
     public let contentIdentifier: [UInt8]
+    /// What the SPC was made with.
     public let options: Options
     /// 8 random bytes that name the request in the key server's log.
     public let transactionIdentifier: [UInt8]

@@ -29,13 +29,17 @@ import Synchronization
 public final class FairPlayKeyServer: Sendable {
     /// One answer.
     public struct Answer: Sendable {
+        /// The body of the response, as bytes.
         public var ckc: [UInt8]
+        /// What was asked for.
         public var request: FairPlayServerRequest
     }
 
     /// A content key and the IV of its content.
     public struct Key: Sendable {
+        /// The content key, 16 bytes.
         public var key: ContentKey
+        /// The IV of the content's samples or segments.
         public var initializationVector: InitializationVector
 
         public init(key: ContentKey, initializationVector: InitializationVector) {

@@ -22,6 +22,7 @@ public struct FairPlayLicense: Sendable {
     /// Playback is to start no later than this from the request on; with `.forRentalDuration`, a stored key ends then.
     /// Nil: no end.
     public let rentalDuration: Duration?
+    /// Whether the key may be stored.
     public let persistence: Persistence
     /// What the output needs. Nil where the key server says nothing; Apple's players take HDCP type 0 then.
     public let outputRequirement: OutputRequirement?

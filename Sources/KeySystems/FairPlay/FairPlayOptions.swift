@@ -13,10 +13,12 @@ extension FairPlayExchange {
         public var playback: MediaPlaybackState?
         /// Whether the key is to be stored. Needs `playback`. The key server decides; see `FairPlayLicense.persistence`.
         public var requestsPersistableKey = false
+        /// Where the picture goes; nil says nothing.
         public var streamingIndicator: StreamingIndicator?
         /// The anonymised device identifier (HU), 20 bytes; nil takes random ones, so that no request can be told to
         /// come from the device of another.
         public var deviceIdentifier: [UInt8]?
+        /// What the client is and runs; nil says nothing.
         public var deviceIdentity: DeviceIdentity?
         /// Further blocks whose values the key server is to send back unchanged. The transaction identifier always is.
         public var returnRequests: [TLLV.Tag] = []
@@ -31,6 +33,7 @@ extension FairPlayExchange {
         /// Whether a CKC without such a code is refused. Only this project's key server sends one.
         public var requiresIntegrity = false
 
+        /// What a request for streaming on this device says.
         public init() {}
 
         /// For playback that begins, or goes on. `time` is in seconds since 1970-01-01 00:00 UTC; `sessionID` is

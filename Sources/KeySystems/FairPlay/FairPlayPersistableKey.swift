@@ -13,6 +13,7 @@ public struct FairPlayPersistableKey: Sendable {
     /// Clocks are corrected now and then: a key may be this many seconds younger than its own record says.
     public static let clockTolerance: UInt64 = 300
 
+    /// What the key was asked for with.
     public let contentIdentifier: [UInt8]
     /// With the IV of the content.
     public let contentKey: ContentKey

@@ -5,6 +5,7 @@ public import ProtectionModel
 
 /// An SPC that the key server has opened and found in order. Prints without keys.
 public struct FairPlayServerRequest: Sendable {
+    /// The version of the SPC container.
     public let version: SPCContainer.Version
     /// What the application asks for, 2 to 200 bytes.
     public let assetIdentifier: [UInt8]
@@ -12,10 +13,13 @@ public struct FairPlayServerRequest: Sendable {
     public let transactionIdentifier: [UInt8]
     /// The anonymised device identifier (HU), 20 bytes.
     public let deviceIdentifier: [UInt8]
+    /// The version of the protocol that the request is made with.
     public let protocolVersion: UInt32
     /// Absent where the client does not say; it then gets no durations.
     public let playback: MediaPlaybackState?
+    /// Where the picture goes; absent where the client does not say.
     public let streamingIndicator: StreamingIndicator?
+    /// What the client is and runs; absent where it does not say.
     public let deviceIdentity: DeviceIdentity?
     /// The KID that the media has, where the client says so.
     public let mediaKeyID: KeyID?

@@ -27,6 +27,7 @@ public protocol KeyPayloadProvider: Sendable {
 }
 
 extension KeyPayloadProvider {
+    /// False: a payload is real unless it says otherwise.
     public var isOfTestAuthority: Bool { false }
 }
 
@@ -51,5 +52,6 @@ public protocol KeyPayload: Sendable {
 }
 
 extension KeyPayload {
+    /// Nil: without a code of its own.
     public func authenticationCode(of message: [UInt8]) throws -> [UInt8]? { nil }
 }

@@ -7,6 +7,7 @@ import ProtectionModel
 ///
 /// Immutable and thread-safe; prints without keys. It may be made anew at any time and is no identifier of a device.
 public struct PlayReadyDevice: Sendable {
+    /// The device's certificate, and those above it up to the root.
     public let chain: BCertChain
     let signingKey: P256PrivateKey
     let encryptionKey: P256PrivateKey
@@ -50,6 +51,7 @@ public struct PlayReadyDevice: Sendable {
         chain.certificates.dropFirst().elementsEqual(provisioning.modelCertificate.certificates)
     }
 
+    /// What the certificate says, such as 150, 2000 or 3000.
     public var securityLevel: UInt32 { chain.leaf.basic.securityLevel }
 }
 

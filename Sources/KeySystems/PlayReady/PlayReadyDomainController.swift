@@ -21,6 +21,7 @@ public struct PlayReadyDomainController: Sendable {
         var members: [[UInt8]: UInt32] = [:]
     }
 
+    /// The service whose domains these are.
     public let serviceID: GUID
     private let authority: PlayReadyTestAuthority
     private let random: RandomSource
@@ -70,6 +71,7 @@ public struct PlayReadyDomainController: Sendable {
         domains[accountID]?.members[device.chain.leaf.basic.keyDigest] = nil
     }
 
+    /// How many devices are members of the domain of an account now.
     public func memberCount(accountID: GUID) -> Int { domains[accountID]?.members.count ?? 0 }
 
     /// Answers a request to join or to leave.

@@ -20,9 +20,13 @@ import ProtectionModel
 public struct PlayReadyDomainExchange: Sendable {
     /// What names the domain, and what the service is told.
     public struct Parameters: Sendable {
+        /// The service that the domain belongs to.
         public var serviceID: GUID?
+        /// The domain's account at that service.
         public var accountID: GUID?
+        /// What people call the device; the service may show it.
         public var friendlyName: String?
+        /// What the application tells the service, as text.
         public var customData: String?
 
         public init(

@@ -24,11 +24,14 @@ public struct PlayReadyExchange: Sendable {
         /// False takes answers to another request.
         public var requiresNonce = true
 
+        /// Strict: the answer has to be signed, and to be the answer to this request.
         public init() {}
     }
 
+    /// A revocation list that the client has, for the service to see whether a newer one is needed.
     public struct RevocationList: Hashable, Sendable {
         public var id: GUID
+        /// Grows with each list of this kind.
         public var version: UInt32
 
         public init(id: GUID, version: UInt32) {
@@ -42,6 +45,7 @@ public struct PlayReadyExchange: Sendable {
     public let request: [UInt8]
     /// 16 bytes.
     public let nonce: [UInt8]
+    /// What the request was made with.
     public let options: Options
     let keyring: PlayReadyKeyring
     let trust: CertificateTrust

@@ -15,7 +15,9 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
     public var customData: String?
     /// For faults that have to do with a domain, as far as the service says.
     public var serviceID: GUID?
+    /// The domain's account.
     public var accountID: GUID?
+    /// Where to join the domain.
     public var domainServerURL: String?
     /// Where to ask instead.
     public var redirectURL: String?

@@ -7,7 +7,9 @@ public import ProtectionModel
 ///
 /// Immutable and thread-safe; prints without keys.
 public struct PlayReadyKeyring: Sendable {
+    /// The device that licences are bound to.
     public let device: PlayReadyDevice
+    /// The domains that licences may be bound to instead.
     public let memberships: [PlayReadyMembership]
 
     public init(device: PlayReadyDevice, memberships: [PlayReadyMembership] = []) {
@@ -27,11 +29,15 @@ public struct PlayReadyKeyring: Sendable {
 ///
 /// Whether it may be used now is what `PlayReadyPolicy` says. Immutable and thread-safe; prints without keys.
 public struct PlayReadyLicense: Sendable {
+    /// The licence as it came.
     public let xmr: XMRLicense
+    /// What it says about playing.
     public let terms: XMRTerms
+    /// The KID of the content key.
     public let keyID: KeyID
     /// For what is decrypted: AES-CTR or AES-CBC.
     public let keyType: XMRTerms.KeyType
+    /// The content key, 16 bytes, in locked memory.
     public let contentKey: ContentKey
 
     /// Opens a licence: finds the private key, unwraps integrity key and content key, and checks the signature.

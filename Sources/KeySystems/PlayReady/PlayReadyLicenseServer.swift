@@ -9,6 +9,7 @@ public import ProtectionModel
 public struct PlayReadyLicenseServer: Sendable {
     /// The body of an answer and what is known of it.
     public struct Answer: Sendable {
+        /// The SOAP envelope, in UTF-8.
         public var body: [UInt8]
         /// A fault goes out with the HTTP status 500.
         public var fault: PlayReadyFault?
@@ -17,6 +18,7 @@ public struct PlayReadyLicenseServer: Sendable {
         /// The client's custom data.
         public var customData: String?
 
+        /// The HTTP status that goes with it: 500 for a fault, as SOAP 1.1 wants it.
         public var status: Int { fault == nil ? 200 : 500 }
 
         init(body: [UInt8]) { self.body = body }

@@ -12,8 +12,11 @@ public struct PlayReadyMembership: Sendable {
         let key: P256PrivateKey
     }
 
+    /// The service that the domain belongs to.
     public let serviceID: GUID
+    /// The domain's account at that service.
     public let accountID: GUID
+    /// The domain service's.
     public let url: String
     /// The newest revision that this device has a key of.
     public let revision: UInt32

@@ -8,12 +8,17 @@ public import ProtectionModel
 /// (<https://learn.microsoft.com/playready/overview/output-protection-levels>). Microsoft's pages do not agree on
 /// compressed digital audio; the stricter reading stands here.
 public struct PlayReadyOutputTable: Hashable, Sendable {
+    /// What the levels up to a number ask of outputs.
     public struct Row: Hashable, Sendable {
         /// The row holds for levels up to this one.
         public var upTo: UInt16
+        /// For video that leaves uncompressed and digital, as by HDMI.
         public var digitalVideo: OutputRule
+        /// For analogue television.
         public var analogVideo: OutputRule
+        /// For sound that leaves uncompressed and digital.
         public var digitalAudio: OutputRule
+        /// For sound that leaves compressed.
         public var compressedAudio: OutputRule
 
         public init(
@@ -36,6 +41,7 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
 
     public init(rows: [Row]) { self.rows = rows }
 
+    /// Microsoft's rows.
     public static let standard = PlayReadyOutputTable(rows: [
         Row(upTo: 100, digitalVideo: .pass, analogVideo: .pass, digitalAudio: .pass, compressedAudio: .pass),
         Row(

@@ -10,7 +10,9 @@ public import ProtectionModel
 /// (<https://learn.microsoft.com/playready/overview/license-and-policies>). Times of licences are seconds since 1970. A
 /// value; thread-safe.
 public struct PlayReadyPolicy: Hashable, Sendable {
+    /// What the licence says.
     public let terms: XMRTerms
+    /// The licence's own identifier.
     public let rightsID: GUID
 
     public init(terms: XMRTerms, rightsID: GUID) {
@@ -18,6 +20,7 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         self.rightsID = rightsID
     }
 
+    /// The rules of a licence that was opened.
     public init(_ license: PlayReadyLicense) { self.init(terms: license.terms, rightsID: license.xmr.rightsID) }
 
     /// How the grace period is read. Its meaning is not in a public document.
@@ -30,11 +33,13 @@ public struct PlayReadyPolicy: Hashable, Sendable {
 
     /// Everything outside the licence that counts.
     public struct Situation: Hashable, Sendable {
+        /// The present, and how far it can be trusted.
         public var time: TrustedTime
         /// When the first sample was decrypted for playing; nil where that has not happened.
         public var firstPlay: UInt32?
         /// When the licence was stored; nil for one that is in memory only.
         public var stored: UInt32?
+        /// The device's, as its certificate says it.
         public var securityLevel: UInt32
         /// The nonce of the request that brought the licence in this session; nil where it came from a store.
         public var sessionNonce: [UInt8]?
@@ -46,9 +51,11 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         public var revocationInformationVersion: UInt32?
         /// Whether something counts for metering, and whether something reports the end of sessions.
         public var canMeter: Bool
+        /// Whether something reports the end of sessions.
         public var canStopSecurely: Bool
         /// Whether the licence is in use at this moment.
         public var isPlaying: Bool
+        /// How a grace period is read.
         public var graceRule: GraceRule
 
         public init(
@@ -72,6 +79,7 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         }
     }
 
+    /// Whether the licence may be used in a situation, and what follows from using it.
     public struct Verdict: Hashable, Sendable {
         /// How the rights stand, with the dates that decide it and why in words.
         public var rights: RightsStatus
@@ -82,7 +90,9 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         /// The licence can be deleted.
         public var isRemovable = false
 
+        /// How the rights stand, without the dates.
         public var status: RightsStatus.Kind { rights.kind }
+        /// Whether samples may be decrypted now.
         public var mayPlay: Bool { status == .valid }
 
         init(_ rights: RightsStatus, _ error: PlayReadyError? = nil) {

@@ -44,6 +44,7 @@ public struct PlayReadyServerPolicy: Sendable {
         public var keyID: KeyID?
         /// Nil for the service's own key.
         public var key: ContentKey?
+        /// For what the key is; nil leaves that to the server.
         public var keyType: XMRTerms.KeyType?
         /// Without keys.
         public var terms: XMRTerms
@@ -74,11 +75,15 @@ public struct PlayReadyServerPolicy: Sendable {
         case license
     }
 
+    /// The licences of an answer.
     public var grants: [Grant]
+    /// What is wrong with the answer, for tests; nil where nothing is.
     public var defect: Defect?
     /// Answer with this instead of licences.
     public var fault: PlayReadyFault?
+    /// What the client is told, as text.
     public var customData: String?
+    /// Names the answer for an acknowledgement; nil names none.
     public var transactionID: [UInt8]?
     /// Certificates of the authority that clients are to be told of, by name.
     public var revoked: [String] = []
@@ -91,6 +96,7 @@ public struct PlayReadyServerPolicy: Sendable {
 
     /// Why a query cannot be read.
     public struct ParseError: Error, Hashable, Sendable, CustomStringConvertible {
+        /// What is wrong with the query.
         public let description: String
     }
 

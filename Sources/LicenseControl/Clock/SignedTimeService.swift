@@ -20,7 +20,9 @@ public protocol SignedTimeVerifier: Sendable {
 
 /// A time service: how to ask it, and how to tell that it was the one that answered.
 public struct SignedTimeService: Sendable {
+    /// How to ask.
     public var source: any SignedTimeSource
+    /// How to tell who answered.
     public var verifier: any SignedTimeVerifier
 
     public init(source: any SignedTimeSource, verifier: any SignedTimeVerifier) {

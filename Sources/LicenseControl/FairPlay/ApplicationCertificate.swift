@@ -11,6 +11,7 @@ import Synchronization
 /// However many ask at once, it is loaded once. Thread-safe. A certificate that is out of date is still handed out where
 /// no other can be had: key servers know certificates by their hash and decide by themselves.
 public final class ApplicationCertificate: Sendable {
+    /// Where the certificate comes from.
     public enum Source: Sendable, Hashable {
         /// DER, PEM or Base64.
         case data([UInt8])
@@ -20,6 +21,7 @@ public final class ApplicationCertificate: Sendable {
         case url(String, headers: [HTTPHeader] = [])
     }
 
+    /// Where the certificate comes from.
     public let source: Source
     private let transport: any HTTPTransport
     private let date: @Sendable () -> Int64

@@ -17,8 +17,11 @@ public final class FairPlayLoader: ResourceLoader {
         @Sendable (_ keyURI: KeyURI, _ contentIdentifier: [UInt8]) async throws(KeyError) ->
         String
 
+    /// Names the loader in error texts: the preset of its service.
     public let name: String
+    /// The key server, and how to talk to it.
     public let service: LicenseService
+    /// What requests are encrypted for.
     public let certificate: ApplicationCertificate
     let persistableKeys: PersistableKeys?
     let transport: any HTTPTransport

@@ -9,7 +9,9 @@ public import ProtectionModel
 public struct FairPlaySettings: Sendable, Hashable {
     /// The application certificate; one of both. Nil: where the preset's service has it.
     public var certificateFile: String?
+    /// Where the certificate is fetched from.
     public var certificateURL: String?
+    /// The key server.
     public var service: LicenseService
     /// The path of a file with the application secret key, as 32 hexadecimal digits, for the project's test derivation.
     /// For tests against the project's own test authority, and of no use with any vendor's key server.
@@ -30,7 +32,9 @@ public struct FairPlaySettings: Sendable, Hashable {
             "certificate-file", "certificate-url", "preset", "key-server-url", "key-uri-scheme", "content-id",
             "test-ask-file", "device-id", "stored-keys", "device-secret",
         ])
+    /// The group of header fields for the key server; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("fairplay-headers", keys: nil)
+    /// The group of values for `{parameter}` in addresses and bodies.
     public static let parametersGroup = ConfigurationGroup("fairplay-parameters", keys: nil)
     /// All groups of these settings.
     public static let groups = [group, headersGroup, parametersGroup]

@@ -11,6 +11,7 @@ public enum LicenseRequestBody: Sendable, Hashable {
     case form([FormField])
     case json(JSON)
 
+    /// A field of a form (`application/x-www-form-urlencoded`).
     public enum FormField: Sendable, Hashable {
         /// `isEncoded`: the value percent-encoded. Some services want it as it is.
         case field(String, LicenseRequestValue, isEncoded: Bool)
@@ -26,8 +27,11 @@ public enum LicenseRequestBody: Sendable, Hashable {
         case string(LicenseRequestValue)
     }
 
+    /// A member of a JSON object, in its place.
     public struct Member: Sendable, Hashable {
+        /// The name, as it is.
         public var name: String
+        /// What goes there.
         public var value: JSON
 
         public init(_ name: String, _ value: JSON) {

@@ -17,7 +17,9 @@ public struct LicenseRequestURL: Sendable, Hashable {
 
     /// A parameter of the query.
     public struct QueryItem: Sendable, Hashable {
+        /// The name; it is percent-encoded.
         public var name: String
+        /// What goes there; it is percent-encoded.
         public var value: LicenseRequestValue
 
         public init(_ name: String, _ value: LicenseRequestValue) {
@@ -26,9 +28,11 @@ public struct LicenseRequestURL: Sendable, Hashable {
         }
     }
 
+    /// The URL that the rest changes.
     public var base: Base
     /// In place of an empty path, or of any path where `replacesPath` is set. Starts with `/`.
     public var path: String?
+    /// Whether `path` takes the place of any path.
     public var replacesPath: Bool
     /// Behind the path, percent-encoded, with slashes between them.
     public var pathItems: [LicenseRequestValue]

@@ -6,6 +6,7 @@ public import ProtectionModel
 /// One licence service as it is configured: a preset, and what only its customer knows. Prints without the URL's query
 /// and without values of headers and parameters.
 public struct LicenseService: Sendable, Hashable {
+    /// The form of requests and responses.
     public var preset: LicenseServicePreset
     /// The key server's URL. `{content-id}` and `{parameter}` in it are replaced by their values. It may be nil where
     /// the preset takes the key URI for it.

@@ -7,7 +7,9 @@
 public struct LicenseServicePreset: Sendable, Hashable {
     /// A field that goes with every request.
     public struct Header: Sendable, Hashable {
+        /// The field's name.
         public var name: String
+        /// What goes there.
         public var value: LicenseRequestValue
 
         public init(_ name: String, _ value: LicenseRequestValue) {
@@ -31,13 +33,17 @@ public struct LicenseServicePreset: Sendable, Hashable {
 
     /// The name in settings.
     public var name: String
+    /// What the SPC asks for.
     public var contentIdentifier: ContentIdentifierRule
+    /// Where requests go.
     public var url: LicenseRequestURL
+    /// What requests carry.
     public var body: LicenseRequestBody
     /// Sent beside the Content-Type of the body.
     public var headers: [Header]
     /// Fields that the configuration has to bring; of each inner list one.
     public var requiredHeaders: [[String]]
+    /// Where the CKC is in a response.
     public var response: Response
     /// Where the service has the application certificate; nil where it has no place of its own for it.
     public var certificateURL: LicenseRequestURL?

@@ -10,6 +10,7 @@ import ProtectionModel
 public struct ExpiredSessionReport: Sendable, Hashable {
     /// The session's number in the SPCs that it made (`MediaPlaybackState.sessionID`).
     public var sessionIdentifier: UInt64
+    /// When it began, in seconds since 1970.
     public var started: Int64
     /// Nil: the process ended without a word.
     public var ended: Int64?

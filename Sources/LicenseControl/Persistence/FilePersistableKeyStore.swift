@@ -5,6 +5,7 @@ public import ProtectionModel
 
 /// A folder with one file for each stored key, which only its owner may read.
 public final class FilePersistableKeyStore: PersistableKeyStore {
+    /// The path of the folder.
     public let folder: String
     private static let suffix = ".lkpk"
     private static let maximumSize = 64 * 1024

@@ -5,6 +5,7 @@ public import ProtectionModel
 
 /// The stored keys of FairPlay-style licences, by content identifier. Thread-safe.
 public struct PersistableKeys: Sendable {
+    /// Where they are.
     public let store: any PersistableKeyStore
 
     public init(_ store: any PersistableKeyStore) { self.store = store }

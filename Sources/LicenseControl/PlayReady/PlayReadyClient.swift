@@ -13,7 +13,9 @@ import ProtectionModel
 public actor PlayReadyClient {
     /// What a client is made with. Prints without addresses' queries.
     public struct Configuration: Sendable {
+        /// Who the device is made by, and whom it trusts.
         public var provisioning: PlayReadyProvisioning
+        /// Where licences are kept.
         public var store: LicenseStoreConfiguration
         /// Where challenges go. Nil: where the media says.
         public var licenseURL: String?
@@ -57,6 +59,7 @@ public actor PlayReadyClient {
     static let sessionLicenseLimit = 4096
     private static let deviceID = RecordID(prefixOf: Array("latchkey device 1".utf8))
 
+    /// What the client was made with.
     public nonisolated let configuration: Configuration
     nonisolated let transport: any HTTPTransport
     nonisolated let clocks: any ClockSource

@@ -11,7 +11,9 @@ import Synchronization
 /// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
 /// depends on the date and the clock is not trusted, the time service is asked once.
 public final class PlayReadyLoader: ResourceLoader {
+    /// Names the loader in error texts.
     public let name = "PlayReady"
+    /// What asks for licences and keeps them.
     public let client: PlayReadyClient
     private let delegate: (any PlayReadyDelegate)?
     /// Whether licences are acquired, and renewed.

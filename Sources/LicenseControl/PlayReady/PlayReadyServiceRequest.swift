@@ -9,6 +9,7 @@ public import ProtectionModel
 /// Address and header fields may be changed; the challenge is signed and stays as it is. Prints without the address's
 /// query and without fields and challenge.
 public struct PlayReadyServiceRequest: Sendable {
+    /// What the service is asked to do.
     public let operation: PlayReadyOperation
     /// Where it goes: an absolute http or https URL.
     public var url: String

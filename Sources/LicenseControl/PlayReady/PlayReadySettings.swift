@@ -11,20 +11,29 @@ public struct PlayReadySettings: Sendable, Hashable {
     /// The files of the provisioning bundle; all of them, or none where the process imported a model
     /// (`PlayReadyModel`).
     public var modelCertificateFile: String?
+    /// The model's private key, in PEM.
     public var modelPrivateKeyFile: String?
+    /// The public key that certificates of services go back to.
     public var rootKeyFile: String?
+    /// The public key that challenges are encrypted for.
     public var serverKeyFile: String?
     /// What the time service's chain goes back to; nil: to the root.
     public var timeKeyFile: String?
+    /// Lists of certificates that are not trusted any more.
     public var revocationListFiles: [String] = []
     /// Nil: where the media says.
     public var licenseURL: String?
+    /// The domain service. Nil: where the service says, or else the licence service.
     public var domainURL: String?
     /// The signed time service.
     public var timeURL: String?
+    /// Fields of requests.
     public var headers: [HTTPHeader] = []
+    /// Of one request; nil for the usual one.
     public var timeout: Duration?
+    /// What the licence service is told, as text.
     public var customData: String?
+    /// What people call the device; a domain service may show it.
     public var friendlyName: String?
     /// The folder of the licence store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
     public var storeFolder: String?
@@ -45,6 +54,7 @@ public struct PlayReadySettings: Sendable, Hashable {
             "license-url", "domain-url", "time-url",
             "store", "custom-data", "friendly-name", "clock", "renew",
         ])
+    /// The group of header fields for the services; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("playready-headers", keys: nil)
     /// All groups of these settings.
     public static let groups = [group, headersGroup]

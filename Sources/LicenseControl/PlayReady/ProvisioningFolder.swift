@@ -21,6 +21,7 @@ import ProtectionModel
 /// Private keys are files of mode 0600 in a folder of mode 0700. The names of the first four are those that the test
 /// authority of `latchkey-server` uses. Reads and writes when it is called; any thread.
 public struct ProvisioningFolder: Sendable {
+    /// The files, by their names.
     public enum File: String, CaseIterable, Sendable {
         case modelCertificate = "playready-model.bcert"
         case modelKey = "playready-model-key.pem"
@@ -45,10 +46,12 @@ public struct ProvisioningFolder: Sendable {
     /// The most bytes of a file that are read.
     private static let limit = 1024 * 1024
 
+    /// Of the folder.
     public let path: String
 
     public init(path: String) { self.path = path }
 
+    /// Where a file is, or would be.
     public func path(of file: File) -> String { "\(path)/\(file.rawValue)" }
 
     // MARK: Reading

@@ -9,6 +9,7 @@ public import ProtectionModel
 /// use it. A file that others may read or write, that another user owns, or that is no regular file is refused. The keys
 /// are derived with the machine's id as salt, so that a copied home folder does not open on another machine.
 public struct FileDeviceSecret: DeviceSecret {
+    /// Of the file.
     public let path: String
     private let machine: [UInt8]
 

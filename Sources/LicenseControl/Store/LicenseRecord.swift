@@ -31,7 +31,9 @@ public struct LicenseRecord: Hashable, Sendable {
     }
 
     public var id: RecordID
+    /// What the payload is.
     public var kind: Kind
+    /// The system that the payload belongs to; nil for none.
     public var keySystem: KeySystem?
     /// Each once. At most `maximumKeyIDs`.
     public var keyIDs: [KeyID]
@@ -46,8 +48,11 @@ public struct LicenseRecord: Hashable, Sendable {
     /// At most `maximumPayloadSize` bytes.
     public var payload: [UInt8]
 
+    /// The most KIDs of a record.
     public static let maximumKeyIDs = 1024
+    /// The largest `contentID`, in bytes.
     public static let maximumContentIDSize = 4096
+    /// The largest payload, in bytes.
     public static let maximumPayloadSize = 4 << 20
 
     public init(

@@ -7,6 +7,7 @@ public struct RecordID: Hashable, Sendable {
     /// In bytes.
     public static let size = 16
 
+    /// 16 bytes.
     public let bytes: [UInt8]
 
     /// Nil unless `bytes` has exactly 16 elements.

@@ -8,6 +8,7 @@ public import ProtectionModel
 /// is called on the thread of the store and may take its time. It throws a `LicenseStoreError`, `secretMissing` where
 /// the token holds no key yet and it was not asked to make one.
 public struct TokenDeviceSecret: DeviceSecret {
+    /// Derives the bytes of a key from a secret, for a purpose; with `creating`, makes the secret where there is none.
     public typealias Derivation = @Sendable (_ purpose: String, _ creating: Bool) throws(LicenseStoreError) -> [UInt8]
 
     private let derive: Derivation

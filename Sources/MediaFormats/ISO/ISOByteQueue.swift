@@ -47,6 +47,7 @@ struct ISOByteQueue: Sendable {
         guard range.lowerBound >= start, range.upperBound <= end else { return }
         let first = head + Int(range.lowerBound - start)
         let last = first + Int(range.upperBound - range.lowerBound)
+        // SAFETY: the range was compared with what is held; the queue cannot change while it is lent.
         try bytes.withUnsafeMutableBufferPointer { bytes throws(Failure) in
             try body(UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(rebasing: bytes[first..<last])))
         }
@@ -55,6 +56,7 @@ struct ISOByteQueue: Sendable {
     /// Moves the first bytes into `target`, which is not larger than `count`.
     mutating func take(into target: UnsafeMutableRawBufferPointer) {
         let size = min(target.count, count)
+        // SAFETY: `size` is at most what either side has, and the two do not overlap.
         bytes.withUnsafeBytes { bytes in
             target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[head..<head + size]))
         }

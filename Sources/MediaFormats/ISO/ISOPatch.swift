@@ -28,6 +28,7 @@ struct ISOPatches: Sendable {
             let patch = patches[index]
             for (step, byte) in patch.type.enumerated() {
                 let place = patch.offset + UInt64(step)
+                // SAFETY: `end` is behind the last byte, so that the difference is below `bytes.count`.
                 if place >= position, place < end { bytes[Int(place - position)] = byte }
             }
             index += 1

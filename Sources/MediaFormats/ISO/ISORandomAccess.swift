@@ -56,7 +56,8 @@ public struct ISORandomAccess: Sendable {
 
     /// Finds out what protects the bytes of `range`.
     ///
-    /// Throws `malformed`, `truncated`, `unsupported` or `tooLarge` with the place; the range must not be shown then.
+    /// Throws `malformed`, `truncated`, `unsupported` or `tooLarge` with the place, or `otherFormat`; the range must not be
+    /// shown then.
     public mutating func prepare(_ range: Range<UInt64>, read: Read) throws(FormatError) {
         selected.removeAll(keepingCapacity: true)
         patching.removeAll(keepingCapacity: true)
@@ -212,6 +213,11 @@ public struct ISORandomAccess: Sendable {
 
     private func header(at position: UInt64, _ read: Read) throws(FormatError) -> ISOBoxHeader? {
         guard let bytes = read(position, ISOBoxHeader.maximumSize) else { return nil }
+        if position == 0 {
+            // Fewer are there only where the file ends.
+            guard bytes.isEmpty || bytes.count >= 8 else { throw ISORecognition.noBox }
+            try ISORecognition.checkStart(bytes[...])
+        }
         return try ISOBoxHeader(bytes[...], at: position)
     }
 

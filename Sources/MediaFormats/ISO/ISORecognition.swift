@@ -85,6 +85,22 @@ public struct ISORecognition {
 }
 
 extension ISORecognition {
+    /// What a file or a stream of fragments begins with: ISO/IEC 14496-12, QuickTime's file format, and Motion JPEG 2000.
+    private static let firstTypes = ISOStream.typesAtTop.union([
+        "mdat", "pdin", "wide", "pnot", "PICT", "junk", "jP  ",
+    ])
+
+    /// Throws `otherFormat` where `bytes` are not the start of ISO media. Fewer than 8 are not judged.
+    static func checkStart(_ bytes: ArraySlice<UInt8>) throws(FormatError) {
+        var reader = ByteReader(bytes, structure: "box header")
+        guard reader.remaining >= 8 else { return }
+        _ = try reader.readUInt32()
+        guard firstTypes.contains(try reader.readFourCC()) else { throw noBox }
+    }
+
+    /// The bytes are not quoted: they may be those of a keys file.
+    static let noBox = FormatError.otherFormat("no box of ISO media stands at the start")
+
     /// Whether a fragment has a list of IVs, and so encrypted samples, although no `moov` says so: `bytes` are its start.
     /// Nil where more bytes are needed to know.
     public static func isEncryptedFragment(_ bytes: [UInt8]) -> Bool? {

@@ -36,7 +36,7 @@ public struct ISOStream: Sendable {
         case goBack(to: UInt64)
     }
 
-    private enum State: Sendable {
+    enum State: Sendable {
         /// A box starts at the cursor.
         case header
         case passing(until: UInt64)
@@ -50,30 +50,30 @@ public struct ISOStream: Sendable {
         "ftyp", "styp", "moov", "moof", "mfra", "sidx", "ssix", "emsg", "prft", "free", "skip", "uuid", "meta",
     ]
     /// A group of fragments in front of their media has no more: in number, and in bytes of what is known of them.
-    private static let fragmentLimit = 256
-    private static let fragmentBudget = 32 << 20
+    static let fragmentLimit = 256
+    static let fragmentBudget = 32 << 20
 
-    private let defaults: ISOEncryption?
-    private var state = State.header
-    private var queue = ISOByteQueue()
+    let defaults: ISOEncryption?
+    var state = State.header
+    var queue = ISOByteQueue()
     /// What is in front of this in the file may go on.
-    private var cursor: UInt64 = 0
-    private var regions = ISORegions()
-    private var movie: ISOMovie?
-    private var fragments: [ISOFragment] = []
+    var cursor: UInt64 = 0
+    var regions = ISORegions()
+    var movie: ISOMovie?
+    var fragments: [ISOFragment] = []
     /// The first sample that is not done, for each of `fragments`.
-    private var nextSamples: [Int] = []
-    private var nextOfMovie = 0
+    var nextSamples: [Int] = []
+    var nextOfMovie = 0
     /// Media came behind the last fragment: another one starts a new group.
-    private var hasMedia = false
-    private var newProtections: [ISOProtection] = []
-    private var isFragmented = false
+    var hasMedia = false
+    var newProtections: [ISOProtection] = []
+    var isFragmented = false
     /// Where the media is whose `moov` box is looked for.
-    private var interrupted: UInt64?
+    var interrupted: UInt64?
     /// The bytes at the cursor were jumped to, and nothing tells yet that a box starts there.
-    private var isUnverified = false
-    private var current: (fragment: Int, sample: ISOSampleTable.Sample)?
-    private var plan = SamplePlan(scheme: .cenc, initializationVector: InitializationVector(high: 0, low: 0))
+    var isUnverified = false
+    var current: (fragment: Int, sample: ISOSampleTable.Sample)?
+    var plan = SamplePlan(scheme: .cenc, initializationVector: InitializationVector(high: 0, low: 0))
 
     /// - Parameter defaults: how fragments of a file without `moov` are encrypted, as those of Smooth Streaming.
     public init(defaults: ISOEncryption? = nil) {
@@ -134,7 +134,11 @@ public struct ISOStream: Sendable {
         }
     }
 
-    /// What to do next. Throws as the boxes are read; nothing goes on from there then.
+    /// The first bytes that were appended and not taken yet, at most `limit`.
+    public func heldBytes(_ limit: Int) -> [UInt8] { Array(queue.bytes(from: queue.start).prefix(max(limit, 0))) }
+
+    /// What to do next. Throws as the boxes are read, and `otherFormat` where what comes first is not ISO media; nothing
+    /// goes on from there then.
     public mutating func next() throws(FormatError) -> Step {
         while true {
             switch state {
@@ -162,12 +166,13 @@ public struct ISOStream: Sendable {
     public static let mediaFirst = FormatError.unsupported(
         "the media is in front of the box “moov”, which needs a source that can be read anywhere, such as a file")
 
-    /// The end of the stream. Throws `truncated` within a box that the samples need; an encrypted sample that is cut
-    /// off is left out.
+    /// The end of the stream. Throws `otherFormat` where less than one box came, `truncated` within a box that the
+    /// samples need; an encrypted sample that is cut off is left out.
     public mutating func end() throws(FormatError) {
         switch state {
         case .header:
             guard interrupted == nil else { throw .malformed("no box “moov” tells of the media") }
+            guard cursor > 0 || queue.count == 0 else { throw ISORecognition.noBox }
             cursor = queue.end
         case .whole(let region, _):
             // Read before; a player that seeks may stop anywhere.
@@ -178,164 +183,5 @@ public struct ISOStream: Sendable {
         case .media where movie == nil: throw Self.mediaFirst
         case .passing, .media: return
         }
-    }
-
-    // MARK: Boxes
-
-    private mutating func readHeader() throws(FormatError) -> Bool {
-        guard let header = try ISOBoxHeader(queue.bytes(from: cursor), at: cursor) else { return false }
-        let region = ISORegion(
-            kind: ISORegion.kind(of: header.type), start: cursor, end: try header.end(from: cursor),
-            headerSize: header.headerSize)
-        guard !isUnverified || Self.typesAtTop.contains(header.type) else {
-            throw .malformed("a start at \(cursor), where no box starts")
-        }
-        isUnverified = false
-        // Fragments go on for ever, and nobody starts in the middle of one.
-        if region.kind == .fragment { isFragmented = true }
-        if !isFragmented, regions.index(containing: cursor) == nil { try regions.insert(header, at: cursor) }
-        switch region.kind {
-        case .other:
-            try checkNoSample(within: region)
-            state = .passing(until: region.end)
-        case .media:
-            hasMedia = true
-            hideMedia(region)
-            state = .media(region)
-        case .movie, .fragment:
-            let isMovie = region.kind == .movie
-            let limit = isMovie ? ISOMovie.maximumSize : ISOFragment.maximumSize
-            guard region.end - region.start <= limit else {
-                throw .tooLarge("box “\(header.type)” at \(region.start): \(limit) bytes are read at most")
-            }
-            try checkNoSample(within: region)
-            state = .whole(region, until: region.end)
-        }
-        return true
-    }
-
-    /// A demuxer that gets bytes in order takes media without a fragment for the end of the stream.
-    private mutating func hideMedia(_ region: ISORegion) {
-        guard !fragments.isEmpty, fragments.allSatisfy(\.isHidden) else { return }
-        queue.withBytes(in: region.start + 4..<region.start + 8) { $0.copyBytes(from: ISOPatch.free) }
-    }
-
-    private func checkNoSample(within region: ISORegion) throws(FormatError) {
-        guard let (_, sample) = nextSample(), sample.offset < region.end else { return }
-        try sample.check(liesIn: region)
-    }
-
-    /// Reads a box that is there. Where it points to bytes behind it that are not, waits for them.
-    private mutating func readBox(_ region: ISORegion) throws(FormatError) {
-        var missing: UInt64?
-        do throws(FormatError) {
-            try read(region) { range in
-                if range.lowerBound >= region.end { missing = max(missing ?? 0, range.upperBound) }
-                return nil
-            }
-        } catch {
-            let limit = region.end + UInt64(ISOAuxiliaryInformation.externalLimit)
-            guard let missing, missing <= limit, missing > queue.end else { throw error }
-            state = .whole(region, until: missing)
-            return
-        }
-        cursor = region.end
-        state = .header
-    }
-
-    private mutating func read(
-        _ region: ISORegion, missing: (Range<UInt64>) -> ArraySlice<UInt8>?
-    ) throws(FormatError) {
-        guard let bytes = queue.bytes(in: region.start..<region.end) else { return }
-        let queue = queue
-        func external(_ range: Range<UInt64>) -> ArraySlice<UInt8>? { queue.bytes(in: range) ?? missing(range) }
-        let patches: ISOPatches
-        if region.kind == .movie {
-            let found = try ISOMovie(Array(bytes), at: region.start, external: external)
-            patches = found.patches
-            // Another one comes with another quality of the same stream.
-            newProtections += found.protections
-            nextOfMovie = found.table.firstIndex(endingAfter: region.end)
-            movie = found
-            fragments.removeAll()
-            nextSamples.removeAll()
-        } else {
-            guard let movie else {
-                throw .malformed("box “moof” at \(region.start): no box “moov” tells of its tracks")
-            }
-            let found = try ISOFragment(Array(bytes), at: region.start, of: movie, external: external)
-            patches = found.patches
-            try add(found, at: region.start)
-        }
-        self.queue.withBytes(in: region.start..<region.end) { patches.apply(to: $0, at: region.start) }
-    }
-
-    private mutating func add(_ fragment: ISOFragment, at offset: UInt64) throws(FormatError) {
-        if hasMedia {
-            if let (index, sample) = nextSample(), index >= 0 {
-                throw .malformed("the encrypted sample at \(sample.offset) is not in front of the next fragment")
-            }
-            fragments.removeAll(keepingCapacity: true)
-            nextSamples.removeAll(keepingCapacity: true)
-            hasMedia = false
-        }
-        let cost = fragments.reduce(fragment.cost) { $0 + $1.cost }
-        guard fragments.count < Self.fragmentLimit, cost <= Self.fragmentBudget else {
-            throw .tooLarge(
-                "box “moof” at \(offset): more than \(Self.fragmentLimit) fragments, or \(Self.fragmentBudget >> 20) "
-                    + "MiB of sample tables, in front of their media")
-        }
-        newProtections += fragment.protections
-        fragments.append(fragment)
-        nextSamples.append(0)
-    }
-
-    // MARK: Samples
-
-    /// The first sample that is not done, and whose it is; -1 for the movie.
-    private func nextSample() -> (fragment: Int, sample: ISOSampleTable.Sample)? {
-        var found: (fragment: Int, sample: ISOSampleTable.Sample)?
-        if let movie, nextOfMovie < movie.table.samples.count { found = (-1, movie.table.samples[nextOfMovie]) }
-        for (index, next) in nextSamples.enumerated() where next < fragments[index].table.samples.count {
-            let sample = fragments[index].table.samples[next]
-            if found.map({ sample.offset < $0.sample.offset }) ?? true { found = (index, sample) }
-        }
-        return found
-    }
-
-    /// Nil where the media is at its end.
-    private mutating func proceed(in region: ISORegion) throws(FormatError) -> Step? {
-        guard let (fragment, sample) = current ?? nextSample(), sample.offset < region.end else {
-            cursor = min(region.end, queue.end)
-            guard cursor == region.end else { return .nothing }
-            state = .header
-            return nil
-        }
-        try sample.check(liesIn: region)
-        guard sample.offset >= cursor else {
-            throw .malformed("the encrypted sample at \(sample.offset) shares bytes with the one before it")
-        }
-        cursor = min(sample.offset, queue.end)
-        guard queue.end >= sample.end else { return .nothing }
-        current = (fragment, sample)
-        if fragment < 0 {
-            try movie?.table.fill(&plan, for: sample)
-            return .sample(movie?.table.keyID(of: sample))
-        }
-        try fragments[fragment].table.fill(&plan, for: sample)
-        return .sample(fragments[fragment].table.keyID(of: sample))
-    }
-
-    /// Lends the sample that `next` announced last: its bytes, and how to decrypt them. When `body` throws, the sample
-    /// stays.
-    public mutating func withSample<Failure: Error>(
-        _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
-    ) throws(Failure) {
-        guard let (fragment, sample) = current else { return }
-        let plan = plan
-        try queue.withBytes(in: sample.offset..<sample.end) { bytes throws(Failure) in try body(plan, bytes) }
-        current = nil
-        cursor = sample.end
-        if fragment < 0 { nextOfMovie += 1 } else { nextSamples[fragment] += 1 }
     }
 }

@@ -36,6 +36,7 @@ struct AudioFrame: Equatable {
         let (first, second) = (bytes[offset], bytes[offset + 1])
         let isADTS = first == 0xFF && second & 0xF6 == 0xF0
         guard isADTS || first == 0x0B && second == 0x77 else { return .noFrame }
+        // SAFETY: from here on nothing behind `headerSize` bytes is read; above, nothing behind the two that are there.
         guard left >= headerSize else { return .incomplete }
         if isADTS {
             let size =

@@ -38,6 +38,7 @@ struct ID3Tag: Equatable {
 
     /// The size of the tag whose header starts at the first byte. Nil where there is no tag.
     static func size(ofTagAt header: UnsafeRawBufferPointer) -> Int? {
+        // SAFETY: nothing behind the `headerSize` bytes that are counted here is read.
         guard header.count >= headerSize, header.starts(with: "ID3".utf8), header[3] < 0xFF, header[4] < 0xFF,
             header[6...9].allSatisfy({ $0 < 0x80 })
         else { return nil }

@@ -74,6 +74,8 @@ struct SampleAESPackedAudio: ~Copyable {
     ) throws(Failure) {
         guard plannedSize > 0 else { return }
         let range = position..<position + plannedSize
+        // SAFETY: `planFrames` counts only bytes that are there, and `input` does not shrink while one is planned. The slice is
+        // checked once more; `body` keeps no pointer.
         try input.withUnsafeMutableBufferPointer { bytes throws(Failure) in
             try body(
                 planner.plan, UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(bytes)[range]))
@@ -104,6 +106,7 @@ struct SampleAESPackedAudio: ~Copyable {
 
     mutating func takeOutput(into target: UnsafeMutableRawBufferPointer) {
         let size = min(target.count, output.count)
+        // SAFETY: `size` is at most what either side has.
         output.withUnsafeBytes { target.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0.prefix(size))) }
         output.removeFirst(size)
     }
@@ -167,6 +170,7 @@ struct SampleAESPackedAudio: ~Copyable {
         var codec: SampleAESCodec?
         var isLost = isLost
         let size = input.withUnsafeBytes { all -> Int in
+            // SAFETY: `position` never passes `input.count`; every offset below is compared with `bytes.count`.
             let bytes = UnsafeRawBufferPointer(rebasing: all[from...])
             var offset = 0
             while offset < bytes.count {

@@ -36,6 +36,7 @@ extension SampleAESTransportStream {
         var offset = 0
         bytes.withUnsafeBytes { bytes in
             forEachPacket(from: first) { _, payload in
+                // SAFETY: `count` is at most what is left of either.
                 let count = min(payload.count, bytes.count - offset)
                 payload.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count]))
                 offset += count

@@ -18,6 +18,7 @@ struct PESHeader: Equatable {
 
     /// Nil for bytes that are no PES packet with the header of a stream.
     init?(_ bytes: UnsafeRawBufferPointer) {
+        // SAFETY: nothing behind the 9 bytes that are counted here is read.
         guard bytes.count >= Self.minimumSize, bytes[0] == 0, bytes[1] == 0, bytes[2] == 1, bytes[6] & 0xC0 == 0x80
         else { return nil }
         let length = Int(bytes[4]) << 8 | Int(bytes[5])
@@ -28,6 +29,7 @@ struct PESHeader: Equatable {
     /// Writes PES_packet_length anew after the size of the packet changed. Zero stays, and stands for what is too
     /// large.
     static func setPacketSize(_ size: Int, in bytes: UnsafeMutableRawBufferPointer) {
+        // SAFETY: bytes 4 and 5 are within those that are counted here.
         guard bytes.count >= minimumSize, bytes[4] != 0 || bytes[5] != 0 else { return }
         let length = UInt16(exactly: size - uncountedSize) ?? 0
         bytes[4] = UInt8(truncatingIfNeeded: length >> 8)

@@ -49,6 +49,7 @@ struct PacketSynchroniser {
     /// The one packet in `rest`.
     private mutating func takeRest(_ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void) throws(FormatError) {
         try rest.withUnsafeBufferPointer { packet throws(FormatError) in
+            // SAFETY: called only when `rest` is exactly one packet; `take` keeps no pointer.
             if let address = packet.baseAddress { try take(address, 1) }
         }
         rest.removeAll(keepingCapacity: true)
@@ -71,6 +72,7 @@ struct PacketSynchroniser {
             guard most > 0 else { return offset }
             var count = 1
             while count < most, bytes[offset + count * TransportPacket.size] == TransportPacket.syncByte { count += 1 }
+            // SAFETY: `count` whole packets lie between `offset` and the end, and `take` keeps no pointer.
             try take(base + offset, count)
             offset += count * TransportPacket.size
         }

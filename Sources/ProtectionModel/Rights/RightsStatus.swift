@@ -2,6 +2,7 @@
 
 /// Whether the rights for some content may be used now, and the dates that decide it.
 public struct RightsStatus: Hashable, Sendable {
+    /// How rights stand.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// They may be used.
         case valid
@@ -15,6 +16,7 @@ public struct RightsStatus: Hashable, Sendable {
         case untrustedTime
     }
 
+    /// How they stand.
     public var kind: Kind
     /// When they begin; nil for no limit.
     public var begins: UnixTime?

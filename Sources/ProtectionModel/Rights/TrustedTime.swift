@@ -14,6 +14,7 @@ public struct TrustedTime: Hashable, Sendable {
         case rolledBack
     }
 
+    /// Where the time comes from.
     public var trust: Trust
 
     /// The present, where `isTrusted`; else the latest time that the clock took for good.
@@ -34,5 +35,6 @@ public struct TrustedTime: Hashable, Sendable {
         self.untrustedSeconds = untrustedSeconds
     }
 
+    /// Whether dates may be judged by `time`.
     public var isTrusted: Bool { trust == .signed || trust == .observed }
 }

@@ -10,7 +10,7 @@ import children
 import corpus
 import hls_media as media
 import pipelines
-from behaviours import Wrong, demand, demand_stop, in_thread, kids_of, respond  # noqa: F401
+from behaviour_scenes import Wrong, demand, demand_stop, in_thread, kids_of, respond  # noqa: F401
 from hls_origin import Origin
 from pipelines import GLib, Gst  # noqa: F401
 from reference_server import ReferenceServer

@@ -4,6 +4,7 @@ import ElementKit
 
 /// The factories of demuxers with keys.
 public enum AdaptiveDemuxerFactory {
+    /// All of them, in the order in which they are registered.
     public static let all = [HLSDemuxer.factory, DASHDemuxer.factory, SmoothDemuxer.factory]
 
     /// What makes players plug them where GStreamer does not know the manifest.

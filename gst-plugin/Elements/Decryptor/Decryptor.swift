@@ -28,10 +28,9 @@ class Decryptor: Element, @unchecked Sendable {
     let sinkPad: Pad
     let sourcePad: Pad
 
-    /// Guards the data flow.
+    /// Guards the data flow. Never held where a message may be posted.
     let monitor = Monitor()
-    /// Guards what properties and signals show. Never held while `monitor` is asked for: an application may read a
-    /// property while GStreamer posts a message under `monitor`.
+    /// Guards what properties and signals show. Never held while `monitor` is asked for.
     let facts = Monitor()
     // Each has one owner at a time, as above, and no access lasts while another begins; the run-time check of that
     // would cost more than the rest of a sample's bookkeeping.
@@ -45,6 +44,8 @@ class Decryptor: Element, @unchecked Sendable {
     /// The state of the data flow. Guarded by `monitor`.
     struct FlowState: ~Copyable {
         var isFlushing = true
+        /// The source pad is active: its thread may be started.
+        var isActive = false
         /// What downstream last said; returned to upstream when the source pad's thread got it.
         var result = FlowResult.ok
         /// An error message has told why `result` is a failure.

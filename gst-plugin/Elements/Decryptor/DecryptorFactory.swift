@@ -7,6 +7,7 @@ import ProtectionModel
 
 /// The factories of the decryptors. GStreamer's selection finds one system a factory, so each key system has one.
 public enum DecryptorFactory {
+    /// All of them, in the order in which they are registered.
     public static let all = [fairPlay, playReady, clearKey, anySystem, transportStream, isoMedia]
 
     /// The factory that GStreamer plugs for FairPlay-style content.

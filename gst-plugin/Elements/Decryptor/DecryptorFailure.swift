@@ -10,6 +10,8 @@ enum DecryptorFailure: Error, Sendable {
     case malformedSample(String, KeyID?)
     /// Buffers came, and no caps before them.
     case notMedia
+    /// The stream is not ISO media but, as far as GStreamer knows, of this type.
+    case otherMedia(String?)
     /// The container of the samples cannot be read.
     case malformedStream(String)
     case cipher(String, KeyID?)
@@ -49,6 +51,13 @@ enum DecryptorFailure: Error, Sendable {
             element.postError(
                 GST_STREAM_ERROR_WRONG_TYPE, "Nothing says what the buffers are: they have no caps.",
                 debug: "Put a demuxer such as qtdemux or matroskademux in front of the decryptor.")
+        case .otherMedia(let type):
+            element.postError(
+                GST_STREAM_ERROR_WRONG_TYPE,
+                "The stream is not ISO media: it is \(type ?? "of a type that GStreamer does not know").",
+                debug: "This decryptor takes MP4, PIFF and QuickTime files and their fragments. For transport streams "
+                    + "and packed audio use latchkeytsdec; for other containers a demuxer, and latchkeycencdec behind "
+                    + "it.")
         case .cipher(let reason, let keyID):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",

@@ -64,7 +64,13 @@ extension ISODecryptor {
         } catch {
             // What could not be read is upstream's to report.
             if let failed { return failed }
-            post(.malformedStream(error.description))
+            guard error.isSameKind(as: .otherFormat("")) else {
+                post(.malformedStream(error.description))
+                return .error
+            }
+            var start: [UInt8] = []
+            if case .buffer(let buffer) = sinkPad.pull(0, Self.bytesForType) { start = buffer.copyBytes() }
+            post(.otherMedia(TypeFinder.mediaType(of: start)))
             return .error
         }
         tellProtections(file.takeProtections())

@@ -30,6 +30,9 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     /// The element's own turn in the change to PAUSED has come. Guarded by `monitor`.
     var hasPaused = false
 
+    /// So many bytes are enough to tell what a stream is that is not ISO media.
+    static let bytesForType = 4096
+
     required init(_ reference: ElementReference, _ description: ElementDescription) {
         super.init(reference, description)
         sinkPad.onPullActivation { _ in true }
@@ -102,7 +105,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         do throws(FormatError) {
             try samples.end()
         } catch {
-            return failing(.malformedStream(error.description))
+            return failing(problem(error))
         }
         return proceed()
     }
@@ -125,9 +128,15 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
                 }
             }
         } catch {
-            return failing(.malformedStream(error.description))
+            return failing(problem(error))
         }
         return makeOutput()
+    }
+
+    /// What cannot be read, with the type of what is not ISO media at all.
+    private func problem(_ error: FormatError) -> DecryptorFailure {
+        guard error.isSameKind(as: .otherFormat("")) else { return .malformedStream(error.description) }
+        return .otherMedia(TypeFinder.mediaType(of: samples.heldBytes(Self.bytesForType)))
     }
 
     /// Nil when the sample is decrypted, or what comes instead.

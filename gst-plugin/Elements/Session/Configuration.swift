@@ -20,9 +20,9 @@ enum Configuration {
 
     static func read(_ path: String, required: Bool) throws(KeyError) -> ControlSettings {
         var settings = ControlSettings()
-        let file: KeyFile
+        let file: ConfigurationFile
         do {
-            file = try KeyFile(path: path)
+            file = try ConfigurationFile(path: path)
         } catch {
             if error.isMissing, !required { return settings }
             throw .invalidConfiguration("the configuration file \(path) cannot be used: \(error.description)")
@@ -51,7 +51,7 @@ enum Configuration {
     }
 
     /// Nothing in a file is ignored: a misspelt group or key is an error that names it and the known ones.
-    private static func check(_ file: borrowing KeyFile, _ path: String) throws(KeyError) {
+    private static func check(_ file: borrowing ConfigurationFile, _ path: String) throws(KeyError) {
         var groups: [(name: String, keys: [String])] = []
         for name in file.groups { groups.append((name, file.keys(in: name))) }
         do throws(KeyError) {
@@ -61,7 +61,9 @@ enum Configuration {
         }
     }
 
-    private static func fairPlay(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> FairPlaySettings? {
+    private static func fairPlay(_ file: borrowing ConfigurationFile, _ path: String) throws(KeyError)
+        -> FairPlaySettings?
+    {
         var tables: [[(name: String, value: String)]] = []
         for group in FairPlaySettings.groups { tables.append(values(of: group.name, in: file)) }
         guard tables.contains(where: { !$0.isEmpty }) else { return nil }
@@ -76,7 +78,9 @@ enum Configuration {
         }
     }
 
-    private static func playReady(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> PlayReadySettings? {
+    private static func playReady(_ file: borrowing ConfigurationFile, _ path: String) throws(KeyError)
+        -> PlayReadySettings?
+    {
         let values = values(of: PlayReadySettings.group.name, in: file)
         let headers = Self.values(of: PlayReadySettings.headersGroup.name, in: file)
         guard !values.isEmpty || !headers.isEmpty else { return nil }
@@ -91,7 +95,7 @@ enum Configuration {
     }
 
     private static func values(
-        of group: String, in file: borrowing KeyFile
+        of group: String, in file: borrowing ConfigurationFile
     ) -> [(name: String, value: String)] {
         var values: [(name: String, value: String)] = []
         for name in file.keys(in: group) {

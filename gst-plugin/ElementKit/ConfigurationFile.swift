@@ -3,12 +3,14 @@
 import CGStreamer
 
 /// A configuration file in GLib's `GKeyFile` syntax: `[group]`, `key=value`, `#` comments.
-public struct KeyFile: ~Copyable {
+public struct ConfigurationFile: ~Copyable {
+    // SAFETY: made by `init` and freed by `deinit`, and there is no copy.
     private let pointer: OpaquePointer
 
     /// Why a file cannot be used. Never quotes what is in it: a keys file or a header that is given by mistake holds
     /// secrets.
     public struct Failure: Error, Sendable, CustomStringConvertible {
+        /// What is wrong, for people.
         public let description: String
         /// The file is not there at all, nor may its folder be.
         public let isMissing: Bool
@@ -85,25 +87,5 @@ public struct KeyFile: ~Copyable {
         guard let groups = g_key_file_get_groups(pointer, &count) else { return [] }
         defer { g_strfreev(groups) }
         return (0..<Int(count)).compactMap { groups[$0].map { String(cString: $0) } }
-    }
-}
-
-/// What GLib knows of the process's surroundings.
-public enum Environment {
-    /// An environment variable that is set and not empty.
-    public static func variable(_ name: String) -> String? {
-        guard let value = g_getenv(name) else { return nil }
-        let text = String(cString: value)
-        return text.isEmpty ? nil : text
-    }
-
-    /// The user's configuration folder (`XDG_CONFIG_HOME`, usually `~/.config`).
-    public static var userConfigurationFolder: String { String(cString: g_get_user_config_dir()) }
-
-    /// The version of the GStreamer library that runs.
-    public static var gstreamerVersion: (major: UInt32, minor: UInt32, micro: UInt32) {
-        var version: (guint, guint, guint, guint) = (0, 0, 0, 0)
-        gst_version(&version.0, &version.1, &version.2, &version.3)
-        return (version.0, version.1, version.2)
     }
 }

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MPL-2.0
+"""What a decryptor does while a key is missing: stops, seeks, answers of the application, ends of streams."""
+
+import corpus
+from behaviour_scenes import (
+    EVERYWHERE, STOP_LIMIT, Scene, demand, demand_stop, end_well, end_without_key, in_thread, kids_of, respond,
+    wait_for_request)
+from pipelines import Gst
+
+# Stopping and seeking while a key is missing
+
+
+def stop_before_key(kind):
+    with Scene(kind) as scene:
+        for _ in range(3):
+            watched = scene.pipeline()
+            watched.play()
+            wait_for_request(watched)
+            demand_stop(watched, STOP_LIMIT)
+
+
+def stop_before_licence(kind):
+    """The same while the licence service has not answered."""
+    with Scene(kind) as scene:
+        watched = scene.pipeline("?fault=never")
+        watched.play()
+        wait_for_request(watched)
+        demand_stop(watched, STOP_LIMIT)
+
+
+def seek_before_key(kind, case=None):
+    with Scene(kind, case) as scene:
+        watched = scene.pipeline()
+        watched.play()
+        requests = [wait_for_request(watched)]
+        # There are no sinks yet that could pass a seek on.
+        target = watched.adaptive_demuxer if kind == "dash" else watched.decryptors[0].get_static_pad("src")
+        # dashdemux2 of 1.22 mixes up its downloads when a seek comes while one runs, or two come at once. So there is
+        # one seek, when all was downloaded and the end of each track waits with its samples for the key.
+        if kind == "dash":
+            demand(watched.wait_for_input(2, end=True), "the end of the tracks does not reach the decryptors")
+        for _ in range(1 if kind == "dash" else 2):
+            seek = Gst.Event.new_seek(
+                1.0, Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, Gst.SeekType.SET, 3 * Gst.SECOND,
+                Gst.SeekType.NONE, -1)
+            watched.forget_input()
+            demand(in_thread(lambda: target.send_event(seek)), "the seek was refused")
+        # Every track, so that nothing from before the seek is on its way when the key comes.
+        demand(watched.wait_for_input(2 if kind == "dash" else 1), "no sample after the seek")
+
+        def answer(message):
+            respond(message, scene.lines(kids_of(message)))
+
+        answer(requests[0])
+        error = watched.until_end(on_request=answer)
+        demand(error is None, error)
+        watched.stop()
+        for media, track in scene.expected.items():
+            packets = [sum for stream in watched.packets(media) for sum in stream]
+            demand(packets, f"no {media} packet after the seek")
+            reason = corpus.compare(packets, track.packets[-len(packets):])
+            demand(reason is None, f"{media} after the seek: {reason}")
+            # The first audio segment of one case reaches into the second video segment.
+            demand(media == "audio" or len(packets) < len(track.packets), f"{media} from before the seek")
+
+
+def seek_before_key_unparsed(kind):
+    """The parsers of HEVC and AC-3 show no stream before the first sample."""
+    seek_before_key(kind, "dash-cenc-iv16-hevc-ac3")
+
+
+# Answers of the application
+
+
+def key_late(kind):
+    """The answer comes from a thread of its own when samples have piled up. There is no main loop."""
+    with Scene(kind) as scene:
+        watched = scene.pipeline()
+        watched.play()
+
+        def answer(message):
+            # In DASH segments come whole.
+            buffers = 4 if kind == "dash" else 20
+            demand(watched.wait_for_input(1, buffers=buffers), "samples do not pile up behind a missing key")
+            demand(in_thread(lambda: respond(message, scene.lines(kids_of(message)))), "the answer did not count")
+
+        end_well(scene, watched, on_request=answer)
+
+
+def key_denied(kind):
+    with Scene(kind) as scene:
+        watched = scene.pipeline()
+        watched.play()
+        end_without_key(
+            scene, watched, "denied", "no subscription",
+            on_request=lambda message: respond(message, reason="no subscription"))
+        names = [message.get_structure().get_name() for message in watched.messages if message.get_structure()]
+        demand("latchkey-key-failed" in names, f"the error comes before latchkey-key-failed: {names}")
+
+
+def key_of_another_kid(kind):
+    with Scene(kind) as scene:
+        watched = scene.pipeline()
+        watched.play()
+        end_without_key(
+            scene, watched, "key not in response", on_request=lambda message: respond(message, f"{'5a' * 16} {'a5' * 16}\n"))
+
+
+def answered_twice(kind):
+    with Scene(kind) as scene:
+        watched = scene.pipeline()
+        watched.play()
+
+        def answer(message):
+            demand(respond(message, scene.lines(kids_of(message))), "the first answer did not count")
+            demand(not respond(message, reason="too late"), "a refusal after the key counted")
+
+        end_well(scene, watched, on_request=answer)
+
+
+def nobody_answers(kind):
+    with Scene(kind) as scene:
+        watched = scene.pipeline(**{"key-timeout": "1500"})
+        watched.play()
+        end_without_key(scene, watched, "no loader", deadline=10.0)
+
+
+def end_before_key(kind):
+    """The whole stream and its end wait in the decryptors when the key comes."""
+    with Scene(kind) as scene:
+        watched = scene.pipeline()
+        watched.play()
+
+        def answer(message):
+            demand(watched.wait_for_input(1, end=True), "the end of the stream does not reach the decryptor")
+            respond(message, scene.lines(kids_of(message)))
+
+        end_well(scene, watched, on_request=answer)
+
+
+def end_before_denial(kind):
+    with Scene(kind) as scene:
+        watched = scene.pipeline()
+        watched.play()
+
+        def answer(message):
+            demand(watched.wait_for_input(1, end=True), "the end of the stream does not reach the decryptor")
+            respond(message, reason="no subscription")
+
+        end_without_key(scene, watched, "denied", on_request=answer)
+
+
+ALL = {
+    "stop-before-key": (stop_before_key, EVERYWHERE),
+    "stop-before-licence": (stop_before_licence, EVERYWHERE),
+    "seek-before-key": (seek_before_key, EVERYWHERE),
+    "seek-before-key-unparsed": (seek_before_key_unparsed, ("dash",)),
+    "key-late": (key_late, EVERYWHERE),
+    "key-denied": (key_denied, EVERYWHERE),
+    "key-of-another-kid": (key_of_another_kid, EVERYWHERE),
+    "answered-twice": (answered_twice, EVERYWHERE),
+    "nobody-answers": (nobody_answers, EVERYWHERE),
+    "end-before-key": (end_before_key, EVERYWHERE),
+    "end-before-denial": (end_before_denial, EVERYWHERE),
+}
