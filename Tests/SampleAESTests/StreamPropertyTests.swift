@@ -64,6 +64,22 @@ import Testing
         return decryption.takeOutput()
     }
 
+    /// Tables among what comes are read meanwhile, and the unit in front of them stays what it is.
+    @Test(arguments: 0..<30)
+    func moreMayComeWhileAUnitWaitsForItsKey(seed: Int) throws {
+        let sample = try sample(seed: UInt64(seed))
+        let more = try self.sample(seed: UInt64(seed) + 1000).stream
+        let whole = sample.stream + more
+        var waiting = Decryption([:], sample.vector)
+        #expect(throws: MissingKey.self) { try waiting.append(sample.stream) }
+        #expect(throws: MissingKey.self) { try waiting.append(more) }
+        waiting.keys = [nil: sample.key]
+        try waiting.end()
+        let output = waiting.takeOutput()
+        let isRight = output == (try decrypt(sample, whole, inPiecesOf: whole.count))
+        #expect(isRight)
+    }
+
     @Test(arguments: 0..<300)
     func everythingComesBack(seed: Int) throws {
         let sample = try sample(seed: UInt64(seed))

@@ -70,6 +70,29 @@ import CGStreamer
         gst_buffer_resize(pointer, gssize(start), gssize(count))
     }
 
+    /// The bytes from `start` on, without times, flags and metas. They are shared, not copied. Nil where `start` is not
+    /// inside, and without memory.
+    public borrowing func part(from start: Int) -> Buffer? {
+        guard start >= 0, start < size else { return nil }
+        guard let part = gst_buffer_copy_region(pointer, GST_BUFFER_COPY_MEMORY, gsize(start), gsize.max) else {
+            return nil
+        }
+        return Buffer(owning: part)
+    }
+
+    /// Maps the first memory alone for reading, where `withBytes` would put several ones together and copy all of them
+    /// for that. Nil where it cannot be mapped. The bytes must not be kept.
+    public borrowing func withBytesOfFirstMemory<Result>(
+        _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) rethrows -> Result? {
+        var map = GstMapInfo()
+        guard gst_buffer_n_memory(pointer) > 0, let memory = gst_buffer_peek_memory(pointer, 0),
+            gst_memory_map(memory, &map, GST_MAP_READ) != 0
+        else { return nil }
+        defer { gst_memory_unmap(memory, &map) }
+        return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
+    }
+
     /// Says where in a file the bytes stand. The buffer must be writable.
     public borrowing func setOffset(_ offset: UInt64) {
         guard isWritable else { return }

@@ -56,6 +56,8 @@ struct SampleAESTransportStream: ~Copyable {
     // MARK: In
 
     mutating func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
+        // Tables are read in the buffer where a unit that waits lies: that is put together again.
+        if !bytes.isEmpty { isPlanned = false }
         // Taken out of `self` for the time, which `take` changes.
         var synchroniser = PacketSynchroniser()
         swap(&synchroniser, &self.synchroniser)

@@ -2,6 +2,7 @@
 
 import CGStreamer
 import ElementKit
+import LicenseControl
 import MediaFormats
 import ProtectionModel
 import SampleDecryption
@@ -18,6 +19,12 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var marks = StreamMarks()
     @exclusivity(unchecked) private var output: SampleAESStream.Output?
     @exclusivity(unchecked) private var hasWarned = false
+    @exclusivity(unchecked) private var doubt = KeyDoubt()
+    /// A unit waits for its key in `samples`. Nothing is appended behind it.
+    @exclusivity(unchecked) private var isWaiting = false
+    /// In bytes. Players bring a whole segment at once: taken in pieces, what the first ones give is on its way before the
+    /// others are decrypted, and stays in the processor's caches.
+    @exclusivity(unchecked) var pieceSize = 64 << 10
     /// A SEGMENT event that waits for the caps, which have to come first.
     @exclusivity(unchecked) private var waitingSegment: Event?
 
@@ -27,6 +34,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         note = nil
         output = nil
         hasWarned = false
+        doubt = KeyDoubt()
         forgetBytes()
     }
 
@@ -37,34 +45,75 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func forgetBytes() {
         marks = StreamMarks()
+        isWaiting = false
         waitingSegment = nil
     }
 
     // MARK: Buffers
 
     override func prepare(_ buffer: consuming Buffer) -> Prepared {
+        if isWaiting {
+            switch proceed(after: {}) {
+            case .nothing: break
+            case let first: return Self.keep(buffer, behind: first)
+            }
+        }
         if buffer.isDiscontinuous, samples.heldSize > 0 {
             // What came before is complete; after that, this buffer once more.
             switch proceed(after: { () throws(FormatError) in try samples.end() }) {
-            case .failed(let failure): return .failed(failure)
-            case .missingKey(_, let keyID): return .missingKey(buffer, keyID)
-            case .ready(let front): return .partly(front, rest: buffer)
-            case .partly(let front, _): return .partly(front, rest: buffer)
             case .nothing: samples.flush()
+            case let first: return Self.keep(buffer, behind: first)
             }
         }
         marks.note(buffer, behind: samples.heldSize, of: samples.output)
-        var failure: DecryptorFailure?
-        let mapped: Void? = buffer.withBytes { bytes in
-            do throws(FormatError) {
-                try samples.append(bytes)
-            } catch {
-                failure = .malformedStream(error.description)
+        var rest = buffer
+        while rest.size > pieceSize {
+            var count = 0
+            if let failure = append(rest, piece: &count) { return .failed(failure) }
+            guard count > 0 else { break }
+            guard let next = rest.part(from: count) else { return .failed(.outOfMemory) }
+            rest = next
+            switch proceed(after: {}) {
+            case .nothing: continue
+            case let first: return Self.keep(rest, behind: first)
             }
         }
-        if let failure { return .failed(failure) }
-        guard mapped != nil || buffer.size == 0 else { return .failed(.notMappable) }
+        let mapped = rest.withBytes { append($0) }
+        if let failure = mapped ?? (rest.size > 0 ? .notMappable : nil) { return .failed(failure) }
         return proceed {}
+    }
+
+    /// `rest`, which was not looked at yet, comes when `first` has gone on.
+    private static func keep(_ rest: consuming Buffer, behind first: consuming Prepared) -> Prepared {
+        switch consume first {
+        case .nothing: .nothing
+        case .ready(let front): .partly(front, rest: rest)
+        case .partly(let front, _): .partly(front, rest: rest)
+        case .missingKey(_, let keyID): .missingKey(rest, keyID)
+        case .failed(let failure): .failed(failure)
+        }
+    }
+
+    /// Takes the first bytes of a buffer in, and says how many.
+    private func append(_ buffer: borrowing Buffer, piece count: inout Int) -> DecryptorFailure? {
+        var taken = 0
+        let size = pieceSize
+        let mapped = buffer.withBytesOfFirstMemory { bytes in
+            let piece = UnsafeRawBufferPointer(rebasing: bytes.prefix(size))
+            taken = piece.count
+            return append(piece)
+        }
+        count = taken
+        return mapped ?? .notMappable
+    }
+
+    private func append(_ bytes: UnsafeRawBufferPointer) -> DecryptorFailure? {
+        do throws(FormatError) {
+            try samples.append(bytes)
+            return nil
+        } catch {
+            return .malformedStream(error.description)
+        }
     }
 
     override func complete(before event: borrowing Event) -> Prepared {
@@ -87,6 +136,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     /// Decrypts what can be, and gives the output.
     private func proceed(after change: () throws(FormatError) -> Void) -> Prepared {
+        isWaiting = false
         do throws(FormatError) {
             try change()
             while true {
@@ -98,10 +148,12 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
                     note = key
                     prefetch(key.keyID)
                 case .unit:
-                    // What was appended stays in `samples`: an empty buffer is enough to come back here.
+                    // The unit stays in `samples`, and what comes next waits until it has gone on.
                     switch decryptUnit() {
                     case .done: continue
-                    case .missingKey(let keyID): return .missingKey(Buffer(), keyID)
+                    case .missingKey(let keyID):
+                        isWaiting = true
+                        return .missingKey(Buffer(), keyID)
                     case .failed(let failure): return .failed(failure)
                     }
                 }
@@ -132,19 +184,32 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             }
             let start = MonotonicTime.now
             var size = 0
+            var isWrong = false
+            let isOpen = !samples.hasOwnVectors && doubt.isOpen(for: keyID)
             do throws(DecryptionError) {
                 try samples.withUnit { plan, bytes throws(DecryptionError) in
                     var plan = plan
                     if !samples.hasOwnVectors { plan.initializationVector = vector }
                     size = bytes.count
                     try cipher.decrypt(plan, in: bytes)
+                    if isOpen { isWrong = doubt.isConfirmed(by: UnsafeRawBufferPointer(bytes)) }
                 }
             } catch {
                 return .failed(.cipher("\(error)", keyID))
             }
             countDecrypted(size, since: start)
+            if isWrong { warnOfWrongKey(keyID) }
             return .done
         }
+    }
+
+    private func warnOfWrongKey(_ keyID: KeyID?) {
+        let uri = keyID.flatMap { stream.keys?.sources.session.keyURI(of: $0) }
+        let name = uri.map { KeyURI($0).printable } ?? DecryptorFailure.name(keyID)
+        reference.postWarning(
+            GST_STREAM_ERROR_DECRYPT, "The key for \(name) is a wrong one, or the sound is damaged.",
+            debug: "None of the first \(KeyDoubt.frameLimit) AC-3 frames that it decrypted has the right checksum. "
+                + "They go on as they are. See which key the key server or the keys file gives for it.")
     }
 
     private func warnOfContradiction() {

@@ -72,6 +72,89 @@ extension ElementTests {
             harness.element.emit("key-response", [.uint64(id), .bytes(bytes), .string(error)])
         }
 
+        // MARK: Pieces
+
+        /// Players bring whole segments.
+        @Test(arguments: [187, 1000, 10_000])
+        func aLargeBufferIsTakenInPieces(size: Int) throws {
+            let segment = try segment()
+            let key = "*:\(Media.hex(segment.key)):\(Media.hex(segment.vector))"
+            let harness = try Harness("latchkeytsdec", [("keys", .string(key))])
+            try #require(TSDecryptor.implementation(of: harness.element)).pieceSize = size
+            harness.start(caps: Self.type)
+            #expect(harness.push(segment.encrypted) == .ok)
+            #expect(harness.pushEndOfStream())
+            let isRight = output(harness) == segment.clear
+            #expect(isRight)
+            #expect(harness.output.samples.count > 1)
+        }
+
+        /// What a download puts together has several memories.
+        @Test(arguments: [64, 1000, 1 << 20])
+        func aBufferOfSeveralMemoriesIsOneStream(size: Int) throws {
+            let segment = try segment()
+            let key = "*:\(Media.hex(segment.key)):\(Media.hex(segment.vector))"
+            let harness = try Harness("latchkeytsdec", [("keys", .string(key))])
+            try #require(TSDecryptor.implementation(of: harness.element)).pieceSize = size
+            harness.start(caps: Self.type)
+            let buffer = Buffer()
+            let bytes = segment.encrypted
+            let ends = [0, 100, bytes.count / 3, bytes.count / 2, bytes.count - 1, bytes.count]
+            for (start, end) in zip(ends, ends.dropFirst()) {
+                guard let part = Buffer(copying: bytes[start..<end]) else { throw TestFailure("no memory") }
+                let pointer = part.release()
+                buffer.withPointer { whole in
+                    guard let memory = gst_buffer_get_memory(pointer, 0) else { return }
+                    gst_buffer_append_memory(whole, memory)
+                }
+                gst_buffer_unref(pointer)
+            }
+            #expect(buffer.size == bytes.count)
+            #expect(harness.push(buffer) == .ok)
+            #expect(harness.pushEndOfStream())
+            let isRight = output(harness) == segment.clear
+            #expect(isRight)
+        }
+
+        /// Tables and other units come behind the unit whose key is missing.
+        @Test(arguments: [187, 1000, 10_000])
+        func aLargeBufferWaitsForItsKeyInPieces(size: Int) throws {
+            let segment = try segment()
+            let harness = try Harness("latchkeytsdec", [("key-timeout", .uint(0))])
+            try #require(TSDecryptor.implementation(of: harness.element)).pieceSize = size
+            harness.start(caps: Self.type)
+            let note = segment.note().transportStreamPackets()
+            #expect(harness.push(note + segment.encrypted + note + segment.encrypted) == .ok)
+            let request = try harness.bus.next(element: "latchkey-key-request")
+            // In front of the first encrypted unit there may be something clear, and no more than that goes on.
+            #expect(output(harness).count < segment.clear.count)
+            #expect(answer(harness, try #require(request.number("request-id")), segment.key))
+            #expect(harness.pushEndOfStream())
+            #expect(harness.output.wait(event: "eos"))
+            let isRight = output(harness) == Self.nullPackets + segment.clear + Self.nullPackets + segment.clear
+            #expect(isRight)
+        }
+
+        @Test func aFlushForgetsThePiecesThatWait() throws {
+            let segment = try segment()
+            let harness = try Harness("latchkeytsdec", [("key-timeout", .uint(0))])
+            try #require(TSDecryptor.implementation(of: harness.element)).pieceSize = 1000
+            harness.start(caps: Self.type)
+            let note = segment.note().transportStreamPackets()
+            #expect(harness.push(note + segment.encrypted) == .ok)
+            let request = try harness.bus.next(element: "latchkey-key-request")
+            #expect(harness.push(try Event.flushStart()))
+            #expect(harness.push(try Event.flushStop()))
+            #expect(harness.push(try Event.segment()))
+            harness.output.clear()
+            #expect(answer(harness, try #require(request.number("request-id")), segment.key))
+            #expect(harness.push(note + segment.encrypted) == .ok)
+            #expect(harness.pushEndOfStream())
+            #expect(harness.output.wait(event: "eos"))
+            let isRight = output(harness) == Self.nullPackets + segment.clear
+            #expect(isRight)
+        }
+
         // MARK: Keys
 
         @Test func theKeyIsAskedForAndWaitedForInTheBackground() throws {
