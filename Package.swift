@@ -56,7 +56,9 @@ var targets: [Target] = [
         swiftSettings: settings),
     .target(
         name: "LicenseControl",
-        dependencies: ["ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "CKeyring", "COpenSSL", "CSQLite"],
+        dependencies: [
+            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "CKeyring", "COpenSSL", "CSQLite",
+        ],
         swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
 
@@ -107,8 +109,8 @@ var targets: [Target] = [
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [
-            "TestSupport", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "CSQLite",
-            "store-writer",
+            "TestSupport", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+            "CSQLite", "store-writer",
         ],
         swiftSettings: settings),
     .target(
@@ -180,7 +182,7 @@ if withServer {
             name: "ReferenceServerTests",
             dependencies: [
                 "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
-                "ProtectionModel",
+                "ProtectionModel", "SessionControl", "HTTP",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTesting", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -211,7 +213,7 @@ if withGStreamer {
         .target(
             name: "Elements",
             dependencies: [
-                "ElementKit", "CGStreamer", "LicenseControl", "KeySystems", "MediaFormats",
+                "ElementKit", "CGStreamer", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats",
                 "SampleDecryption", "ProtectionModel", "HTTP",
             ],
             path: "gst-plugin/Elements", swiftSettings: settings),

@@ -26,7 +26,7 @@ LAYERS = {
         "Sources", [],
         ["CCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
     "LicenseControl": (
-        "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel"],
+        "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel", "SessionControl"],
         ["CKeyring", "COpenSSL", "CSQLite", "FoundationEssentials", "Glibc", "Synchronization"]),
     "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
     "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "Glibc", "Synchronization"]),

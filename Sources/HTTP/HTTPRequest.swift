@@ -20,6 +20,9 @@ public struct HTTPRequest: Sendable {
     public var maximumResponseSize: Int = 1 << 20
     /// Whether a redirect to another origin is refused: where the body holds credentials.
     public var staysWithinOrigin = false
+    /// Whether the token of a viewing session may go along: a licence request to a server that the configuration names.
+    /// Transports leave it alone.
+    public var mayCarrySessionToken = false
 
     public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {
         self.method = method

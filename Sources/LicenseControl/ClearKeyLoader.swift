@@ -69,6 +69,7 @@ public final class ClearKeyLoader: ResourceLoader {
         var exchange = HTTPRequest(
             method: "POST", url: target, headers: type + headers, body: ClearKey.licenseRequest(for: keyIDs))
         exchange.maximumResponseSize = ClearKey.maximumSize
+        exchange.mayCarrySessionToken = url != nil
         if let timeout { exchange.timeout = timeout }
         return exchange
     }

@@ -22,6 +22,8 @@ public struct ControlSettings: Sendable, Equatable {
     public var fairPlay: FairPlaySettings?
     /// Nil: no PlayReady-style licences.
     public var playReady: PlayReadySettings?
+    /// The session server. Nil: nobody counts what is played.
+    public var viewing: ViewingSettings?
     /// The HLS key formats that are preferred where a playlist offers several, best first. Empty: no preference.
     public var keyFormats: [String]
 
@@ -31,12 +33,13 @@ public struct ControlSettings: Sendable, Equatable {
     /// The group of header fields for every licence request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)
     /// Every group that a configuration file may have; each part adds its own here.
-    public static let groups = [group, headersGroup] + FairPlaySettings.groups + PlayReadySettings.groups
+    public static let groups =
+        [group, headersGroup] + FairPlaySettings.groups + PlayReadySettings.groups + ViewingSettings.groups
 
     public init(
         keysFile: String? = nil, licenseURL: String? = nil, keySystem: KeySystem? = nil, keyTimeout: Duration? = nil,
         httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = [], fairPlay: FairPlaySettings? = nil,
-        playReady: PlayReadySettings? = nil, keyFormats: [String] = []
+        playReady: PlayReadySettings? = nil, viewing: ViewingSettings? = nil, keyFormats: [String] = []
     ) {
         self.keysFile = keysFile
         self.licenseURL = licenseURL
@@ -46,6 +49,7 @@ public struct ControlSettings: Sendable, Equatable {
         self.httpHeaders = httpHeaders
         self.fairPlay = fairPlay
         self.playReady = playReady
+        self.viewing = viewing
         self.keyFormats = keyFormats
     }
 
@@ -83,12 +87,13 @@ public struct ControlSettings: Sendable, Equatable {
 
     /// What a session for these settings is made with, beside what the application registered.
     ///
-    /// Throws `invalidConfiguration` where a file of secrets cannot be read.
+    /// Throws `invalidConfiguration` where a file of secrets cannot be read, or the folder of session records not made.
     public func makeConfiguration(
         _ registered: KeySessionConfiguration = ResourceLoaderFactory.default.configuration
     ) throws(KeyError) -> KeySessionConfiguration {
         var configuration = registered
         try fairPlay?.apply(to: &configuration)
+        if let viewing { configuration.viewing = try viewing.makeConfiguration() }
         return configuration
     }
 
@@ -139,6 +144,7 @@ extension ControlSettings: CustomStringConvertible, CustomReflectable {
             ("key timeout", keyTimeout?.description), ("HTTP timeout", httpTimeout?.description),
             ("FairPlay", fairPlay?.description),
             ("PlayReady", playReady?.description),
+            ("viewing sessions", viewing?.description),
             ("key formats", keyFormats.isEmpty ? nil : keyFormats.joined(separator: ", ")),
             ("headers", httpHeaders.isEmpty ? nil : httpHeaders.map(\.name).joined(separator: ", ")),
         ]

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ProtectionModel
 import Synchronization
 
 extension KeySession {
     /// What the session's lock guards. Everything is computed under the lock and acted on after it.
     struct Core {
         var state: KeySessionState
+        var gate: ViewingGate
         var names = KeyNames()
         var open: [UInt64: OpenRequest] = [:]
         /// What brought the keys of each lease.
@@ -109,9 +111,16 @@ extension KeySession {
         }
     }
 
-    /// Offers the request to its loaders, one by one, until one takes it. The task does not keep the session.
+    /// Offers the request to its loaders, one by one, until one takes it. Where there is a session server, that has to
+    /// agree first. The task does not keep the session.
     func ask(for request: KeyLoadingRequest) {
-        Task { [weak self] in
+        Task { [weak self, viewing] in
+            do throws(KeyError) {
+                try await viewing?.established()
+            } catch {
+                self?.fail(requestID: request.id, with: error)
+                return
+            }
             while let loader = self?.nextLoader(for: request.id) {
                 if Self.offer(request, to: loader) { return }
             }

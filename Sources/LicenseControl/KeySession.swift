@@ -12,6 +12,8 @@ public final class KeySession: Sendable {
     let statusRevision = Atomic<UInt64>(0)
     let configuration: KeySessionConfiguration
     let clock: KeySessionClock
+    /// What a session server has to agree to before keys are of use. Nil: nobody counts.
+    public let viewing: ViewingPermit?
     /// Random; the same in all requests of this session, so that a key server can count its leases together.
     let playbackSessionID = UInt64.random(in: 0 ... .max)
     private let random: @Sendable () -> Double
@@ -33,10 +35,13 @@ public final class KeySession: Sendable {
     ) {
         core = Mutex(
             Core(
-                state: KeySessionState(limits: limits, renewalPolicy: configuration.renewalPolicy), loaders: loaders))
+                state: KeySessionState(limits: limits, renewalPolicy: configuration.renewalPolicy),
+                gate: configuration.viewing == nil ? .unguarded : .closed, loaders: loaders))
+        viewing = configuration.viewing.map { ViewingPermit($0) }
         self.configuration = configuration
         self.clock = clock
         self.random = random
+        viewing?.setOwner(self)
     }
 
     deinit {
@@ -44,6 +49,7 @@ public final class KeySession: Sendable {
         timer?.task.cancel()
         for ending in endings.values { ending() }
         for open in open { open.request.dismiss() }
+        viewing?.close()
         endReport(for: [])
     }
 
@@ -56,13 +62,13 @@ public final class KeySession: Sendable {
     public func status(of keyID: KeyID?) -> KeyStatus {
         let status = core.withLock { core -> KeyStatus? in
             guard !core.state.leases.isEmpty, core.state.leases.isOverdue(keyID, at: clock.now()) else {
-                return core.state.use(keyID)
+                return core.gate.hold(core.state.use(keyID))
             }
             return nil
         }
         if let status { return status }
         advance()
-        return core.withLock { $0.state.status(of: keyID) }
+        return core.withLock { $0.gate.hold($0.state.status(of: keyID)) }
     }
 
     /// Changes whenever any status changes, before the call that changed it returns. While it is the same, what was
@@ -145,6 +151,7 @@ public final class KeySession: Sendable {
         let id = Self.makeID()
         let start = clock.now()
         let slots = demand.keyIDs.isEmpty ? [nil] : demand.keyIDs.map(Optional.some)
+        beginViewing(retryFailuresUpTo: demand.retryFailuresUpTo)
         let requests = perform { core -> (KeySessionState.Action, [KeyLoadingRequest]) in
             let joined = core.join(demand, slots: slots)
             var action = core.state.demand(
@@ -211,6 +218,7 @@ public final class KeySession: Sendable {
             return (core.state.close(reason, at: now), (core.loaders, Array(core.endings.values)))
         }
         for ending in endings { ending() }
+        viewing?.close()
         endReport(for: loaders)
         withExtendedLifetime(loaders) {}
     }

@@ -15,6 +15,8 @@ public struct KeySessionConfiguration: Sendable {
     public var deviceSecret: SealingKey?
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
+    /// The session server that has to agree before licences are asked for. Nil: nobody counts.
+    public var viewing: ViewingConfiguration?
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
     /// Called on any thread; must not block.
     public var log: @Sendable (String) -> Void = { _ in }

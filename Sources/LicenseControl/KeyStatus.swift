@@ -34,6 +34,8 @@ public enum KeyEvent: Sendable {
     /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
     /// wants them.
     case expired([KeyID], KeyError, wasInUse: Bool)
+    /// What the session server said, or did not say. Where that ends playback, `failed` or `closed` follows.
+    case viewing(ViewingNotice)
     /// The session is closed. Nothing comes after it but failures of later demands.
     case closed(KeyError)
 }

@@ -17,6 +17,8 @@ public struct RequestLog: Sendable {
         public var assetID: String?
         /// The anonymised device identifier of an SPC, 40 hexadecimal digits.
         public var deviceID: String?
+        /// The viewing session whose token came with a licence request.
+        public var session: String?
         /// The faults that were put on the answer.
         public var faults: [String]?
     }

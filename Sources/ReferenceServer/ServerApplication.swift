@@ -60,6 +60,7 @@ public struct ServerApplication: Sendable {
         router.add(middleware: RequestLogMiddleware(state: state))
         router.add(middleware: FaultMiddleware(state: state, pause: pause))
         router.add(middleware: MethodMiddleware())
+        router.add(middleware: SessionTokenMiddleware(state: state, sessions: sessions))
 
         let clearKey = ClearKeyEndpoint(keys: settings.keys, state: state)
         router.post("/clearkey", use: clearKey.respond)

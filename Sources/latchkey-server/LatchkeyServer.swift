@@ -131,6 +131,13 @@ struct LatchkeyServer: AsyncParsableCommand {
     @Option(help: ArgumentHelp("What clients of sessions authenticate with.", valueName: "text"))
     var sessionCredential: String?
 
+    @Flag(help: "Licences are only for requests that show the token of a viewing session.")
+    var licencesNeedSession = false
+
+    @Option(
+        help: ArgumentHelp("How far the clock in answers about sessions is ahead; may be negative.", valueName: "s"))
+    var sessionClockSkew = 0
+
     @Option(
         name: .customLong("fault"),
         help: ArgumentHelp(
@@ -210,6 +217,11 @@ struct LatchkeyServer: AsyncParsableCommand {
         settings.interval = sessionInterval
         settings.missedBeats = sessionMissed
         settings.credential = sessionCredential
+        settings.guardsLicences = licencesNeedSession
+        guard (-1_000_000_000...1_000_000_000).contains(sessionClockSkew) else {
+            throw ValidationError("--session-clock-skew is out of range")
+        }
+        settings.clockSkew = sessionClockSkew
         return settings
     }
 

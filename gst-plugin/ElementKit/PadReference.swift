@@ -51,6 +51,9 @@ public final class PadReference: @unchecked Sendable {
     /// Where the stream of a ghost source pad comes in: the other end of it, a sink pad. Nil for other pads.
     public var entrance: PadReference? { ek_ghost_pad_entrance(pointer).map { PadReference(owning: $0) } }
 
+    /// The pad on the other side of the link, at this moment.
+    public var peer: PadReference? { gst_pad_get_peer(pointer).map { PadReference(owning: $0) } }
+
     /// Runs `body` while no other thread is inside the pad, a sink pad, with a buffer or a serialized event.
     public func whileIdle(_ body: () -> Void) {
         // SAFETY: the lock lives as long as the pad, which `self` keeps.

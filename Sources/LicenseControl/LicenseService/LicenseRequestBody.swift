@@ -86,7 +86,7 @@ extension LicenseRequestBody.JSON {
     }
 
     /// RFC 8259, 7.
-    private static func quote(_ text: String) -> String {
+    static func quote(_ text: String) -> String {
         var quoted = "\""
         for scalar in text.unicodeScalars {
             switch scalar {

@@ -66,6 +66,7 @@ public struct LicenseService: Sendable, Hashable {
         // What is more than the SPC has parameters in it, and those may be tokens.
         if case .raw = preset.body {} else { request.staysWithinOrigin = true }
         request.maximumResponseSize = LicenseResponse.maximumSize
+        request.mayCarrySessionToken = isTrusted
         if let timeout { request.timeout = timeout }
         return request
     }

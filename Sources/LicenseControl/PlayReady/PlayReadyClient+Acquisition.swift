@@ -135,9 +135,11 @@ extension PlayReadyClient {
         _ operation: PlayReadyOperation, _ challenge: [UInt8], to url: String, _ delegate: (any PlayReadyDelegate)?
     ) async throws(PlayReadyAcquisitionError) -> [UInt8] {
         // Fields may hold credentials, and those are for the configured service.
+        let isConfigured = url == configuration.licenseURL
         let request = PlayReadyServiceRequest(
-            operation, url: url, headers: url == configuration.licenseURL ? configuration.headers : [],
-            challenge: challenge, timeout: configuration.timeout, transport: transport)
+            operation, url: url, headers: isConfigured ? configuration.headers : [], challenge: challenge,
+            timeout: configuration.timeout, mayCarrySessionToken: isConfigured && operation == .acquireLicense,
+            transport: transport)
         do throws(KeyError) {
             switch (delegate, operation) {
             case (let delegate?, .acquireLicense): return try await delegate.performLicenseAcquisition(request)

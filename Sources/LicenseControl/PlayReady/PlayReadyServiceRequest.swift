@@ -19,6 +19,7 @@ public struct PlayReadyServiceRequest: Sendable {
     public let challenge: [UInt8]
     /// For the whole exchange; nil leaves the transport's own.
     public var timeout: Duration?
+    private let mayCarrySessionToken: Bool
     private let transport: any HTTPTransport
 
     /// The most bytes of an answer that are read.
@@ -26,13 +27,14 @@ public struct PlayReadyServiceRequest: Sendable {
 
     init(
         _ operation: PlayReadyOperation, url: String, headers: [HTTPHeader], challenge: [UInt8], timeout: Duration?,
-        transport: any HTTPTransport
+        mayCarrySessionToken: Bool = false, transport: any HTTPTransport
     ) {
         self.operation = operation
         self.url = url
         self.headers = headers
         self.challenge = challenge
         self.timeout = timeout
+        self.mayCarrySessionToken = mayCarrySessionToken
         self.transport = transport
     }
 
@@ -46,6 +48,7 @@ public struct PlayReadyServiceRequest: Sendable {
             ] + headers, body: challenge)
         // Custom data is often a token.
         request.staysWithinOrigin = true
+        request.mayCarrySessionToken = mayCarrySessionToken
         request.maximumResponseSize = Self.maximumResponseSize
         if let timeout { request.timeout = timeout }
         return request

@@ -130,6 +130,18 @@ struct SessionBook {
         }
     }
 
+    /// The session that one of the tokens is the latest of, or the one before. A licence is a sign of life.
+    mutating func touch(_ tokens: [String], now: Duration) -> String? {
+        sweep(now)
+        let found = sessions.values.first { session in
+            session.end == nil && now - session.lastHeard <= patience
+                && (tokens.contains(session.token) || session.previousToken.map(tokens.contains) == true)
+        }
+        guard let id = found?.id else { return nil }
+        sessions[id]?.lastHeard = now
+        return id
+    }
+
     /// Ends a session. Throws where there is none.
     mutating func end(_ id: String, _ end: End, now: Duration) throws(Refusal) {
         guard let session = sessions[id] else { throw .sessionUnknown }

@@ -118,7 +118,7 @@ final class SessionEndpoints: Sendable {
         }
     }
 
-    private func failure(
+    func failure(
         _ status: HTTPResponse.Status, _ code: Int, _ message: String, _ conflicts: [SessionBook.Session]? = nil
     ) -> Response {
         .json(
@@ -141,6 +141,13 @@ final class SessionEndpoints: Sendable {
                 id, account: account, device: device ?? "", group: group ?? "", content: content ?? "",
                 terminating: code, token: Self.random(), terminationCode: Self.random(), now: now)
         }
+    }
+
+    /// The session whose token a licence request has.
+    func session(ofTokens tokens: [String]) -> String? {
+        guard !tokens.isEmpty else { return nil }
+        let now = now()
+        return book.withLock { $0.touch(tokens, now: now) }
     }
 
     func end(_ id: String, _ end: SessionBook.End) throws(SessionBook.Refusal) {

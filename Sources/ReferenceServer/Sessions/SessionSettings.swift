@@ -22,5 +22,10 @@ public struct SessionSettings: Sendable, Equatable {
     /// What clients have to authenticate with; nil: nothing.
     public var credential: String?
 
+    /// Whether licences are only for requests that show the token of a session.
+    public var guardsLicences = false
+    /// How many seconds the clock that `Date` and `Expires` come from is ahead; negative: behind.
+    public var clockSkew = 0
+
     public init() {}
 }

@@ -63,7 +63,7 @@ enum SmallFile {
         return nil
     }
 
-    /// Replaces the file in one step; only its owner may read it. Returns 0 or the system's error number.
+    /// Replaces the file in one step, on the disk too; only its owner may read it. Returns 0 or the system's error number.
     static func write(_ bytes: [UInt8], to path: String) -> Int32 {
         let temporary = "\(path).\(UInt64.random(in: 0 ... .max)).new"
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
@@ -74,9 +74,19 @@ enum SmallFile {
             let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if written >= 0 { rest = rest.dropFirst(written) } else if errno != EINTR { code = errno }
         }
+        if code == 0, fdatasync(descriptor) != 0 { code = errno }
         if Glibc.close(descriptor) != 0, code == 0 { code = errno }
         if code == 0, rename(temporary, path) != 0 { code = errno }
-        if code != 0 { _ = unlink(temporary) }
+        if code != 0 { _ = unlink(temporary) } else { syncFolder(of: path) }
         return code
+    }
+
+    /// So that the name outlives a power cut as the content does. A file system that cannot do that is no error.
+    private static func syncFolder(of path: String) {
+        guard let slash = path.lastIndex(of: "/") else { return }
+        let descriptor = open(String(path[..<slash]) + "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return }
+        fsync(descriptor)
+        close(descriptor)
     }
 }

@@ -5,8 +5,8 @@ public import ProtectionModel
 
 /// The sessions that servers may count, in files that outlive a crash: one each, for their owner alone to read.
 ///
-/// Thread-safe: a file is replaced as a whole. It is a few hundred bytes and is not
-/// forced to the disk, so that nobody waits for one: it has to outlive the process, and a power cut ends the session at the server's own clock.
+/// Thread-safe: a file is replaced as a whole, and is on the disk before the session is set up. It is a few hundred bytes
+/// and is written again only where something in it changes.
 public struct SessionRecords: Sendable {
     /// How often ending a left-over session is tried.
     static let maximumAttempts = 5

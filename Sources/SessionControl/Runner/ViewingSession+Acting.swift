@@ -30,8 +30,9 @@ extension ViewingSession {
             if let request = action.send { send(request) }
             if let stray = action.dispose { dispose(of: stray) }
             if action.wantsCredential { askForCredential() }
+            // Who is to go on at the cost of another one is not refused yet.
+            if stopOldest(action) { continue }
             for notice in action.notices { tell(.notice(notice)) }
-            stopOldest(action)
             wake(state)
         }
     }
@@ -137,17 +138,20 @@ extension ViewingSession {
         }
     }
 
-    /// Once, where that is wanted and the server offers it.
-    private func stopOldest(_ action: SessionState.Action) {
-        guard configuration.stopsOldest else { return }
+    /// Once, where that is wanted and the server offers it. Whether it does.
+    private func stopOldest(_ action: SessionState.Action) -> Bool {
+        guard configuration.stopsOldest else { return false }
         for case .setupError(let failure) in action.notices where failure.kind == .limit {
             guard let oldest = failure.conflicts.first(where: { $0.terminationCode != nil }) else { continue }
             let isFirst = core.withLock { core in
                 defer { core.hasTerminated = true }
                 return !core.hasTerminated
             }
-            if isFirst { start(terminating: oldest) }
+            guard isFirst else { continue }
+            start(terminating: oldest)
+            return true
         }
+        return false
     }
 
     // MARK: Waiting

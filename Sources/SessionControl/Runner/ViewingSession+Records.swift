@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 import Synchronization
 
 extension ViewingSession {
@@ -9,11 +10,17 @@ extension ViewingSession {
     func write(_ change: SessionState.RecordChange) {
         switch change {
         case .write(let generation, let token, let reference):
-            configuration.records?.write(
-                SessionRecord(
-                    url: configuration.service.url, session: identifier(generation), reference: reference,
-                    token: configuration.service.adapter.endsWithToken ? token : nil,
-                    owner: configuration.records?.process))
+            let record = SessionRecord(
+                url: configuration.service.url, session: identifier(generation), reference: reference,
+                token: configuration.service.adapter.endsWithToken ? token : nil,
+                owner: configuration.records?.process)
+            // A new token alone changes nothing in most records.
+            let isNew = core.withLock { core in
+                defer { core.record = record }
+                return core.record != record
+            }
+            if isNew { configuration.records?.write(record) }
+            Self.endAtExit
             Self.open.withLock { $0[identifier(generation)] = self }
         case .remove(let generation):
             configuration.records?.remove(identifier(generation))
@@ -30,6 +37,16 @@ extension ViewingSession {
         record.owner = nil
         records.write(record)
     }
+
+    /// A process that ends without having stopped its sessions ends them all the same, unless it is killed. That takes
+    /// as long as the answers, and two seconds at most.
+    private static let endAtExit: Void = {
+        atexit {
+            let sessions = ViewingSession.open.withLock { Array($0.values) }
+            for session in sessions { session.stop() }
+            for _ in 0..<400 where ViewingSession.open.withLock({ !$0.isEmpty }) { usleep(5_000) }
+        }
+    }()
 
     /// Sessions of this process that a server may count, by name.
     private static let open = Mutex<[String: ViewingSession]>([:])

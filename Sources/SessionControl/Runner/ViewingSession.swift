@@ -38,6 +38,8 @@ public final class ViewingSession: Sendable {
         var credential: String?
         var termination: String?
         var hasTerminated = false
+        /// As it was written down last.
+        var record: SessionRecord?
         var timer: (deadline: Int64, task: Task<Void, Never>)?
         var exchanges: [UInt32: Task<Void, Never>] = [:]
         var actions: [(SessionState.Action, SessionState)] = []

@@ -124,6 +124,7 @@ extension SessionState {
         hasRefreshedCredential = false
         if !isFirst { retryBudget = min(retryBudget + 1, max(0, policy.retryReserve) * 10) }
         nextAttempt = max(now, sentAt + part(isFirst ? 0.05 : 0.5, 0.8, of: interval, &random))
+        if policy.isKeptByLicences { (nextAttempt, leaseEnd) = (nil, .max) }
     }
 
     mutating func adopt(

@@ -113,7 +113,7 @@ public struct SessionState: Equatable, Sendable {
         if !isAsleep, credentialEnd == nil { consider(nextAttempt) }
         consider(credentialEnd)
         consider(windowEnd)
-        if isLive || isOpen { consider(leaseEnd) }
+        if isLive || isOpen, leaseEnd < .max { consider(leaseEnd) }
         if let awaySince, isLive { consider(awaySince + policy.pauseLimit) }
         return earliest == .max ? nil : earliest
     }

@@ -12,13 +12,15 @@ import urllib.request
 class ReferenceServer:
     """Runs for as long as the `with` block lasts; `url` is its address."""
 
-    def __init__(self, keys, media, authority=None, playready=None):
+    def __init__(self, keys, media, authority=None, playready=None, options=()):
         """`keys` is the text of a keys file, `media` the folder below /media/, `authority` that of the FairPlay-style key
-        server, which makes its files there, and `playready` that of the PlayReady-style licence service."""
+        server, which makes its files there, `playready` that of the PlayReady-style licence service, and `options` more
+        of the command line."""
         self._keys = keys
         self._media = media
         self._authority = authority
         self._playready = playready
+        self._options = options
 
     def __enter__(self):
         self._file = tempfile.NamedTemporaryFile("w", prefix="latchkey-suite-")
@@ -27,7 +29,7 @@ class ReferenceServer:
         self._process = subprocess.Popen(
             ["latchkey-server", "--port", "0", "--keys-file", self._file.name, "--media", self._media,
              "--stop-on-stdin-eof", *(["--fairplay", self._authority] if self._authority else []),
-             *(["--playready", self._playready] if self._playready else [])],
+             *(["--playready", self._playready] if self._playready else []), *self._options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for line in self._process.stdout:
             found = re.search(r"listening on (http://\S+)", line)
@@ -41,6 +43,10 @@ class ReferenceServer:
         self._process.terminate()
         self._process.wait(timeout=10)
         self._file.close()
+
+    @property
+    def pid(self):
+        return self._process.pid
 
     def fairplay_configuration(self, lines=""):
         """A configuration file that has keys fetched by the exchange."""
@@ -58,6 +64,32 @@ class ReferenceServer:
     def log(self):
         with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:
             return json.load(answer)
+
+    def set_faults(self, *rules):
+        """Each rule a dictionary, as PUT /faults takes them."""
+        request = urllib.request.Request(f"{self.url}/faults", json.dumps(rules).encode(), method="PUT")
+        with urllib.request.urlopen(request, timeout=10):
+            pass
+
+    def end_sessions(self, account):
+        """What an administrator does. How many sessions it ended."""
+        request = urllib.request.Request(f"{self.url}/session-end?account={account}", b"", method="POST")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)["ended"]
+
+    def session_metrics(self):
+        with urllib.request.urlopen(f"{self.url}/session-metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in lines}
+
+    def wait_for_metric(self, name, number, deadline=20.0):
+        """When the counter was seen to have come to the number, by time.monotonic(); None after the deadline."""
+        end = time.monotonic() + deadline
+        while time.monotonic() < end:
+            if self.session_metrics()[name] == number:
+                return time.monotonic()
+            time.sleep(0.01)
+        return None
 
     def licence_requests(self):
         """The KIDs of each licence request so far."""

@@ -105,6 +105,7 @@ extension AdaptiveBin {
             settle(
                 requestID, "latchkey-key-failed",
                 [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+        case .viewing(let notice): reference.post(notice)
         case .untaken, .expired: break
         }
     }

@@ -22,6 +22,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// What several threads use. Guarded by `monitor`.
     struct Guarded {
         var run: (any AdaptiveRun)?
+        /// Nil where no session server counts what is played.
+        var playback: PlaybackUse?
         /// The demuxer is on its way down: what the stock one complains about then is of no interest.
         var isStopping = false
         /// A failure was told that ends the presentation: what follows from it is no news.
@@ -120,6 +122,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
                 error.post(on: reference)
                 return .failure
             }
+        case .pausedToPlaying: withGuarded { $0.playback }?.setPlaying(true)
+        case .playingToPaused: withGuarded { $0.playback }?.setPlaying(false)
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
             willStop()
@@ -156,6 +160,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         manifest = ManifestInput()
         withGuarded {
             $0.run = run
+            $0.playback = run.session.beginPlayback()
             $0.isStopping = false
             $0.hasFailed = false
             $0.renewals = []
@@ -166,10 +171,12 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     }
 
     private func stop() {
-        let run = withGuarded { guarded -> (any AdaptiveRun)? in
-            defer { guarded.run = nil }
-            return guarded.run
+        let (run, playback) = withGuarded { guarded -> ((any AdaptiveRun)?, PlaybackUse?) in
+            defer { (guarded.run, guarded.playback) = (nil, nil) }
+            return (guarded.run, guarded.playback)
         }
+        run?.session.reportTeardown(on: reference)
+        playback?.end()
         run?.end()
     }
 

@@ -25,7 +25,11 @@ extension DASHDemuxer {
                     guard case .string(let text?) = value, let path = ISOPath(rawValue: text) else { return }
                     (element as? DASHDemuxer)?.isoPath = path
                 })
-        ] + stockProperties, signals: [KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session }],
+        ] + stockProperties,
+        signals: [
+            KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },
+            SessionEvent.signal { ($0 as? DASHDemuxer)?.run?.session },
+        ],
         implementation: DASHDemuxer.self)
 
     /// GStreamer's own finder takes some manifests that come over HTTP for plain XML.

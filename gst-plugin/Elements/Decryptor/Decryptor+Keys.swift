@@ -50,9 +50,41 @@ extension Decryptor {
         case .expired(let keyIDs, let error, let wasInUse):
             wake { _ in }
             if wasInUse { tellEnd(of: keyIDs.isEmpty ? [nil] : keyIDs, error) }
-        case .closed:
+        case .viewing(let notice):
+            reference.post(notice)
+        case .closed(let reason):
             wake { _ in }
+            if currentSources?.hasViewingSession == true { endPlayback(reason) }
         }
+    }
+
+    /// The right to what is decrypted already has ended too: takes it out of the queues behind this element. Inside an
+    /// adaptive demuxer, the gate of the bin around that does it.
+    private func endPlayback(_ reason: KeyError) {
+        guard !reference.isInsideAdaptiveDemuxer else { return }
+        // A sample may have met the end first, and said so.
+        let (isRunning, isTold) = monitor.withLock {
+            guard !flow.isFlushing else { return (false, true) }
+            defer { flow.isFailureReported = true }
+            flow.result = .error
+            monitor.broadcast()
+            return (true, flow.isFailureReported)
+        }
+        guard isRunning else { return }
+        if !isTold {
+            reference.postError(
+                GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
+                debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+        }
+        let source = PadReference(sharing: sourcePad.pointer)
+        source.push(.startOfFlush())
+        // The peer's lock: nothing that was on its way then comes after the end of the flush.
+        let sink = source.peer
+        let end = {
+            source.push(.endOfFlush(resetTime: false))
+            if let segment = source.segmentEvent { source.push(segment) }
+        }
+        if let sink { sink.whileIdle(end) } else { end() }
     }
 
     /// Says so where this element asked, and only then lets the stream go on.
@@ -125,6 +157,7 @@ extension Decryptor {
     }
 
     static let keyResponse = KeyResponse.signal { ($0 as? Decryptor)?.currentSources?.session }
+    static let sessionEvent = SessionEvent.signal { ($0 as? Decryptor)?.currentSources?.session }
 }
 
 extension Decryptor.FlowState {

@@ -219,13 +219,15 @@ class Decryptor: Element, @unchecked Sendable {
             flow.awaited.removeAll()
             flow.expired.removeAll()
         }
-        let observation = facts.withLock { () -> KeyObservation? in
+        let (observation, sources) = facts.withLock { () -> (KeyObservation?, KeySources?) in
             defer {
                 self.observation = nil
-                sources = nil
+                self.sources = nil
             }
-            return self.observation
+            return (self.observation, self.sources)
         }
+        sources?.session.reportTeardown(on: reference)
+        sources?.end()
         observation?.cancel()
         resetStream()
     }

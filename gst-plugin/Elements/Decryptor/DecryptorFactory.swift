@@ -47,7 +47,8 @@ public enum DecryptorFactory {
             + "come from keys=, a keys file or a resource loader",
         author: "The Latchkey authors", rank: .primary,
         padTemplates: [.sink(TSDecryptor.pluggedType), .source(TSDecryptor.producedTypes)],
-        properties: DecryptorSettings.properties + [DecryptorSettings.keyURI], signals: [Decryptor.keyResponse],
+        properties: DecryptorSettings.properties + [DecryptorSettings.keyURI],
+        signals: [Decryptor.keyResponse, Decryptor.sessionEvent],
         implementation: TSDecryptor.self)
 
     /// The factory for whole ISO media. By hand it takes clear types too (`ISODecryptor.acceptedCaps`); see above.
@@ -57,7 +58,7 @@ public enum DecryptorFactory {
             + "keys come from keys=, a keys file or a resource loader",
         author: "The Latchkey authors", rank: .primary,
         padTemplates: [.sink(ISODecryptor.pluggedType), .source(ISODecryptor.producedType)],
-        properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse],
+        properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse, Decryptor.sessionEvent],
         implementation: ISODecryptor.self)
 
     /// What makes players plug it: protected files have a type of their own. The extensions are those of GStreamer's own
@@ -87,7 +88,7 @@ public enum DecryptorFactory {
             factory: factory, longName: longName, classification: "Decryptor", summary: summary,
             author: "The Latchkey authors", rank: rank,
             padTemplates: [.sink(caps.joined(separator: "; ")), sourceTemplate],
-            properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse],
+            properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse, Decryptor.sessionEvent],
             implementation: SampleDecryptor.self)
     }
 }

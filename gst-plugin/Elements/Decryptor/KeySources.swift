@@ -28,6 +28,8 @@ final class KeySources: Sendable {
     /// Failures up to here belong to an earlier run and may be asked again.
     private let startGeneration: UInt64
     private let state = Mutex(State())
+    /// Nil where no session server counts what is played.
+    private let playback: PlaybackUse?
 
     private struct State {
         var capsSystem: ProtectionSystem?
@@ -63,7 +65,10 @@ final class KeySources: Sendable {
         self.timeout = timeout > .zero ? timeout.nanoseconds : nil
         let listed = try settings.keys.map { keys throws(KeyError) in try keys.get() }
         let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
-        ownKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
+        let listedKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
+        playback = shared.session.beginPlayback()
+        // What a session server counts goes through the session, whoever has the key.
+        ownKeys = playback == nil ? listedKeys : StaticKeys(entries: [])
         var own = shared.settings
         own.keysFile = nil
         own.licenseURL = settings.licenseURL
@@ -79,8 +84,16 @@ final class KeySources: Sendable {
         lacksCertificate = keySystem == .fairPlay && settings.licenseURL != nil && own.fairPlay == nil
         // Without a key system the service is a Clear Key one.
         if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
-        loaders = settings.licenseURL == nil ? [] : own.makeLoaders(transport: CurlTransport.shared)
+        let transport = shared.session.transport(over: CurlTransport.shared)
+        loaders =
+            (playback == nil || listedKeys.entries.isEmpty ? [] : [StaticKeyLoader(listedKeys)])
+            + (settings.licenseURL == nil ? [] : own.makeLoaders(transport: transport))
     }
+
+    /// The element stops: the last one that does ends the viewing session.
+    func end() { playback?.end() }
+
+    var hasViewingSession: Bool { playback != nil }
 
     /// The stream's caps name this system.
     func setCapsSystem(_ system: ProtectionSystem?) { state.withLock { $0.capsSystem = system } }
@@ -124,6 +137,7 @@ final class KeySources: Sendable {
 
     /// The element begins or ceases to play.
     func setPlaying(_ isPlaying: Bool) {
+        playback?.setPlaying(isPlaying)
         let begun = state.withLock { state -> Set<KeyID?> in
             state.isPlaying = isPlaying
             defer { if isPlaying { state.prerolled = [] } }

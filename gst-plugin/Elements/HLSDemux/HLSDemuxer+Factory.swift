@@ -25,7 +25,11 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 })
-        ] + stockProperties + [startBitrate], signals: [KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session }],
+        ] + stockProperties + [startBitrate],
+        signals: [
+            KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },
+            SessionEvent.signal { ($0 as? HLSDemuxer)?.run?.session },
+        ],
         implementation: HLSDemuxer.self)
 
     private var keyFormats: String? {

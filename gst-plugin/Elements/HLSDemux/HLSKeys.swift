@@ -63,7 +63,11 @@ final class HLSKeys: Sendable {
     /// stands in the playlist itself is there at once.
     func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
         let keyID = keyID ?? self.keyID(of: key)
-        if install(key, as: keyID) { return }
+        if install(key, as: keyID) {
+            // Asks nobody for a key that is there, but the session server whether it may be used.
+            session.demand(KeyDemand(keyIDs: [keyID], retryFailuresUpTo: startGeneration))
+            return
+        }
         let box = named(key).initializationData(keyID: keyID)
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
         // A key at its own URI is no matter of a licence service.

@@ -47,6 +47,7 @@ enum Configuration {
             ?? []
         settings.fairPlay = try fairPlay(file, path)
         settings.playReady = try playReady(file, path)
+        settings.viewing = try viewing(file, path)
         return settings
     }
 
@@ -88,6 +89,21 @@ enum Configuration {
             return try PlayReadySettings(
                 Dictionary(values.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
                 headers: headers.map { HTTPHeader(name: $0.name, value: $0.value) },
+                resolve: { resolve($0, beside: path) })
+        } catch {
+            throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
+        }
+    }
+
+    private static func viewing(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> ViewingSettings? {
+        var tables: [[(name: String, value: String)]] = []
+        for group in ViewingSettings.groups { tables.append(values(of: group.name, in: file)) }
+        guard tables.contains(where: { !$0.isEmpty }) else { return nil }
+        do throws(KeyError) {
+            return try ViewingSettings(
+                Dictionary(tables[0].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
+                headers: tables[1].map { HTTPHeader(name: $0.name, value: $0.value) },
+                parameters: Dictionary(tables[2].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
                 resolve: { resolve($0, beside: path) })
         } catch {
             throw .invalidConfiguration("the configuration file \(path): \(error.reason)")

@@ -42,12 +42,14 @@ final class SharedSession: Sendable {
             Decryptor.log.log(.warning, nil, line)
             log(line)
         }
-        let shared = element.sharedInPipeline(contextType, while: { $0.settings == settings }) {
+        let shared = element.sharedInPipeline(contextType, while: { $0.settings == settings && !$0.session.isClosed }) {
             // What the application registered comes before what a file says.
-            let loaders =
-                ResourceLoaderFactory.default.makeLoaders() + settings.makeLoaders(transport: CurlTransport.shared)
-            return SharedSession(
-                KeySession(loaders: loaders, configuration: configuration), settings, isAttached: false)
+            let session = KeySession(
+                loaders: ResourceLoaderFactory.default.makeLoaders(), configuration: configuration)
+            for loader in settings.makeLoaders(transport: session.transport(over: CurlTransport.shared)) {
+                session.addLoader(loader)
+            }
+            return SharedSession(session, settings, isAttached: false)
         }
         if let published = Context(type: contextType, persistent: true, copying: context) {
             published.set(sessionField, shared, of: objectType)
@@ -68,7 +70,8 @@ final class SharedSession: Sendable {
         guard let known = context?.object(sessionField, of: objectType) else { return nil }
         if known.isAttached { return known }
         let settings = try settings(from: context)
-        return known.settings == settings ? known : nil
+        // One that was closed, as that of a lost viewing session, gives way to a new one at the next start.
+        return known.settings == settings && !known.session.isClosed ? known : nil
     }
 
     /// The context's settings come before the environment's keys file, and that before the configuration.

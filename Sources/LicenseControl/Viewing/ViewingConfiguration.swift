@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import SessionControl
+
+/// The session server of a `KeySession`, and how licence requests show its token.
+public struct ViewingConfiguration: Sendable {
+    public var session: ViewingSession.Configuration
+    public var token: SessionTokenPlacement
+    /// Makes a session that is not started. Tests bring their own transport and clock.
+    public var makeSession: @Sendable (ViewingSession.Configuration) -> ViewingSession = { ViewingSession($0) }
+
+    public init(_ session: ViewingSession.Configuration, token: SessionTokenPlacement = SessionTokenPlacement()) {
+        self.session = session
+        self.token = token
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+
+/// Looks for the token of a viewing session in licence requests: in the field `X-Session-Token`, also behind commas, in the
+/// query's `sessionToken`, or in the body's member of that name. The log says whose it was. Where licences need a session, a
+/// request without one gets 403 and the code 1006.
+struct SessionTokenMiddleware: RouterMiddleware {
+    let state: ServerState
+    let sessions: SessionEndpoints
+
+    private static let name = "sessionToken"
+    private static let field: HTTPField.Name? = HTTPField.Name("X-Session-Token")
+
+    func handle(
+        _ request: Request, context: ServerContext, next: (Request, ServerContext) async throws -> Response
+    ) async throws -> Response {
+        guard Self.isLicence(request) else { return try await next(request, context) }
+        var request = request
+        var tokens = (Self.field.flatMap { request.headers[$0] } ?? "").split(separator: ",").map {
+            $0.trimmingCharacters(in: .whitespaces)
+        }
+        tokens += request.uri.queryParameters[values: Substring(Self.name)].map { String($0) }
+        if request.headers[.contentType]?.hasPrefix("application/json") == true {
+            let body = try await request.collectBody(upTo: 1 << 20)
+            if let object = try? JSONSerialization.jsonObject(with: Data(Array(buffer: body))) as? [String: Any],
+                let token = object[Self.name] as? String
+            {
+                tokens.append(token)
+            }
+        }
+        let session = sessions.session(ofTokens: tokens)
+        state.update(context.logEntry) { $0.session = session }
+        guard session != nil || !sessions.settings.guardsLicences else {
+            return sessions.failure(.forbidden, 1006, "a licence needs the token of a session")
+        }
+        return try await next(request, context)
+    }
+
+    private static func isLicence(_ request: Request) -> Bool {
+        guard request.method == .post else { return false }
+        switch ServerEndpoint(path: request.uri.path) {
+        case .clearKey, .fairPlay, .playReady: return true
+        default: return false
+        }
+    }
+}

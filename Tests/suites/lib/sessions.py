@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 31-sessions, one function each; a `Wrong` says what is not as it has to be."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import hls_media as media
+import pipelines
+from behaviours import demand
+from pipelines import Gst
+from session_scenes import (
+    ACCOUNT, ENDED, INTERVAL, KINDS, Scene, fields, frames_after, message_of, wait_for_frames)
+
+
+def ends(player, *words, deadline=30.0):
+    """It has to end with an error that says the words."""
+    end = player.until_end(deadline)
+    demand(end is not None, "it ended as if nothing was wrong")
+    for word in words:
+        demand(word in end, f"the error does not say “{word}”: {end}")
+
+
+def plays(player, deadline=40.0):
+    error = player.until_end(deadline)
+    demand(error is None, f"{error}; {player.what_happened()[:800]}")
+
+
+def token(kind):
+    """Each playback has one session: before the licence, with its token in the licence request, and ended."""
+    with Scene(count=6) as scene:
+        player = scene.player(kind)
+        player.play()
+        plays(player)
+        demand(len(player.frames.sums) >= 100, f"only {len(player.frames.sums)} pictures")
+        player.stop()
+        scene.wait("sessions_active", 0, "the session is not ended")
+        demand(scene.metric("session_setups_total") == 1, f"sessions: {scene.server.session_metrics()}")
+        demand(scene.metric(ENDED % "teardown") == 1, "the session was not torn down")
+        log = [entry["path"] for entry in scene.server.log()]
+        licences = scene.requests("/clearkey", "/fairplay/license")
+        demand(licences and all(entry.get("session") for entry in licences), f"licence requests: {licences}")
+        first = min(log.index(entry["path"]) for entry in licences)
+        demand(log.index("/sessions") < first, "the licence was asked for before the session")
+        demand(not os.listdir(scene.records), "a record is left")
+
+
+def token_form(form):
+    """The token where the configuration says."""
+    name = "token-name=X-Session-Token\n" if form.endswith("header") else ""
+    field = "[http-headers]\nX-Session-Token=abc\n" if form == "joined-header" else ""
+    with Scene(count=2, settings=f"token-form={form}\n{name}") as scene:
+        with open(os.environ["LATCHKEY_CONFIG"], "a") as configuration:
+            configuration.write(field)
+        player = scene.player("file")
+        player.play()
+        plays(player)
+        player.stop()
+
+
+def no_token():
+    """Without the token, the licence server refuses."""
+    with Scene(count=2, settings="token-form=none\n") as scene:
+        player = scene.player("file")
+        player.play()
+        ends(player, "403")
+
+
+def limit(kind):
+    """The second player is refused with the server's words, and asks for no licence."""
+    with Scene() as scene:
+        first = scene.player(kind, paced=True)
+        first.play()
+        wait_for_frames(first, 5)
+        licences = len(scene.requests("/clearkey", "/fairplay/license"))
+        second = scene.player(kind, paced=True)
+        second.play()
+        ends(second, "session limit reached", "403", "1007", "1 sessions run already")
+        demand(len(scene.requests("/clearkey", "/fairplay/license")) == licences, "a licence was asked for all the same")
+        notice = message_of(second, "setup-error")
+        demand(notice, "no latchkey-session-setup-error")
+        said = fields(notice)
+        demand(said["http-status"] == 403 and said["code"] == "1007", f"it says {said}")
+        demand("tv" in " ".join(notice.get_structure().get_value("conflicts")), "the session in the way is not named")
+        second.stop()
+        before = len(first.frames.arrivals)
+        wait_for_frames(first, before + 10)
+        # And with room again, the second one plays.
+        first.stop()
+        scene.wait("sessions_active", 0, "the first session is not ended")
+        second = scene.other(second, kind)
+        second.play()
+        wait_for_frames(second, 5)
+
+
+def stop_oldest():
+    """Where the configuration says so, the oldest session is ended, and its player stops."""
+    with Scene(settings="at-limit=stop-oldest\n") as scene:
+        first = scene.player("dash", paced=True)
+        first.play()
+        wait_for_frames(first, 5)
+        second = scene.player("dash", paced=True)
+        second.play()
+        wait_for_frames(second, 5)
+        ends(first, "the viewing session is lost", "ended for another session")
+
+
+def server_ends(kind):
+    """The server ends the session: the next heartbeat hears of it, and nothing is shown a second later."""
+    with Scene() as scene:
+        player = scene.player(kind, paced=True)
+        player.play()
+        wait_for_frames(player, 10)
+        demand(scene.server.end_sessions(ACCOUNT) == 1, "there is no session to end")
+        heard = scene.wait("session_heartbeats_refused_total", 1, "no heartbeat comes")
+        ends(player, "the viewing session is lost", "410", "ended by the administrator")
+        late = frames_after(player, heard)
+        demand(late == 0, f"{late} pictures came a second after the refusal")
+        demand(len(player.frames.arrivals) < 500, "all was shown")
+        notice = message_of(player, "heartbeat-error")
+        demand(notice and notice.get_structure().get_value("final"), "no final latchkey-session-heartbeat-error")
+        demand(fields(notice)["http-status"] == 410, f"it says {fields(notice)}")
+        # The application plays the same again: with another session.
+        player = scene.other(player, kind)
+        shown = len(player.frames.arrivals)
+        player.play()
+        wait_for_frames(player, shown + 10)
+        demand(scene.metric("session_setups_total") == 2, "there is no other session")
+
+
+def ignoring(kind):
+    """The same with an application that reads no message and stops nothing."""
+    with Scene() as scene:
+        player = scene.player(kind, paced=True)
+        player.play()
+        end = time.monotonic() + 30
+        while len(player.frames.arrivals) < 10:
+            demand(time.monotonic() < end, "it does not play")
+            time.sleep(0.01)
+        scene.server.end_sessions(ACCOUNT)
+        heard = scene.wait("session_heartbeats_refused_total", 1, "no heartbeat comes")
+        while time.monotonic() < heard + 3:
+            time.sleep(0.01)
+        late = sum(arrival > heard + 1 for arrival in player.frames.arrivals)
+        demand(late == 0, f"{late} pictures came a second after the refusal")
+
+
+def recovery():
+    """One heartbeat fails: playback goes on, the application hears of it, and the next heartbeat mends it."""
+    with Scene(count=20) as scene:
+        player = scene.player("dash", paced=True)
+        scene.server.set_faults({"prefix": "/sessions/", "fault": "status:503", "times": 1})
+        player.play()
+        plays(player)
+        notice = message_of(player, "heartbeat-error")
+        demand(notice, "no latchkey-session-heartbeat-error")
+        demand(not notice.get_structure().get_value("final"), "it is said to be final")
+        demand(fields(notice)["http-status"] == 503, f"it says {fields(notice)}")
+        demand(len(player.frames.sums) == 500, f"{len(player.frames.sums)} pictures")
+        demand(scene.metric("session_heartbeats_total") >= 1, "no heartbeat was accepted")
+
+
+def grace_ends(fault):
+    """The server cannot be reached any more: playback goes on until the lease ends, and no longer."""
+    with Scene(options=["--session-missed", "2"]) as scene:
+        player = scene.player("dash", paced=True)
+        scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
+        player.play()
+        wait_for_frames(player, 5)
+        began = time.monotonic()
+        ends(player, "the viewing session is lost", "heartbeat deadline passed")
+        ended = time.monotonic()
+        # Two heartbeats, less the two seconds for safety, from the setup before the first picture.
+        demand(ended - began < 2 * INTERVAL - 2 + 1, f"playback went on for {ended - began:.1f} s")
+        demand(ended - began > INTERVAL, f"playback ended after {ended - began:.1f} s")
+        demand(frames_after(player, ended) == 0, "pictures come after the end")
+
+
+def licence_bound():
+    """Licences with leases are the heartbeats: without them the session would be over in ten seconds."""
+    with Scene(count=16, options=["--session-missed", "2"], settings="heartbeat=licence\n") as scene:
+        text = scene.configuration()
+        own = f"{scene.server.url}/fairplay/license"
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(text.replace(own, f"{own}?lease=2"))
+        player = scene.player("hls", paced=True)
+        player.play()
+        plays(player)
+        demand(len(player.frames.sums) == 400, f"{len(player.frames.sums)} pictures")
+        demand(scene.metric("session_heartbeats_total") == 0, "heartbeats were sent")
+        demand(scene.metric("sessions_active") == 1, "the session is over")
+        player.stop()
+        scene.wait("sessions_active", 0, "the session is not ended")
+
+
+def licence_bound_end():
+    """The server ends such a session: the licence is not renewed, and playback ends with its lease."""
+    with Scene(settings="heartbeat=licence\n") as scene:
+        text = scene.configuration()
+        own = f"{scene.server.url}/fairplay/license"
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(text.replace(own, f"{own}?lease=2"))
+        player = scene.player("hls", paced=True)
+        player.play()
+        wait_for_frames(player, 10)
+        scene.server.end_sessions(ACCOUNT)
+        ended = time.monotonic()
+        ends(player, "lease expired")
+        demand(frames_after(player, ended, 4.5) <= 50, "more was shown than a lease of two seconds allows")
+
+
+def credential():
+    """The server refuses what the application authenticates with."""
+    with Scene(options=["--session-credential", "right"], settings="credential=wrong\n") as scene:
+        player = scene.player("file")
+        player.play()
+        ends(player, "no viewing session", "401", "1003")
+        demand("wrong" not in " ".join(str(m.get_structure().to_string()) for m in player.messages if m.get_structure()),
+               "the credential is told")
+        scene.configure("credential=right\n")
+        player.stop()
+        player.play()
+        plays(player)
+
+
+def unreachable():
+    """No session server, no licence."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with Scene(count=2) as scene:
+            scene.configure(url=f"http://127.0.0.1:{closed.getsockname()[1]}")
+            player = scene.player("file")
+            player.play()
+            ends(player, "no viewing session", deadline=45.0)
+            demand(message_of(player, "setup-error"), "no latchkey-session-setup-error")
+            demand(not scene.requests("/clearkey"), "a licence was asked for all the same")
+
+
+def teardown_error():
+    """A session that cannot be ended is told of and written down; the next start ends it."""
+    with Scene(count=4) as scene:
+        player = scene.player("file")
+        player.play()
+        plays(player)
+        scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
+        player.pipeline.set_state(Gst.State.READY)
+        notice = player.element_message("latchkey-session-teardown-error", 10.0)
+        demand(notice and fields(notice)["http-status"] == 500, f"it says {notice and fields(notice)}")
+        player.stop()
+        demand(len(os.listdir(scene.records)) == 1, f"records: {os.listdir(scene.records)}")
+        scene.server.set_faults()
+        demand(scene.metric("sessions_active") == 1, "the session is not counted")
+        # With a limit of one, the next session needs the place of this one.
+        player.play()
+        plays(player)
+        player.stop()
+        scene.wait("sessions_active", 0, "a session is left")
+
+
+def again():
+    """Each playback of one pipeline has a session of its own, also with keys that are there."""
+    with Scene(count=2) as scene:
+        player = scene.player("file")
+        for number in range(3):
+            player.play()
+            plays(player)
+            player.stop()
+            scene.wait("sessions_active", 0, "the session is not ended")
+            demand(scene.metric("session_setups_total") == number + 1, f"{scene.server.session_metrics()}")
+
+
+def static_keys():
+    """Keys of the element's own need a session too."""
+    with Scene(count=24) as scene:
+        first = scene.player("dash", paced=True)
+        first.play()
+        wait_for_frames(first, 5)
+        second = scene.player("file")
+        second.pipeline.iterate_all_by_element_factory_name("latchkeycencdec").next()[1].set_property(
+            "keys-file", scene.keys_file)
+        second.play()
+        ends(second, "session limit reached")
+
+
+def clear_media():
+    """What is not protected has no session."""
+    with Scene(count=4) as scene:
+        # The first seconds of video alone, clear.
+        video = media.Fragmented("video")
+        folder = os.path.join(scene.folder.path, "media", "video")
+        with open(os.path.join(folder, "init.mp4"), "wb") as out:
+            out.write(video.clear_init())
+        for number in range(4):
+            with open(os.path.join(folder, f"{number}.m4s"), "wb") as out:
+                out.write(video.segment(number))
+        path = os.path.join(scene.folder.path, "media", "stream.mpd")
+        with open(path) as text:
+            manifest = text.read()
+        manifest = re.sub(r"<ContentProtection[^>]*/>", "", manifest)
+        manifest = re.sub(r'<AdaptationSet contentType="audio".*?</AdaptationSet>', "", manifest)
+        with open(path, "w") as out:
+            out.write(manifest)
+        player = scene.player("dash")
+        player.play()
+        plays(player)
+        player.stop()
+        demand(scene.metric("session_setups_total") == 0, "there was a session")
+
+
+def hold(url_file):
+    """A process that plays until it is ended. It says when."""
+    with open(url_file) as text:
+        path = text.read()
+    player = pipelines.Player(path, paced=True)
+    player.play()
+    wait_for_frames(player, 5)
+    print("PLAYING", flush=True)
+    sys.stdin.readline()
+    # As a C program ends that has returned from main: Python would take the playing pipeline apart.
+    ctypes.CDLL(None).exit(0)
+
+
+def held(scene):
+    """Starts such a process and waits until it plays."""
+    url = scene.folder.write("url", f"{scene.server.url}/media/stream.mpd")
+    process = subprocess.Popen(
+        [sys.executable, os.path.abspath(sys.argv[0]), "--hold", url], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True)
+    said = process.stdout.readline()
+    demand("PLAYING" in said, f"the other process does not play: {said}")
+    return process
+
+
+def killed():
+    """A player is killed: its session is counted on, until the next start ends it."""
+    with Scene() as scene:
+        process = held(scene)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        demand(scene.metric("sessions_active") == 1, "the session is not counted")
+        demand(len(os.listdir(scene.records)) == 1, "there is no record")
+        player = scene.player("dash", paced=True)
+        player.play()
+        wait_for_frames(player, 5)
+        demand(scene.metric(ENDED % "teardown") == 1, "the orphan was not ended")
+        demand(scene.metric("sessions_active") == 1, "a session is left")
+
+
+def exits():
+    """A process that ends without stopping its pipeline ends its session."""
+    with Scene() as scene:
+        process = held(scene)
+        process.communicate("end\n", timeout=20)
+        demand(process.returncode == 0, f"status {process.returncode}")
+        demand(scene.metric("sessions_active") == 0, "the session is counted on")
+        demand(not os.listdir(scene.records), "a record is left")
+
+
+def background():
+    """The application is in the background, and the server ends the session: playback stops, and plays anew."""
+    with Scene() as scene:
+        player = scene.player("dash", paced=True)
+        player.play()
+        wait_for_frames(player, 10)
+        demuxer = next(iter(elements(player, "latchkeydashdemux")))
+        demand(demuxer.emit("session-event", "background"), "background is not known")
+        demand(demuxer.emit("session-event", "foreground"), "foreground is not known")
+        demand(not demuxer.emit("session-event", "sideways"), "an event that there is not")
+        shown = len(player.frames.arrivals)
+        wait_for_frames(player, shown + 10)
+        demuxer.emit("session-event", "picture-in-picture")
+        player.pipeline.set_state(Gst.State.PAUSED)
+        scene.server.end_sessions(ACCOUNT)
+        ends(player, "the viewing session is lost")
+        demuxer.emit("session-event", "foreground")
+        player = scene.other(player, "dash")
+        player.play()
+        wait_for_frames(player, 10)
+
+
+def elements(player, name):
+    iterator = player.pipeline.iterate_all_by_element_factory_name(name)
+    while True:
+        result, element = iterator.next()
+        if result != Gst.IteratorResult.OK:
+            return
+        yield element
+
+
+def bad_settings():
+    """What is wrong in [session] is named."""
+    for line, words in (
+            ("token-form=cookie", "joined-header"), ("interval=1", "interval"), ("adapter=none", "terminate"),
+            ("misspelt=1", "missed-heartbeats")):
+        with Scene(count=1) as scene:
+            scene.configure(line + "\n")
+            player = scene.player("file")
+            player.play()
+            ends(player, words)
+
+
+ALL = {
+    **{f"token/{kind}": lambda k=kind: token(k) for kind in KINDS},
+    **{f"token-form/{form}": lambda f=form: token_form(f) for form in ("header", "joined-header", "query", "body")},
+    "no-token": no_token,
+    **{f"limit/{kind}": lambda k=kind: limit(k) for kind in KINDS},
+    "stop-oldest": stop_oldest,
+    **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in KINDS},
+    **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in KINDS},
+    "recovery": recovery,
+    "grace-ends/status": lambda: grace_ends("status:503"),
+    "grace-ends/never": lambda: grace_ends("never"),
+    "licence-bound": licence_bound,
+    "licence-bound-end": licence_bound_end,
+    "credential": credential,
+    "unreachable": unreachable,
+    "teardown-error": teardown_error,
+    "again": again,
+    "static-keys": static_keys,
+    "clear-media": clear_media,
+    "killed": killed,
+    "exits": exits,
+    "background": background,
+    "bad-settings": bad_settings,
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import LicenseControl
+import SessionControl
+
+extension ElementReference {
+    /// Posts what the session server said, unless another element of the pipeline did: `latchkey-session-setup-error`,
+    /// `latchkey-session-heartbeat-error` or `latchkey-session-teardown-error`.
+    func post(_ notice: ViewingNotice) {
+        guard notice.claim() else { return }
+        let failure = notice.failure
+        let fields: [(String, FieldValue)] = [
+            ("http-status", .uint(UInt32(clamping: failure.status ?? 0))), ("code", .string(failure.code ?? "")),
+            ("message", .string(failure.message)), ("reason", .string(failure.kind.rawValue)),
+            ("conflicts", .strings(failure.conflicts.map(\.description))),
+        ]
+        switch notice.kind {
+        case .setupError: post("latchkey-session-setup-error", fields)
+        case .heartbeatError(let isFinal):
+            post("latchkey-session-heartbeat-error", fields + [("final", .boolean(isFinal))])
+        case .teardownError: post("latchkey-session-teardown-error", fields)
+        }
+    }
+}
+
+extension KeySession {
+    /// Posts what goes wrong when the viewing session is ended, which comes after the element has stopped.
+    func reportTeardown(on element: ElementReference) {
+        let weak = WeakElement(element)
+        viewing?.onTeardownError { notice in weak.withElement { $0.reference.post(notice) } }
+    }
+}
+
+/// What an application tells about itself: `session-event (event) -> known`.
+enum SessionEvent {
+    /// `session` is the element's.
+    static func signal(_ session: @escaping @Sendable (Element) -> KeySession?) -> ActionSignal {
+        ActionSignal("session-event", arguments: [.string]) { element, arguments in
+            guard case .string(let event?) = arguments.first, let viewing = session(element)?.viewing else {
+                return false
+            }
+            switch event {
+            case "background": viewing.enterBackground(pictureInPicture: false)
+            case "picture-in-picture": viewing.enterBackground(pictureInPicture: true)
+            case "foreground": viewing.enterForeground()
+            case "suspend": viewing.suspend()
+            case "resume": viewing.resume()
+            default: return false
+            }
+            return true
+        }
+    }
+}
