@@ -174,7 +174,7 @@ if withServer {
         .executableTarget(
             name: "latchkey",
             dependencies: [
-                "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),
@@ -209,7 +209,7 @@ if withGStreamer {
     ]
     targets += [
         .systemLibrary(
-            name: "CGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-base-1.0",
+            name: "CGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-video-1.0",
             providers: [.apt(["libgstreamer1.0-dev", "libgstreamer-plugins-base1.0-dev"])]),
         .systemLibrary(
             name: "CGStreamerCheck", path: "gst-plugin/Tests/CGStreamerCheck", pkgConfig: "gstreamer-check-1.0",

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "video.h"
+
 /* The instance of every element that is written in Swift: its Swift object in one pointer. */
 typedef struct {
   GstElement parent;

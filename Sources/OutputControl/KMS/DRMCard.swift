@@ -12,13 +12,13 @@ public final class DRMCard: KMSDevice {
 
     private enum Name { case contentProtection, contentType, other }
 
-    /// Opens a device such as `/dev/dri/card0`.
-    public init(path: String) throws(OutputError) {
+    /// Opens a device such as `/dev/dri/card0`. Whoever opens it first becomes the DRM master, which `keepsMaster` keeps:
+    /// that is for asking, and keeps a compositor out.
+    public init(path: String, keepsMaster: Bool = false) throws(OutputError) {
         descriptor = open(path, O_RDWR | O_CLOEXEC)
         isOwned = true
         guard descriptor >= 0 else { throw .failed("opening \(path)", errno) }
-        // Who opens first becomes the master, and would keep a compositor out.
-        drmDropMaster(descriptor)
+        if !keepsMaster { drmDropMaster(descriptor) }
     }
 
     /// Uses a descriptor that the caller keeps open for as long as the object lives, such as that of the DRM master.
