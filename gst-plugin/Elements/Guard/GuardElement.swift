@@ -86,12 +86,21 @@ final class GuardElement: Element, @unchecked Sendable {
 
     var currentPost: GuardPost? { post.withLock { $0 } }
 
-    private func joinSession() -> Bool {
+    /// Has the guards join that stand, or will stand, in front of the sinks of the pipeline around `element`. Players put
+    /// their sinks into the pipeline when the first media is decoded: too late for the key that this needs.
+    static func joinAll(around element: ElementReference, _ session: KeySession) {
+        element.forEachAround(madeBy: GuardFactory.name) { found in
+            guard let outputGuard = found as? GuardElement, outputGuard.currentPost == nil else { return }
+            _ = outputGuard.joinSession(session)
+        }
+    }
+
+    private func joinSession(_ known: KeySession? = nil) -> Bool {
         do {
-            let shared = try SharedSession.obtain(for: reference)
-            guard currentPost?.session !== shared.session else { return true }
+            let session = try known ?? SharedSession.obtain(for: reference).session
+            guard currentPost?.session !== session else { return true }
             let settings = settings.withLock { $0 }
-            let new = try GuardPost(shared.session, settings: settings, element: reference)
+            let new = try GuardPost(session, settings: settings, element: reference)
             new.setMedia(expectedMedia)
             post.withLock { old in
                 defer { old = new }
