@@ -13,6 +13,7 @@ extension KeySession {
         let others = core.withLock { core in
             core.guards.removeAll { $0.value == nil || $0.value === outputGuard }
             core.guards.append(WeakOutputGuard(value: outputGuard))
+            guardCount.store(core.guards.count, ordering: .releasing)
             // A key that was refused for want of a guard is looked at again.
             statusRevision.add(1, ordering: .releasing)
             return core.guards
@@ -24,6 +25,7 @@ extension KeySession {
     public func leave(_ outputGuard: any OutputGuard) {
         core.withLock { core in
             core.guards.removeAll { $0.value == nil || $0.value === outputGuard }
+            guardCount.store(core.guards.count, ordering: .releasing)
             statusRevision.add(1, ordering: .releasing)
         }
     }
@@ -70,6 +72,9 @@ extension KeySession {
         let late = guards.isEmpty ? nil : core.withLock { $0.use.violations[media] }
         return (reason ?? late).map { .denied("\(name): \($0)") }
     }
+
+    /// Whether there are guards, which have to know of each change of keys. One atomic load.
+    public var isGuarded: Bool { guardCount.load(ordering: .acquiring) > 0 }
 
     /// `user` decrypts nothing any more.
     public func endUse(by user: UInt64) { core.withLock { $0.use.end(user) } }

@@ -10,6 +10,7 @@ import Synchronization
 public final class KeySession: Sendable {
     let core: Mutex<Core>
     let statusRevision = Atomic<UInt64>(0)
+    let guardCount = Atomic<Int>(0)
     let configuration: KeySessionConfiguration
     let clock: KeySessionClock
     /// Random; the same in all requests of this session, so that a key server can count its leases together.

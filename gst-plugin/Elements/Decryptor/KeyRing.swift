@@ -60,7 +60,9 @@ struct KeyRing {
         }
         if let known = entries[use] {
             // The stream comes back to a key: whoever guards the outputs has to know.
-            if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
+            if sources.session.isGuarded, let error = sources.refusal(of: keyID, for: media) {
+                return .failed(.key(keyID, error))
+            }
             last = known
             return .usable(known.cipher)
         }

@@ -69,9 +69,10 @@ final class GuardElement: Element, @unchecked Sendable {
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
         if change == .nullToReady, !joinSession() { return .failure }
+        // The pads are not active: no thread is inside.
+        if change == .readyToPaused { stream = StreamState() }
         let result = perform()
         switch change {
-        case .readyToPaused where result != .failure: sinkPad.whileIdle { stream = StreamState() }
         case .pausedToReady: sinkPad.whileIdle { stream = StreamState() }
         case .readyToNull: leaveSession()
         default: break
