@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "video.h"
+
 /* The instance of every element that is written in Swift: its Swift object in one pointer. */
 typedef struct {
   GstElement parent;
@@ -202,6 +204,48 @@ static inline GPtrArray *ek_pads_in_bin_behind(GstPad *source, GstElement *bin) 
   if (found->len) return found;
   g_ptr_array_unref(found);
   return NULL;
+}
+
+static inline void ek_add_elements_of_factory(GPtrArray *found, GstElement *start, const char *name) {
+  GstElementFactory *factory = gst_element_get_factory(start);
+  if (factory && g_strcmp0(GST_OBJECT_NAME(factory), name) == 0 && !g_ptr_array_find(found, start, NULL))
+    g_ptr_array_add(found, gst_object_ref(start));
+  if (!GST_IS_BIN(start)) return;
+  GstIterator *elements = gst_bin_iterate_all_by_element_factory_name(GST_BIN_CAST(start), name);
+  GValue value = G_VALUE_INIT;
+  GstIteratorResult next = gst_iterator_next(elements, &value);
+  for (; next == GST_ITERATOR_OK || next == GST_ITERATOR_RESYNC; next = gst_iterator_next(elements, &value)) {
+    if (next == GST_ITERATOR_RESYNC) {
+      gst_iterator_resync(elements);
+      continue;
+    }
+    gpointer element = g_value_get_object(&value);
+    if (!g_ptr_array_find(found, element, NULL)) g_ptr_array_add(found, gst_object_ref(element));
+    g_value_reset(&value);
+  }
+  if (G_IS_VALUE(&value)) g_value_unset(&value);
+  gst_iterator_free(elements);
+}
+
+/* The elements of a factory in the outermost bin around the element, and in the sinks that a player was given and has not
+ * put there yet. Each with a reference; free the array. */
+static inline GPtrArray *ek_elements_of_factory_around(GstElement *element, const char *name) {
+  static const char *const sinks[] = {"video-sink", "audio-sink"};
+  GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
+  GstObject *top = gst_object_ref(GST_OBJECT_CAST(element));
+  for (GstObject *parent; (parent = gst_object_get_parent(top)); top = parent) gst_object_unref(top);
+  ek_add_elements_of_factory(found, GST_ELEMENT_CAST(top), name);
+  for (guint i = 0; i < G_N_ELEMENTS(sinks); i++) {
+    GParamSpec *property = g_object_class_find_property(G_OBJECT_GET_CLASS(top), sinks[i]);
+    GObject *sink = NULL;
+    if (!property || !g_type_is_a(property->value_type, GST_TYPE_ELEMENT)) continue;
+    g_object_get(top, sinks[i], &sink, NULL);
+    if (!sink) continue;
+    ek_add_elements_of_factory(found, GST_ELEMENT_CAST(sink), name);
+    g_object_unref(sink);
+  }
+  gst_object_unref(top);
+  return found;
 }
 
 /* Whether the bin around the element knows streams and their selection, as those of playbin3 do. */
