@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
+import FoundationEssentials
 import KeySystems
 import LicenseControl
 import MediaFormats
@@ -83,6 +84,19 @@ struct ProvisionCommand: ParsableCommand {
         print("model: security level \(bundle.modelCertificate.leaf.basic.securityLevel)")
         for list in bundle.revocations.lists { print("\(list)") }
         print("device: certificate \(Hex.encode(device.chain.leaf.basic.id))")
+        print(
+            "\nFor the configuration file, latchkey.conf:\n\n\(Self.configuration(of: target).joined(separator: "\n"))")
+    }
+
+    /// The lines that have players use the folder.
+    static func configuration(of folder: ProvisioningFolder) -> [String] {
+        let entries: [(name: String, file: ProvisioningFolder.File)] = [
+            ("model-certificate", .modelCertificate), ("model-private-key", .modelKey), ("root-key", .rootKey),
+            ("server-key", .serverKey), ("time-key", .timeKey), ("revocation-lists", .revocationList),
+        ]
+        let paths = entries.map { ($0.name, URL(fileURLWithPath: folder.path(of: $0.file)).path) }
+        return ["[playready]"]
+            + paths.filter { FileManager.default.fileExists(atPath: $0.1) }.map { "\($0.0)=\($0.1)" }
     }
 
     private func write(

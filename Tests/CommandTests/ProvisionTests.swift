@@ -45,6 +45,24 @@ import Testing
         }
     }
 
+    /// The lines that it prints make a client.
+    @Test func saysWhatPlayersNeed() throws {
+        let folder = scratch.path("provisioning")
+        try provision("--authority", try authority(), folder)
+        let lines = ProvisionCommand.configuration(of: ProvisioningFolder(path: folder))
+        #expect(lines.first == "[playready]" && lines.count == 5)
+        var entries = Dictionary(
+            uniqueKeysWithValues: lines.dropFirst().map { line in
+                let parts = line.split(separator: "=", maxSplits: 1).map(String.init)
+                return (parts[0], parts[1])
+            })
+        #expect(entries.values.allSatisfy { $0.hasPrefix("/") })
+        entries["store"] = scratch.path("store")
+        let configuration = try PlayReadySettings(entries).makeConfiguration()
+        let bundle = try ProvisioningFolder(path: folder).provisioning()
+        #expect(configuration.provisioning.rootKey == bundle.rootKey)
+    }
+
     @Test func keepsTheDeviceOfTheSameModel() throws {
         let (folder, authority) = (scratch.path("provisioning"), try authority())
         try provision("--authority", authority, folder)

@@ -87,6 +87,43 @@ import Testing
         #expect(try policy(audio: [(.serialCopyManagement, [])]).digitalAudio == .copyNever(isRequired: true))
     }
 
+    /// From the bytes of a licence to what an evaluator of outputs takes: nothing gets lost on the way.
+    @Test func everyOutputObjectOfALicenceReachesThePolicy() throws {
+        func item(_ id: PlayReadyOutputID, _ data: [UInt8] = []) throws -> XMRTerms.ExplicitProtection {
+            .init(try #require(id.id), data: data)
+        }
+        var terms = XMRTerms()
+        terms.allowsPlayback = true
+        terms.outputLevels = .init(
+            compressedDigitalVideo: 500, uncompressedDigitalVideo: 300, analogVideo: 150, compressedDigitalAudio: 100,
+            uncompressedDigitalAudio: 260)
+        terms.analogProtections = [try item(.copyGenerationRequired), try item(.analogMonitor)]
+        terms.digitalVideoProtections = [
+            try item(.maximumEffectiveResolution, [0, 0, 4, 0x38, 0, 0, 7, 0x80]), try item(.hdcpType, [0, 0, 0, 1]),
+        ]
+        terms.digitalAudioProtections = [try item(.serialCopyManagement, [0, 0, 0, 1])]
+        terms.playEnablers = [
+            try #require(PlayReadyOutputID.unknownOutputReduced.id), try #require(PlayReadyOutputID.airPlay.id),
+        ]
+        let id = try #require(GUID("4C4B444D-0000-0000-0000-000000000001"))
+        let license = try XMRLicense.make(rightsID: id, objects: terms.objects) { _ in [UInt8](repeating: 0, count: 16)
+        }
+        let read = try XMRTerms(XMRLicense(reading: license.bytes))
+        #expect(read == terms)
+        var expected = OutputPolicy()
+        expected.digitalVideo = .require(.hdcpType1)
+        expected.compressedVideo = .block
+        expected.analogVideo = .copyNever(isRequired: true)
+        expected.analogMonitor = .protectOrReduce(pixels: 520_000)
+        expected.digitalAudio = .require(.hdcpType0)
+        expected.compressedAudio = .pass
+        expected.unknownOutputs = .protectOrReduce(pixels: 520_000)
+        expected.allowsAirPlay = true
+        expected.maximumFrame = .init(width: 1920, height: 1080)
+        #expect(OutputPolicy(read) == expected)
+        #expect(expected.digitalRule(for: .video) != expected.digitalRule(for: .audio))
+    }
+
     @Test func whatIsNotKnownBlocks() throws {
         let unknown = try #require(GUID("01234567-0000-0000-0000-000000000000"))
         var terms = XMRTerms()

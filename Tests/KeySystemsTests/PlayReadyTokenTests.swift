@@ -88,6 +88,7 @@ import Testing
                         rootKey: try #require(files["root.pub"]), serverKey: try #require(files["server.pub"]))
                 }
                 #expect(error?.part == .modelPrivateKey)
+                #expect(error.map { "\($0)".contains("PKCS #11 URI") } == true)
                 #expect(error.map { !"\($0)".contains("9999") && !"\($0)".contains("1234") } == true)
             }
         }

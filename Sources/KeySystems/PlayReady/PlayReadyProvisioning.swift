@@ -70,7 +70,12 @@ public struct PlayReadyProvisioning: Sendable {
         do throws(CryptoError) {
             return try P256PrivateKey.key(pem: pem)
         } catch {
-            throw .provisioning("the model's private key is no P-256 key in PEM: \(error)", part: .modelPrivateKey)
+            let problem =
+                P256PrivateKey.tokenURI(in: pem) == nil
+                ? "the model's private key is no P-256 key in PEM"
+                : "no token gives a P-256 key for the PKCS #11 URI of the model's private key; check token, object and PIN "
+                    + "(a pin-source file has no line break at its end)"
+            throw .provisioning("\(problem): \(error)", part: .modelPrivateKey)
         }
     }
 

@@ -132,6 +132,8 @@ public actor PlayReadyClient {
             await resumeAcknowledgements(in: parts)
             return .success(parts)
         } catch {
+            // The next call may make a new store: nobody is to find that out by licences that are gone.
+            configuration.log("\(error)")
             return .failure(error)
         }
     }

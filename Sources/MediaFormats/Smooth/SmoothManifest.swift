@@ -35,7 +35,8 @@ public struct SmoothManifest: Hashable, Sendable {
     /// There is a Protection element, empty or not.
     public var isProtected: Bool
     public var protectionHeaders: [ProtectionHeader]
-    private let root: XMLElement
+    /// Nil where it was dropped.
+    private var root: XMLElement?
 
     /// The most streams and headers that are looked at.
     private static let limit = 256
@@ -45,7 +46,7 @@ public struct SmoothManifest: Hashable, Sendable {
     /// Reads a manifest in UTF-8 or UTF-16. Throws what `XMLElement(reading:limits:)` throws, and `malformed` where the
     /// document is none.
     public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
-        root = try XMLElement(reading: bytes, limits: .manifest)
+        let root = try XMLElement(reading: bytes, limits: .manifest)
         guard root.localName == "SmoothStreamingMedia" else {
             throw .malformed("no SmoothStreamingMedia: the document is something else")
         }
@@ -73,8 +74,13 @@ public struct SmoothManifest: Hashable, Sendable {
             default: break
             }
         }
+        self.root = root
         nameAudio()
     }
+
+    /// Gives the document itself up, which takes much more memory than what is said here: from then on, `serialized` has
+    /// nothing to give.
+    public mutating func dropDocument() { root = nil }
 
     private mutating func nameAudio() {
         var taken: Set<String> = []
@@ -119,8 +125,10 @@ extension SmoothManifest {
     ///
     /// A live manifest is read again and again, stream by stream in the order of the first time: there all streams stay
     /// where they are.
+    ///
+    /// Empty after `dropDocument`.
     public func serialized(audioFirst first: Stream? = nil) -> [UInt8] {
-        var root = root
+        guard var root else { return [] }
         var order = Array(root.nodes.indices)
         if !isLive, let first, let place = streams.first(where: { $0.type == .audio })?.node, place != first.node,
             first.type == .audio, let source = order.firstIndex(of: first.node)

@@ -81,6 +81,37 @@ def protection():
     return tuple("".join(re.findall(r"<ContentProtection.*?(?:/>|</ContentProtection>)", one, re.DOTALL)) for one in sets)
 
 
+SMOOTH = "smooth-piff-ctr"
+
+
+def smooth_manifest():
+    with open(corpus.case(SMOOTH).path("Manifest"), encoding="utf-8") as file:
+        return file.read()
+
+
+def smooth_files(change):
+    """The fragments of the Smooth Streaming presentation by their paths, each as `change` makes it of path and bytes."""
+    case = corpus.case(SMOOTH)
+    files = {}
+    for folder, _folders, names in os.walk(case.folder):
+        for name in names:
+            if name.startswith("Fragments("):
+                path = os.path.relpath(os.path.join(folder, name), case.folder)
+                with open(os.path.join(folder, name), "rb") as file:
+                    files[path] = change(path, file.read())
+    return files
+
+
+def clear_smooth():
+    """The presentation without protection."""
+    import playready_media
+
+    (key,) = [bytes.fromhex(key) for key in corpus.case(SMOOTH).keys.values()]
+    files = smooth_files(lambda _path, data: playready_media.Fragment(data).clear(key))
+    files["movie.ismc"] = re.sub("<Protection>.*</Protection>", "", smooth_manifest(), flags=re.DOTALL)
+    return files
+
+
 ENTITIES = "<!DOCTYPE MPD [<!ENTITY a 'aaaaaaaaaa'>" + "".join(
     f"<!ENTITY {chr(98 + n)} '{f'&{chr(97 + n)};' * 10}'>" for n in range(9)) + "]>"
 

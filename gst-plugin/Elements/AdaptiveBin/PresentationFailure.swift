@@ -69,6 +69,11 @@ extension PresentationFailure {
                     "Adaptive media is fetched by http and https alone. Let a web server on this machine serve local "
                     + "files, such as python3 -m http.server.")
         }
+        if error.isSameKind(as: .tooLarge("")) {
+            return PresentationFailure(
+                kind: .format, text: "The \(what) cannot be used: \(error).",
+                advice: "Check what the server sends under that URL.")
+        }
         return PresentationFailure(
             kind: .network, text: "The \(what) cannot be had: \(error).",
             advice: "Check the network, the proxy settings and the server.", status: 502)

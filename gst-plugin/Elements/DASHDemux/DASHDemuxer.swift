@@ -32,7 +32,10 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     var run: DASHRun? { currentRun as? DASHRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
-        DASHRun(shared: shared)
+        let run = DASHRun(shared: shared)
+        let weak = WeakElement(reference)
+        run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
+        return run
     }
 
     override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {

@@ -23,6 +23,8 @@ final class DASHRun: AdaptiveRun {
         var failure: PresentationFailure?
         var refresh: Task<Void, Never>?
         var hasEnded = false
+        /// Says that a later version of the manifest ends the presentation.
+        var onFailure: (@Sendable (PresentationFailure) -> Void)?
     }
 
     /// `sleep` waits for a length of time, or throws when the task is cancelled.
@@ -40,6 +42,11 @@ final class DASHRun: AdaptiveRun {
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
 
     var mayBeProtected: Bool { state.withLock { $0.mayBeProtected } }
+
+    /// Who hears that a later version of the manifest is one that nobody should read.
+    func onFailure(_ body: @escaping @Sendable (PresentationFailure) -> Void) {
+        state.withLock { $0.onFailure = body }
+    }
 
     /// What was wrong with the manifest, which the stock demuxer got all the same. Once.
     func takeFailure() -> PresentationFailure? {
@@ -62,7 +69,7 @@ final class DASHRun: AdaptiveRun {
             if isLive { refresh(manifest, from: url) }
         } catch {
             let failure = PresentationFailure.manifest(error, at: url)
-            if error.isSameKind(as: .unsupported("")) || error.isSameKind(as: .tooLarge("")) { throw failure }
+            if error.isForNobody { throw failure }
             DASHDemuxer.log.log(.warning, nil, failure.text)
             state.withLock {
                 $0.mayBeProtected = true
@@ -83,7 +90,8 @@ final class DASHRun: AdaptiveRun {
     private static let shortestPeriod: Duration = .seconds(1)
     private static let longestPeriod: Duration = .seconds(3600)
 
-    /// Looks at each new version of the manifest for keys that it brings, until the end.
+    /// Looks at each new version of the manifest for keys that it brings, until the end, at most once a second. The
+    /// limits of the first version hold for all of them.
     private func refresh(_ manifest: DASHManifest, from url: String) {
         let task = Task { [weak self, sleep] in
             var (manifest, url) = (manifest, url)
@@ -97,9 +105,13 @@ final class DASHRun: AdaptiveRun {
                     url = URIReference.resolve(location, against: URIReference(url))
                 }
                 guard let run = self else { return }
-                guard let new = await run.fetch(url) else { continue }
-                run.ask(for: new)
-                manifest = new
+                do throws(PresentationFailure) {
+                    guard let new = try await run.fetch(url) else { continue }
+                    run.ask(for: new)
+                    manifest = new
+                } catch {
+                    return run.fail(error)
+                }
             }
         }
         let isLate = state.withLock { state -> Bool in
@@ -109,20 +121,43 @@ final class DASHRun: AdaptiveRun {
         if isLate { task.cancel() }
     }
 
-    /// Nil where it cannot be had or read: the stock demuxer says so, which fetches it too.
-    private func fetch(_ url: String) async -> DASHManifest? {
-        guard let bytes = try? await origin.bytes(.manifest, url) else { return nil }
-        return try? DASHManifest(bytes)
+    /// Nil where it cannot be had or read: the stock demuxer says so, which fetches it too. Throws for what is too much
+    /// for any reader.
+    private func fetch(_ url: String) async throws(PresentationFailure) -> DASHManifest? {
+        let bytes: [UInt8]
+        do throws(PresentationFailure) {
+            bytes = try await origin.bytes(.manifest, url)
+        } catch {
+            if error.isFinal { throw error }
+            return nil
+        }
+        do throws(FormatError) {
+            return try DASHManifest(bytes)
+        } catch {
+            if error.isForNobody { throw .manifest(error, at: url) }
+            return nil
+        }
+    }
+
+    private func fail(_ failure: PresentationFailure) {
+        let body = state.withLock { $0.hasEnded ? nil : $0.onFailure }
+        body?(failure)
     }
 
     func end() {
         let refresh = state.withLock { state in
             state.hasEnded = true
+            state.onFailure = nil
             return state.refresh
         }
         refresh?.cancel()
         observation.end()
     }
+}
+
+extension FormatError {
+    /// Whether no reader should take the manifest: it is too much for anybody, or tries to do harm.
+    fileprivate var isForNobody: Bool { isSameKind(as: .unsupported("")) || isSameKind(as: .tooLarge("")) }
 }
 
 extension PresentationFailure {

@@ -57,7 +57,8 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return manifest }
         let track = audioTrack
         let bytes = try run.start(manifest, from: url, audioTrack: track)
-        let given = try? SmoothManifest(bytes)
+        var given = try? SmoothManifest(bytes)
+        given?.dropDocument()
         monitor.withLock { selection.given = given }
         return bytes
     }

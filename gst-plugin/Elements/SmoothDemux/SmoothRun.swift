@@ -38,24 +38,25 @@ final class SmoothRun: AdaptiveRun {
     /// Reads the manifest that came from `url`, starts the requests for its keys, and gives what the stock demuxer is to
     /// read. `track` names the audio that is to play first.
     func start(_ bytes: [UInt8], from url: String, audioTrack track: String?) throws(PresentationFailure) -> [UInt8] {
-        let manifest: SmoothManifest
+        var manifest: SmoothManifest
         do throws(FormatError) {
             manifest = try SmoothManifest(bytes)
             try check(manifest)
         } catch {
             throw .manifest(error, at: url)
         }
+        if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
+        let result = manifest.serialized(audioFirst: track.flatMap { manifest.audio(labelled: $0) })
+        // The stock demuxer is about to make a document of its own.
+        manifest.dropDocument()
         let encryption = manifest.encryption
-        state.withLock {
+        state.withLock { [manifest] in
             $0.manifest = manifest
             $0.encryption = encryption
             $0.url = url
         }
-        if manifest.isProtected {
-            guard !manifest.keyIDs.isEmpty || manifest.namesKeysInFragments else { throw .noKeyIDs(in: url) }
-            keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming")
-        }
-        return manifest.serialized(audioFirst: track.flatMap { manifest.audio(labelled: $0) })
+        if manifest.isProtected { keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming") }
+        return result
     }
 
     private func check(_ manifest: SmoothManifest) throws(FormatError) {

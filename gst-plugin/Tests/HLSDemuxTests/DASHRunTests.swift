@@ -81,6 +81,33 @@ import Testing
         run.end()
     }
 
+    /// The limits of the first version hold for those that come later: nothing goes on quietly.
+    @Test(arguments: [nil, "elements", "entities"]) func aLaterVersionThatIsTooMuchEndsByName(kind: String?)
+        async throws
+    {
+        struct Endless: HTTPTransport {
+            func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+                throw .tooLarge(request.url, "more than \(request.maximumResponseSize) bytes")
+            }
+        }
+        let many = "<MPD>\(String(repeating: "<S/>", count: 131_072))</MPD>"
+        let text = kind == "elements" ? many : "<!DOCTYPE MPD [<!ENTITY a \"b\">]><MPD>&a;</MPD>"
+        let transport: any HTTPTransport = kind == nil ? Endless() : Versions([Self.manifest(2), Array(text.utf8)])
+        let (failures, failed) = AsyncStream.makeStream(of: PresentationFailure.self)
+        let run = DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()), transport: transport, sleep: { _ in })
+        run.onFailure { failed.yield($0) }
+        try run.start(Self.manifest(1), from: "https://a.test/live.mpd?token=1")
+        for await failure in failures {
+            #expect(failure.text.contains("https://a.test/live.mpd") && !failure.text.contains("token"))
+            #expect(
+                failure.text.contains(kind == nil ? "too large" : kind == "elements" ? "131072 elements" : "cannot"))
+            #expect(failure.isFinal)
+            break
+        }
+        run.end()
+    }
+
     /// What no player should read does not reach the stock demuxer; what only this reader cannot read does.
     @Test func whatGoesOn() throws {
         let run = DASHRun(shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]))

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Checks of 26-playready under playbin3: whose address a licence is asked for at where a manifest names several, and
+licences that come in the fragments of Smooth Streaming and PIFF."""
+
+import base64
+import http.server
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+import uuid
+
+from playready_world import World, demand
+
+DASH = "dash-cenc-static-live"
+SMOOTH = "smooth-piff-ctr"
+PIFF = "bento4-piff-ctr-ismv"
+# Nobody listens there.
+NOWHERE = "http://127.0.0.1:9/"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        portal = self.server.portal
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fields = {name: self.headers[name] for name in ("Content-Type", "SOAPAction")}
+        try:
+            with urllib.request.urlopen(
+                    urllib.request.Request(portal.target, body, fields), timeout=20) as answer:
+                status, answer = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            status, answer = error.code, error.read()
+        portal.paths.append(self.path)
+        portal.answers.append(answer)
+        if not portal.passes_on:
+            status, answer = 403, b""
+        self.send_response(status)
+        self.send_header("Content-Type", "text/xml; charset=utf-8")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+class Portal:
+    """Stands in front of the licence service: knows which of its addresses was asked, and what the service answered."""
+
+    def __init__(self, target):
+        self.target = target
+        self.paths = []
+        self.answers = []
+        self.passes_on = True
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.portal = self
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def licences(self):
+        found = re.findall(rb"<License>([^<]+)</License>", b"".join(self.answers))
+        return [base64.b64decode(text) for text in found]
+
+
+def service(world):
+    return f"{world.server.url}/playready/rightsmanager.asmx"
+
+
+def play(world, uri, compare=None):
+    """Under playbin3 to the end; the error, or None where each packet and each picture is right."""
+    import corpus
+    import pipelines
+
+    watched = pipelines.Player(uri)
+    watched.play()
+    error = watched.until_end(60)
+    watched.stop()
+    if error is None:
+        for track in world.case.tracks:
+            reasons = [(compare or corpus.compare)(sums, track.packets) for sums in watched.packets(track.kind)]
+            demand(None in reasons, f"packets of {track.kind}: {reasons or 'no stream'}")
+            if track.kind == "video":
+                reason = corpus.compare(watched.frames.sums, track.frames)
+                demand(reason is None, f"pictures: {reason}")
+    return error
+
+
+# Manifests of DASH
+
+
+def mpd(case, descriptors):
+    """The manifest of the corpus; `descriptors` gives what it says of PlayReady for each KID."""
+    with open(case.path("stream.mpd"), encoding="utf-8") as file:
+        text = file.read()
+
+    def of_set(match):
+        start = re.search(r"<ContentProtection[^>]*mp4protection[^>]*/>", match.group()).group()
+        kid = re.search('default_KID="([^"]+)"', start).group(1)
+        rest = re.sub(r"\s*<ContentProtection.*</ContentProtection>", "", match.group(), flags=re.DOTALL)
+        rest = re.sub(r"\s*<ContentProtection[^>]*mp4protection[^>]*/>", "", rest)
+        return rest.replace(">", f">{start}{descriptors(kid)}", 1)
+
+    return re.sub(r"<AdaptationSet.*?</AdaptationSet>", of_set, text, flags=re.DOTALL)
+
+
+def descriptor(inside):
+    return '<ContentProtection xmlns:dashif="https://dashif.org/CPS" value="MSPR 2.0" ' \
+           f'schemeIdUri="urn:uuid:9A04F079-9840-4286-AB92-E65BE0885F95">{inside}</ContentProtection>'
+
+
+def play_mpd(world, descriptors):
+    import hls_origin
+    import manifests
+    import playready_media
+
+    # What the files say themselves must not help.
+    files = {name: playready_media.without_pssh(data) if name.endswith(".mp4") else data
+             for name, data in manifests.protected_files().items()}
+    files["stream.mpd"] = mpd(world.case, descriptors)
+    with hls_origin.Origin(files) as origin:
+        return play(world, f"{origin.url}/stream.mpd")
+
+
+def asked_by(world):
+    """The KIDs of the licences that were asked for."""
+    return {kid.replace("-", "").lower() for entry in world.server.log() for kid in entry.get("kids") or []}
+
+
+def check_mpd(inside, path, configured=None):
+    """`inside` makes the content of a descriptor of a KID and the portal's URL. Only `path` of the portal is asked, for
+    the keys of both tracks."""
+    with World(name=DASH) as world, Portal(service(world)) as portal:
+        world.configure("", server=f"{portal.url}/{configured}" if configured else "")
+        error = play_mpd(world, lambda kid: descriptor(inside(kid, portal.url)))
+        demand(error is None, error)
+        demand(set(portal.paths) == {f"/{path}"}, f"asked at {portal.paths}")
+        demand(asked_by(world) == set(world.case.keys), f"asked for {asked_by(world)}")
+
+
+def box(kid, url):
+    import playready_media as media
+
+    data = media.pssh(media.playready_object(media.header([kid], url)))
+    return f"<cenc:pssh>{base64.b64encode(data).decode()}</cenc:pssh>"
+
+
+def pro(kid, url):
+    import playready_media as media
+
+    data = media.playready_object(media.header([kid], url))
+    return f"<mspr:pro>{base64.b64encode(data).decode()}</mspr:pro>"
+
+
+def laurl(url):
+    return f"<dashif:Laurl>{url}</dashif:Laurl>"
+
+
+def manifest_laurl():
+    """The manifest's address comes before that of the header, and one of the settings before both."""
+    check_mpd(lambda kid, url: laurl(f"{url}/laurl") + box(kid, f"{url}/header"), "laurl")
+    check_mpd(lambda kid, url: laurl(f"{url}/laurl?a=1&amp;b=2") + pro(kid, f"{url}/header"), "laurl?a=1&b=2")
+    check_mpd(lambda kid, url: laurl(f"{url}/laurl") + pro(kid, f"{url}/header"), "settings", "settings")
+
+
+def manifest_pro():
+    """The header of `mspr:pro` alone has the KID and the address."""
+    check_mpd(lambda kid, url: pro(kid, f"{url}/header"), "header")
+
+
+def manifest_without_service():
+    with World(name=DASH) as world:
+        world.configure("", server="")
+        error = play_mpd(world, lambda kid: descriptor(pro(kid, None)))
+        demand(error and "names no licence service" in error, error)
+        demand(not asked_by(world), "somebody was asked")
+
+
+# Licences in fragments
+
+
+def kid_of(number):
+    return uuid.UUID(int=0x4C4B0000_0000_0000_0000_000000000000 + number).hex
+
+
+def licences_for(world, portal, kids):
+    """Licences of this device, which it does not have: the service's answer does not arrive."""
+    import playready_media as media
+
+    world.configure("", server=f"{portal.url}/")
+    portal.passes_on = False
+    inside = pro_of(media.header(kids))
+    error = play_smooth(world, inside, lambda _name, data: data)
+    demand(error and "403" in error, f"without licences: {error}")
+    # A licence has its KID in it, as a GUID. The same one may be asked for twice.
+    licences = {kid: data for kid in kids for data in portal.licences if uuid.UUID(kid).bytes_le in data}
+    demand(len(licences) == len(kids), f"licences for {len(licences)} of {len(kids)} keys")
+    # From here on there is no service, and nothing is stored.
+    world.configure("", server=NOWHERE)
+    return licences
+
+
+def pro_of(header_bytes):
+    import playready_media as media
+
+    return base64.b64encode(media.playready_object(header_bytes)).decode()
+
+
+def play_smooth(world, header, change):
+    """With that header in the manifest; `change` gives each fragment, by its path."""
+    import corpus
+    import hls_origin
+    import manifests
+
+    files = manifests.smooth_files(change)
+    files["movie.ismc"] = re.sub(
+        "(<ProtectionHeader[^>]*>)[^<]*", lambda found: found.group(1) + header, manifests.smooth_manifest())
+    with hls_origin.Origin(files) as origin:
+        return play(world, f"{origin.url}/movie.ismc", corpus.compare_rotated)
+
+
+def keys_of(kids):
+    """A key of its own for each."""
+    import hls_media
+
+    return {kid: hls_media.key_of(f"licence in a fragment {kid}") for kid in kids}
+
+
+def keys_file(keys):
+    return "".join(f"{kid} {key.hex()}\n" for kid, key in keys.items())
+
+
+def with_licence(data, keys, kid, old, licences, is_box_of_piff):
+    """The fragment with another key, its name, and the licence for it where there is one."""
+    import playready_media as media
+
+    fragment = media.Fragment(data)
+    fragment.encrypt_anew(old, keys[kid])
+    content = media.playready_object(
+        media.header([kid], on_demand=True), [licences[kid]] if kid in licences else [])
+    return fragment.name_key(kid, (media.piff_pssh if is_box_of_piff else media.pssh)(content))
+
+
+def on_demand_smooth():
+    """The manifest names no key. Video changes its key in the middle, sound has one, and each fragment brings a licence."""
+    import playready_media as media
+
+    kids = [kid_of(number) for number in range(3)]
+    keys = keys_of(kids)
+    with World(name=SMOOTH, keys=keys_file(keys)) as world, Portal(service(world)) as portal:
+        (old,) = [bytes.fromhex(key) for key in world.case.keys.values()]
+        licences = licences_for(world, portal, kids)
+        count = world.asked()
+
+        def change(path, data):
+            time = int(re.search(r"=(\d+)\)", path).group(1))
+            kid = kids[2] if "audio" in path else kids[time >= 20_000_000]
+            return with_licence(data, keys, kid, old, licences, "video" in path)
+
+        header = pro_of(media.header([], on_demand=True))
+        error = play_smooth(world, header, change)
+        demand(error is None, error)
+        demand(world.asked() == count, "the service was asked")
+        check_missing(licences, kids, lambda: play_smooth(world, header, change))
+
+
+def check_missing(licences, kids, play_again):
+    """Without one of the licences, its key is missed by name: nothing else had it."""
+    missing = kids[1]
+    del licences[missing]
+    error = play_again()
+    demand(error and missing in error.replace("-", "").lower(), f"without a licence: {error}")
+
+
+def on_demand_piff():
+    """The same in a file, of which only the fragments name keys that there are."""
+    import playready_media as media
+    import pipelines
+
+    kids = [kid_of(number) for number in range(3)]
+    keys = keys_of(kids)
+    with World(name=SMOOTH, keys=keys_file(keys)) as world, Portal(service(world)) as portal:
+        licences = licences_for(world, portal, kids)
+        count = world.asked()
+        import corpus
+
+        world.case = case = corpus.case(PIFF)
+        with open(case.path("media.ismv"), "rb") as file:
+            data = file.read()
+        # The first is the video's.
+        old = {number: bytes.fromhex(pair["key"]) for number, pair in enumerate(case.fields["keys"], 1)}
+
+        def file_with_licences():
+            parts, waiting, seen = [], None, {}
+            for kind, part in media.top_level(data):
+                if kind == b"moov":
+                    part = media.without_pssh(part)
+                elif kind == b"mfra":
+                    # The places in it are of the file as it was.
+                    part = part[:4] + b"free" + part[8:]
+                elif kind == b"moof":
+                    waiting = part
+                    continue
+                elif kind == b"mdat" and waiting:
+                    track = media.Fragment(waiting + part).track
+                    seen[track] = seen.get(track, 0) + 1
+                    kid = kids[2] if track == 2 else kids[seen[track] > 2]
+                    part = with_licence(waiting + part, keys, kid, old[track], licences, track == 1)
+                    waiting = None
+                parts.append(part)
+            return world.folder.write("media.ismv", b"".join(parts))
+
+        def play_file():
+            return play(world, pipelines.Gst.filename_to_uri(file_with_licences()))
+
+        error = play_file()
+        demand(error is None, error)
+        demand(world.asked() == count, "the service was asked")
+        check_missing(licences, kids, play_file)
+
+
+ALL = {
+    "manifest-laurl": manifest_laurl, "manifest-pro": manifest_pro,
+    "manifest-without-service": manifest_without_service, "on-demand-smooth": on_demand_smooth,
+    "on-demand-piff": on_demand_piff,
+}
