@@ -62,7 +62,8 @@ var targets: [Target] = [
     .target(
         name: "LicenseControl",
         dependencies: [
-            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "CKeyring", "COpenSSL", "CSQLite",
+            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "CKeyring", "COpenSSL",
+            "CSQLite",
         ],
         swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
