@@ -60,6 +60,34 @@ class Live:
                f'<Period id="0" start="PT0S">{_sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
 
 
+class Grown(Live):
+    """As `Live`, but from its third version on it has more elements than any reader should take."""
+
+    def __call__(self, request):
+        text = super().__call__(request)
+        return text if self.versions < 3 else text.replace("</MPD>", "<S/>" * 3_000_000 + "</MPD>")
+
+
+# As much as is taken: elements of a timeline, and white space up to the limit of the size.
+LARGEST = 130_000
+LARGEST_SIZE = 16 << 20
+
+
+class Endless(dict):
+    """Files, and more segments than there are, which do not come."""
+
+    def get(self, path, default=None):
+        return super().get(path, self.never if re.search(r"_\d+\.m4s$", path) else default)
+
+
+def largest_mpd():
+    """The four segments, and many that are not there."""
+    rest = LARGEST // 2
+    text = on_demand().replace('<S t="0" d="1" r="3"/>', '<S t="0" d="1" r="3"/>' + '<S d="1" r="0"/>' * rest)
+    text = text.replace('"PT4S"', f'"PT{rest + 4}S"')
+    return text.replace("</MPD>", " " * (LARGEST_SIZE - len(text)) + "</MPD>")
+
+
 # The same segments, encrypted in their samples.
 PROTECTED = "dash-cenc-static-live"
 
@@ -152,6 +180,7 @@ HOSTILE = {
     # The characters say nothing to whoever reads UTF-8 alone.
     "latin.mpd": lambda: b'<?xml version="1.0" encoding="ISO-8859-1"?><!-- \xfc -->' + START.encode()
     + b'type="static">' + b"<S/>" * 3_000_000 + b"</MPD>",
+    "grown.mpd": Grown,
     "deep.ismc": lambda: _smooth("<StreamIndex>" * 100_000),
     "huge.ismc": lambda: _smooth("<!--" + "x" * (100 << 20) + "-->"),
     "elements.ismc": lambda: _smooth("<c/>" * 3_000_000),
