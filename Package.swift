@@ -116,6 +116,8 @@ var targets: [Target] = [
     .executableTarget(
         name: "session-benchmark", dependencies: ["SessionControl", "TestSupport"], path: "Tests/Benchmarks/Session",
         swiftSettings: settings),
+    .executableTarget(
+        name: "session-load", dependencies: ["SessionControl"], path: "Tests/SessionLoad", swiftSettings: settings),
     .testTarget(
         name: "LicenseControlTests",
         dependencies: [
