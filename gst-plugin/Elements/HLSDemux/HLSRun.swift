@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTP
+import KeySystems
 import LicenseControl
 import MediaFormats
 import ProtectionModel
@@ -18,8 +19,13 @@ final class HLSRun: AdaptiveRun {
         let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         keys = HLSKeys(session: session, timeout: timeout > .zero ? timeout : .seconds(86_400))
         let origin = HLSOrigin(transport: CurlTransport.shared)
+        let provisioned: [KeySystem?] = [
+            shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
+        ]
         presentation = HLSPresentation(
-            origin: origin, keys: keys, keyFormats: settings.keyFormats(preferring: shared.settings.keySystem))
+            origin: origin, keys: keys,
+            keyFormats: settings.keyFormats(
+                preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)))
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)
     }

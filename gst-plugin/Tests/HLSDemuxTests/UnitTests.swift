@@ -100,6 +100,12 @@ struct HLSUnitTests {
         #expect(HLSSettings().keyFormats(preferring: nil).first == .identity)
         #expect(HLSSettings().keyFormats(preferring: .fairPlay).first == .fairPlay)
         #expect(HLSSettings().keyFormats(preferring: .playReady).prefix(2) == [.playReady, .identity])
+        #expect(
+            HLSSettings().keyFormats(preferring: nil, provisioned: [.playReady])
+                == [.identity, .playReady, .fairPlay, .widevine])
+        #expect(
+            HLSSettings().keyFormats(preferring: .fairPlay, provisioned: [.playReady])
+                == [.fairPlay, .identity, .playReady, .widevine])
         let named = HLSSettings(keyFormats: "org.example.own, com.apple.streamingkeydelivery")
         #expect(named.keyFormats(preferring: .playReady) == [HLSKeyFormat("org.example.own"), .fairPlay])
     }
