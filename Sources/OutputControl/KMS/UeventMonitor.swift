@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLibUdev
+import Glibc
 
 /// Hears of changes of display devices through libudev. Used by one thread at a time.
 final class UeventMonitor: @unchecked Sendable {
@@ -37,7 +38,9 @@ final class UeventMonitor: @unchecked Sendable {
     func takeEvents() -> Bool {
         var isDeviceChange = false
         for _ in 0..<256 {
-            guard let device = udev_monitor_receive_device(monitor) else { break }
+            // The descriptor may be one that waits.
+            var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&state, 1, 0) == 1, let device = udev_monitor_receive_device(monitor) else { break }
             let action = udev_device_get_action(device).map { String(cString: $0) }
             if action == "add" || action == "remove" { isDeviceChange = true }
             udev_device_unref(device)
