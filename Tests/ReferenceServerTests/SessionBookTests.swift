@@ -37,6 +37,15 @@ struct SessionBookTests {
         #expect(book.counters.setups == 4 && book.counters.refusals == 1)
     }
 
+    @Test func aLicenceIsASignOfLife() throws {
+        var book = Self.book()
+        try Self.setUp(&book, "a")
+        #expect(book.touch(["x", "t-a"], now: .seconds(25)) == "a")
+        #expect(book.live(at: .seconds(50)).map(\.id) == ["a"])
+        #expect(book.touch(["t-a"], now: .seconds(56)) == nil)
+        #expect(book.touch(["x"], now: .seconds(26)) == nil)
+    }
+
     @Test func aGroupOfDevicesHasALimitOfItsOwn() throws {
         var book = Self.book {
             $0.perAccount = 0

@@ -39,6 +39,27 @@ struct SessionStateTests {
         #expect(world.state.token == SessionToken("token 1"))
     }
 
+    @Test func licencesKeepASessionWithoutHeartbeats() throws {
+        var policy = SessionPolicy()
+        policy.isKeptByLicences = true
+        var world = try Self.active(policy)
+        #expect(world.state.deadline == nil)
+        try world.advance(to: world.now + 86_400_000)
+        try world.handle(.tick)
+        #expect(world.isGateOpen && world.underWay == nil && world.state.phase == .active)
+        // A long pause ends it all the same.
+        try world.handle(.pause)
+        let paused = world.now
+        while world.state.phase == .active, let deadline = world.state.deadline { try world.advance(to: deadline) }
+        #expect(world.now == paused + policy.pauseLimit && world.underWay?.kind == .teardown)
+        try world.answer()
+        try world.handle(.play)
+        try world.answer()
+        #expect(world.isGateOpen && world.state.generation == 2)
+        try world.handle(.stop)
+        #expect(world.underWay?.kind == .teardown && !world.isGateOpen)
+    }
+
     @Test func aLimitIsFinalAndNeverTriedAgain() throws {
         var world = SessionWorld()
         try world.handle(.start)
