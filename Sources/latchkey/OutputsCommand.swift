@@ -72,9 +72,8 @@ private final class LastLine: @unchecked Sendable {
     private var last: String?
 
     func show(_ line: String) {
-        if line != last { print(line) }
-        // Also where it is a pipe that is read.
-        fflush(nil)
+        // At once, also where it is a pipe that is read.
+        if line != last { try? FileHandle.standardOutput.write(contentsOf: Data("\(line)\n".utf8)) }
         last = line
     }
 }

@@ -100,8 +100,9 @@ final class GuardPost: OutputGuard {
             return (state.decision, state.blockedSince.map { state.time - $0 })
         }
         element.withElement { element in
+            guard decision != before else { return }
             (element as? GuardElement)?.obey(decision)
-            if decision != before { tell(decision, on: element.reference) }
+            tell(decision, on: element.reference)
         }
         report(decision, blockedFor, policies, facts)
         ask(decision.request)
