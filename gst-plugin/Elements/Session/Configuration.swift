@@ -95,7 +95,9 @@ enum Configuration {
         }
     }
 
-    private static func viewing(_ file: borrowing KeyFile, _ path: String) throws(KeyError) -> ViewingSettings? {
+    private static func viewing(_ file: borrowing ConfigurationFile, _ path: String) throws(KeyError)
+        -> ViewingSettings?
+    {
         var tables: [[(name: String, value: String)]] = []
         for group in ViewingSettings.groups { tables.append(values(of: group.name, in: file)) }
         guard tables.contains(where: { !$0.isEmpty }) else { return nil }
