@@ -269,8 +269,9 @@ if withGStreamer {
 // ours, and six products to link.
 if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
     let withoutPart: Set<String> = [
-        "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "store-writer", "StoreFaults",
-        "SessionControl", "SessionControlTests", "session-holder", "session-benchmark", "license-benchmark",
+        "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
+        "StoreFaults",
+        "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader",
     ]
     targets.removeAll { withoutPart.contains($0.name) }

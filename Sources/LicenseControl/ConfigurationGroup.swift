@@ -30,6 +30,18 @@ public struct ConfigurationGroup: Sendable, Hashable {
         return isName ? "the \(what) “\(name)”" : "an \(what), which is not shown because it may be a secret"
     }
 
+    /// What a setting that has a few words to choose from says; nil where it is not set. Throws `invalidConfiguration` with
+    /// those words for any other.
+    static func choice(
+        _ name: String, _ values: [String: String], _ choices: [String: Bool]
+    ) throws(KeyError) -> Bool? {
+        guard let value = values[name] else { return nil }
+        guard let choice = choices[value] else {
+            throw .invalidConfiguration("\(name)=\(value) is none of \(choices.keys.sorted().joined(separator: ", "))")
+        }
+        return choice
+    }
+
     /// The same for every group of a file, with its keys. A group that is not among `known` is refused too.
     public static func check(
         _ groups: [(name: String, keys: [String])], against known: [ConfigurationGroup]

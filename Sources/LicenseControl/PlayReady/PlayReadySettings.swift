@@ -79,8 +79,9 @@ public struct PlayReadySettings: Sendable, Hashable {
         customData = values["custom-data"]
         friendlyName = values["friendly-name"]
         storeFolder = values["store"].map(resolve)
-        requiresSecureClock = try Self.choice("clock", values, ["system": false, "secure": true]) ?? false
-        renews = try Self.choice("renew", values, ["true": true, "false": false]) ?? true
+        requiresSecureClock =
+            try ConfigurationGroup.choice("clock", values, ["system": false, "secure": true]) ?? false
+        renews = try ConfigurationGroup.choice("renew", values, ["true": true, "false": false]) ?? true
         self.headers = headers
         if let environment { self.environment = environment }
     }
@@ -90,16 +91,6 @@ public struct PlayReadySettings: Sendable, Hashable {
         ["HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
             found[name] = getenv(name).map { String(cString: $0) }
         }
-    }
-
-    private static func choice(
-        _ name: String, _ values: [String: String], _ choices: [String: Bool]
-    ) throws(KeyError) -> Bool? {
-        guard let value = values[name] else { return nil }
-        guard let choice = choices[value] else {
-            throw .invalidConfiguration("\(name)=\(value) is none of \(choices.keys.sorted().joined(separator: ", "))")
-        }
-        return choice
     }
 
     /// The loader for these settings. Reads the files of the bundle; the store is opened at the first use.

@@ -56,7 +56,8 @@ public struct ViewingSettings: Sendable, Hashable {
             } ?? values["credential"],
             parameters: parameters, headers: headers)
         token = try Self.token(values["token-form"], values["token-name"])
-        stopsOldest = try Self.choice("at-limit", values, ["refuse": false, "stop-oldest": true]) ?? false
+        stopsOldest =
+            try ConfigurationGroup.choice("at-limit", values, ["refuse": false, "stop-oldest": true]) ?? false
         policy = try Self.policy(values)
         recordsFolder =
             switch values["records"] {
@@ -124,10 +125,13 @@ public struct ViewingSettings: Sendable, Hashable {
         }
         if let limit = try number("pause-limit", values, 1...86_400) { policy.pauseLimit = limit * 1000 }
         policy.isKeptByLicences =
-            try choice("heartbeat", values, ["session": false, "licence": true]) ?? policy.isKeptByLicences
+            try ConfigurationGroup.choice("heartbeat", values, ["session": false, "licence": true])
+            ?? policy.isKeptByLicences
         let flags = ["true": true, "false": false]
-        policy.replacesEndedSession = try choice("replace-ended", values, flags) ?? policy.replacesEndedSession
-        policy.endsBeforeSleep = try choice("end-before-sleep", values, flags) ?? policy.endsBeforeSleep
+        policy.replacesEndedSession =
+            try ConfigurationGroup.choice("replace-ended", values, flags) ?? policy.replacesEndedSession
+        policy.endsBeforeSleep =
+            try ConfigurationGroup.choice("end-before-sleep", values, flags) ?? policy.endsBeforeSleep
         return policy
     }
 
@@ -140,16 +144,6 @@ public struct ViewingSettings: Sendable, Hashable {
                 "\(name)=\(text) is no whole number from \(range.lowerBound) to \(range.upperBound)")
         }
         return number
-    }
-
-    private static func choice(
-        _ name: String, _ values: [String: String], _ choices: [String: Bool]
-    ) throws(KeyError) -> Bool? {
-        guard let value = values[name] else { return nil }
-        guard let choice = choices[value] else {
-            throw .invalidConfiguration("\(name)=\(value) is none of \(choices.keys.sorted().joined(separator: ", "))")
-        }
-        return choice
     }
 
     /// The place of the XDG Base Directory Specification.

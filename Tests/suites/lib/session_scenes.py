@@ -9,7 +9,7 @@ import children
 import corpus
 import hls_media as media
 import pipelines
-from behaviours import demand
+from behaviour_scenes import demand
 from hls_keys import fragmented_presentation
 from hls_scenes import VECTOR
 from pipelines import Gst

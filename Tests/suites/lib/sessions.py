@@ -12,7 +12,7 @@ import time
 
 import hls_media as media
 import pipelines
-from behaviours import demand
+from behaviour_scenes import demand
 from pipelines import Gst
 from session_scenes import (
     ACCOUNT, ENDED, INTERVAL, KINDS, Scene, fields, frames_after, message_of, wait_for_frames)
@@ -181,13 +181,18 @@ def grace_ends(fault):
         demand(frames_after(player, ended) == 0, "pictures come after the end")
 
 
+def lease_keys(scene):
+    """The key server gives its keys for two seconds."""
+    text = scene.configuration()
+    own = f"{scene.server.url}/fairplay/license"
+    with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+        configuration.write(text.replace(own, f"{own}?lease=2"))
+
+
 def licence_bound():
     """Licences with leases are the heartbeats: without them the session would be over in ten seconds."""
     with Scene(count=16, options=["--session-missed", "2"], settings="heartbeat=licence\n") as scene:
-        text = scene.configuration()
-        own = f"{scene.server.url}/fairplay/license"
-        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
-            configuration.write(text.replace(own, f"{own}?lease=2"))
+        lease_keys(scene)
         player = scene.player("hls", paced=True)
         player.play()
         plays(player)
@@ -201,10 +206,7 @@ def licence_bound():
 def licence_bound_end():
     """The server ends such a session: the licence is not renewed, and playback ends with its lease."""
     with Scene(settings="heartbeat=licence\n") as scene:
-        text = scene.configuration()
-        own = f"{scene.server.url}/fairplay/license"
-        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
-            configuration.write(text.replace(own, f"{own}?lease=2"))
+        lease_keys(scene)
         player = scene.player("hls", paced=True)
         player.play()
         wait_for_frames(player, 10)

@@ -65,17 +65,9 @@ enum Configuration {
     private static func fairPlay(_ file: borrowing ConfigurationFile, _ path: String) throws(KeyError)
         -> FairPlaySettings?
     {
-        var tables: [[(name: String, value: String)]] = []
-        for group in FairPlaySettings.groups { tables.append(values(of: group.name, in: file)) }
-        guard tables.contains(where: { !$0.isEmpty }) else { return nil }
-        do throws(KeyError) {
-            return try FairPlaySettings(
-                Dictionary(tables[0].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
-                headers: tables[1].map { HTTPHeader(name: $0.name, value: $0.value) },
-                parameters: Dictionary(tables[2].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
-                resolve: { resolve($0, beside: path) })
-        } catch {
-            throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
+        try service(FairPlaySettings.groups, in: file, path) { values, headers, parameters throws(KeyError) in
+            try FairPlaySettings(
+                values, headers: headers, parameters: parameters, resolve: { resolve($0, beside: path) })
         }
     }
 
@@ -98,15 +90,25 @@ enum Configuration {
     private static func viewing(_ file: borrowing ConfigurationFile, _ path: String) throws(KeyError)
         -> ViewingSettings?
     {
+        try service(ViewingSettings.groups, in: file, path) { values, headers, parameters throws(KeyError) in
+            try ViewingSettings(
+                values, headers: headers, parameters: parameters, resolve: { resolve($0, beside: path) })
+        }
+    }
+
+    /// What three groups say of a service: its settings, its headers and its parameters. Nil where none says anything.
+    private static func service<Settings>(
+        _ groups: [ConfigurationGroup], in file: borrowing ConfigurationFile, _ path: String,
+        _ make: ([String: String], [HTTPHeader], [String: String]) throws(KeyError) -> Settings
+    ) throws(KeyError) -> Settings? {
         var tables: [[(name: String, value: String)]] = []
-        for group in ViewingSettings.groups { tables.append(values(of: group.name, in: file)) }
+        for group in groups { tables.append(values(of: group.name, in: file)) }
         guard tables.contains(where: { !$0.isEmpty }) else { return nil }
         do throws(KeyError) {
-            return try ViewingSettings(
+            return try make(
                 Dictionary(tables[0].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
-                headers: tables[1].map { HTTPHeader(name: $0.name, value: $0.value) },
-                parameters: Dictionary(tables[2].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }),
-                resolve: { resolve($0, beside: path) })
+                tables[1].map { HTTPHeader(name: $0.name, value: $0.value) },
+                Dictionary(tables[2].map { ($0.name, $0.value) }, uniquingKeysWith: { $1 }))
         } catch {
             throw .invalidConfiguration("the configuration file \(path): \(error.reason)")
         }
