@@ -6,6 +6,7 @@
 #ifndef LATCHKEY_CGSTREAMER_H
 #define LATCHKEY_CGSTREAMER_H
 
+#include <gst/base/gstbasesink.h>
 #include <gst/base/gsttypefindhelper.h>
 #include <gst/gst.h>
 #include <gst/gstprotection.h>
@@ -263,6 +264,42 @@ static inline GstPad *ek_ghost_pad(const char *name, GstPad *target, GstPadTempl
 /* The inner end of a ghost pad, with a reference; NULL for other pads. */
 static inline GstPad *ek_ghost_pad_entrance(GstPad *pad) {
   return GST_IS_GHOST_PAD(pad) ? GST_PAD_CAST(gst_proxy_pad_get_internal(GST_PROXY_PAD(pad))) : NULL;
+}
+/* The pad where the stream that came to a pad goes on, behind the element or the bin's border; NULL where it branches or
+   ends. With a reference. */
+static inline GstPad *ek_way_out(GstPad *arrival) {
+  GstPad *out = NULL;
+  GstIterator *links = gst_pad_iterate_internal_links(arrival);
+  GValue link = G_VALUE_INIT;
+  if (!links) return NULL;
+  if (gst_iterator_next(links, &link) == GST_ITERATOR_OK) {
+    out = GST_PAD_CAST(g_value_dup_object(&link));
+    g_value_reset(&link);
+    if (gst_iterator_next(links, &link) == GST_ITERATOR_OK) gst_clear_object(&out);
+    g_value_unset(&link);
+  }
+  gst_iterator_free(links);
+  return out;
+}
+/* The GstBaseSink that shows what leaves the source pad, with a reference; NULL where there is none, or several. */
+static inline GstBaseSink *ek_base_sink_behind(GstPad *source) {
+  GstBaseSink *sink = NULL;
+  GstPad *pad = GST_PAD_CAST(gst_object_ref(source));
+  for (int step = 0; pad && !sink && step < 64; step++) {
+    GstPad *arrival = gst_pad_get_peer(pad);
+    gst_clear_object(&pad);
+    if (!arrival) break;
+    GstElement *element = gst_pad_get_parent_element(arrival);
+    if (element && GST_IS_BASE_SINK(element)) {
+      sink = GST_BASE_SINK_CAST(element);
+    } else {
+      gst_clear_object(&element);
+      pad = ek_way_out(arrival);
+    }
+    gst_object_unref(arrival);
+  }
+  gst_clear_object(&pad);
+  return sink;
 }
 static inline int ek_message_type(const GstMessage *message) { return GST_MESSAGE_TYPE(message); }
 static inline GstObject *ek_message_source(const GstMessage *message) { return GST_MESSAGE_SRC(message); }

@@ -17,6 +17,21 @@ extension Pad {
         body()
     }
 
+    /// Starts a flush of what is behind this source pad, of which no bin gets to know where a `GstBaseSink` is there.
+    /// Otherwise the sink loses its state, and the bins around it bring it back to PLAYING when it has prerolled. They
+    /// do not where they are still busy with the flush before: the sink then stays paused in a pipeline that plays.
+    public func pushStartOfFlushKeepingState() {
+        guard let sink = ek_base_sink_behind(pointer) else {
+            push(.startOfFlush())
+            return
+        }
+        defer { gst_object_unref(UnsafeMutableRawPointer(sink)) }
+        let loses = gst_base_sink_is_async_enabled(sink) != 0
+        if loses { gst_base_sink_set_async_enabled(sink, 0) }
+        push(.startOfFlush())
+        if loses { gst_base_sink_set_async_enabled(sink, 1) }
+    }
+
     /// Sends the sticky events, but the end of the stream, that came to this sink pad and that `source` lost in a flush.
     public func resendStickyEvents(to source: Pad) { ek_resend_sticky_events(pointer, source.pointer) }
 

@@ -120,7 +120,7 @@ extension GuardElement {
     private func close() {
         counters.withLock { $0.closings += 1 }
         isFlushing.store(true, ordering: .releasing)
-        sourcePad.push(.startOfFlush())
+        sourcePad.pushStartOfFlushKeepingState()
         sinkPad.whileIdle {
             sourcePad.push(.endOfFlush(resetTime: false))
             isFlushing.store(false, ordering: .releasing)

@@ -81,8 +81,16 @@ final class GuardElement: Element, @unchecked Sendable {
     }
 
     override func contextDidChange(_ context: Context) {
-        // Another session than the one that is guarded, such as the application's.
-        if context.type == SharedSession.contextType, currentPost != nil { _ = joinSession() }
+        // Another session than the one that is guarded, such as the application's. The bin that passes the context on
+        // holds its lock: nothing may be asked or posted.
+        guard context.type == SharedSession.contextType, let old = currentPost,
+            let session = SharedSession.carried(by: context)
+        else { return }
+        do {
+            try join(session, media: old.media)
+        } catch {
+            Self.log.log(.error, reference, "the output guard stays with its old session: \(error)")
+        }
     }
 
     var currentPost: GuardPost? { post.withLock { $0 } }
@@ -98,16 +106,7 @@ final class GuardElement: Element, @unchecked Sendable {
 
     private func joinSession(_ known: KeySession? = nil) -> Bool {
         do {
-            let session = try known ?? SharedSession.obtain(for: reference).session
-            guard currentPost?.session !== session else { return true }
-            let settings = settings.withLock { $0 }
-            let new = try GuardPost(session, settings: settings, element: reference)
-            new.setMedia(expectedMedia)
-            post.withLock { old in
-                defer { old = new }
-                return old
-            }?.end()
-            new.begin()
+            try join(known ?? SharedSession.obtain(for: reference).session, media: expectedMedia)
             return true
         } catch {
             reference.postError(
@@ -115,6 +114,26 @@ final class GuardElement: Element, @unchecked Sendable {
                 debug: "The properties outputs, hdmi-mode and minimum-hdcp, and the configuration, have to be right.")
             return false
         }
+    }
+
+    private func join(_ session: KeySession, media: OutputPolicy.Media?) throws(OutputSettingError) {
+        guard currentPost?.session !== session else { return }
+        let new = try GuardPost(session, settings: settings.withLock { $0 }, element: reference)
+        new.setMedia(media)
+        post.withLock { old in
+            defer { old = new }
+            return old
+        }?.end()
+        new.begin()
+    }
+
+    /// The application tells the outputs, also before anything plays. False where others tell them.
+    func set(_ facts: OutputFacts) -> Bool {
+        let counts = settings.withLock { settings in
+            if settings.outputs == "application" { settings.told = facts }
+            return settings.outputs == "application"
+        }
+        return counts && currentPost?.set(facts) ?? true
     }
 
     private func leaveSession() {

@@ -21,6 +21,8 @@ struct GuardSettings: Sendable {
     var violationMilliseconds: UInt32 = 30_000
     /// Of the DRM master; nil: none.
     var displayDescriptor: Int32?
+    /// What the application has told of the outputs.
+    var told: OutputFacts?
     let pollInterval = Duration.milliseconds(250)
 
     var violationTimeout: Duration? {
@@ -43,7 +45,7 @@ struct GuardSettings: Sendable {
     func provider() throws(OutputSettingError) -> any OutputProvider {
         switch outputs {
         case "kms": return KMSOutputs()
-        case "application": return ApplicationOutputs()
+        case "application": return told.map { ApplicationOutputs($0) } ?? ApplicationOutputs()
         default: break
         }
         guard outputs.hasPrefix("script:") else {
@@ -122,7 +124,7 @@ struct GuardSettings: Sendable {
         guard case .string(let text?) = arguments.first else { return false }
         let words = text.split(whereSeparator: \.isWhitespace).map(String.init)
         guard let facts = OutputFacts(words) else { return false }
-        return (element as? GuardElement)?.currentPost?.set(facts) ?? false
+        return (element as? GuardElement)?.set(facts) ?? false
     }
 
     private static func read(
