@@ -75,6 +75,7 @@ public struct HTTPError: Error, Sendable, Hashable {
 }
 
 extension HTTPError: CustomStringConvertible {
+    /// The kind, the URL without query and user information, and the details, as far as they are there.
     public var description: String {
         [code.rawValue, url, detail].filter { !$0.isEmpty }.joined(separator: ": ")
     }

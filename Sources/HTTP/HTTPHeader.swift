@@ -10,6 +10,7 @@ public struct HTTPHeader: Sendable, Hashable {
     /// Sent as it is; the transport refuses a line break in it.
     public var value: String
 
+    /// Checks nothing: a field that must not be sent is refused by the transport, with `HTTPError.invalidRequest`.
     public init(name: String, value: String) {
         self.name = name
         self.value = value
@@ -29,8 +30,11 @@ public struct HTTPHeader: Sendable, Hashable {
 }
 
 extension HTTPHeader: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The name alone, because the value may be a credential.
     public var description: String { "\(name): <redacted>" }
+    /// The same: a debugger shows no value either.
     public var debugDescription: String { description }
+    /// The name; `dump` shows no value.
     public var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 }
 

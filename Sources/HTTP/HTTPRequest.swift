@@ -24,6 +24,7 @@ public struct HTTPRequest: Sendable {
     /// Transports leave it alone.
     public var mayCarrySessionToken = false
 
+    /// Checks nothing: the transport refuses what must not be sent. Times and sizes are the usual ones.
     public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {
         self.method = method
         self.url = url
@@ -36,7 +37,10 @@ public struct HTTPRequest: Sendable {
 }
 
 extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// Method and `printableURL`.
     public var description: String { "\(method) \(printableURL)" }
+    /// The same: a debugger shows no fields and no body either.
     public var debugDescription: String { description }
+    /// The same two for `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["method": method, "url": printableURL]) }
 }

@@ -14,6 +14,7 @@ public struct HTTPResponse: Sendable {
     /// `printableURL`.
     public var url: String
 
+    /// For transports of one's own: `url` is the one that answered, after redirects.
     public init(status: Int, headers: [HTTPHeader] = [], body: [UInt8] = [], url: String) {
         self.status = status
         self.headers = headers
@@ -31,8 +32,11 @@ public struct HTTPResponse: Sendable {
 }
 
 extension HTTPResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// Status, `printableURL` and the size of the body.
     public var description: String { "\(status) from \(printableURL), \(body.count) bytes" }
+    /// The same: a debugger shows no fields and no body either.
     public var debugDescription: String { description }
+    /// The same three for `dump`.
     public var customMirror: Mirror {
         Mirror(self, children: ["status": status, "url": printableURL, "bodySize": body.count])
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// Sends requests and waits for their responses.
+/// Sends requests and waits for their responses. Thread-safe: requests may be under way at the same time.
 public protocol HTTPTransport: Sendable {
     /// The response, whatever its status, after redirects.
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// A loader made of closures.
+/// A loader made of closures. Thread-safe; it keeps the closures as long as it lives.
 public final class CallbackLoader: ResourceLoader {
     /// Names the loader in error texts.
     public let name: String
@@ -18,6 +18,8 @@ public final class CallbackLoader: ResourceLoader {
         cancel = onCancel
     }
 
+    /// What the closure says of the request.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { load(request) }
+    /// Calls the closure for cancelled requests; nothing waits for it.
     public func didCancel(_ request: KeyLoadingRequest) { cancel(request) }
 }

@@ -10,6 +10,8 @@ import Synchronization
 /// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
 /// media names an http or https URL. A request that media without a KID makes is left to others: the protocol has no
 /// way to say it. A lost connection is tried once more; a timeout and an HTTP status are not.
+///
+/// Thread-safe; exchanges run on tasks of their own.
 public final class ClearKeyLoader: ResourceLoader {
     /// For logs.
     public let name: String
@@ -51,6 +53,7 @@ public final class ClearKeyLoader: ResourceLoader {
         return true
     }
 
+    /// Ends the exchange, if one is under way.
     public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
 
     @discardableResult
@@ -118,6 +121,8 @@ public final class ClearKeyLoader: ResourceLoader {
 }
 
 extension ClearKeyLoader: CustomStringConvertible, CustomReflectable {
+    /// The name, which has no query and no header in it.
     public var description: String { name }
+    /// The name alone; headers may hold credentials.
     public var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 }

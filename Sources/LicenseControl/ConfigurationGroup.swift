@@ -7,11 +7,12 @@ public import ProtectionModel
 /// Each part that reads settings names its groups; the reader adds them up and refuses every other group and key, so
 /// that a misspelt one is not silent.
 public struct ConfigurationGroup: Sendable, Hashable {
-    /// As it stands in brackets.
+    /// The name of the group, as it stands in brackets.
     public let name: String
     /// Nil: the file chooses the names, as those of headers.
     public let keys: [String]?
 
+    /// A nil for `keys` takes every key.
     public init(_ name: String, keys: [String]?) {
         self.name = name
         self.keys = keys
@@ -42,7 +43,8 @@ public struct ConfigurationGroup: Sendable, Hashable {
         return choice
     }
 
-    /// The same for every group of a file, with its keys. A group that is not among `known` is refused too.
+    /// The same for every group of a file, with its keys. A group that is not among `known` is refused too. Throws
+    /// `invalidConfiguration`.
     public static func check(
         _ groups: [(name: String, keys: [String])], against known: [ConfigurationGroup]
     ) throws(KeyError) {

@@ -36,6 +36,7 @@ public struct ControlSettings: Sendable, Equatable {
     public static let groups =
         [group, headersGroup] + FairPlaySettings.groups + PlayReadySettings.groups + ViewingSettings.groups
 
+    /// Without arguments nothing is configured: keys come from what media names.
     public init(
         keysFile: String? = nil, licenseURL: String? = nil, keySystem: KeySystem? = nil, keyTimeout: Duration? = nil,
         httpTimeout: Duration? = nil, httpHeaders: [HTTPHeader] = [], fairPlay: FairPlaySettings? = nil,
@@ -137,6 +138,7 @@ public struct ControlSettings: Sendable, Equatable {
 }
 
 extension ControlSettings: CustomStringConvertible, CustomReflectable {
+    /// What is configured, in one line for a log: URLs without query, headers by name.
     public var description: String {
         let url = licenseURL.map { HTTPRequest(url: $0).printableURL }
         let parts: [(String, String?)] = [
@@ -151,5 +153,6 @@ extension ControlSettings: CustomStringConvertible, CustomReflectable {
         return parts.compactMap { name, value in value.map { "\(name): \($0)" } }.joined(separator: "; ")
     }
 
+    /// The same line; credentials do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

@@ -7,5 +7,6 @@ public enum ExternalProtectionStatus: Sendable, Hashable, CaseIterable {
     case pending
     /// They have it, or the licence wants none.
     case sufficient
+    /// An output lacks it. The picture is held back or changed, as the guard's mode says.
     case insufficient
 }

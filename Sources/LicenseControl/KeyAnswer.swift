@@ -18,6 +18,7 @@ public indirect enum KeyAnswer: Sendable {
 }
 
 extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The KIDs, or the size of what came. Never keys.
     public var description: String {
         switch self {
         case .keys(let keys): "keys \(keys.keys.map(\.description).sorted().joined(separator: ", "))"
@@ -28,6 +29,8 @@ extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, Cust
         }
     }
 
+    /// The same: a debugger shows no key either.
     public var debugDescription: String { description }
+    /// Empty, so that `dump` shows no key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -23,6 +23,7 @@ public struct KeyDemand: Sendable {
     /// The id of the observation (`KeyObservation.id`) that belongs to who asks. Zero: nobody's.
     public var origin: UInt64
 
+    /// With KIDs alone, the session's own loaders are asked, and old failures stand.
     public init(
         keyIDs: [KeyID], keySystem: KeySystem? = nil, initializationData: [InitializationData] = [],
         suggestedURL: String? = nil, loaders: [any ResourceLoader] = [], retryFailuresUpTo: UInt64 = 0,
@@ -46,5 +47,6 @@ extension KeyDemand: CustomStringConvertible, CustomReflectable {
             + (suggestedURL.map { ", licence URL \(HTTPRequest(url: $0).printableURL)" } ?? "")
     }
 
+    /// Empty: initialization data and URLs may hold tokens.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -184,12 +184,14 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
 }
 
 extension KeyLoadingRequest: CustomStringConvertible, CustomReflectable {
+    /// Id and the first four KIDs.
     public var description: String {
         let names = keyIDs.prefix(4).map(\.description).joined(separator: ", ")
         let more = keyIDs.count > 4 ? " and \(keyIDs.count - 4) more" : ""
         return "key request \(id) for \(keyIDs.isEmpty ? "media without a KID" : "KID \(names)\(more)")"
     }
 
+    /// Id, key system and KIDs; URLs and initialization data do not show in `dump`.
     public var customMirror: Mirror {
         Mirror(self, children: ["id": id, "keySystem": keySystem as Any, "keyIDs": keyIDs])
     }

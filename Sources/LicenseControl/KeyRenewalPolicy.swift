@@ -11,6 +11,8 @@ public struct KeyRenewalPolicy: Sendable, Hashable {
     /// lease is over.
     public var retryInterval: Duration
 
+    /// Parts are brought into 0 to 1, and the interval to 10 ms at least, so that no value makes a loop without a
+    /// pause.
     public init(fraction: Double = 0.8, jitter: Double = 0.05, retryInterval: Duration = .seconds(1)) {
         self.fraction = min(max(fraction, 0), 1)
         self.jitter = min(max(jitter, 0), 1)

@@ -21,10 +21,13 @@ public struct KeySessionConfiguration: Sendable {
     /// Called on any thread; must not block.
     public var log: @Sendable (String) -> Void = { _ in }
 
+    /// No FairPlay-style keys, nothing stored, and no session server.
     public init() {}
 }
 
 extension KeySessionConfiguration: CustomStringConvertible, CustomReflectable {
+    /// Says nothing of what is in it.
     public var description: String { "key session configuration" }
+    /// Empty: it holds the device secret.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -8,6 +8,7 @@ public enum KeyStatus: Sendable {
     case absent
     /// Asked for, not answered.
     case pending(requestID: UInt64)
+    /// May be used now. The key is shared; it is wiped when its last owner goes.
     case usable(ContentKey)
     /// Not to be had, until somebody asks with `KeyDemand.retryFailuresUpTo` of at least this generation.
     case failed(KeyError, generation: UInt64)

@@ -17,6 +17,7 @@ public struct KeyTerms: Sendable, Hashable {
     /// link counts for their keys in the place of `outputRequirement`.
     public var outputPolicies: [KeyID: OutputPolicy] = [:]
 
+    /// Without arguments: no limits. Durations count from the request on.
     public init(
         lease: Duration? = nil, rental: Duration? = nil, expiry: Duration? = nil,
         outputRequirement: OutputRequirement? = nil

@@ -9,18 +9,22 @@ import Synchronization
 /// The file is read at the first request and again when it changed. A request for a key that the file lacks goes on to
 /// the next loader. Where the file cannot be read, the request fails with `invalidConfiguration`, which names the path
 /// and the reason: a file that was asked for and does not work is not passed over in silence.
+///
+/// Thread-safe; the keys are held as long as the loader.
 public final class KeysFileLoader: ResourceLoader {
     /// For logs.
     public let name: String
-    /// As it was given.
+    /// The path of the file, as it was given.
     public let path: String
     private let cache = Mutex<(stamp: RegularFile.Stamp, keys: StaticKeys)?>(nil)
 
+    /// Reads nothing yet: a file that is missing shows with the first request.
     public init(path: String) {
         self.path = path
         name = "keys file \(path)"
     }
 
+    /// Takes what the file has keys for, and every request where the file cannot be read.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         do throws(KeyError) {
             return try keys().load(request)

@@ -49,13 +49,22 @@ public protocol ResourceLoader: AnyObject, Sendable {
 }
 
 extension ResourceLoader {
+    /// A renewal is asked for in the way of the first request.
     public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool { shouldWaitForLoading(of: request) }
+    /// Does nothing: what the request began runs on, and its answer is ignored.
     public func didCancel(_ request: KeyLoadingRequest) {}
+    /// No: the answer stands.
     public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool { false }
+    /// Does nothing.
     public func didSucceed(_ request: KeyLoadingRequest) {}
+    /// Does nothing; the session tells its observers all the same.
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
+    /// Does nothing.
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {}
+    /// Does nothing: the stored key stays as it was.
     public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {}
+    /// Does nothing: the report stays in the store.
     public func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport) {}
+    /// Does nothing; the guard acts without it.
     public func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?) {}
 }

@@ -13,7 +13,7 @@ import Synchronization
 /// Sessions that begin later use it; those that are there keep what they have (`KeySession.addLoader` is for one
 /// session). Registered loaders are asked before those of the configuration file. Thread-safe.
 public final class ResourceLoaderFactory: Sendable {
-    /// That of the process.
+    /// The one that pipelines of this process use.
     public static let `default` = ResourceLoaderFactory()
 
     private struct Maker {
@@ -29,6 +29,7 @@ public final class ResourceLoaderFactory: Sendable {
 
     private let state = Mutex(State())
 
+    /// An empty one, beside `default`: for tests, and for a host with several applications.
     public init() {}
 
     /// Gives this loader to every session that begins from now on.

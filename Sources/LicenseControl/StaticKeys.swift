@@ -12,6 +12,7 @@ public struct StaticKeys: Sendable {
     public let entries: [Entry]
     private let bySubject: [KeysFile.Subject: Entry]
 
+    /// Any entries, none included.
     public init(entries: [Entry]) {
         self.entries = entries
         bySubject = Dictionary(entries.map { ($0.subject, $0) }, uniquingKeysWith: { $1 })
@@ -124,6 +125,8 @@ extension StaticKeys {
 }
 
 extension StaticKeys: CustomStringConvertible, CustomReflectable {
+    /// How many there are; neither keys nor URIs.
     public var description: String { "\(entries.count) static keys" }
+    /// Empty, so that `dump` shows no key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

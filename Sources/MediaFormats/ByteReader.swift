@@ -47,7 +47,8 @@ public struct ByteReader: Sendable {
         return bytes[position..<position + count]
     }
 
-    /// The next `count` bytes, where `count` comes from the input and may be larger than an `Int`.
+    /// The next `count` bytes, where `count` comes from the input and may be larger than an `Int`. Throws `truncated`
+    /// for more than is left.
     public mutating func readBytes(_ count: some UnsignedInteger) throws(FormatError) -> ArraySlice<UInt8> {
         guard let size = Int(exactly: count) else {
             throw .truncated("\(place): \(count) bytes wanted, \(remaining) left")
@@ -55,26 +56,33 @@ public struct ByteReader: Sendable {
         return try readBytes(size)
     }
 
-    /// Steps over `count` bytes.
+    /// Steps over `count` bytes. Throws as `readBytes` does.
     public mutating func skip(_ count: Int) throws(FormatError) { _ = try readBytes(count) }
 
     /// A reader over the next `count` bytes; this one goes on behind them. Its offsets count from the same start.
+    /// Throws as `readBytes` does.
     public mutating func readStructure(_ count: Int, _ structure: String) throws(FormatError) -> ByteReader {
         ByteReader(try readBytes(count), structure: structure, origin: origin)
     }
 
+    /// One byte. Throws `truncated` at the end.
     public mutating func readUInt8() throws(FormatError) -> UInt8 { UInt8(truncatingIfNeeded: try readInteger(1)) }
+    /// Two bytes. Throws `truncated` near the end.
     public mutating func readUInt16() throws(FormatError) -> UInt16 { UInt16(truncatingIfNeeded: try readInteger(2)) }
-    /// Three bytes.
+    /// Three bytes. Throws `truncated` near the end.
     public mutating func readUInt24() throws(FormatError) -> UInt32 { UInt32(truncatingIfNeeded: try readInteger(3)) }
+    /// Four bytes. Throws `truncated` near the end.
     public mutating func readUInt32() throws(FormatError) -> UInt32 { UInt32(truncatingIfNeeded: try readInteger(4)) }
+    /// Eight bytes. Throws `truncated` near the end.
     public mutating func readUInt64() throws(FormatError) -> UInt64 { try readInteger(8) }
 
+    /// Two bytes, the least significant first, as PlayReady objects have them. Throws `truncated` near the end.
     public mutating func readUInt16LittleEndian() throws(FormatError) -> UInt16 { try readUInt16().byteSwapped }
+    /// Four bytes, the least significant first. Throws `truncated` near the end.
     public mutating func readUInt32LittleEndian() throws(FormatError) -> UInt32 { try readUInt32().byteSwapped }
 
     /// Four bytes as the characters of a box type; a byte outside printable ASCII becomes `.`, so that the text is safe
-    /// in messages.
+    /// in messages. Throws `truncated` near the end.
     public mutating func readFourCC() throws(FormatError) -> String {
         let code = try readBytes(4)
         return String(decoding: code.map { 0x20..<0x7F ~= $0 ? $0 : UInt8(ascii: ".") }, as: UTF8.self)

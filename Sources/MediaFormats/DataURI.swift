@@ -7,6 +7,7 @@ public struct DataURI: Sendable {
     /// Of what `init` reads, in characters.
     public static let maximumSize = 1 << 16
 
+    /// What stands behind the comma, with Base64 and percent-encoding undone. May be a key.
     public let bytes: [UInt8]
 
     /// Whether the URI has this scheme, whatever stands behind it.
@@ -32,6 +33,8 @@ public struct DataURI: Sendable {
 }
 
 extension DataURI: CustomStringConvertible, CustomReflectable {
+    /// The scheme alone. The bytes never show, because they may be a key.
     public var description: String { "data:…" }
+    /// Empty, so that `dump` and a debugger show no bytes either.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -18,6 +18,7 @@ public import ProtectionModel
 public struct KeysFile: Sendable {
     /// What a key is for.
     public enum Subject: Hashable, Sendable {
+        /// The key of this KID, whatever the media.
         case keyID(KeyID)
         /// An absolute URI, compared as it is written.
         case uri(String)
@@ -25,12 +26,14 @@ public struct KeysFile: Sendable {
         case unnamed
     }
 
-    /// One key.
+    /// One line of the file.
     public struct Entry: Sendable {
+        /// What the first field of the line names.
         public var subject: Subject
         /// With the IV, where the line has one.
         public var key: ContentKey
 
+        /// The entry shares the memory of `key`, which is wiped when its last owner goes.
         public init(subject: KeysFile.Subject, key: ContentKey) {
             self.subject = subject
             self.key = key
@@ -107,7 +110,8 @@ extension KeysFile.Entry {
 }
 
 extension KeysFile.Subject {
-    /// Reads `*`, a KID (32 hexadecimal digits or a UUID) or an absolute URI.
+    /// Reads `*`, a KID (32 hexadecimal digits or a UUID) or an absolute URI. Throws `malformed` for anything else,
+    /// without quoting it.
     public init(field: some Collection<UInt8>) throws(FormatError) {
         let text = String(decoding: field, as: UTF8.self)
         if text == "*" {

@@ -10,6 +10,7 @@ public import ProtectionModel
 /// UInt32 DataSize, UInt8[DataSize] Data
 /// ```
 public struct PSSHBox: Hashable, Sendable {
+    /// The SystemID: whose data this is.
     public var system: ProtectionSystem
     /// 0, or 1 for a box that lists KIDs.
     public var version: UInt8

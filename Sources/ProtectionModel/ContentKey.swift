@@ -4,7 +4,7 @@
 ///
 /// Prints as `<redacted>`. Immutable and thread-safe; the memory is wiped when the last reference goes.
 public final class ContentKey: Sendable {
-    /// In bytes.
+    /// The size of an AES-128 key, in bytes.
     public static let size = 16
 
     /// The IV that came with the key, as FairPlay-style licences and keys files bring it; 16 bytes, no secret. For media
@@ -40,7 +40,7 @@ public final class ContentKey: Sendable {
     /// Whether the kernel keeps the key out of swap. False above `RLIMIT_MEMLOCK`.
     public var isLocked: Bool { slot.isLocked }
 
-    /// Lends the 16 bytes for the time of the call. They must not be kept.
+    /// Lends the 16 bytes for the time of the call. They must not be kept. Throws what `body` throws.
     public func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -60,7 +60,9 @@ public final class ContentKey: Sendable {
 }
 
 extension ContentKey: CustomStringConvertible, CustomReflectable {
+    /// `<redacted>`, wherever the key is printed.
     public var description: String { "<redacted>" }
+    /// Empty, so that `dump` and a debugger show no byte.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 

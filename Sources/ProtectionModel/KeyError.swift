@@ -64,5 +64,6 @@ public struct KeyError: Error, Hashable, Sendable {
 }
 
 extension KeyError: CustomStringConvertible {
+    /// The kind of failure and the details, with the KID or the URL and what to do.
     public var description: String { detail.isEmpty ? code.rawValue : "\(code.rawValue): \(detail)" }
 }

@@ -3,7 +3,9 @@
 extension OutputPolicy {
     /// What an output is given: each kind has rules of its own.
     public enum Media: Hashable, Sendable {
+        /// Pictures; the rules of video outputs count.
         case video
+        /// Sound; the rules of audio outputs count.
         case audio
     }
 

@@ -2,6 +2,7 @@
 
 /// What a licence allows on one kind of output.
 public enum OutputRule: Hashable, Sendable {
+    /// No protection is asked for.
     case pass
     /// Switch the protection of the link on; pass even if that fails.
     case tryToProtect
@@ -11,18 +12,20 @@ public enum OutputRule: Hashable, Sendable {
     case require(OutputRequirement)
     /// The copy bits of the link (CGMS-A, SCMS) have to say “never”. Where they cannot be set, `isRequired` decides.
     case copyNever(isRequired: Bool)
+    /// Nothing may leave by such an output.
     case block
 }
 
 /// What a licence wants of the outputs, whatever the system that it comes from. A value; thread-safe.
 public struct OutputPolicy: Hashable, Sendable {
-    /// In pixels.
+    /// The size of a decoded frame.
     public struct FrameSize: Hashable, Sendable {
-        /// In pixels.
+        /// In pixels, before any scaling for the screen.
         public var width: Int
-        /// In pixels.
+        /// In pixels, before any scaling for the screen.
         public var height: Int
 
+        /// Takes any numbers; 0 holds no frame.
         public init(width: Int, height: Int) {
             self.width = width
             self.height = height
@@ -34,7 +37,7 @@ public struct OutputPolicy: Hashable, Sendable {
         }
     }
 
-    /// HDMI, DVI, DisplayPort.
+    /// For HDMI, DVI and DisplayPort.
     public var digitalVideo = OutputRule.pass
     /// A link that carries the stream still compressed.
     public var compressedVideo = OutputRule.block
@@ -53,6 +56,7 @@ public struct OutputPolicy: Hashable, Sendable {
     /// Larger frames are not to be decoded. Nil for no limit.
     public var maximumFrame: FrameSize?
 
+    /// No rules, but for what no licence allows without saying so: compressed video, unknown outputs and AirPlay.
     public init() {}
 
     /// What a digital video link needs so that the picture comes in full.

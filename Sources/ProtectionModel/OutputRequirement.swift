@@ -11,6 +11,7 @@ public enum OutputRequirement: UInt8, Sendable, CaseIterable {
 }
 
 extension OutputRequirement: Comparable {
+    /// By strictness: `unprotected` is the least.
     public static func < (left: OutputRequirement, right: OutputRequirement) -> Bool {
         left.rawValue < right.rawValue
     }

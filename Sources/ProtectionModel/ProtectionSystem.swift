@@ -72,5 +72,6 @@ public struct ProtectionSystem: Hashable, Sendable {
 }
 
 extension ProtectionSystem: CustomStringConvertible {
+    /// The name, or the UUID of a system without one.
     public var description: String { name }
 }

@@ -19,6 +19,7 @@ public struct BlockPattern: Hashable, Sendable {
     /// Clear blocks of 16 bytes behind them.
     public var skip: UInt8
 
+    /// Takes any numbers; ISO/IEC 23001-7 has 4 bits for each.
     public init(crypt: UInt8, skip: UInt8) {
         self.crypt = crypt
         self.skip = skip
@@ -57,6 +58,7 @@ public struct Subsample: Hashable, Sendable {
     /// Bytes behind them that the scheme applies to.
     public var protected: UInt32
 
+    /// Both in bytes. Whether they fit the sample is checked before it is decrypted.
     public init(clear: UInt32, protected: UInt32) {
         self.clear = clear
         self.protected = protected
@@ -77,6 +79,7 @@ public struct SamplePlan: Hashable, Sendable {
     /// In order of the sample's bytes, together exactly its size. Empty: the whole sample is protected.
     public var subsamples: [Subsample]
 
+    /// Checks nothing; a plan that does not fit its sample is refused before the first byte is touched.
     public init(
         scheme: ProtectionScheme, initializationVector: InitializationVector, pattern: BlockPattern = .none,
         subsamples: [Subsample] = []

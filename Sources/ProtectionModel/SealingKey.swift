@@ -4,7 +4,7 @@
 ///
 /// Prints as `<redacted>`. Immutable and thread-safe; the memory is wiped when the last reference goes.
 public final class SealingKey: Sendable {
-    /// In bytes.
+    /// The size of an AES-256 key, in bytes.
     public static let size = 32
 
     private let slot: KeyMemory.Slot
@@ -21,7 +21,7 @@ public final class SealingKey: Sendable {
 
     deinit { KeyMemory.shared.release(slot) }
 
-    /// Lends the 32 bytes for the time of the call. They must not be kept.
+    /// Lends the 32 bytes for the time of the call. They must not be kept. Throws what `body` throws.
     public func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -31,6 +31,8 @@ public final class SealingKey: Sendable {
 }
 
 extension SealingKey: CustomStringConvertible, CustomReflectable {
+    /// `<redacted>`, wherever the key is printed.
     public var description: String { "<redacted>" }
+    /// Empty, so that `dump` and a debugger show no byte.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -7,6 +7,7 @@ public struct UnixTime: Hashable, Sendable {
     /// Since 1970-01-01T00:00:00Z, without leap seconds.
     public var seconds: Int64
 
+    /// Any number; negative before 1970.
     public init(seconds: Int64) { self.seconds = seconds }
 
     /// The moment so many seconds later; the last one there is, where there are not so many.
@@ -23,6 +24,7 @@ public struct UnixTime: Hashable, Sendable {
 }
 
 extension UnixTime: Comparable {
+    /// The earlier one is the smaller.
     public static func < (left: UnixTime, right: UnixTime) -> Bool { left.seconds < right.seconds }
 }
 

@@ -40,6 +40,7 @@ public enum Fault: Hashable, Sendable {
 }
 
 extension Fault: CustomStringConvertible {
+    /// What `init(_:)` reads.
     public var description: String {
         switch self {
         case .delay(let milliseconds): "delay:\(milliseconds)"
@@ -54,6 +55,7 @@ extension Fault: CustomStringConvertible {
 
 /// A fault, or a rule for one, that cannot be read.
 public struct FaultError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What cannot be read, and what would be.
     public let description: String
 
     init(_ description: String) { self.description = description }

@@ -4,17 +4,19 @@
 public struct FaultRule: Hashable, Sendable {
     /// Compared with the path as it comes in, without the query: `/media/` or `/clearkey`.
     public var prefix: String
+    /// What goes wrong with such a request.
     public var fault: Fault
     /// How many requests it is for; nil: all.
     public var times: Int?
 
+    /// Checks nothing: a prefix that does not start with a slash fits no path.
     public init(prefix: String, fault: Fault, times: Int? = nil) {
         self.prefix = prefix
         self.fault = fault
         self.times = times
     }
 
-    /// Reads `PREFIX=FAULT` or `PREFIX=FAULT*N`, as the command line has it.
+    /// Reads `PREFIX=FAULT` or `PREFIX=FAULT*N`, as the command line has it. Throws `FaultError` with what is possible.
     public init(_ text: some StringProtocol) throws(FaultError) {
         guard let equals = text.firstIndex(of: "="), text.hasPrefix("/") else {
             throw FaultError("“\(text)” is no rule: PREFIX=FAULT or PREFIX=FAULT*N, where PREFIX starts with “/”")
@@ -33,6 +35,7 @@ public struct FaultRule: Hashable, Sendable {
 }
 
 extension FaultRule: CustomStringConvertible {
+    /// What `init(_:)` reads.
     public var description: String { "\(prefix)=\(fault)\(times.map { "*\($0)" } ?? "")" }
 }
 
@@ -42,6 +45,7 @@ extension FaultRule: Codable {
         case prefix, fault, times
     }
 
+    /// Throws `FaultError` where `prefix` does not start with a slash, the fault is not known, or `times` is below 1.
     public init(from decoder: any Decoder) throws {
         let members = try decoder.container(keyedBy: CodingKeys.self)
         prefix = try members.decode(String.self, forKey: .prefix)
@@ -51,6 +55,7 @@ extension FaultRule: Codable {
         if let times, times < 1 { throw FaultError("“times” has to be 1 or more: \(times)") }
     }
 
+    /// Writes the fault in the form of its description.
     public func encode(to encoder: any Encoder) throws {
         var members = encoder.container(keyedBy: CodingKeys.self)
         try members.encode(prefix, forKey: .prefix)

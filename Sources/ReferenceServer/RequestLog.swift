@@ -4,6 +4,7 @@
 public struct RequestLog: Sendable {
     /// One request, as `GET /log` shows it.
     public struct Entry: Codable, Hashable, Sendable {
+        /// Of HTTP: `GET`, `POST`.
         public var method: String
         /// As it came in, without the query.
         public var path: String

@@ -13,6 +13,7 @@ import UnixSignals
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback
 /// address.
 public struct ServerApplication: Sendable {
+    /// As the server was made with; a change takes a new one.
     public let settings: ServerSettings
     /// The faults and the log, shared by every application that is made of this value.
     public let state: ServerState

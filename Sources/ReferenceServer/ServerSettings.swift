@@ -25,6 +25,8 @@ public struct ServerSettings: Sendable {
     /// The faults that hold from the start.
     public var faults: [FaultRule]
 
+    /// Without arguments: a free port of the loopback address, no keys, no media, and neither of the two services with
+    /// an authority.
     public init(
         host: String = "127.0.0.1", port: Int = 0, keys: [KeyID: ContentKey] = [:],
         keysFileEntries: [KeysFile.Entry] = [], fairPlayAuthorities: [FairPlayTestAuthority] = [],

@@ -23,6 +23,7 @@ public final class ServerState: Sendable {
     /// The requests in the order in which they came in.
     public var log: [RequestLog.Entry] { content.withLock { $0.log.entries } }
 
+    /// Forgets the requests so far. Faults and sessions stay.
     public func clearLog() { content.withLock { $0.log.clear() } }
 
     /// The fault for a request, if there is a rule, which is used up by one.

@@ -76,6 +76,7 @@ public struct DecryptionError: Error, Hashable, Sendable {
 }
 
 extension DecryptionError: CustomStringConvertible {
+    /// What is wrong with numbers of bytes, for a log. Never media and never keys.
     public var description: String {
         switch code {
         case .subsamplesExceedSample:

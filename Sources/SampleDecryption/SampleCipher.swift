@@ -38,7 +38,8 @@ public final class SampleCipher {
     /// Decrypts one sample in place.
     ///
     /// The subsample map is checked first: its sum must be exactly the size of `bytes`. Where it is not, nothing is
-    /// touched. After `cipherFailure` the bytes are undefined.
+    /// touched. After `cipherFailure` the bytes are undefined. Throws `subsamplesExceedSample`,
+    /// `subsamplesDoNotCoverSample`, `sampleTooLarge` or `cipherFailure`.
     public func decrypt(_ plan: SamplePlan, in bytes: UnsafeMutableRawBufferPointer) throws(DecryptionError) {
         try decrypt(plan, from: UnsafeRawBufferPointer(bytes), into: bytes)
     }
@@ -47,7 +48,8 @@ public final class SampleCipher {
     /// `target` is written.
     ///
     /// Both have the same size, and they are apart or the same buffer. Where that or the subsample map is wrong,
-    /// nothing is touched. After `cipherFailure` the bytes of `target` are undefined.
+    /// nothing is touched. After `cipherFailure` the bytes of `target` are undefined. Throws `sizeMismatch` and
+    /// `buffersOverlap` besides the errors of decrypting in place.
     public func decrypt(
         _ plan: SamplePlan, from source: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
     ) throws(DecryptionError) {

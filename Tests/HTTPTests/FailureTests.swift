@@ -7,7 +7,7 @@ import Testing
 @testable import LoopbackSupport
 
 /// How requests end that get no response.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct FailureTests {
     let transport = CurlTransport.direct()
 

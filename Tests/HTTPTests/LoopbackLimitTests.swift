@@ -8,7 +8,7 @@ import Testing
 private typealias Loopback = HTTP.LoopbackServer
 
 /// What a client can use up, and what the process notices of the server.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct LoopbackLimitTests {
     private func server(_ change: (inout LoopbackLimits) -> Void) throws -> HTTP.LoopbackServer {
         var limits = LoopbackLimits()

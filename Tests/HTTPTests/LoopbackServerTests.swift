@@ -21,7 +21,7 @@ extension HTTP.LoopbackServer {
     fileprivate func client() throws -> RawClient { try RawClient(port: port) }
 }
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct LoopbackServerTests {
     @Test func answersWhoKnowsThePath() async throws {
         try await onOwnThread {

@@ -7,7 +7,7 @@ import Testing
 @testable import LoopbackSupport
 
 /// The proxy of the environment. Each test is a process of its own, because the environment belongs to the process.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct ProxyTests {
     @Test func requestsGoThroughTheProxy() async {
         await #expect(processExitsWith: .success) {

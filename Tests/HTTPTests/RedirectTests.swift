@@ -6,7 +6,7 @@ import Testing
 @testable import LoopbackSupport
 
 /// Where redirects lead and what goes along.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct RedirectTests {
     let transport = CurlTransport.direct()
     let credentials = [

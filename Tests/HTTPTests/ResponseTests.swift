@@ -6,7 +6,7 @@ import Testing
 @testable import LoopbackSupport
 
 /// What is sent, and what comes back.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct ResponseTests {
     let transport = CurlTransport.direct()
 

@@ -7,7 +7,7 @@ import Testing
 @testable import LoopbackSupport
 
 /// Certificates are verified.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct TLSTests {
     @Test func aCertificateThatNobodyVouchesForIsRefused() async throws {
         let server = try await TLSServer(name: "IP:127.0.0.1")

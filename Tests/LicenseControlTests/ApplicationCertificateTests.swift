@@ -10,7 +10,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("Application certificate", .timeLimit(.minutes(1)))
+@Suite("Application certificate", .timeLimit(.minutes(8)))
 struct ApplicationCertificateTests {
     private let der: [UInt8]
     private let other: [UInt8]

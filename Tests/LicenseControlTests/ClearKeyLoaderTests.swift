@@ -6,7 +6,7 @@ import LicenseControl
 import ProtectionModel
 import Testing
 
-@Suite("Clear Key loader", .timeLimit(.minutes(1)))
+@Suite("Clear Key loader", .timeLimit(.minutes(8)))
 struct ClearKeyLoaderTests {
     private static let url = "https://user:secret@licence.example/ck?token=secret"
 

@@ -5,7 +5,7 @@ import LicenseControl
 import ProtectionModel
 import Testing
 
-@Suite("Configuration groups", .timeLimit(.minutes(1)))
+@Suite("Configuration groups", .timeLimit(.minutes(8)))
 struct ConfigurationGroupTests {
     private static let known = [
         ConfigurationGroup("one", keys: ["a", "b"]), ConfigurationGroup("free", keys: nil),

@@ -6,7 +6,7 @@ import LicenseControl
 import ProtectionModel
 import Testing
 
-@Suite("Control settings", .timeLimit(.minutes(1)))
+@Suite("Control settings", .timeLimit(.minutes(8)))
 struct ControlSettingsTests {
     private let folder = TemporaryFolder()
 

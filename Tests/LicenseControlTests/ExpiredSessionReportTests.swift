@@ -8,7 +8,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("Reports of sessions that are over, and output protection", .timeLimit(.minutes(1)))
+@Suite("Reports of sessions that are over, and output protection", .timeLimit(.minutes(8)))
 struct ExpiredSessionReportTests {
     private let folder = TemporaryFolder()
 

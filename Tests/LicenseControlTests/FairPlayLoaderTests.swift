@@ -9,7 +9,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("FairPlay loader", .timeLimit(.minutes(1)))
+@Suite("FairPlay loader", .timeLimit(.minutes(8)))
 struct FairPlayLoaderTests {
     private let authority: FairPlayTestAuthority
 

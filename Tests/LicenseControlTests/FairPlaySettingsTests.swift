@@ -7,7 +7,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("FairPlay settings", .timeLimit(.minutes(1)))
+@Suite("FairPlay settings", .timeLimit(.minutes(8)))
 struct FairPlaySettingsTests {
     private let folder = TemporaryFolder()
 

@@ -5,7 +5,7 @@ import LicenseControl
 import ProtectionModel
 import Testing
 
-@Suite("Loaders of known keys", .timeLimit(.minutes(1)))
+@Suite("Loaders of known keys", .timeLimit(.minutes(8)))
 struct FileLoaderTests {
     private let folder = TemporaryFolder()
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("Key names", .timeLimit(.minutes(1)))
+@Suite("Key names", .timeLimit(.minutes(8)))
 struct KeyNamesTests {
     private let zero = KeyID(high: 0, low: 0)
 

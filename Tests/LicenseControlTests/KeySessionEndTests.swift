@@ -4,7 +4,7 @@ import LicenseControl
 import ProtectionModel
 import Testing
 
-@Suite("Ends of requests and sessions", .timeLimit(.minutes(1)))
+@Suite("Ends of requests and sessions", .timeLimit(.minutes(8)))
 struct KeySessionEndTests {
     @Test func keysAfterTheDeadlineCount() async {
         let loader = HoldingLoader()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("Leases of a session", .timeLimit(.minutes(1)))
+@Suite("Leases of a session", .timeLimit(.minutes(8)))
 struct KeySessionLeaseTests {
     /// A loader that answers with the next of its answers, and remembers.
     private final class LeaseLoader: ResourceLoader {

@@ -8,7 +8,7 @@ import ProtectionModel
 import Synchronization
 import Testing
 
-@Suite("Key session and its loaders", .timeLimit(.minutes(1)))
+@Suite("Key session and its loaders", .timeLimit(.minutes(8)))
 struct KeySessionLoaderTests {
     @Test func loadersAreAskedInOrderUntilOneTakesIt() async {
         let asked = Mutex<[String]>([])

@@ -7,7 +7,7 @@ import ProtectionModel
 import Synchronization
 import Testing
 
-@Suite("Key session", .timeLimit(.minutes(1)))
+@Suite("Key session", .timeLimit(.minutes(8)))
 struct KeySessionTests {
     @Test func manyThreadsDemandAndOneRequestComes() async {
         let requests = Mutex<[KeyLoadingRequest]>([])

@@ -5,7 +5,7 @@ import LicenseControl
 import ProtectionModel
 import Testing
 
-@Suite("Licence services", .timeLimit(.minutes(1)))
+@Suite("Licence services", .timeLimit(.minutes(8)))
 struct LicenseServiceTests {
     @Test(arguments: LicenseServiceCase.all) func eachServiceGetsItsShapeAndItsAnswerIsRead(
         _ expected: LicenseServiceCase

@@ -10,7 +10,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("Stored keys", .timeLimit(.minutes(1)))
+@Suite("Stored keys", .timeLimit(.minutes(8)))
 struct PersistableKeyTests {
     private let authority: FairPlayTestAuthority
     private let folder = TemporaryFolder()

@@ -7,7 +7,7 @@ import ProtectionModel
 import Testing
 
 /// The program itself, as a test or a person starts it.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct ExecutableTests {
+@Suite(.serialized, .timeLimit(.minutes(8))) struct ExecutableTests {
     private static let keyID = "2a54856d33e557f486aa203a9eb94ca5"
     private static let key = "c685730e9039aa683a2b62218280f4c1"
 

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 /// The loaders of `examples/fairplay`, against the server, as a person starts them.
-@Suite(.timeLimit(.minutes(2))) struct FairPlayExampleTests {
+@Suite(.timeLimit(.minutes(8))) struct FairPlayExampleTests {
     private static let key = "c685730e9039aa683a2b62218280f4c1"
     private static let example = Program.product("latchkey-loader-example")
 

@@ -82,7 +82,7 @@ import Testing
         #expect(server.pauses == [Duration](repeating: .milliseconds(100), count: 7) + [.milliseconds(50)])
     }
 
-    @Test(.timeLimit(.minutes(1))) func aRequestWithoutAnAnswerEndsWithTheServer() async throws {
+    @Test(.timeLimit(.minutes(8))) func aRequestWithoutAnAnswerEndsWithTheServer() async throws {
         let answer = try await server.test { client in
             let port = try #require(client.port)
             let answer = Task {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SampleDecryption
 
-@Suite("Whole segments", .timeLimit(.minutes(1)))
+@Suite("Whole segments", .timeLimit(.minutes(8)))
 struct SegmentCipherTests {
     private let keyBytes: [UInt8] = (0..<16).map { $0 &* 7 ^ 0x5A }
     private let vector = InitializationVector(high: 0x0011_2233_4455_6677, low: 0x8899_AABB_CCDD_EEFF)

@@ -4,7 +4,8 @@ import CGStreamer
 
 /// What a bin written in Swift derives from: an `Element` with elements inside.
 ///
-/// Subclasses add their children in `init` and expose the children's pads as their own.
+/// Subclasses add their children in `init` and expose the children's pads as their own. Any thread may call its
+/// methods.
 open class Bin: Element, @unchecked Sendable {
     // SAFETY: as for Element; GstBin does its own locking.
 

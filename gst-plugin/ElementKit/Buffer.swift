@@ -36,14 +36,14 @@ import CGStreamer
         Buffer(owning: gst_buffer_ref(pointer))
     }
 
-    /// Lends the C pointer. The reference stays here.
+    /// Lends the C pointer. The reference stays here. Throws what `body` throws.
     @inlinable public borrowing func withPointer<Result>(
         _ body: (UnsafeMutablePointer<GstBuffer>) throws -> Result
     ) rethrows -> Result {
         try body(pointer)
     }
 
-    /// In bytes.
+    /// The size of all memories together, in bytes.
     @inlinable public var size: Int { Int(gst_buffer_get_size(pointer)) }
 
     /// Presentation time in nanoseconds; nil where the buffer has none.
@@ -81,7 +81,7 @@ import CGStreamer
     }
 
     /// Maps the first memory alone for reading, where `withBytes` would put several ones together and copy all of them
-    /// for that. Nil where it cannot be mapped. The bytes must not be kept.
+    /// for that. Nil where it cannot be mapped. The bytes must not be kept. Throws what `body` throws.
     public borrowing func withBytesOfFirstMemory<Result>(
         _ body: (UnsafeRawBufferPointer) throws -> Result
     ) rethrows -> Result? {
@@ -114,7 +114,7 @@ import CGStreamer
         Buffer(owning: ek_buffer_make_writable(release()))
     }
 
-    /// Maps for reading. Nil where the memory cannot be mapped. The bytes must not be kept.
+    /// Maps for reading. Nil where the memory cannot be mapped. The bytes must not be kept. Throws what `body` throws.
     @inlinable public borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows
         -> Result?
     {
@@ -137,7 +137,7 @@ import CGStreamer
     }
 
     /// Maps for reading and writing. Nil where others hold the buffer or its memory, or map it at the moment: this
-    /// never copies, as `gst_buffer_map` would. The bytes must not be kept.
+    /// never copies, as `gst_buffer_map` would. The bytes must not be kept. Throws what `body` throws.
     @inlinable public borrowing func withMutableBytes<Result>(
         _ body: (UnsafeMutableRawBufferPointer) throws -> Result
     ) rethrows -> Result? {
@@ -158,7 +158,7 @@ import CGStreamer
     }
 
     /// Maps `source` for reading and this buffer for writing; nil where one of them cannot be mapped so. Nothing is
-    /// copied, and the bytes must not be kept.
+    /// copied, and the bytes must not be kept. Throws what `body` throws.
     @inlinable public borrowing func withMutableBytes<Result>(
         from source: borrowing Buffer,
         _ body: (UnsafeRawBufferPointer, UnsafeMutableRawBufferPointer) throws -> Result

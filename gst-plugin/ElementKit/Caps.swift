@@ -2,7 +2,7 @@
 
 import CGStreamer
 
-/// One reference to `GstCaps`. The caps are never changed; the transforming functions make new ones.
+/// One reference to `GstCaps`. The caps are never changed; the transforming functions make new ones. Thread-safe.
 public final class Caps: @unchecked Sendable {
     // SAFETY: caps that others hold too are immutable; the reference count is atomic. The pointer is good while the
     // object is, and Swift ends an object after its last use: hence `withPointer`.
@@ -112,6 +112,7 @@ public final class Caps: @unchecked Sendable {
 }
 
 extension Caps: CustomStringConvertible {
+    /// As gst-launch writes them (`gst_caps_to_string`).
     public var description: String {
         guard let text = withPointer({ gst_caps_to_string($0) }) else { return "" }
         defer { g_free(text) }

@@ -3,7 +3,8 @@
 import CGStreamer
 import Synchronization
 
-/// One reference to a `GstContext`: what elements of a pipeline share.
+/// One reference to a `GstContext`: what elements of a pipeline share. Thread-safe, as nothing changes it once it is
+/// made.
 public final class Context: @unchecked Sendable {
     // SAFETY: contexts that others hold too are immutable; the reference count is atomic. The pointer is good while
     // the object is, and Swift ends an object after its last use: hence `withPointer`.

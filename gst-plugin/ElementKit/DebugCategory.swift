@@ -12,12 +12,19 @@ public struct DebugCategory: @unchecked Sendable {
 
     /// GStreamer's levels, as `GST_DEBUG` counts them.
     public enum Level: Int32, Sendable {
+        /// Something failed, and data is lost or playback ends.
         case error = 1
+        /// Something is wrong, and it goes on all the same.
         case warning = 2
+        /// Reached code that does less than it should.
         case fixme = 3
+        /// Once in a stream, as new caps.
         case info = 4
+        /// Now and then, as events and state changes.
         case debug = 5
+        /// Often, as once a buffer.
         case log = 6
+        /// All there is, as reference counts.
         case trace = 7
     }
 

@@ -15,6 +15,7 @@ open class Element: @unchecked Sendable {
     public let description: ElementDescription
     private var pads: [Pad] = []
 
+    /// Called by GStreamer alone, with the new C object. Subclasses that override it make and add their pads there.
     public required init(_ reference: ElementReference, _ description: ElementDescription) {
         self.reference = reference
         self.description = description
@@ -49,6 +50,7 @@ open class Element: @unchecked Sendable {
 
 /// A step of an element's state.
 public enum StateChange: Sendable {
+    /// From state to state; `other` is a change from a state to itself.
     case nullToReady, readyToPaused, pausedToPlaying, playingToPaused, pausedToReady, readyToNull, other
 
     init(_ change: GstStateChange) {
@@ -67,6 +69,7 @@ public enum StateChange: Sendable {
 
 /// How a state change went.
 public enum StateChangeResult: Sendable {
+    /// Of `GstStateChangeReturn`; `noPreroll` is for live elements.
     case success, async, noPreroll, failure
 
     init(_ result: GstStateChangeReturn) {

@@ -95,9 +95,13 @@ public struct PadTemplate: Sendable {
 public struct Property: Sendable {
     /// The type of a property, with its default and its range.
     public enum Kind: Sendable {
+        /// `gboolean`.
         case boolean(default: Bool)
+        /// `guint`, 32 bits. GObject refuses a value outside of the range.
         case uint(default: UInt32, range: ClosedRange<UInt32>)
+        /// `guint64`.
         case uint64(default: UInt64, range: ClosedRange<UInt64>)
+        /// UTF-8, or NULL for nil.
         case string(default: String?)
         /// A GstStructure; for reading.
         case structure
@@ -116,7 +120,7 @@ public struct Property: Sendable {
     public var nick: String
     /// What it does, with units, for gst-inspect.
     public var blurb: String
-    /// Its type.
+    /// Its type, default and range.
     public var kind: Kind
     /// In which states it may be set.
     public var mutability: Mutability
@@ -125,6 +129,7 @@ public struct Property: Sendable {
     /// Nil for a property that cannot be set. Any thread may call it.
     public var set: (@Sendable (Element, FieldValue) -> Void)?
 
+    /// Without `get` the property is write-only, without `set` read-only. The closures are kept for ever.
     public init(
         _ name: String, nick: String, blurb: String, kind: Kind, mutability: Mutability = .ready,
         get: (@Sendable (Element) -> FieldValue)? = nil, set: (@Sendable (Element, FieldValue) -> Void)? = nil
@@ -166,6 +171,7 @@ public struct Property: Sendable {
 public struct ActionSignal: Sendable {
     /// The types that a signal can carry.
     public enum ArgumentType: Sendable {
+        /// Those of `FieldValue` with the same name; `bytes` is `GBytes`.
         case boolean, uint, uint64, string, bytes
 
         var type: GType {

@@ -114,7 +114,7 @@ public struct ElementReference: @unchecked Sendable {
     }
 }
 
-/// A reference that does not keep the element alive.
+/// A reference that does not keep the element alive. Thread-safe.
 public final class WeakElement: @unchecked Sendable {
     // SAFETY: GWeakRef is thread-safe; the storage is freed only in deinit.
     private let reference = UnsafeMutablePointer<GWeakRef>.allocate(capacity: 1)

@@ -43,6 +43,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
 
     /// What Swift code asks about most; everything else is `other`.
     public enum Kind: Sendable {
+        /// Of `GstEventType`.
         case flushStart, flushStop, caps, segment, protection, endOfStream, streamStart, gap, other
     }
     /// What it is about, as far as elements here care.
@@ -96,6 +97,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
         /// `isobmff/moov`, `isobmff/moof`, `dash/mpd`, `smooth-streaming`, `matroskademux`, …
         public let origin: String
 
+        /// For tests and for elements that make such events; nothing is checked.
         public init(systemID: String, data: [UInt8], origin: String) {
             self.systemID = systemID
             self.data = data

@@ -4,18 +4,24 @@ import CGStreamer
 
 /// A value of a property, a signal argument or a structure field.
 public enum FieldValue: Sendable, Equatable {
+    /// No value, as a signal without a result has it.
     case none
+    /// `gboolean`.
     case boolean(Bool)
     /// 32 bits.
     case uint(UInt32)
+    /// 64 bits.
     case uint64(UInt64)
+    /// UTF-8; nil is NULL.
     case string(String?)
+    /// A `G_TYPE_STRV`.
     case strings([String])
     /// Travels as `GBytes`.
     case bytes([UInt8]?)
     /// Travels as a `GstStructure` with this name.
     case structure(String, [(String, FieldValue)])
 
+    /// Fields of a structure count with their order.
     public static func == (left: FieldValue, right: FieldValue) -> Bool {
         switch (left, right) {
         case (.none, .none): true

@@ -11,6 +11,7 @@ public final class OutputMemory {
     public enum Failure: Error, Sendable {
         /// Downstream wants memory that the CPU may not see.
         case notMappable
+        /// The allocator gave nothing.
         case outOfMemory
     }
 
@@ -42,7 +43,8 @@ public final class OutputMemory {
     /// Whether downstream's memory can be written by the CPU.
     public var isMappable: Bool { !wantsSecureMemory }
 
-    /// A buffer of `size` bytes whose content is not defined.
+    /// A buffer of `size` bytes whose content is not defined. Throws `notMappable` for secure memory, `outOfMemory`
+    /// where the allocator or the pool gives nothing.
     public func makeBuffer(size: Int) throws(Failure) -> Buffer {
         guard !wantsSecureMemory else { throw .notMappable }
         guard size <= Self.largestPooled, let pool = pool(for: Self.sizeClass(size)) else {

@@ -4,12 +4,19 @@ import CGStreamer
 
 /// What a chain or push function returns: `GstFlowReturn`.
 public enum FlowResult: Int32, Sendable {
+    /// The buffer was taken.
     case ok = 0
+    /// The pad has no peer.
     case notLinked = -1
+    /// The pad is flushing, or not active. No error: stop, and wait for what comes.
     case flushing = -2
+    /// Nothing more is wanted, as behind the last byte or the end of a segment.
     case endOfStream = -3
+    /// The caps do not fit, or there are none.
     case notNegotiated = -4
+    /// Whoever returns it has posted an error on the bus.
     case error = -5
+    /// The operation cannot be done here.
     case notSupported = -6
     /// A value outside the known ones, as elements use among themselves.
     case custom = -100
@@ -26,11 +33,14 @@ public enum FlowResult: Int32, Sendable {
 
 /// What comes of asking for a range of bytes.
 public enum PulledRange: ~Copyable {
+    /// Given to the caller. May be shorter than asked for at the end of the file.
     case buffer(Buffer)
+    /// Nothing was read; `endOfStream` behind the last byte.
     case failed(FlowResult)
 }
 
-/// A pad of an element. Its handlers are set once, in the element's `init`.
+/// A pad of an element. Its handlers are set once, in the element's `init`. The handlers are called on the threads that
+/// bring the data; everything else may be called from any thread.
 public final class Pad: @unchecked Sendable {
     // SAFETY: the handlers are constant after init; GstPad does its own locking.
 

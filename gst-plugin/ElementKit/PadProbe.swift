@@ -2,7 +2,7 @@
 
 import CGStreamer
 
-/// Something that looks at what passes a pad. Stays until `remove`, or until the pad goes.
+/// Something that looks at what passes a pad. Stays until `remove`, or until the pad goes. Thread-safe.
 public final class PadProbe: @unchecked Sendable {
     // SAFETY: constants; GStreamer removes a probe once.
     private let pad: PadReference

@@ -2,7 +2,7 @@
 
 import CGStreamer
 
-/// A pad that another element made, with a reference to it.
+/// A pad that another element made, with a reference to it. Thread-safe.
 public final class PadReference: @unchecked Sendable {
     // SAFETY: GstPad does its own locking; only such functions are called.
 

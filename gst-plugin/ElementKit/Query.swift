@@ -49,6 +49,6 @@ public struct Query: ~Copyable {
         filtered.withPointer { gst_query_set_caps_result(pointer, $0) }
     }
 
-    /// Answers a URI query.
+    /// Answers a URI query; GStreamer copies the text.
     public func answer(uri: String) { gst_query_set_uri(pointer, uri) }
 }

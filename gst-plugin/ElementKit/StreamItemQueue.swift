@@ -4,7 +4,9 @@ import CGStreamer
 
 /// A buffer or an event on its way through an element.
 public enum StreamItem: ~Copyable {
+    /// One buffer, with its reference.
     case buffer(Buffer)
+    /// One serialized event, with its reference.
     case event(Event)
 }
 

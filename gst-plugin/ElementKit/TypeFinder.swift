@@ -16,6 +16,7 @@ public struct TypeFinder: Sendable {
     /// Whether the file is such a one. Any thread may call it.
     public var recognises: @Sendable (borrowing TypeFindSource) -> Bool
 
+    /// `recognises` is kept for ever once the finder is registered.
     public init(
         name: String, rank: Rank, extensions: [String], caps: String,
         recognises: @escaping @Sendable (borrowing TypeFindSource) -> Bool

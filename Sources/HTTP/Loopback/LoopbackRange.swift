@@ -2,7 +2,9 @@
 
 /// One part of a resource, as a `Range` field asks for it (RFC 9110, section 14.1.2).
 public enum LoopbackRange: Sendable, Hashable {
+    /// From this byte on, counted from 0, to the end.
     case from(Int)
+    /// From the first to the last of these bytes, counted from 0. May go past the end.
     case closed(ClosedRange<Int>)
     /// The last bytes.
     case last(Int)

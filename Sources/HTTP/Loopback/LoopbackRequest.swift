@@ -11,6 +11,7 @@ public struct LoopbackRequest: Sendable {
     /// The fields of the request, in its order.
     public var headers: [HTTPHeader]
 
+    /// For tests of handlers; the server makes its own.
     public init(method: String = "GET", path: String, query: String? = nil, headers: [HTTPHeader] = []) {
         self.method = method
         self.path = path
@@ -26,6 +27,8 @@ public struct LoopbackRequest: Sendable {
 }
 
 extension LoopbackRequest: CustomStringConvertible, CustomReflectable {
+    /// Without the path, which may stand for a secret URL.
     public var description: String { "\(method) of a loopback request" }
+    /// The method alone, for the same reason.
     public var customMirror: Mirror { Mirror(self, children: ["method": method]) }
 }

@@ -9,6 +9,7 @@ public struct LoopbackResponse: Sendable {
     /// Not sent in answer to HEAD.
     public var body: [UInt8]
 
+    /// The server adds `Content-Length`, and cuts a range out of a body with the status 200.
     public init(status: Int = 200, headers: [HTTPHeader] = [], body: [UInt8] = []) {
         self.status = status
         self.headers = headers
@@ -37,6 +38,8 @@ public struct LoopbackResponse: Sendable {
 }
 
 extension LoopbackResponse: CustomStringConvertible, CustomReflectable {
+    /// Status and size of the body.
     public var description: String { "\(status), \(body.count) bytes" }
+    /// The same two; the body may be a key.
     public var customMirror: Mirror { Mirror(self, children: ["status": status, "bodySize": body.count]) }
 }

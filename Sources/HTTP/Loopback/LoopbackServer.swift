@@ -82,6 +82,8 @@ public final class LoopbackServer: Sendable {
 }
 
 extension LoopbackServer: CustomStringConvertible, CustomReflectable {
+    /// The port, never the token that is part of its URLs.
     public var description: String { "loopback server on port \(port)" }
+    /// The same; the token does not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["port": port]) }
 }

@@ -96,7 +96,7 @@ public struct FairPlayError: Error, Hashable, Sendable {
         FairPlayError(.invalidPersistableKey, detail)
     }
 
-    /// The documented number.
+    /// The number that Apple's players report, from -42656 to -42803.
     public var code: Int { kind.rawValue }
 
     /// The kind of failure alone.
@@ -120,6 +120,7 @@ public struct FairPlayError: Error, Hashable, Sendable {
 }
 
 extension FairPlayError: CustomStringConvertible {
+    /// The kind, the number and the details: "lease expired (-42656): …".
     public var description: String {
         detail.isEmpty ? "\(kind.text) (\(code))" : "\(kind.text) (\(code)): \(detail)"
     }

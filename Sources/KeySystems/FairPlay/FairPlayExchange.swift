@@ -166,6 +166,8 @@ public struct FairPlayExchange: Sendable {
 }
 
 extension FairPlayExchange: CustomStringConvertible, CustomReflectable {
+    /// The size of the SPC alone.
     public var description: String { "FairPlay-style exchange, SPC of \(request.count) bytes" }
+    /// Empty: the exchange holds the session key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -27,11 +27,11 @@ import Synchronization
 ///
 /// Unknown blocks are ignored. Thread-safe.
 public final class FairPlayKeyServer: Sendable {
-    /// One answer.
+    /// What a request gets: the CKC, and what was found in the SPC.
     public struct Answer: Sendable {
         /// The body of the response, as bytes.
         public var ckc: [UInt8]
-        /// What was asked for.
+        /// The opened SPC, for a log.
         public var request: FairPlayServerRequest
     }
 
@@ -42,6 +42,7 @@ public final class FairPlayKeyServer: Sendable {
         /// The IV of the content's samples or segments.
         public var initializationVector: InitializationVector
 
+        /// Shares `key`, which is wiped when its last owner goes.
         public init(key: ContentKey, initializationVector: InitializationVector) {
             self.key = key
             self.initializationVector = initializationVector
@@ -67,7 +68,7 @@ public final class FairPlayKeyServer: Sendable {
         window = Mutex(ReplayWindow(length: windowLength, capacity: windowCapacity * 2))
     }
 
-    /// Opens an SPC and checks all but whether it came before.
+    /// Opens an SPC and checks all but whether it came before. Throws the errors that the list above names.
     public func open(_ spc: [UInt8]) throws(FairPlayServerError) -> FairPlayServerRequest {
         try FairPlayServerRequest(opening: spc, authorities: authorities, derivation: derivation)
     }

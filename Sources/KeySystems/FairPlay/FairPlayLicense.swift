@@ -7,6 +7,7 @@ public import ProtectionModel
 public struct FairPlayLicense: Sendable {
     /// Whether the key may be stored.
     public enum Persistence: Hashable, Sendable {
+        /// In memory only, as long as the session.
         case notAllowed
         /// Without an end of its own.
         case unlimited
@@ -38,6 +39,7 @@ public struct FairPlayLicense: Sendable {
 }
 
 extension FairPlayLicense: CustomStringConvertible, CustomReflectable {
+    /// What is granted, with the key as `<redacted>`.
     public var description: String {
         var parts = [contentKey == nil ? "no content key" : "content key <redacted>"]
         if let leaseDuration { parts.append("lease \(leaseDuration)") }
@@ -47,5 +49,6 @@ extension FairPlayLicense: CustomStringConvertible, CustomReflectable {
         return parts.joined(separator: ", ")
     }
 
+    /// Empty, so that `dump` shows neither the key nor blocks that came back.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

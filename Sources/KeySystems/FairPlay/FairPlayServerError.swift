@@ -98,7 +98,7 @@ public struct FairPlayServerError: Error, Hashable, Sendable {
         }
     }
 
-    /// The documented number.
+    /// The number of the reference key server module, from -42580 to -42591.
     public var code: Int { kind.rawValue }
 
     /// The kind of failure alone.
@@ -109,6 +109,7 @@ public struct FairPlayServerError: Error, Hashable, Sendable {
 }
 
 extension FairPlayServerError: CustomStringConvertible {
+    /// The kind, the number and the details: "TLLV missing (-42583): …".
     public var description: String {
         detail.isEmpty ? "\(kind.text) (\(code))" : "\(kind.text) (\(code)): \(detail)"
     }

@@ -9,7 +9,7 @@ public struct FairPlayServerRequest: Sendable {
     public let version: SPCContainer.Version
     /// What the application asks for, 2 to 200 bytes.
     public let assetIdentifier: [UInt8]
-    /// 8 bytes.
+    /// 8 random bytes that name the request in logs of both sides.
     public let transactionIdentifier: [UInt8]
     /// The anonymised device identifier (HU), 20 bytes.
     public let deviceIdentifier: [UInt8]
@@ -33,8 +33,10 @@ public struct FairPlayServerRequest: Sendable {
 }
 
 extension FairPlayServerRequest: CustomStringConvertible, CustomReflectable {
+    /// Version and transaction, for a log of the key server. Never keys.
     public var description: String {
         "SPC version \(version.rawValue), transaction \(Hex.encode(transactionIdentifier))"
     }
+    /// Empty: the request holds the session key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -16,6 +16,7 @@ public struct FairPlayTerms: Hashable, Sendable {
     /// How long a stored key lasts.
     public var offlineKey: OfflineKeyTerms?
 
+    /// Without arguments: the key, without limits and not to be stored.
     public init(
         lease: UInt32? = nil, rental: UInt32? = nil,
         persistence: FairPlayLicense.Persistence = .notAllowed, outputRequirement: OutputRequirement? = nil,

@@ -69,7 +69,8 @@ public struct FairPlayTestAuthority: Sendable {
             certificate: der, version: version, ask: ask, certificateHash: hash, privateKey: key)
     }
 
-    /// The private key in PEM (PKCS #8), readable: the caller wipes it.
+    /// The private key in PEM (PKCS #8), readable: the caller wipes it. Throws `invalidCertificate` where OpenSSL
+    /// refuses.
     public func privateKeyPEM() throws(FairPlayError) -> [UInt8] {
         do throws(CryptoError) {
             return try privateKey.privateKeyPEM()
@@ -92,6 +93,8 @@ public struct FairPlayTestAuthority: Sendable {
 }
 
 extension FairPlayTestAuthority: CustomStringConvertible, CustomReflectable {
+    /// The version alone.
     public var description: String { "test authority for SPC version \(version.rawValue)" }
+    /// The version; private key and application secret key do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["version": version]) }
 }

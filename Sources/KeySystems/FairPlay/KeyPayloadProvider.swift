@@ -7,7 +7,7 @@ public import ProtectionModel
 ///
 /// A vendor's kit that shows neither its derivation function nor the session key plugs in here: it makes the blocks
 /// that carry the session key, and it opens what the key server made with them. `DerivedKeyPayloadProvider` is the
-/// open form of it.
+/// open form of it. Thread-safe, as requests are made at the same time.
 ///
 /// ```swift
 /// struct KitProvider: KeyPayloadProvider {
@@ -52,6 +52,6 @@ public protocol KeyPayload: Sendable {
 }
 
 extension KeyPayload {
-    /// Nil: without a code of its own.
+    /// Nil: without a code of its own. Never throws.
     public func authenticationCode(of message: [UInt8]) throws -> [UInt8]? { nil }
 }

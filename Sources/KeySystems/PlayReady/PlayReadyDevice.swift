@@ -37,7 +37,8 @@ public struct PlayReadyDevice: Sendable {
         try self.init(chain: certificates, signingKey: signingKey, encryptionKey: encryptionKey)
     }
 
-    /// The private keys in PEM (PKCS #8), readable, and for those in a token their URIs: the caller wipes them.
+    /// The private keys in PEM (PKCS #8), readable, and for those in a token their URIs: the caller wipes them. Throws
+    /// `internalError` where OpenSSL refuses.
     public func privateKeyPEMs() throws(PlayReadyError) -> (signing: [UInt8], encryption: [UInt8]) {
         do throws(CryptoError) {
             return (try signingKey.pem(), try encryptionKey.pem())
@@ -56,6 +57,8 @@ public struct PlayReadyDevice: Sendable {
 }
 
 extension PlayReadyDevice: CustomStringConvertible, CustomReflectable {
+    /// The security level, never keys.
     public var description: String { "PlayReady-style device of security level \(securityLevel)" }
+    /// The same; the private keys do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["securityLevel": securityLevel]) }
 }

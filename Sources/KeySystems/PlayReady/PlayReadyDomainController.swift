@@ -27,20 +27,23 @@ public struct PlayReadyDomainController: Sendable {
     private let random: RandomSource
     private var domains: [GUID: Domain] = [:]
 
+    /// Without domains. The domains' keys come from `random`, their certificates from `authority`.
     public init(serviceID: GUID, authority: PlayReadyTestAuthority, random: RandomSource = .system) {
         self.serviceID = serviceID
         self.authority = authority
         self.random = random
     }
 
-    /// Adds an empty domain with a first revision. One that is there already is left as it is.
+    /// Adds an empty domain with a first revision. One that is there already is left as it is. Throws `internalError`
+    /// where OpenSSL refuses.
     public mutating func add(accountID: GUID, memberLimit: Int, url: String) throws(PlayReadyError) {
         guard domains[accountID] == nil else { return }
         domains[accountID] = Domain(memberLimit: memberLimit, url: url)
         try renew(accountID: accountID)
     }
 
-    /// Makes a new revision: a new key. Members have to join again for licences of it.
+    /// Makes a new revision: a new key. Members have to join again for licences of it. Throws `domainRequired` for an
+    /// account that was not added, `internalError` where OpenSSL refuses.
     public mutating func renew(accountID: GUID) throws(PlayReadyError) {
         guard var domain = domains[accountID] else { throw .domainRequired("no domain \(accountID)") }
         let number = UInt32(clamping: domain.revisions.count + 1)
@@ -149,6 +152,8 @@ public struct PlayReadyDomainController: Sendable {
 }
 
 extension PlayReadyDomainController: CustomStringConvertible, CustomReflectable {
+    /// How many domains there are, never their keys or members.
     public var description: String { "domain controller, \(domains.count) domains" }
+    /// Empty: the controller holds the domains' private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

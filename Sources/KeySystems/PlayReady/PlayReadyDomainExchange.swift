@@ -29,6 +29,7 @@ public struct PlayReadyDomainExchange: Sendable {
         /// What the application tells the service, as text.
         public var customData: String?
 
+        /// A service needs `accountID`, or decides by `customData` what the domain is.
         public init(
             serviceID: GUID? = nil, accountID: GUID? = nil, friendlyName: String? = nil, customData: String? = nil
         ) {
@@ -46,7 +47,7 @@ public struct PlayReadyDomainExchange: Sendable {
         }
     }
 
-    /// The body of the request.
+    /// The body of the request: SOAP in UTF-8, to be sent with the `soapAction` of `operation`.
     public let request: [UInt8]
     /// `joinDomain` or `leaveDomain`.
     public let operation: PlayReadyOperation
@@ -63,7 +64,7 @@ public struct PlayReadyDomainExchange: Sendable {
         try PlayReadyDomainExchange(.joinDomain, parameters, device, provisioning, clientTime, random)
     }
 
-    /// Makes the request to leave.
+    /// Makes the request to leave. Throws `internalError` where OpenSSL refuses.
     public static func leave(
         _ membership: PlayReadyMembership, customData: String? = nil, device: PlayReadyDevice,
         provisioning: PlayReadyProvisioning, clientTime: UInt32, random: RandomSource = .system
@@ -141,6 +142,8 @@ public struct PlayReadyDomainExchange: Sendable {
 }
 
 extension PlayReadyDomainExchange: CustomStringConvertible, CustomReflectable {
+    /// Operation and size of the request, never its content.
     public var description: String { "\(operation.rawValue), request of \(request.count) bytes" }
+    /// Empty: the exchange holds the device's private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -151,6 +151,7 @@ public struct PlayReadyError: Error, Hashable, Sendable {
 }
 
 extension PlayReadyError: CustomStringConvertible {
+    /// The kind, the number where there is one, and the details.
     public var description: String {
         let number = code.map { " (\(PlayReadyFault.hexadecimal($0)))" } ?? ""
         return detail.isEmpty ? kind.rawValue + number : "\(kind.rawValue)\(number): \(detail)"

@@ -78,6 +78,8 @@ extension PlayReadyExchange {
 }
 
 extension PlayReadyExchange.Answer: CustomStringConvertible, CustomReflectable {
+    /// How many licences there are, never keys or custom data.
     public var description: String { "\(licenses.count) licences" }
+    /// The licences, which hide their keys themselves.
     public var customMirror: Mirror { Mirror(self, children: ["licenses": licenses]) }
 }

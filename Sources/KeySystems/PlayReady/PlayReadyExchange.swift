@@ -30,10 +30,12 @@ public struct PlayReadyExchange: Sendable {
 
     /// A revocation list that the client has, for the service to see whether a newer one is needed.
     public struct RevocationList: Hashable, Sendable {
+        /// Which list; see `MediaFormats.RevocationList.id`.
         public var id: GUID
         /// Grows with each list of this kind.
         public var version: UInt32
 
+        /// What is sent to the service, in the signed part of the challenge.
         public init(id: GUID, version: UInt32) {
             self.id = id
             self.version = version
@@ -43,7 +45,7 @@ public struct PlayReadyExchange: Sendable {
     /// The body of the request: SOAP in UTF-8. Sent by POST with `PlayReadyOperation.acquireLicense.soapAction` and
     /// `PlayReadyOperation.contentType`.
     public let request: [UInt8]
-    /// 16 bytes.
+    /// 16 random bytes. The answer has to bring them back.
     public let nonce: [UInt8]
     /// What the request was made with.
     public let options: Options
@@ -119,6 +121,8 @@ extension WRMHeader.Version {
 }
 
 extension PlayReadyExchange: CustomStringConvertible, CustomReflectable {
+    /// The size of the challenge alone.
     public var description: String { "PlayReady-style exchange, challenge of \(request.count) bytes" }
+    /// Empty: the exchange holds the device's private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -15,13 +15,14 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
     public var customData: String?
     /// For faults that have to do with a domain, as far as the service says.
     public var serviceID: GUID?
-    /// The domain's account.
+    /// The domain's account at that service.
     public var accountID: GUID?
-    /// Where to join the domain.
+    /// Where to join the domain, as the service spells it. Not trusted.
     public var domainServerURL: String?
-    /// Where to ask instead.
+    /// Where to ask instead, as the service spells it. Not trusted.
     public var redirectURL: String?
 
+    /// For services. `code` need not be in the table; everything else may be left out.
     public init(
         code: UInt32, text: String = "", customData: String? = nil, serviceID: GUID? = nil, accountID: GUID? = nil,
         domainServerURL: String? = nil, redirectURL: String? = nil
@@ -35,21 +36,38 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
         self.redirectURL = redirectURL
     }
 
+    /// The certificate of the device, or one above it, is revoked. No further request helps.
     public static let certificateRevoked: UInt32 = 0x8004_C065
+    /// The service failed. May be tried again later.
     public static let internalError: UInt32 = 0x8004_C600
+    /// The service cannot read the request, or it breaks a rule of the protocol.
     public static let invalidMessage: UInt32 = 0x8004_C601
+    /// The domain has as many devices as it may have; one has to leave before another can join.
     public static let deviceLimitReached: UInt32 = 0x8004_C602
+    /// The device needs a new certificate before it asks again.
     public static let individualizationRequired: UInt32 = 0x8004_C603
+    /// The reason is in `customData`, for the application; a `redirectURL` is followed.
     public static let serviceSpecific: UInt32 = 0x8004_C604
+    /// The licence is for members of a domain: join with `serviceID`, `accountID` and `domainServerURL`, then ask
+    /// again.
     public static let domainRequired: UInt32 = 0x8004_C605
+    /// The domain has a newer key than the device: join again, then ask again.
     public static let renewDomain: UInt32 = 0x8004_C606
+    /// The service has no metering certificate of that id.
     public static let unknownMeteringID: UInt32 = 0x8004_C607
+    /// The same as `deviceLimitReached`, for general computers.
     public static let computerLimitReached: UInt32 = 0x8004_C608
+    /// The service wants the client to use an older protocol. Latchkey has none, and gives up.
     public static let fallBack: UInt32 = 0x8004_C609
+    /// The service does not count the device among the domain's members any more: leave, or join anew.
     public static let notAMember: UInt32 = 0x8004_C60A
+    /// The service does not speak the version of the protocol that the request is made in.
     public static let versionMismatch: UInt32 = 0x8004_C60B
+    /// The domain service has no such account.
     public static let unknownAccountID: UInt32 = 0x8004_C60C
+    /// The request belongs at `redirectURL`.
     public static let redirect: UInt32 = 0x8004_C60D
+    /// The service has no open transaction of that id: it was acknowledged before, or never begun.
     public static let unknownTransactionID: UInt32 = 0x8004_C610
 
     /// What a client does about it. A number that is not in the table ends the attempt.
@@ -96,6 +114,7 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
 }
 
 extension PlayReadyFault: CustomStringConvertible {
+    /// The number in words and the service's own text. Without URLs, ids and custom data.
     public var description: String {
         let words = [name ?? "fault \(Self.hexadecimal(code))", text].filter { !$0.isEmpty }
         return words.joined(separator: ", “") + (text.isEmpty ? "" : "”")

@@ -12,6 +12,7 @@ public struct PlayReadyKeyring: Sendable {
     /// The domains that licences may be bound to instead.
     public let memberships: [PlayReadyMembership]
 
+    /// Of two memberships in one domain, both sets of keys are tried.
     public init(device: PlayReadyDevice, memberships: [PlayReadyMembership] = []) {
         self.device = device
         self.memberships = memberships
@@ -29,7 +30,7 @@ public struct PlayReadyKeyring: Sendable {
 ///
 /// Whether it may be used now is what `PlayReadyPolicy` says. Immutable and thread-safe; prints without keys.
 public struct PlayReadyLicense: Sendable {
-    /// The licence as it came.
+    /// The licence as it came, with its signature.
     public let xmr: XMRLicense
     /// What it says about playing.
     public let terms: XMRTerms
@@ -73,7 +74,7 @@ public struct PlayReadyLicense: Sendable {
         contentKey = keys.content
     }
 
-    /// The same from bytes, as a store has them.
+    /// The same from bytes, as a store has them. Throws the same errors.
     public init(reading bytes: [UInt8], keyring: PlayReadyKeyring) throws(PlayReadyError) {
         let xmr: XMRLicense
         do throws(FormatError) {
@@ -127,6 +128,8 @@ public struct PlayReadyLicense: Sendable {
 }
 
 extension PlayReadyLicense: CustomStringConvertible, CustomReflectable {
+    /// Rights id and KID, never the key.
     public var description: String { "licence \(xmr.rightsID) for KID \(keyID)" }
+    /// The same two; the content key does not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["rightsID": xmr.rightsID, "keyID": keyID]) }
 }

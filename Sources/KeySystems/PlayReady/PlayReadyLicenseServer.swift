@@ -15,7 +15,7 @@ public struct PlayReadyLicenseServer: Sendable {
         public var fault: PlayReadyFault?
         /// Those that licences were made for.
         public var keyIDs: [KeyID] = []
-        /// The client's custom data.
+        /// What the client put into the challenge for the service, as text.
         public var customData: String?
 
         /// The HTTP status that goes with it: 500 for a fault, as SOAP 1.1 wants it.
@@ -29,6 +29,7 @@ public struct PlayReadyLicenseServer: Sendable {
             body[place] = body[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
         }
 
+        /// The body is the SOAP fault, to be sent with status 500.
         public init(fault: PlayReadyFault) {
             body = fault.serialized
             self.fault = fault
@@ -38,6 +39,7 @@ public struct PlayReadyLicenseServer: Sendable {
     let authority: PlayReadyTestAuthority
     let random: RandomSource
 
+    /// A service whose certificates are those of `authority`. Keys and nonces come from `random`.
     public init(authority: PlayReadyTestAuthority, random: RandomSource = .system) {
         self.authority = authority
         self.random = random

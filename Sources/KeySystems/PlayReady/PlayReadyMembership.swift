@@ -16,7 +16,7 @@ public struct PlayReadyMembership: Sendable {
     public let serviceID: GUID
     /// The domain's account at that service.
     public let accountID: GUID
-    /// The domain service's.
+    /// Where the domain service is, as the domain's certificate says.
     public let url: String
     /// The newest revision that this device has a key of.
     public let revision: UInt32
@@ -43,9 +43,9 @@ public struct PlayReadyMembership: Sendable {
         self.keys = keys
     }
 
-    /// What a store keeps of it, readable and secret: the caller seals it and wipes its copy. Version 1 of Latchkey's own
-    /// format: UInt8 version, UInt32 chain length, the chain, UInt8 count, then UInt32 revision, UInt16 length and PEM of
-    /// each key. Integers are big-endian.
+    /// What a store keeps of it, readable and secret: the caller seals it and wipes its copy. Version 1 of Latchkey's
+    /// own format: UInt8 version, UInt32 chain length, the chain, UInt8 count, then UInt32 revision, UInt16 length and
+    /// PEM of each key. Integers are big-endian. Throws `internalError` where OpenSSL refuses.
     public func serialized() throws(PlayReadyError) -> [UInt8] {
         let certificates = chain.serialized
         var bytes: [UInt8] = [1]
@@ -89,6 +89,8 @@ func bigEndianBytes(_ value: some FixedWidthInteger) -> [UInt8] {
 }
 
 extension PlayReadyMembership: CustomStringConvertible, CustomReflectable {
+    /// Account and revision, never keys.
     public var description: String { "member of domain \(accountID), revision \(revision)" }
+    /// The same two; the private keys do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["accountID": accountID, "revision": revision]) }
 }

@@ -2,6 +2,7 @@
 
 /// What is asked of a service. The raw value is the name of the operation.
 public enum PlayReadyOperation: String, Sendable, CaseIterable {
+    /// Its messages are those that Microsoft's documentation prints.
     case acquireLicense = "AcquireLicense"
     /// The inner message is Latchkey's own.
     case acknowledgeLicense = "AcknowledgeLicense"

@@ -14,13 +14,14 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
         public var upTo: UInt16
         /// For video that leaves uncompressed and digital, as by HDMI.
         public var digitalVideo: OutputRule
-        /// For analogue television.
+        /// For component and composite outputs.
         public var analogVideo: OutputRule
         /// For sound that leaves uncompressed and digital.
         public var digitalAudio: OutputRule
         /// For sound that leaves compressed.
         public var compressedAudio: OutputRule
 
+        /// A row that follows another one starts behind that one's `upTo`.
         public init(
             upTo: UInt16, digitalVideo: OutputRule, analogVideo: OutputRule, digitalAudio: OutputRule,
             compressedAudio: OutputRule
@@ -39,9 +40,10 @@ public struct PlayReadyOutputTable: Hashable, Sendable {
     /// In ascending order. Levels above the last row block.
     public var rows: [Row]
 
+    /// `rows` has to be in ascending order of `upTo`: the first one that fits counts.
     public init(rows: [Row]) { self.rows = rows }
 
-    /// Microsoft's rows.
+    /// The rows of Microsoft's page, in the stricter reading.
     public static let standard = PlayReadyOutputTable(rows: [
         Row(upTo: 100, digitalVideo: .pass, analogVideo: .pass, digitalAudio: .pass, compressedAudio: .pass),
         Row(

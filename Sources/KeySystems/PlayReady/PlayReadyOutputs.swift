@@ -5,17 +5,29 @@ public import ProtectionModel
 
 /// The names of explicit output protections and play enablers. See `PlayReadyOutputTable` for the source.
 public enum PlayReadyOutputID: String, Sendable, CaseIterable {
+    /// For digital video. Data: UInt32 height, UInt32 width, big-endian; larger frames are not to be decoded.
     case maximumEffectiveResolution = "9645E831-E01D-4FFF-8342-0A720E3E028F"
+    /// For digital video whose level requires HDCP: type 1 is required where the data, a number of 32 bits, is not 0.
     case hdcpType = "ABB2C6F1-E663-4625-A945-972D17B231E7"
+    /// For digital audio: SCMS with "copy never". Microsoft lists it among the analog ones, too.
     case serialCopyManagement = "6D5CFA59-C250-4426-930E-FAC72C8FCFA6"
+    /// For analog video: CGMS-A with "copy never", or no output.
     case copyGenerationRequired = "2098DE8D-7DDD-4BAB-96C6-32EBB6FABEA3"
+    /// For analog video: CGMS-A with "copy never" where the output can do it.
     case copyGenerationBestEffort = "225CD36F-F132-49EF-BA8C-C91EA28E4369"
+    /// For analog video: AGC and colour stripe, 0 to 3. Nothing here can switch it on, so that all but 0 blocks.
     case automaticGainControl = "C3FD11C6-F8B7-4D20-B008-1DB17D61F2DA"
+    /// For analog monitors (VGA): frames of `PlayReadyOutputTable.reducedPixels` at most.
     case analogMonitor = "D783A191-E083-4BAF-B2DA-E69F910B3772"
+    /// For component outputs: frames of `PlayReadyOutputTable.reducedPixels` at most.
     case analogComponent = "811C5110-46C8-4C6E-8163-C0482A15D47E"
+    /// No analog output at all.
     case digitalOnly = "760AE755-682A-41E0-B1B3-DCDF836A7306"
+    /// A play enabler: outputs of which nothing is known may be used.
     case unknownOutput = "786627D8-C2A6-44BE-8F88-08AE255B01A7"
+    /// A play enabler: the same, with frames of `PlayReadyOutputTable.reducedPixels` at most.
     case unknownOutputReduced = "B621D91F-EDCC-4035-8D4B-DC71760D43E9"
+    /// A play enabler: AirPlay may be used.
     case airPlay = "5ABF0F0D-DC29-4B82-9982-FD8E57525BFC"
 
     /// Takes the bytes in either order: which one licences use is not documented.
@@ -24,6 +36,7 @@ public enum PlayReadyOutputID: String, Sendable, CaseIterable {
         self = match
     }
 
+    /// The raw value as 16 bytes. Never nil for the cases above.
     public var id: GUID? { GUID(rawValue) }
 }
 

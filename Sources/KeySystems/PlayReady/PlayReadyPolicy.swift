@@ -10,11 +10,12 @@ public import ProtectionModel
 /// (<https://learn.microsoft.com/playready/overview/license-and-policies>). Times of licences are seconds since 1970. A
 /// value; thread-safe.
 public struct PlayReadyPolicy: Hashable, Sendable {
-    /// What the licence says.
+    /// The limits and rights that the licence carries.
     public let terms: XMRTerms
     /// The licence's own identifier.
     public let rightsID: GUID
 
+    /// For terms whose licence was not opened, as a service has them.
     public init(terms: XMRTerms, rightsID: GUID) {
         self.terms = terms
         self.rightsID = rightsID
@@ -49,7 +50,7 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         public var allowedSources: Set<UInt32>?
         /// The version of the revocation information that the device has; nil where it keeps none.
         public var revocationInformationVersion: UInt32?
-        /// Whether something counts for metering, and whether something reports the end of sessions.
+        /// Whether something counts for metering.
         public var canMeter: Bool
         /// Whether something reports the end of sessions.
         public var canStopSecurely: Bool
@@ -58,6 +59,7 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         /// How a grace period is read.
         public var graceRule: GraceRule
 
+        /// The defaults are the strict ones: no domains, no metering, no secure stop. Times are seconds since 1970.
         public init(
             time: TrustedTime, securityLevel: UInt32, firstPlay: UInt32? = nil, stored: UInt32? = nil,
             sessionNonce: [UInt8]? = nil, domains: [GUID: Set<UInt32>] = [:], allowedSources: Set<UInt32>? = nil,

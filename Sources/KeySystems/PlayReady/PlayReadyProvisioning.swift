@@ -10,6 +10,7 @@ import ProtectionModel
 public struct PlayReadyProvisioning: Sendable {
     /// What an error is about.
     public enum Part: Hashable, Sendable {
+        /// Those of the bundle, by the name of the argument that brings them.
         case modelCertificate, modelPrivateKey, rootKey, serverKey, timeKey, revocationList
     }
 
@@ -174,6 +175,8 @@ public struct PlayReadyProvisioning: Sendable {
 }
 
 extension PlayReadyProvisioning: CustomStringConvertible, CustomReflectable {
+    /// Says nothing of keys and certificates.
     public var description: String { "PlayReady-style provisioning" }
+    /// Empty: the bundle has a private key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -46,13 +46,14 @@ public struct PlayReadyServerPolicy: Sendable {
         public var key: ContentKey?
         /// For what the key is; nil leaves that to the server.
         public var keyType: XMRTerms.KeyType?
-        /// Without keys.
+        /// What the licence says; the wrapped key and what it is bound to are added for each request.
         public var terms: XMRTerms
         /// Seconds from the answer to the licence's end; nil: as the terms say.
         public var lifetime: UInt32?
         /// The account to bind the licence to.
         public var domain: GUID?
 
+        /// Without `terms`: playback without limits.
         public init(keyID: KeyID? = nil, terms: XMRTerms? = nil) {
             self.keyID = keyID
             var standard = XMRTerms()
@@ -92,6 +93,7 @@ public struct PlayReadyServerPolicy: Sendable {
     /// Refuse clients whose clock differs by more seconds than this; nil takes any.
     public var maximumClockSkew: UInt32?
 
+    /// Without arguments: every key of the header, for playback without limits.
     public init(grants: [Grant] = [Grant()]) { self.grants = grants }
 
     /// Why a query cannot be read.
@@ -100,7 +102,8 @@ public struct PlayReadyServerPolicy: Sendable {
         public let description: String
     }
 
-    /// Reads the value of `cfg`, with or without `cfg=` in front. An empty text grants everything.
+    /// Reads the value of `cfg`, with or without `cfg=` in front. An empty text grants everything. Throws `ParseError`
+    /// for a name that is not known and a value that cannot be read.
     public init(query text: some StringProtocol) throws(ParseError) {
         var rest = String(text)
         if rest.hasPrefix("cfg=") { rest.removeFirst(4) }

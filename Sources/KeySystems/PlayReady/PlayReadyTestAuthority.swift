@@ -88,7 +88,8 @@ public struct PlayReadyTestAuthority: Sendable {
     /// P-256, x and y: what clients encrypt challenges for.
     public var serverKey: [UInt8] { keys[.server]?.publicKey ?? [] }
 
-    /// What a client of this authority is provisioned with.
+    /// What a client of this authority is provisioned with. Throws `provisioning` where a part is missing, which none
+    /// of `generate` and `read` leaves out.
     public func provisioning() throws(PlayReadyError) -> PlayReadyProvisioning {
         guard let chain = chains[.model], let key = keys[.model] else { throw .provisioning("no model") }
         return try PlayReadyProvisioning(
@@ -96,7 +97,8 @@ public struct PlayReadyTestAuthority: Sendable {
     }
 
     /// The files of the authority by name, private keys in PEM among them: what `read` takes, and, for clients,
-    /// `model.bcert`, `model-key.pem`, `root.pub` and `server.pub`. The caller wipes them.
+    /// `model.bcert`, `model-key.pem`, `root.pub` and `server.pub`. The caller wipes them. Throws `internalError` where
+    /// OpenSSL refuses.
     public func files() throws(PlayReadyError) -> [String: [UInt8]] {
         var files = ["root.pub": rootKey, "server.pub": serverKey]
         for (part, chain) in chains { files["\(part.rawValue).bcert"] = chain.serialized }
@@ -168,6 +170,8 @@ public struct PlayReadyTestAuthority: Sendable {
 }
 
 extension PlayReadyTestAuthority: CustomStringConvertible, CustomReflectable {
+    /// Says nothing of keys.
     public var description: String { "PlayReady-style test authority" }
+    /// Empty: the authority is made of private keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

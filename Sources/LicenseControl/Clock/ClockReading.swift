@@ -11,6 +11,7 @@ public struct ClockReading: Hashable, Sendable {
     /// Names this run of the machine; another one after each start.
     public var bootID: String
 
+    /// For clocks of one's own, as in tests. Times are milliseconds.
     public init(wall: Int64, sinceBoot: Int64, bootID: String) {
         self.wall = wall
         self.sinceBoot = sinceBoot
@@ -20,6 +21,7 @@ public struct ClockReading: Hashable, Sendable {
 
 /// Where the trusted clock reads the machine's clocks. Thread-safe; must not block.
 public protocol ClockSource: Sendable {
+    /// All three at one moment.
     func reading() -> ClockReading
 }
 
@@ -27,8 +29,10 @@ public protocol ClockSource: Sendable {
 public struct SystemClocks: ClockSource {
     private let bootID: String
 
+    /// Reads the boot id once; it does not change while the process runs.
     public init() { bootID = Self.readBootID() }
 
+    /// Two system calls; does not block.
     public func reading() -> ClockReading {
         ClockReading(
             wall: Self.milliseconds(CLOCK_REALTIME), sinceBoot: Self.milliseconds(CLOCK_BOOTTIME), bootID: bootID)

@@ -25,6 +25,7 @@ public struct SignedTimeService: Sendable {
     /// How to tell who answered.
     public var verifier: any SignedTimeVerifier
 
+    /// Both are kept as long as the service and called on any task.
     public init(source: any SignedTimeSource, verifier: any SignedTimeVerifier) {
         self.source = source
         self.verifier = verifier

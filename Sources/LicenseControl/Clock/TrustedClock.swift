@@ -79,6 +79,7 @@ public final class TrustedClock: Sendable {
     }
 
     /// Writes what the clock knows, and takes over what other processes found out. Call it before the process ends.
+    /// Throws the errors of the storage; the clock goes on with what it knows.
     public func save() async throws(LicenseStoreError) {
         let mine = core.withLock { $0.state }
         defer { core.withLock { $0.isSaving = false } }
@@ -94,7 +95,8 @@ public final class TrustedClock: Sendable {
         report(event)
     }
 
-    /// Asks the time service, and trusts the clock from then on. Returns the time.
+    /// Asks the time service, and trusts the clock from then on. Returns the time. Throws `noService`, `serviceFailed`,
+    /// `notGenuine`, `tooSlow`, `goesBack`, and `notSaved` with the clock repaired.
     @discardableResult
     public func repair() async throws(TrustedClockError) -> TrustedTime {
         guard let service else {

@@ -40,5 +40,6 @@ public struct TrustedClockError: Error, Hashable, Sendable {
 }
 
 extension TrustedClockError: CustomStringConvertible {
+    /// The kind and the details, with the service's name and what to do.
     public var description: String { detail.isEmpty ? code.rawValue : "\(code.rawValue): \(detail)" }
 }

@@ -16,5 +16,6 @@ public struct TrustedClockPolicy: Hashable, Sendable {
     /// Milliseconds after which the latest good time is written again.
     public var saveInterval: Int64 = 60_000
 
+    /// The defaults above: an anti-rollback clock.
     public init() {}
 }

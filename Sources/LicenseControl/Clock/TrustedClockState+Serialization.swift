@@ -34,7 +34,7 @@ extension TrustedClockState {
         return bytes
     }
 
-    /// Reads what `serialized()` writes.
+    /// Reads what `serialized()` writes. Throws `truncated`, `malformed`, and `unsupported` for another version.
     public init(serialized bytes: [UInt8]) throws(FormatError) {
         self.init()
         var reader = ByteReader(bytes, structure: "trusted clock record")

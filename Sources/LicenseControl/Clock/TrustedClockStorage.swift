@@ -14,6 +14,8 @@ public protocol TrustedClockStorage: Sendable {
 extension LicenseStore: TrustedClockStorage {
     private static let clockID = RecordID(prefixOf: Array("latchkey clock 1".utf8))
 
+    /// One transaction: what it returns is on disk. Throws `recordUnreadable` where the kept state cannot be read, and
+    /// the store's own errors.
     public func update(
         _ change: @Sendable (TrustedClockState?) -> TrustedClockState
     ) async throws(LicenseStoreError) -> TrustedClockState {

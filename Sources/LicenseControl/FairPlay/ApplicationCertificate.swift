@@ -34,6 +34,7 @@ public final class ApplicationCertificate: Sendable {
         var loading: Loading?
     }
 
+    /// Loads nothing yet; that is for the first who asks. `transport` is used for a URL alone.
     public convenience init(_ source: Source, transport: any HTTPTransport = CurlTransport.shared) {
         self.init(source, transport: transport, date: KeySessionClock.system.date)
     }
@@ -61,7 +62,7 @@ public final class ApplicationCertificate: Sendable {
     }
 
     /// The certificate after a key server refused `refused`: loaded anew, unless somebody did so already. Nil where it
-    /// is still the same, so that there is no use in asking again.
+    /// is still the same, so that there is no use in asking again. Throws as `der()` does.
     public func der(insteadOf refused: [UInt8]) async throws(KeyError) -> [UInt8]? {
         if case .data = source { return nil }
         let known = state.withLock(\.certificate)
@@ -137,6 +138,8 @@ public final class ApplicationCertificate: Sendable {
 }
 
 extension ApplicationCertificate: CustomStringConvertible, CustomReflectable {
+    /// Where the certificate comes from; a URL without its query.
     public var description: String { name }
+    /// The same; the headers for the URL do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["source": name]) }
 }

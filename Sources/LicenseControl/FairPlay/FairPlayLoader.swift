@@ -10,6 +10,8 @@ import Synchronization
 /// For each request: key URI → content identifier → application certificate → SPC → POST → answer → CKC. It takes
 /// FairPlay requests that have a key URI. A lost connection is tried once more. When the key server refuses the request
 /// and the certificate has changed since, the request is made again with the new one.
+///
+/// Thread-safe; exchanges run on tasks of their own.
 public final class FairPlayLoader: ResourceLoader {
     /// Where the SPC goes, in place of the configured URL: for services that hand out a token first. Called for each
     /// request, also for renewals. It is trusted as the configured URL is.
@@ -41,6 +43,7 @@ public final class FairPlayLoader: ResourceLoader {
         name = "FairPlay \(service.preset.name)"
     }
 
+    /// Takes FairPlay requests with a key URI, and answers on a task of its own.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard request.keySystem == .fairPlay, let text = request.keyURI ?? request.suggestedURL else { return false }
         let uri = KeyURI(text)
@@ -58,6 +61,7 @@ public final class FairPlayLoader: ResourceLoader {
         return true
     }
 
+    /// Ends the exchange, if one is under way.
     public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
 
     /// A stored key whose time is over is dropped, and the server is asked.
@@ -69,6 +73,7 @@ public final class FairPlayLoader: ResourceLoader {
         return (try? persistableKeys.invalidate(identifier)) != nil
     }
 
+    /// Stores the key in the place of the old one. Where that fails, the old one stays as it was.
     public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {
         guard let identifier = identifier(of: request) else { return }
         try? persistableKeys?.store(key, for: identifier)
@@ -165,6 +170,8 @@ public final class FairPlayLoader: ResourceLoader {
 }
 
 extension FairPlayLoader: CustomStringConvertible, CustomReflectable {
+    /// The name of the preset.
     public var description: String { name }
+    /// The service without values of headers and parameters.
     public var customMirror: Mirror { Mirror(self, children: ["service": service.description]) }
 }

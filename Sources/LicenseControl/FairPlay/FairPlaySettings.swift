@@ -23,6 +23,7 @@ public struct FairPlaySettings: Sendable, Hashable {
     /// The file of the device secret. Nil: `device-secret` in the folder of stored keys.
     public var deviceSecretFile: String?
 
+    /// No certificate, and no keys are stored; the fields above add to that.
     public init(service: LicenseService = LicenseService()) { self.service = service }
 
     /// The group of a configuration file.
@@ -102,7 +103,8 @@ public struct FairPlaySettings: Sendable, Hashable {
         return .url(url)
     }
 
-    /// Adds what a session needs for these settings. Reads the files of secrets.
+    /// Adds what a session needs for these settings. Reads the files of secrets. Throws `invalidConfiguration` with the
+    /// file that cannot be used.
     public func apply(to configuration: inout KeySessionConfiguration) throws(KeyError) {
         if let deviceIdentifier { configuration.deviceIdentifier = deviceIdentifier }
         if let path = deviceSecretFile ?? storedKeysFolder.map({ "\($0)/device-secret" }) {
@@ -122,10 +124,12 @@ public struct FairPlaySettings: Sendable, Hashable {
 }
 
 extension FairPlaySettings: CustomStringConvertible, CustomReflectable {
+    /// Service and certificate, without query, and headers and parameters by name.
     public var description: String {
         let url = certificateURL.map { HTTPRequest(url: $0).printableURL }
         return (certificateFile ?? url).map { "\(service.description), certificate \($0)" } ?? service.description
     }
 
+    /// The same; values do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

@@ -9,13 +9,14 @@ import MediaFormats
 /// `%` and any Unicode stay as they are. The media wrote it, so it is not trusted. Prints whole: it is in the playlist
 /// for all to read, but it may hold a token, so log `printable` instead.
 public struct KeyURI: Sendable, Hashable {
-    /// As the playlist has it.
+    /// The whole URI, as the playlist has it.
     public let text: String
     /// In lower case; nil where the text has none.
     public let scheme: String?
     /// What stands behind the scheme's colon and the two slashes, if they are there.
     public let afterScheme: String
 
+    /// Takes any text apart; one without a scheme is all `afterScheme`.
     public init(_ text: String) {
         self.text = text
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")), Self.isScheme(text[..<colon]) else {

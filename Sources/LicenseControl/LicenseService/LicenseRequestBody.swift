@@ -9,6 +9,7 @@ public enum LicenseRequestBody: Sendable, Hashable {
     case raw
     /// Fields as an HTML form sends them.
     case form([FormField])
+    /// A JSON text (RFC 8259).
     case json(JSON)
 
     /// A field of a form (`application/x-www-form-urlencoded`).
@@ -21,9 +22,13 @@ public enum LicenseRequestBody: Sendable, Hashable {
 
     /// A JSON text with values to fill in. Members stay in order.
     public indirect enum JSON: Sendable, Hashable {
+        /// Members in the order of the text.
         case object([Member])
+        /// Values in the order of the text.
         case array([JSON])
+        /// As it is, without quotes.
         case number(Int)
+        /// Filled in, then escaped.
         case string(LicenseRequestValue)
     }
 
@@ -34,6 +39,7 @@ public enum LicenseRequestBody: Sendable, Hashable {
         /// What goes there.
         public var value: JSON
 
+        /// `name` is escaped when the text is written; nothing is filled into it.
         public init(_ name: String, _ value: JSON) {
             self.name = name
             self.value = value

@@ -22,6 +22,7 @@ public struct LicenseRequestURL: Sendable, Hashable {
         /// What goes there; it is percent-encoded.
         public var value: LicenseRequestValue
 
+        /// Both are percent-encoded when the URL is made.
         public init(_ name: String, _ value: LicenseRequestValue) {
             self.name = name
             self.value = value
@@ -41,6 +42,7 @@ public struct LicenseRequestURL: Sendable, Hashable {
     /// The same, for keys that are to be stored.
     public var persistentQuery: [QueryItem]
 
+    /// Without arguments: the configured URL as it is.
     public init(
         _ base: Base = .configured, path: String? = nil, replacesPath: Bool = false,
         pathItems: [LicenseRequestValue] = [], query: [QueryItem] = [], persistentQuery: [QueryItem] = []

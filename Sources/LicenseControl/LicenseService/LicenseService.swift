@@ -23,6 +23,7 @@ public struct LicenseService: Sendable, Hashable {
     /// For one exchange. Nil: the transport's own.
     public var timeout: Duration?
 
+    /// Nothing is checked here: what the preset needs and does not find, it names with the first request.
     public init(
         _ preset: LicenseServicePreset = .standard, url: String? = nil, headers: [HTTPHeader] = [],
         parameters: [String: String] = [:], contentIdentifier: ContentIdentifierRule? = nil,
@@ -110,11 +111,13 @@ public struct LicenseService: Sendable, Hashable {
 }
 
 extension LicenseService: CustomStringConvertible, CustomReflectable {
+    /// Preset, URL without its query, headers and parameters by name.
     public var description: String {
         let names = headers.map(\.name) + parameters.keys.sorted()
         return "“\(preset.name)”" + (url.map { " at \(HTTPRequest(url: $0).printableURL)" } ?? "")
             + (names.isEmpty ? "" : " with \(names.joined(separator: ", "))")
     }
 
+    /// The same; values do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["service": description]) }
 }

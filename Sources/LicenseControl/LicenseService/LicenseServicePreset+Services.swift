@@ -95,6 +95,7 @@ extension LicenseServicePreset {
         body: .form([.field("spc", .spc, isEncoded: true)]),
         response: .ckcElement)
 
+    /// Verimatrix Core: JSON in both directions, and a token in `Authorization`.
     public static let verimatrixCore = LicenseServicePreset(
         name: "verimatrix-core",
         contentIdentifier: .beforeQuery,

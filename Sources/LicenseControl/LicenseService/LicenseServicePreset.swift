@@ -12,6 +12,7 @@ public struct LicenseServicePreset: Sendable, Hashable {
         /// What goes there.
         public var value: LicenseRequestValue
 
+        /// `value` is filled in for each request. A parameter goes only to a server that the configuration names.
         public init(_ name: String, _ value: LicenseRequestValue) {
             self.name = name
             self.value = value
@@ -33,11 +34,11 @@ public struct LicenseServicePreset: Sendable, Hashable {
 
     /// The name in settings.
     public var name: String
-    /// What the SPC asks for.
+    /// How the content identifier comes out of the key URI.
     public var contentIdentifier: ContentIdentifierRule
-    /// Where requests go.
+    /// Where requests go: the configured URL, or what the key URI names.
     public var url: LicenseRequestURL
-    /// What requests carry.
+    /// What requests carry, and in which form.
     public var body: LicenseRequestBody
     /// Sent beside the Content-Type of the body.
     public var headers: [Header]
@@ -48,6 +49,7 @@ public struct LicenseServicePreset: Sendable, Hashable {
     /// Where the service has the application certificate; nil where it has no place of its own for it.
     public var certificateURL: LicenseRequestURL?
 
+    /// The defaults are those of a service that takes the SPC's bytes by POST and answers with the CKC's bytes.
     public init(
         name: String, contentIdentifier: ContentIdentifierRule, url: LicenseRequestURL = LicenseRequestURL(),
         body: LicenseRequestBody = .raw, headers: [Header] = [], requiredHeaders: [[String]] = [],

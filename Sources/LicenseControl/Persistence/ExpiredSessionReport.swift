@@ -20,6 +20,7 @@ public struct ExpiredSessionReport: Sendable, Hashable {
     /// At most this many are kept: a live stream asks for new ones for ever.
     static let limit = 64
 
+    /// Times are seconds since 1970-01-01 00:00 UTC.
     public init(sessionIdentifier: UInt64, started: Int64, ended: Int64? = nil, contentIdentifiers: [[UInt8]] = []) {
         self.sessionIdentifier = sessionIdentifier
         self.started = started

@@ -16,6 +16,7 @@ public final class ExpiredSessionReports: Sendable {
 
     /// Reports of sessions that are over, oldest first, as AVFoundation's
     /// `pendingExpiredSessionReports(withAppIdentifier:storageDirectoryAt:)`. Sessions that run are not among them.
+    /// Those that cannot be read are removed. Throws the errors of the store.
     public func pending() throws(KeyError) -> [ExpiredSessionReport] {
         let open = Set(running.withLock { $0.keys })
         var reports: [ExpiredSessionReport] = []
@@ -30,7 +31,8 @@ public final class ExpiredSessionReports: Sendable {
         return reports.sorted { ($0.started, $0.sessionIdentifier) < ($1.started, $1.sessionIdentifier) }
     }
 
-    /// Forgets reports that a server has acknowledged, as AVFoundation's `removePendingExpiredSessionReports`.
+    /// Forgets reports that a server has acknowledged, as AVFoundation's `removePendingExpiredSessionReports`. Throws
+    /// the errors of the store.
     public func remove(_ reports: [ExpiredSessionReport]) throws(KeyError) {
         for report in reports { try store.remove(named: name(report)) }
     }

@@ -3,7 +3,8 @@
 import Glibc
 public import ProtectionModel
 
-/// A folder with one file for each stored key, which only its owner may read.
+/// A folder with one file for each stored key, which only its owner may read. Thread-safe; several processes may share
+/// the folder, as each file is replaced in one step.
 public final class FilePersistableKeyStore: PersistableKeyStore {
     /// The path of the folder.
     public let folder: String
@@ -18,22 +19,26 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
         }
     }
 
+    /// Reads a file of 64 KiB at most. Throws `invalidConfiguration` with path and reason.
     public func data(named name: String) throws(KeyError) -> [UInt8]? {
         let path = try path(name)
         guard access(path, F_OK) == 0 else { return nil }
         return try RegularFile(path: path, kind: "stored key").contents(limit: Self.maximumSize)
     }
 
+    /// Replaces the file in one step, so that a crash leaves the old or the new key. Throws `invalidConfiguration`.
     public func store(_ data: [UInt8], named name: String) throws(KeyError) {
         try PrivateFile.write(data, to: try path(name), kind: "stored key \(name)")
     }
 
+    /// Removes the file; a copy that somebody took stays good. Throws `invalidConfiguration`.
     public func remove(named name: String) throws(KeyError) {
         guard unlink(try path(name)) == 0 || errno == ENOENT else {
             throw PrivateFile.failure("stored key \(name)", errno)
         }
     }
 
+    /// The names of the files without `.lkpk`. Throws `invalidConfiguration` where the folder cannot be read.
     public func names() throws(KeyError) -> [String] {
         guard let handle = opendir(folder) else { throw PrivateFile.failure("stored keys \(folder)", errno) }
         defer { closedir(handle) }

@@ -2,7 +2,8 @@
 
 public import ProtectionModel
 
-/// Where stored keys are. What is stored is sealed already (see `KeySessionConfiguration.deviceSecret`); the store keeps bytes by name.
+/// Where stored keys are. What is stored is sealed already (see `KeySessionConfiguration.deviceSecret`); the store keeps
+/// bytes by name: letters, digits and hyphens, 128 at most.
 ///
 /// Thread-safe. Calls may block for as long as a file system does.
 public protocol PersistableKeyStore: Sendable {
@@ -17,7 +18,7 @@ public protocol PersistableKeyStore: Sendable {
 }
 
 extension PersistableKeyStore {
-    /// Removes everything.
+    /// Removes everything. Throws at the first that cannot be removed; the others stay.
     public func removeAll() throws(KeyError) {
         for name in try names() { try remove(named: name) }
     }

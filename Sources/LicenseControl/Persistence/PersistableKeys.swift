@@ -5,27 +5,30 @@ public import ProtectionModel
 
 /// The stored keys of FairPlay-style licences, by content identifier. Thread-safe.
 public struct PersistableKeys: Sendable {
-    /// Where they are.
+    /// Where the sealed keys are.
     public let store: any PersistableKeyStore
 
+    /// Keys are found under a digest of their content identifier.
     public init(_ store: any PersistableKeyStore) { self.store = store }
 
-    /// The sealed key; nil where none is stored.
+    /// The sealed key; nil where none is stored. Throws the errors of the store.
     public func key(for contentIdentifier: [UInt8]) throws(KeyError) -> [UInt8]? {
         try store.data(named: try name(contentIdentifier))
     }
 
-    /// Stores a sealed key, in place of the one that is there.
+    /// Stores a sealed key, in place of the one that is there. Throws the errors of the store.
     public func store(_ key: [UInt8], for contentIdentifier: [UInt8]) throws(KeyError) {
         try store.store(key, named: try name(contentIdentifier))
     }
 
     /// Removes a key, as AVFoundation's `invalidatePersistableContentKey(_:options:)`. Sessions that use it go on.
+    /// Throws the errors of the store.
     public func invalidate(_ contentIdentifier: [UInt8]) throws(KeyError) {
         try store.remove(named: try name(contentIdentifier))
     }
 
-    /// Removes every key, as AVFoundation's `invalidateAllPersistableContentKeys(forApp:options:)`.
+    /// Removes every key, as AVFoundation's `invalidateAllPersistableContentKeys(forApp:options:)`. Throws the errors
+    /// of the store.
     public func invalidateAll() throws(KeyError) { try store.removeAll() }
 
     private func name(_ contentIdentifier: [UInt8]) throws(KeyError) -> String {

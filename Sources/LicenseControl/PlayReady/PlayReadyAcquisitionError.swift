@@ -11,11 +11,13 @@ public struct PlayReadyAcquisitionError: Error, Sendable {
     /// The same as a key request reports it.
     public let keyError: KeyError
 
+    /// For what the exchange or the service says.
     public init(_ cause: PlayReadyError) {
         self.cause = cause
         keyError = cause.keyError
     }
 
+    /// For everything else: the network, the store, a delegate.
     public init(_ keyError: KeyError) {
         cause = nil
         self.keyError = keyError
@@ -40,6 +42,7 @@ public struct PlayReadyAcquisitionError: Error, Sendable {
 }
 
 extension PlayReadyAcquisitionError: CustomStringConvertible {
+    /// That of `keyError`: kind, KID or URL, and what to do.
     public var description: String { keyError.description }
 }
 

@@ -26,6 +26,9 @@ extension PlayReadyClient {
     /// without, the client does, to the configured address or the one in the header. Faults are answered as their number
     /// asks for: join the domain and ask once more, go where it redirects to, ask later, make the device anew. Returns
     /// the KIDs of the licences. A licence that was acquired need not be valid now: see `rightsStatus`.
+    ///
+    /// Throws why there is none: the service's fault with `action` and custom data, an answer that is not genuine, the
+    /// network, the store, or data without a header.
     @discardableResult
     public func acquireLicense(
         for initializationData: [UInt8], delegate: (any PlayReadyDelegate)? = nil

@@ -8,13 +8,14 @@ import ProtectionModel
 extension PlayReadyClient {
     /// Joins a domain and keeps the membership, in the place of an older one of the same domain.
     ///
-    /// With a delegate, that sends the challenge to `url`. Services that need a domain say so when a licence is asked for,
-    /// and it is joined then: this is for applications that join ahead.
+    /// With a delegate, that sends the challenge to `url`. Services that need a domain say so when a licence is asked
+    /// for, and it is joined then: this is for applications that join ahead. Throws the service's fault, an answer that
+    /// is not genuine, the network's failure or the store's.
     public func joinDomain(
         _ parameters: PlayReadyDomainExchange.Parameters, at url: String, delegate: (any PlayReadyDelegate)? = nil
     ) async throws(PlayReadyAcquisitionError) { try await join(parameters, url, delegate) }
 
-    /// The domains that this device is a member of.
+    /// The domains that this device is a member of. Throws where the store or the provisioning cannot be used.
     public func domains() async throws(PlayReadyAcquisitionError) -> [PlayReadyMembership] {
         do {
             return try await keyring(in: try await parts().store).memberships
@@ -26,7 +27,8 @@ extension PlayReadyClient {
     }
 
     /// Leaves a domain: tells the service, then forgets the membership. Licences of the domain are of no use any more.
-    /// Where the service knows no such member, the membership is forgotten all the same.
+    /// Where the service knows no such member, the membership is forgotten all the same. Throws `domainRequired` where
+    /// this device is no member; otherwise as `joinDomain` does, and the membership stays.
     public func leaveDomain(_ accountID: GUID, at url: String) async throws(PlayReadyAcquisitionError) {
         guard let membership = try await domains().first(where: { $0.accountID == accountID }) else {
             throw .init(PlayReadyError.domainRequired("this device is no member of \(accountID)"))

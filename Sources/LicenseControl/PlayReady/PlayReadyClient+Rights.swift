@@ -16,14 +16,14 @@ extension PlayReadyClient {
     /// What the licences on this device allow for some content now, and why. Looks, and changes nothing.
     ///
     /// `initializationData` is a `pssh` box, a PlayReady object, or a header. Content of several keys has the rights of
-    /// the key that has least.
+    /// the key that has least. Throws where the data have no header, or the store cannot be used.
     public func rightsStatus(
         for initializationData: [UInt8]
     ) async throws(PlayReadyAcquisitionError) -> RightsStatus {
         try await rightsStatus(forKeys: try Self.header(of: initializationData).keys.map(\.keyID))
     }
 
-    /// The same for content of these keys.
+    /// The same for content of these keys. Throws where the store cannot be used.
     public func rightsStatus(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
         var least: RightsStatus?
         for keyID in keyIDs {
@@ -40,7 +40,8 @@ extension PlayReadyClient {
     }
 
     /// “Reset DRM database”: forgets licences, domains, first plays and the device; the clock stays. Returns how many
-    /// records there were. For a store that does not open, see `LicenseStore.reset`.
+    /// records there were. For a store that does not open, see `LicenseStore.reset`. Throws where the store cannot be
+    /// used; what a session holds in memory is forgotten all the same.
     @discardableResult
     public func resetDatabase() async throws(PlayReadyAcquisitionError) -> Int {
         sessionLicenses = []
@@ -51,7 +52,8 @@ extension PlayReadyClient {
         }
     }
 
-    /// Asks the signed time service, and trusts the clock from then on.
+    /// Asks the signed time service, and trusts the clock from then on. Throws as `TrustedClock.repair` does, and
+    /// `notSaved` where the store cannot be opened.
     @discardableResult
     public func repairClock() async throws(TrustedClockError) -> TrustedTime {
         let clock: TrustedClock
@@ -63,7 +65,7 @@ extension PlayReadyClient {
         return try await clock.repair()
     }
 
-    /// The trusted time now.
+    /// The trusted time now. Throws where the store cannot be opened.
     public func trustedTime() async throws(PlayReadyAcquisitionError) -> TrustedTime {
         do throws(LicenseStoreError) {
             return try await parts().clock.now()

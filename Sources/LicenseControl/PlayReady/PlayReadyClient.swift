@@ -42,6 +42,7 @@ public actor PlayReadyClient {
         /// Gets a line for what failed and stops nothing, as an acknowledgement. No secret is in it.
         public var log: @Sendable (String) -> Void = { _ in }
 
+        /// Licences come from the URLs that media names, and services get no custom data.
         public init(provisioning: PlayReadyProvisioning, store: LicenseStoreConfiguration) {
             self.provisioning = provisioning
             self.store = store
@@ -71,6 +72,7 @@ public actor PlayReadyClient {
     var acknowledging: Set<RecordID> = []
     private var opening: Task<Result<Parts, LicenseStoreError>, Never>?
 
+    /// Opens nothing yet; the store is opened at the first use.
     public init(configuration: Configuration, transport: any HTTPTransport = CurlTransport.shared) {
         self.init(configuration: configuration, transport: transport, clocks: SystemClocks()) {
             try await Task.sleep(for: $0)
@@ -242,8 +244,10 @@ extension PlayReadyDevice {
 }
 
 extension PlayReadyClient.Configuration: CustomStringConvertible, CustomReflectable {
+    /// The URL of the licence service without its query. Never keys or custom data.
     public var description: String {
         "PlayReady-style client" + (licenseURL.map { " of \(HTTPRequest(url: $0).printableURL)" } ?? "")
     }
+    /// Empty: the configuration holds the model's private key.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -26,6 +26,7 @@ public protocol PlayReadyDelegate: AnyObject, Sendable {
 }
 
 extension PlayReadyDelegate {
+    /// Sends the challenge as the client would. Throws as `PlayReadyServiceRequest.send` does.
     public func performJoinDomain(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
         try await request.send()
     }

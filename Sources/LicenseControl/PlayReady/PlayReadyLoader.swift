@@ -10,6 +10,8 @@ import Synchronization
 /// It takes PlayReady requests, and, where a licence service is configured, requests of media that names no key system or
 /// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
 /// depends on the date and the clock is not trusted, the time service is asked once.
+///
+/// Thread-safe; exchanges run on tasks of their own.
 public final class PlayReadyLoader: ResourceLoader {
     /// Names the loader in error texts.
     public let name = "PlayReady"
@@ -33,6 +35,8 @@ public final class PlayReadyLoader: ResourceLoader {
         self.renews = renews
     }
 
+    /// Takes PlayReady requests, those with PlayReady data, and, with a configured licence service, all with KIDs that
+    /// are not FairPlay-style. Answers on a task of its own.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard isFor(request) else { return false }
         forgetAtEnd(of: request)
@@ -50,10 +54,12 @@ public final class PlayReadyLoader: ResourceLoader {
         return true
     }
 
+    /// Takes renewals where licences may be acquired and renewed; else the lease ends.
     public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool {
         acquires && renews && shouldWaitForLoading(of: request)
     }
 
+    /// Ends the acquisition, if one is under way.
     public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
 
     /// The first sample of a key is decrypted for playing: from here on counts the time after the first play.
@@ -268,6 +274,8 @@ extension JudgedLicense {
 }
 
 extension PlayReadyLoader: CustomStringConvertible, CustomReflectable {
+    /// That of the client's configuration.
     public var description: String { client.configuration.description }
+    /// Empty: the client holds the device's keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -10,6 +10,7 @@ import Synchronization
 public enum PlayReadyModel {
     /// The kinds of model certificates that integrators have.
     public enum CertificateType: String, Sendable, CaseIterable {
+        /// A `BCertChain` whose leaf may issue devices.
         case playReady = "PlayReady"
         /// Latchkey has no exchange of this kind: an import throws.
         case windowsMedia = "Windows Media DRM"
@@ -50,7 +51,8 @@ public enum PlayReadyModel {
         }
     }
 
-    /// Takes the model's private key: PEM, without a pass phrase. The caller's copy is the caller's to wipe.
+    /// Takes the model's private key: PEM, without a pass phrase. The caller's copy is the caller's to wipe. Throws
+    /// `provisioning` for another kind, for no P-256 key, for a second import and once the model is in use.
     public static func importModelPrivateKey(
         _ privateKey: [UInt8], for type: CertificateType = .playReady
     ) throws(PlayReadyError) {
@@ -63,8 +65,9 @@ public enum PlayReadyModel {
         }
     }
 
-    /// Takes the public keys that are trusted: the root's, and the one that challenges are encrypted for. Each is a point
-    /// of P-256, x and y, 64 bytes.
+    /// Takes the public keys that are trusted: the root's, and the one that challenges are encrypted for. Each is a
+    /// point of P-256, x and y, 64 bytes. Throws `provisioning` for anything else, for a second import and once the
+    /// model is in use.
     public static func importTrust(rootKey: [UInt8], serverKey: [UInt8]) throws(PlayReadyError) {
         try PlayReadyProvisioning.checkPublicKeys(root: rootKey, server: serverKey)
         try change { state in
@@ -74,8 +77,8 @@ public enum PlayReadyModel {
         }
     }
 
-    /// Takes the public key that the time service's chain goes back to, where that is not the root: a point of P-256, x and
-    /// y, 64 bytes.
+    /// Takes the public key that the time service's chain goes back to, where that is not the root: a point of P-256, x
+    /// and y, 64 bytes. Throws `provisioning` for anything else, for a second import and once the model is in use.
     public static func importTimeKey(_ key: [UInt8]) throws(PlayReadyError) {
         try PlayReadyProvisioning.checkTimeKey(key)
         try change { state in
@@ -86,6 +89,7 @@ public enum PlayReadyModel {
     }
 
     /// Takes a revocation list (`RevocationList`), one for each id. Newer ones that services send take its place.
+    /// Throws `provisioning` where it cannot be read, and once the model is in use.
     public static func importRevocationList(_ list: [UInt8]) throws(PlayReadyError) {
         try PlayReadyProvisioning.checkRevocationList(list)
         try change { state in

@@ -72,6 +72,8 @@ public struct PlayReadyServiceRequest: Sendable {
 }
 
 extension PlayReadyServiceRequest: CustomStringConvertible, CustomReflectable {
+    /// Operation and URL without its query.
     public var description: String { "\(operation.rawValue) to \(HTTPRequest(url: url).printableURL)" }
+    /// The same; fields and challenge do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["request": description]) }
 }

@@ -25,9 +25,9 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var licenseURL: String?
     /// The domain service. Nil: where the service says, or else the licence service.
     public var domainURL: String?
-    /// The signed time service.
+    /// The URL of the signed time service.
     public var timeURL: String?
-    /// Fields of requests.
+    /// Header fields that go with requests to the configured services.
     public var headers: [HTTPHeader] = []
     /// Of one request; nil for the usual one.
     public var timeout: Duration?
@@ -39,11 +39,12 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var storeFolder: String?
     /// What the user's own folders are found by.
     public var environment = Self.processEnvironment
-    /// Only signed time counts.
+    /// Whether only signed time counts, and not the system clock.
     public var requiresSecureClock = false
     /// Licences are renewed while media plays.
     public var renews = true
 
+    /// Nothing is provisioned, and the store is in the user's own folders.
     public init() {}
 
     /// The group of a configuration file.
@@ -167,9 +168,11 @@ public struct PlayReadySettings: Sendable, Hashable {
 }
 
 extension PlayReadySettings: CustomStringConvertible, CustomReflectable {
+    /// The URL of the licence service without its query.
     public var description: String {
         licenseURL.map { "licence service \(HTTPRequest(url: $0).printableURL)" } ?? "licence service of the media"
     }
 
+    /// The same; values of headers do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

@@ -23,14 +23,23 @@ import ProtectionModel
 public struct ProvisioningFolder: Sendable {
     /// The files, by their names.
     public enum File: String, CaseIterable, Sendable {
+        /// The model's `BCertChain`, up to one that the root signed.
         case modelCertificate = "playready-model.bcert"
+        /// The model's private key in PEM, or its PKCS #11 URI. Mode 0600.
         case modelKey = "playready-model-key.pem"
+        /// The public key of the root: P-256, x and y, 64 bytes.
         case rootKey = "playready-root.pub"
+        /// The public key that challenges are encrypted for: P-256, x and y, 64 bytes.
         case serverKey = "playready-server.pub"
+        /// The public key that the time service goes back to, in the same form.
         case timeKey = "playready-time.pub"
+        /// A `RevocationList`.
         case revocationList = "playready-revocation.crl"
+        /// The device's `BCertChain`, up to one that the root signed.
         case deviceCertificate = "playready-device.bcert"
+        /// The private key that signs challenges. Mode 0600.
         case deviceSigningKey = "playready-device-signing-key.pem"
+        /// The private key that opens licences. Mode 0600.
         case deviceEncryptionKey = "playready-device-encryption-key.pem"
 
         var isSecret: Bool {
@@ -46,9 +55,10 @@ public struct ProvisioningFolder: Sendable {
     /// The most bytes of a file that are read.
     private static let limit = 1024 * 1024
 
-    /// Of the folder.
+    /// The path of the folder, as it was given.
     public let path: String
 
+    /// Neither reads nor makes the folder.
     public init(path: String) { self.path = path }
 
     /// Where a file is, or would be.
@@ -96,7 +106,7 @@ public struct ProvisioningFolder: Sendable {
     /// Puts a bundle into the folder, which is made where it is missing, and checks it before anything is written.
     ///
     /// Each file is replaced in one step. A device that another model made goes, and its licences with it: they are for
-    /// its keys.
+    /// its keys. Throws `ProvisioningError` with the file that cannot be used or written.
     public func write(
         modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8],
         timeKey: [UInt8]? = nil, revocationList: [UInt8]? = nil
@@ -123,7 +133,8 @@ public struct ProvisioningFolder: Sendable {
         }
     }
 
-    /// The device of the folder, made here from the model's key where there is none yet.
+    /// The device of the folder, made here from the model's key where there is none yet. Throws `ProvisioningError` for
+    /// a bundle that is not complete, for the device of another model, and where a file cannot be written.
     public func makeDevice() throws(ProvisioningError) -> PlayReadyDevice {
         let bundle = try provisioning()
         if let device = try device() {
@@ -184,7 +195,8 @@ extension ProvisioningFolder {
         try Self.contents(of: path(of: file))
     }
 
-    /// The bytes of a file that is provisioned. The caller wipes them where they are secret.
+    /// The bytes of a file that is provisioned. The caller wipes them where they are secret. Throws `ProvisioningError`
+    /// where it cannot be read, is no regular file, or has more than 1 MiB.
     public static func contents(of path: String) throws(ProvisioningError) -> [UInt8] {
         do throws(KeyError) {
             return try RegularFile(path: path, kind: "file").contents(limit: limit)

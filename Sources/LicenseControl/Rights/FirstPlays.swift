@@ -12,6 +12,7 @@ public final class FirstPlays: Sendable {
     /// Of licences that are not persistent.
     private let marks = Mutex<[RecordID: UnixTime]>([:])
 
+    /// Reads nothing yet.
     public init(clock: TrustedClock, store: LicenseStore) {
         self.clock = clock
         self.store = store
@@ -21,7 +22,7 @@ public final class FirstPlays: Sendable {
     /// and neither for `inspect` nor for preroll in PAUSED. Returns the time that stands: a second call changes nothing.
     ///
     /// The mark of a persistent licence is on disk when the call returns, and outlives the licence: the same licence
-    /// installed again goes on where it was.
+    /// installed again goes on where it was. Throws the errors of the store, for a persistent licence alone.
     @discardableResult
     public func markFirstPlay(
         for license: RecordID, isPersistent: Bool = true
@@ -37,7 +38,7 @@ public final class FirstPlays: Sendable {
         return try await store.markFirstPlay(for: license, at: now)
     }
 
-    /// When a licence was first used for playing; nil where it was not.
+    /// When a licence was first used for playing; nil where it was not. Throws the errors of the store.
     public func firstPlay(of license: RecordID) async throws(LicenseStoreError) -> UnixTime? {
         if let mark = marks.withLock({ $0[license] }) { return mark }
         return try await store.firstPlay(of: license)

@@ -9,7 +9,7 @@ public import ProtectionModel
 /// use it. A file that others may read or write, that another user owns, or that is no regular file is refused. The keys
 /// are derived with the machine's id as salt, so that a copied home folder does not open on another machine.
 public struct FileDeviceSecret: DeviceSecret {
-    /// Of the file.
+    /// The path of the file with the secret.
     public let path: String
     private let machine: [UInt8]
 
@@ -20,6 +20,7 @@ public struct FileDeviceSecret: DeviceSecret {
         self.machine = machine ?? Self.machineID()
     }
 
+    /// Reads the file at each call. Throws `secretMissing`, `secretExposed` where others may read it, `secretUnusable`.
     public func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey {
         var secret: [UInt8]
         do throws(LicenseStoreError) {

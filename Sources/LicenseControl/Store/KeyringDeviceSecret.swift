@@ -12,8 +12,10 @@ public struct KeyringDeviceSecret: DeviceSecret {
     /// The description of the key, at most 200 bytes; two stores of one user need two.
     public let name: String
 
+    /// Asks the kernel for nothing yet.
     public init(name: String = "latchkey:device-secret") { self.name = name }
 
+    /// Reads the keyring at each call. Throws `secretMissing`, `keyringUnavailable`, `secretUnusable`.
     public func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey {
         guard !name.isEmpty, name.utf8.count <= 200, !name.utf8.contains(0) else {
             throw .secretUnusable("the name of the key in the keyring is empty, too long, or has a NUL in it")
@@ -27,7 +29,8 @@ public struct KeyringDeviceSecret: DeviceSecret {
         return try FileDeviceSecret.derive(secret, machine: [], purpose: purpose)
     }
 
-    /// Takes the secret out of the keyring. What is sealed with it cannot be opened any more.
+    /// Takes the secret out of the keyring. What is sealed with it cannot be opened any more. Does nothing where it is
+    /// not there. Throws `keyringUnavailable` where the kernel refuses.
     public func remove() throws(LicenseStoreError) {
         let number = latchkey_keyring_search(name)
         let result = number < 0 ? number : latchkey_keyring_unlink(number)

@@ -48,7 +48,8 @@ extension LicenseRecord {
         return bytes
     }
 
-    /// Reads what `serialized()` writes, and nothing else: every record has one form.
+    /// Reads what `serialized()` writes, and nothing else: every record has one form. Throws `truncated`, `malformed`,
+    /// `tooLarge`, and `unsupported` for another version, kind or key system.
     public init(serialized bytes: [UInt8]) throws(FormatError) {
         var reader = ByteReader(bytes, structure: "store record")
         let version = try reader.readUInt8()

@@ -30,6 +30,7 @@ public struct LicenseRecord: Hashable, Sendable {
         case revocationList = 9
     }
 
+    /// Names the record in the store. A new record of the same kind and id takes its place.
     public var id: RecordID
     /// What the payload is.
     public var kind: Kind
@@ -55,6 +56,7 @@ public struct LicenseRecord: Hashable, Sendable {
     /// The largest payload, in bytes.
     public static let maximumPayloadSize = 4 << 20
 
+    /// Sizes are checked where the record is stored.
     public init(
         id: RecordID = .random(), kind: Kind, keySystem: KeySystem? = nil, keyIDs: [KeyID] = [],
         contentID: [UInt8] = [], begins: UnixTime? = nil, ends: UnixTime? = nil, removal: UnixTime? = nil,
@@ -78,19 +80,28 @@ extension LicenseRecord: CustomStringConvertible, CustomReflectable {
         "\(kind) \(id) (\(payload.count) bytes; KIDs: \(keyIDs.map(\.description).joined(separator: ", ")))"
     }
 
+    /// Empty: the payload may hold keys.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension LicenseRecord {
     /// A record without its payload, for lists.
     public struct Summary: Hashable, Sendable {
+        /// That of the record, for reading it whole.
         public let id: RecordID
+        /// What the payload is.
         public let kind: Kind
+        /// The system that the payload belongs to; nil for none.
         public let keySystem: KeySystem?
+        /// Each once, in the order of the record.
         public let keyIDs: [KeyID]
+        /// What the content is called; may be empty.
         public let contentID: [UInt8]
+        /// No use before; nil for none.
         public let begins: UnixTime?
+        /// No use after; nil for none.
         public let ends: UnixTime?
+        /// May be deleted after; nil for never.
         public let removal: UnixTime?
     }
 }

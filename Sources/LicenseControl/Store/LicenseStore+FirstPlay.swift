@@ -4,7 +4,8 @@ public import ProtectionModel
 
 extension LicenseStore {
     /// Notes when a licence was first used for playing, unless it was noted before; returns the time that stands. On
-    /// disk when the call returns.
+    /// disk when the call returns. Throws `recordUnreadable` where the mark cannot be read, and the errors of
+    /// `transaction`.
     public func markFirstPlay(for license: RecordID, at time: UnixTime) throws(LicenseStoreError) -> UnixTime {
         try transaction { transaction throws(LicenseStoreError) in
             if let mark = try Self.firstPlay(of: license, in: transaction) { return mark }
@@ -17,7 +18,8 @@ extension LicenseStore {
         }
     }
 
-    /// When a licence was first used for playing; nil where it was not.
+    /// When a licence was first used for playing; nil where it was not. Throws `recordUnreadable` where the mark cannot
+    /// be read, and the errors of `read`.
     public func firstPlay(of license: RecordID) throws(LicenseStoreError) -> UnixTime? {
         try read { transaction throws(LicenseStoreError) in try Self.firstPlay(of: license, in: transaction) }
     }

@@ -32,6 +32,7 @@ public actor LicenseStore {
         case closed
     }
 
+    /// A thread of the store's own, because SQLite and the disk block.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     private init(_ configuration: LicenseStoreConfiguration) {
@@ -68,23 +69,25 @@ public actor LicenseStore {
 
     // MARK: Records
 
-    /// Adds a record, or replaces the one with its id. On disk when the call returns.
+    /// Adds a record, or replaces the one with its id. On disk when the call returns. Throws `recordTooLarge`,
+    /// `aborted` where the id is that of a record of another kind, and the errors of `transaction`.
     public func put(_ record: LicenseRecord) throws(LicenseStoreError) {
         try transaction { transaction throws(LicenseStoreError) in try transaction.put(record) }
     }
 
-    /// The record with this id; nil where there is none.
+    /// The record with this id; nil where there is none. Throws `recordUnreadable` where it cannot be opened, and the
+    /// errors of `read`.
     public func record(_ id: RecordID) throws(LicenseStoreError) -> LicenseRecord? {
         try read { transaction throws(LicenseStoreError) in try transaction.record(id) }
     }
 
-    /// The records of a kind (of any, for nil) that name a KID, the latest first.
+    /// The records of a kind (of any, for nil) that name a KID, the latest first. Throws as `record(_:)` does.
     public func records(for keyID: KeyID, kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> [LicenseRecord]
     {
         try read { transaction throws(LicenseStoreError) in try transaction.records(for: keyID, kind: kind) }
     }
 
-    /// The records of a kind (of any, for nil) with this content id, the latest first.
+    /// The records of a kind (of any, for nil) with this content id, the latest first. Throws as `record(_:)` does.
     public func records(
         contentID: [UInt8], kind: LicenseRecord.Kind? = nil
     ) throws(LicenseStoreError) -> [LicenseRecord] {
@@ -93,25 +96,26 @@ public actor LicenseStore {
         }
     }
 
-    /// What is there, without payloads, the latest first.
+    /// What is there, without payloads, the latest first. Throws as `read` does.
     public func list(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> [LicenseRecord.Summary] {
         try read { transaction throws(LicenseStoreError) in try transaction.list(kind: kind) }
     }
 
-    /// Takes a record out. False where it is not there.
+    /// Takes a record out. False where it is not there. Throws as `transaction` does.
     @discardableResult
     public func delete(_ id: RecordID) throws(LicenseStoreError) -> Bool {
         try transaction { transaction throws(LicenseStoreError) in try transaction.delete(id) }
     }
 
     /// Takes out every record whose removal date is `now` or earlier; returns how many. Call it with a trusted time.
+    /// Throws as `transaction` does.
     @discardableResult
     public func deleteRemovable(at now: UnixTime) throws(LicenseStoreError) -> Int {
         try transaction { transaction throws(LicenseStoreError) in try transaction.deleteRemovable(at: now) }
     }
 
     /// “Reset DRM database”: takes out every record of a kind, or of all kinds but `clock`: who empties the store does
-    /// not make the clock forget. Returns how many.
+    /// not make the clock forget. Returns how many. Throws as `transaction` does.
     @discardableResult
     public func deleteAll(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> Int {
         try transaction { transaction throws(LicenseStoreError) in try transaction.deleteAll(kind: kind) }
@@ -123,13 +127,17 @@ public actor LicenseStore {
     /// none is there when it throws. `body` sees its own changes; it must not block and must not keep the transaction.
     ///
     /// One exception: where the error's text says that the change is on disk but not counted, it may be there.
+    ///
+    /// Throws what `body` throws, what `read` throws, `diskFull` and `readOnly`.
     public func transaction<Result: Sendable>(
         _ body: @Sendable (LicenseStoreTransaction) throws(LicenseStoreError) -> Result
     ) throws(LicenseStoreError) -> Result {
         try use { store throws(LicenseStoreError) in try store.write(body) }
     }
 
-    /// Runs `body` on one state of the database, whatever others write meanwhile. It must not change anything.
+    /// Runs `body` on one state of the database, whatever others write meanwhile. It must not change anything. Throws
+    /// what `body` throws, `closed`, `busy`, and what is wrong with the files: `corrupted`, `altered`, `rolledBack`,
+    /// `missing`, `inputOutput`.
     public func read<Result: Sendable>(
         _ body: @Sendable (LicenseStoreTransaction) throws(LicenseStoreError) -> Result
     ) throws(LicenseStoreError) -> Result {

@@ -17,6 +17,7 @@ public struct LicenseStoreConfiguration: Sendable {
     package var fileSystem: String?
     package var onStep: StoreStepObserver?
 
+    /// `database` and `counter` are paths; their folders are made where they are missing.
     public init(database: String, counter: String, secret: any DeviceSecret) {
         self.database = database
         self.counter = counter

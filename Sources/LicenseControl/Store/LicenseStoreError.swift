@@ -91,5 +91,6 @@ public struct LicenseStoreError: Error, Hashable, Sendable {
 }
 
 extension LicenseStoreError: CustomStringConvertible {
+    /// The kind and the details, with the file and what to do.
     public var description: String { detail.isEmpty ? code.rawValue : "\(code.rawValue): \(detail)" }
 }

@@ -21,12 +21,12 @@ public final class LicenseStoreTransaction {
 
     // MARK: Reading
 
-    /// The record with this id; nil where there is none.
+    /// The record with this id; nil where there is none. Throws `recordUnreadable` where it cannot be opened.
     public func record(_ id: RecordID) throws(LicenseStoreError) -> LicenseRecord? {
         try records("WHERE id = ?") { statement throws(LicenseStoreError) in try statement.bind(1, id.bytes) }.first
     }
 
-    /// The records of a kind (of any, for nil) that name a KID, the latest first.
+    /// The records of a kind (of any, for nil) that name a KID, the latest first. Throws as `record(_:)` does.
     public func records(for keyID: KeyID, kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> [LicenseRecord]
     {
         try records(
@@ -37,7 +37,7 @@ public final class LicenseStoreTransaction {
         }
     }
 
-    /// The records of a kind (of any, for nil) with this content id, the latest first.
+    /// The records of a kind (of any, for nil) with this content id, the latest first. Throws as `record(_:)` does.
     public func records(
         contentID: [UInt8], kind: LicenseRecord.Kind? = nil
     ) throws(LicenseStoreError) -> [LicenseRecord] {
@@ -47,7 +47,8 @@ public final class LicenseStoreTransaction {
         }
     }
 
-    /// What is there, without payloads, the latest first.
+    /// What is there, without payloads, the latest first. Throws `recordUnreadable` for a kind or a key system that is
+    /// not known.
     public func list(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> [LicenseRecord.Summary] {
         let rows = try rows("WHERE kind = coalesce(?, kind)") { statement throws(LicenseStoreError) in
             try statement.bind(1, kind.map { Int64($0.rawValue) })
@@ -95,7 +96,7 @@ public final class LicenseStoreTransaction {
         meta.count += 1
     }
 
-    /// Takes a record out. False where it is not there.
+    /// Takes a record out. False where it is not there. Throws `aborted` in a transaction that only reads.
     @discardableResult
     public func delete(_ id: RecordID) throws(LicenseStoreError) -> Bool {
         guard let row = try row(id) else { return false }
@@ -104,7 +105,7 @@ public final class LicenseStoreTransaction {
         return true
     }
 
-    /// Takes out every record whose removal date is `now` or earlier; returns how many.
+    /// Takes out every record whose removal date is `now` or earlier; returns how many. Throws as `delete` does.
     @discardableResult
     public func deleteRemovable(at now: UnixTime) throws(LicenseStoreError) -> Int {
         let rows = try rows("WHERE removal <= ?") { statement throws(LicenseStoreError) in
@@ -114,7 +115,7 @@ public final class LicenseStoreTransaction {
     }
 
     /// Takes out every record of a kind, or of all kinds but `clock`: who empties the store does not make the clock
-    /// forget. Returns how many.
+    /// forget. Returns how many. Throws as `delete` does.
     @discardableResult
     public func deleteAll(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> Int {
         let rows = try rows("WHERE kind = coalesce(?1, kind) AND (?1 NOTNULL OR kind != ?2)") {

@@ -4,10 +4,10 @@ import ProtectionModel
 
 /// The 16 bytes that name a record of the licence store: a PlayReady-style licence's own id, say, or random ones.
 public struct RecordID: Hashable, Sendable {
-    /// In bytes.
+    /// The size of an id, in bytes.
     public static let size = 16
 
-    /// 16 bytes.
+    /// The id as it stands in the database; 16 bytes.
     public let bytes: [UInt8]
 
     /// Nil unless `bytes` has exactly 16 elements.

@@ -13,8 +13,11 @@ public struct TokenDeviceSecret: DeviceSecret {
 
     private let derive: Derivation
 
+    /// `derive` is kept as long as the secret.
     public init(derive: @escaping Derivation) { self.derive = derive }
 
+    /// Throws what the closure throws, `secretUnusable` for another number of bytes than 32, `cryptography` without
+    /// memory.
     public func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey {
         var bytes = try derive("latchkey " + purpose, creating)
         defer { wipe(&bytes) }

@@ -17,6 +17,6 @@ public final class PlaybackUse: Sendable {
     /// Whether it plays, or is paused. Not at first.
     public func setPlaying(_ isPlaying: Bool) { permit.setPlaying(isPlaying, id) }
 
-    /// Again does nothing.
+    /// Gives the use up. A second call does nothing.
     public func end() { permit.leave(id) }
 }

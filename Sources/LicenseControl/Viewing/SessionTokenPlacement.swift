@@ -21,10 +21,12 @@ public struct SessionTokenPlacement: Sendable, Hashable {
         case none
     }
 
+    /// Where in the request.
     public var form: Form
     /// Of the header field, the parameter or the member.
     public var name: String
 
+    /// Without a name: `sessionToken` in a query or a body, `X-Session-Token` in a header.
     public init(_ form: Form = .header, name: String? = nil) {
         self.form = form
         self.name = name ?? (form == .query || form == .body ? "sessionToken" : "X-Session-Token")

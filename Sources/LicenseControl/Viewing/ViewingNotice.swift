@@ -3,8 +3,9 @@
 public import SessionControl
 import Synchronization
 
-/// What went wrong with the viewing session, for the application.
+/// What went wrong with the viewing session, for the application. Thread-safe; all observers share one.
 public final class ViewingNotice: Sendable {
+    /// Which of the session's exchanges it was.
     public enum Kind: Sendable, Hashable {
         /// There is no session, and so no licence.
         case setupError
@@ -14,6 +15,7 @@ public final class ViewingNotice: Sendable {
         case teardownError
     }
 
+    /// Decides whether playback can go on.
     public let kind: Kind
     /// With the HTTP status, the server's code and its words, and the sessions that are in the way.
     public let failure: SessionFailure

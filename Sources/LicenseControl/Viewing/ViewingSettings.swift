@@ -8,8 +8,11 @@ public import SessionControl
 /// What configuration can say about the session server. Prints without values of headers and parameters and without the
 /// credential.
 public struct ViewingSettings: Sendable, Hashable {
+    /// The server, its adapter and the credential.
     public var service: SessionService
+    /// Times and numbers of retries.
     public var policy: SessionPolicy
+    /// Where licence requests have the token.
     public var token: SessionTokenPlacement
     /// Whether the oldest session is ended where the server refuses another one and offers that.
     public var stopsOldest: Bool
@@ -23,11 +26,14 @@ public struct ViewingSettings: Sendable, Hashable {
             "server-url", "adapter", "credential", "credential-file", "token-form", "token-name", "at-limit", "records",
             "heartbeat", "interval", "missed-heartbeats", "pause-limit", "replace-ended", "end-before-sleep",
         ])
+    /// The group of header fields for the session server; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("session-headers", keys: nil)
+    /// The group of values for `{parameter}` in the adapter's templates.
     public static let parametersGroup = ConfigurationGroup("session-parameters", keys: nil)
     /// All groups of these settings.
     public static let groups = [group, headersGroup, parametersGroup]
 
+    /// With the usual policy, the token in a header, and no records.
     public init(service: SessionService) {
         self.service = service
         policy = SessionPolicy()
@@ -153,6 +159,7 @@ public struct ViewingSettings: Sendable, Hashable {
         return home + "/.local/state/latchkey/sessions"
     }
 
+    /// `HOME` and `XDG_STATE_HOME` of this process, as far as they are set.
     public static var processEnvironment: [String: String] {
         // SAFETY: a string that ends in NUL, or null.
         ["HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
@@ -162,6 +169,8 @@ public struct ViewingSettings: Sendable, Hashable {
 }
 
 extension ViewingSettings: CustomStringConvertible, CustomReflectable {
+    /// The server, without values of headers and parameters and without the credential.
     public var description: String { "session server \(service)" }
+    /// The same; the credential does not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

@@ -6,6 +6,7 @@ public import ProtectionModel
 /// into it: `cenc:default_KID` and `cenc:pssh` (ISO/IEC 23001-7, 11), `mspr:pro` (Microsoft) and `dashif:Laurl`
 /// (DASH-IF Interoperability Points, content protection).
 public struct DASHContentProtection: Hashable, Sendable {
+    /// What `schemeIdUri` says the descriptor is about.
     public enum Scheme: Hashable, Sendable {
         /// `urn:mpeg:dash:mp4protection:2011`: that the media is encrypted, and with which keys.
         case commonEncryption
@@ -15,6 +16,7 @@ public struct DASHContentProtection: Hashable, Sendable {
         case other
     }
 
+    /// Read without regard to case.
     public var scheme: Scheme
     /// For `commonEncryption` the four characters of the encryption scheme; else a name or nothing.
     public var value: String?

@@ -8,6 +8,7 @@ public struct DASHManifest: Hashable, Sendable {
     /// What holds for one Representation, or for an AdaptationSet whose Representations have no descriptors of their
     /// own. Descriptors that are inherited are in it.
     public struct Protection: Hashable, Sendable {
+        /// In the order of the manifest, those of the AdaptationSet that a Representation inherits included.
         public var descriptors: [DASHContentProtection]
     }
 

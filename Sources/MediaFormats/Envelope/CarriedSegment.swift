@@ -27,6 +27,7 @@ public struct CarriedSegment: Sendable {
     /// When the segment starts, in ticks of 90 kHz; the lowest 33 bits count.
     public var start: UInt64
 
+    /// Checks nothing. `initialCounter` is needed with a `keyID` unless the key brings its own.
     public init(keyID: KeyID?, initialCounter: InitializationVector? = nil, start: UInt64) {
         self.keyID = keyID
         self.initialCounter = initialCounter

@@ -7,18 +7,20 @@
 /// ```
 ///
 /// Integers are big-endian. The payload is a multiple of 16 bytes: AES-128-CBC without padding over a `TLLVPayload`.
+/// See `TLLV` for the sources. A value; thread-safe.
 public struct CKCContainer: Hashable, Sendable {
     /// In bytes, of what stands in front of the payload.
     public static let headerSize = 28
     /// The most bytes of a whole CKC that are read.
     public static let maximumSize = TLLVPayload.maximumSize + headerSize
 
-    /// 1 or 2.
+    /// Of the container: 1 or 2. It does not change the layout.
     public let version: UInt32
     /// Some servers put numbers here, so that any is read.
     public let reserved: UInt32
+    /// 16 bytes, for the payload.
     public let initializationVector: [UInt8]
-    /// Encrypted.
+    /// The blocks, still encrypted: a multiple of 16 bytes.
     public let payload: [UInt8]
 
     /// Throws `unsupported` for another version than 1 or 2, and `malformed` where a part does not have its length.
@@ -57,6 +59,6 @@ public struct CKCContainer: Hashable, Sendable {
         bigEndian(version) + bigEndian(reserved) + initializationVector + bigEndian(UInt32(clamping: payload.count))
     }
 
-    /// The whole CKC.
+    /// The bytes of the whole CKC: `header`, then `payload`.
     public func serialized() -> [UInt8] { header + payload }
 }

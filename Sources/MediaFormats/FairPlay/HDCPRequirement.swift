@@ -7,11 +7,16 @@ public import ProtectionModel
 /// ```
 /// UInt64 level, UInt64 reserved (some servers leave it out)
 /// ```
+///
+/// Integers are big-endian. See `TLLV` for the sources. A value; thread-safe.
 public struct HDCPRequirement: TLLVValue {
+    /// `2e52f1530d8ddb4a`, in the CKC. Without the block, Apple's players require HDCP type 0.
     public static let tag = TLLV.Tag.hdcp
 
+    /// On the wire a fixed number of 64 bits for each of the three; public key servers agree on them.
     public var requirement: OutputRequirement
 
+    /// The rule that a CKC is to carry.
     public init(_ requirement: OutputRequirement) { self.requirement = requirement }
 
     /// Throws `unsupported` for a level that is not known.

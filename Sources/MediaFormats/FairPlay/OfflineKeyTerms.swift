@@ -5,10 +5,13 @@
 /// ```
 /// UInt32 version, UInt32 reserved, UInt8[16] stream, UInt32 storage, UInt32 playback, version 2: UInt8[16] title
 /// ```
+///
+/// Integers are big-endian. The layout is that of one public source. A value; thread-safe.
 public struct OfflineKeyTerms: TLLVValue {
+    /// `6375d9727060218c`, in the CKC.
     public static let tag = TLLV.Tag.offlineKey
 
-    /// 16 bytes.
+    /// Names the stream; 16 bytes.
     public var streamID: [UInt8]
     /// 16 bytes, in version 2 only.
     public var titleID: [UInt8]?
@@ -46,6 +49,7 @@ public struct OfflineKeyTerms: TLLVValue {
         titleID = version == 2 ? Array(try reader.readBytes(16)) : nil
     }
 
+    /// 32 bytes in version 1, 48 in version 2. The reserved field is 0.
     public var tllvValue: [UInt8] {
         bigEndian(version) + bigEndian(UInt32(0)) + streamID + bigEndian(storage) + bigEndian(playback)
             + (titleID ?? [])

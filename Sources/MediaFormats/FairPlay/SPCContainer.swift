@@ -9,7 +9,10 @@
 /// ```
 ///
 /// Integers are big-endian. The payload is a multiple of 16 bytes: AES-128-CBC without padding over a `TLLVPayload`.
+/// The key is wrapped with RSAES-OAEP (RFC 8017, 7.1) with SHA-1 and an empty label. See `TLLV` for the sources. A
+/// value; thread-safe.
 public struct SPCContainer: Hashable, Sendable {
+    /// The first field of an SPC. It decides how long the wrapped key is.
     public enum Version: UInt32, Sendable, CaseIterable {
         /// For a certificate with an RSA key of 1024 bits.
         case v1 = 1
@@ -20,20 +23,24 @@ public struct SPCContainer: Hashable, Sendable {
         public var wrappedKeySize: Int { self == .v1 ? 128 : 256 }
     }
 
-    /// In bytes, of the IV.
+    /// The size of the payload's IV, in bytes.
     public static let ivSize = 16
     /// In bytes, of the certificate's hash.
     public static let certificateHashSize = 20
     /// The most bytes of a whole SPC that are read.
     public static let maximumSize = TLLVPayload.maximumSize + 304
 
+    /// Fits the certificate that `certificateHash` names.
     public let version: Version
     /// 0 where Latchkey writes it. Nothing is known of it, so that any number is read.
     public let reserved: UInt32
+    /// 16 bytes, for the payload.
     public let initializationVector: [UInt8]
+    /// The AES-128 key of the payload, encrypted with the certificate's RSA key; `Version.wrappedKeySize` bytes.
     public let wrappedKey: [UInt8]
+    /// SHA-1 of the application certificate in DER, 20 bytes. Tells the key server which private key to take.
     public let certificateHash: [UInt8]
-    /// Encrypted.
+    /// The blocks, still encrypted: a multiple of 16 bytes.
     public let payload: [UInt8]
 
     /// Throws `malformed` where a part does not have its length.
@@ -81,7 +88,7 @@ public struct SPCContainer: Hashable, Sendable {
             + bigEndian(UInt32(clamping: payload.count))
     }
 
-    /// The whole SPC.
+    /// The bytes of the whole SPC: `header`, then `payload`.
     public func serialized() -> [UInt8] { header + payload }
 }
 

@@ -16,11 +16,11 @@ extension TLLV.Tag {
     public static let returnRequest = TLLV.Tag(rawValue: 0x19F9_D4E5_AB76_09CB)
     /// The content identifier that the application sets, 2 to 200 bytes.
     public static let assetIdentifier = TLLV.Tag(rawValue: 0x1BF7_F53F_5D5D_5A1F)
-    /// 8 bytes.
+    /// 8 random bytes that name the request.
     public static let transactionIdentifier = TLLV.Tag(rawValue: 0x47AA_7AD3_4405_77DE)
-    /// 4 bytes for each version.
+    /// 4 bytes for each version, see `ProtocolVersions`.
     public static let protocolVersionsSupported = TLLV.Tag(rawValue: 0x67B8_FB79_ECCE_1A13)
-    /// 4 bytes.
+    /// 4 bytes, see `ProtocolVersion`.
     public static let protocolVersionUsed = TLLV.Tag(rawValue: 0x5D81_BCBC_C7F6_1703)
     /// 8 bytes, see `StreamingIndicator`.
     public static let streamingIndicator = TLLV.Tag(rawValue: 0xABB0_256A_3184_3974)

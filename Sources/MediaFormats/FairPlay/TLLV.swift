@@ -12,7 +12,9 @@ public struct TLLV: Hashable, Sendable {
     /// In bytes: the tag and the two lengths.
     public static let headerSize = 16
 
+    /// Known or not: unknown ones are kept.
     public var tag: Tag
+    /// As `tag` defines it; see `TLLVValue`. May be a key.
     public var value: [UInt8]
     /// Random filler behind the value. It has no meaning, but a block that goes back unchanged keeps it.
     public var padding: [UInt8]
@@ -26,7 +28,7 @@ public struct TLLV: Hashable, Sendable {
     }
 
     /// A block whose padding fills the last 16 bytes of the value and then 16 more, because one key server rejects a
-    /// block without padding. `random` gives as many random bytes as it is asked for.
+    /// block without padding. `random` gives as many random bytes as it is asked for. Throws what `random` throws.
     public init<Failure: Error>(
         _ tag: Tag, _ value: [UInt8], random: (Int) throws(Failure) -> [UInt8]
     ) throws(Failure) {
@@ -43,7 +45,9 @@ public struct TLLV: Hashable, Sendable {
 extension TLLV {
     /// The names of the known blocks, as public sources write them.
     public struct Tag: RawRepresentable, Hashable, Sendable {
+        /// 8 bytes of the block, big-endian.
         public var rawValue: UInt64
+        /// Takes any number; `name` is nil for one that is not known.
         public init(rawValue: UInt64) { self.rawValue = rawValue }
     }
 }
@@ -60,5 +64,6 @@ extension TLLV.Tag: CustomStringConvertible {
 extension TLLV: CustomStringConvertible, CustomReflectable {
     /// Without the value, which may be a key.
     public var description: String { "\(tag), \(value.count) bytes" }
+    /// The size stands for the value, so that `dump` shows no key.
     public var customMirror: Mirror { Mirror(self, children: ["tag": tag, "size": value.count]) }
 }

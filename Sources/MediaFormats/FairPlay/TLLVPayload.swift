@@ -2,7 +2,8 @@
 
 /// The decrypted payload of an SPC or a CKC: blocks in a row, each tag at most once.
 ///
-/// Blocks with unknown tags are kept. Prints without values.
+/// Blocks with unknown tags are kept. See `TLLV` for the layout and its sources. A value; thread-safe; prints without
+/// values.
 public struct TLLVPayload: Hashable, Sendable {
     /// The most bytes of a payload that are read.
     public static let maximumSize = 64 * 1024
@@ -58,7 +59,8 @@ public struct TLLVPayload: Hashable, Sendable {
         return bytes
     }
 
-    /// The same payload with another value, of the same length, in the block of `tag`. Does nothing without one.
+    /// The same payload with another value, of the same length, in the block of `tag`. Does nothing without one. Throws
+    /// nothing in fact: the tags stay.
     public func replacingValue(of tag: TLLV.Tag, with value: [UInt8]) throws(FormatError) -> TLLVPayload {
         var blocks = blocks
         if let position = positions[tag] { blocks[position].value = value }
@@ -83,6 +85,8 @@ extension TLLV {
 }
 
 extension TLLVPayload: CustomStringConvertible, CustomReflectable {
+    /// Tags and sizes, never values.
     public var description: String { "[\(blocks.map(\.description).joined(separator: "; "))]" }
+    /// The blocks, which hide their values themselves.
     public var customMirror: Mirror { Mirror(self, children: ["blocks": blocks]) }
 }

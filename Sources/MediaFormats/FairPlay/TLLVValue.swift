@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// What a block with a certain tag says. Integers are big-endian.
+/// What a block with a certain tag says. Integers are big-endian. See `TLLV` for the sources.
 public protocol TLLVValue: Hashable, Sendable {
+    /// The tag of the block that the value stands in.
     static var tag: TLLV.Tag { get }
 
     /// Reads the value of a block. Throws `malformed` where it has another length than the tag wants, or a number that
@@ -13,7 +14,7 @@ public protocol TLLVValue: Hashable, Sendable {
 }
 
 extension TLLVPayload {
-    /// What the block of this kind says; nil where there is none.
+    /// What the block of this kind says; nil where there is none. Throws as `init(tllvValue:)` of the kind does.
     public func value<Value: TLLVValue>(_ type: Value.Type) throws(FormatError) -> Value? {
         guard let block = self[Value.tag] else { return nil }
         return try Value(tllvValue: block.value)

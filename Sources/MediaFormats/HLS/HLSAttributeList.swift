@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// One `NAME=value` of an attribute list.
+/// One `NAME=value` of an attribute list (RFC 8216, 4.2).
 public struct HLSAttribute: Hashable, Sendable {
+    /// The AttributeName, compared to the letter.
     public var name: String
     /// Without the quotes of a quoted string.
     public var value: String
+    /// Whether the playlist has quotes around the value, which is part of the attribute's type (RFC 8216, 4.2).
     public var isQuoted: Bool
 
+    /// Checks nothing: `text` makes an unquoted value with a comma into two attributes.
     public init(name: String, value: String, isQuoted: Bool) {
         self.name = name
         self.value = value
@@ -38,11 +41,13 @@ public struct HLSAttributeList: Hashable, Sendable {
     /// The most attributes that are read.
     public static let maximumCount = 512
 
+    /// Repeats included; see `repeatedName`.
     public var attributes: [HLSAttribute]
 
+    /// A list to be written. The order is kept.
     public init(_ attributes: [HLSAttribute]) { self.attributes = attributes }
 
-    /// Reads the text behind the colon of a tag.
+    /// Reads the text behind the colon of a tag. Throws `malformed` as said above, and `tooLarge` above `maximumCount`.
     public init(parsing text: some StringProtocol) throws(FormatError) {
         attributes = []
         var rest = Substring(text).utf8

@@ -2,7 +2,9 @@
 
 /// A part of a resource: `length` bytes from `offset` (RFC 8216, 4.3.2.2).
 public struct HLSByteRange: Hashable, Sendable {
+    /// In bytes from the start of the resource.
     public var offset: UInt64
+    /// In bytes; at least 1.
     public var length: UInt64
 
     /// Nil for a range without bytes and for one that ends above 2^63, which no resource reaches.

@@ -8,6 +8,7 @@ public import ProtectionModel
 public struct HLSKey: Hashable, Sendable {
     /// What is encrypted, and how.
     public enum Method: Hashable, Sendable {
+        /// What follows is clear; no other attribute counts.
         case none
         /// Whole segments, AES-128 in CBC mode with PKCS#7 padding.
         case aes128
@@ -21,6 +22,7 @@ public struct HLSKey: Hashable, Sendable {
         case other(String)
     }
 
+    /// The METHOD, known or not.
     public var method: Method
     /// Nil with the method NONE alone.
     public var uri: String?
@@ -33,6 +35,7 @@ public struct HLSKey: Hashable, Sendable {
     /// The KID that the tag names (`KEYID=0x…`), which is no part of RFC 8216 and which packagers write.
     public var keyID: KeyID?
 
+    /// Checks nothing. The defaults are those of RFC 8216 for attributes that are missing.
     public init(
         method: Method, uri: String?, initializationVector: InitializationVector? = nil,
         keyFormat: String = HLSKeyFormat.identity.name, keyFormatVersions: [Int] = [1], keyID: KeyID? = nil
@@ -66,7 +69,7 @@ public struct HLSKey: Hashable, Sendable {
 }
 
 extension HLSKey.Method {
-    /// As a playlist has it.
+    /// The METHOD as a playlist has it.
     public var name: String {
         switch self {
         case .none: "NONE"
@@ -104,6 +107,7 @@ extension HLSKey.Method {
 }
 
 extension HLSKey: CustomStringConvertible {
+    /// Method, KEYFORMAT and the URI without query, fragment and data, so that it can stand in a log.
     public var description: String {
         let place = uri.map { " \(URIReference($0).printable)" } ?? ""
         return "\(method.name.prefix(40))\(place) (\(keyFormat.prefix(64)))"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// One line of a playlist.
+/// One line of a playlist (RFC 8216, 4.1). A value that shares its text with the playlist.
 public struct HLSLine: Hashable, Sendable {
     /// What a line is (RFC 8216, 4.1).
     public enum Content: Hashable, Sendable {
+        /// Nothing, or white space only.
         case blank
         /// A line that starts with `#` and not with `#EXT`.
         case comment
@@ -13,13 +14,14 @@ public struct HLSLine: Hashable, Sendable {
         case uri(Substring)
     }
 
-    /// From 1.
+    /// The number of the line in the playlist, from 1.
     public var number: Int
     /// Without the line end. A carriage return ends the line here too, because it does for the stock demuxer.
     public var text: Substring
     /// What stands between `text` and the next line: `\n`, `\r\n`, or nothing at the end of the playlist.
     public var ending: Substring
 
+    /// Found anew at each call, from `text` alone. The value of a tag is not looked into.
     public var content: Content {
         guard let first = text.utf8.first else { return .blank }
         guard first == UInt8(ascii: "#") else {

@@ -2,21 +2,25 @@
 
 public import ProtectionModel
 
-/// The media initialization section of segments (`EXT-X-MAP`).
+/// The media initialization section of segments (`EXT-X-MAP`; RFC 8216, 4.3.2.5).
 public struct HLSMap: Hashable, Sendable {
-    /// Absolute.
+    /// Where the section is at the origin; absolute.
     public var url: String
+    /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
     /// Set where the section is encrypted as a whole.
     public var decryption: HLSSegmentDecryption?
 }
 
-/// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding.
+/// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding (RFC 8216, 4.3.2.4 and
+/// 5.2).
 public struct HLSSegmentDecryption: Hashable, Sendable {
+    /// Its method is `aes128`; its answer may bring the IV too.
     public var key: HLSKey
     /// Nil where the answer to the key request brings it.
     public var initializationVector: InitializationVector?
 
+    /// A nil `initializationVector` leaves the IV to the answer of the key request.
     public init(key: HLSKey, initializationVector: InitializationVector?) {
         self.key = key
         self.initializationVector = initializationVector

@@ -2,6 +2,7 @@
 
 /// A playlist as its lines (RFC 8216, 4), with nothing lost: `serialized()` gives the same bytes back.
 public struct HLSPlaylist: Hashable, Sendable {
+    /// The two kinds that RFC 8216, 4 knows.
     public enum Kind: Hashable, Sendable {
         /// A multivariant playlist: names other playlists.
         case master
@@ -9,14 +10,16 @@ public struct HLSPlaylist: Hashable, Sendable {
         case media
     }
 
-    /// In bytes.
+    /// The largest playlist that is read, in bytes.
     public static let maximumSize = 16 * 1024 * 1024
     /// The most lines that are read.
     public static let maximumLines = 500_000
     /// In bytes, of one line. Keys of some systems stand in `data:` URIs of tens of kilobytes.
     public static let maximumLineSize = 1024 * 1024
 
+    /// Told by the tags; a playlist that has none of either kind counts as a media playlist.
     public let kind: Kind
+    /// All of them, blank lines and comments included; `HLSLine.number` is the index plus one.
     public let lines: [HLSLine]
     /// Whether the bytes start with U+FEFF, which is none of the lines.
     public let hasByteOrderMark: Bool

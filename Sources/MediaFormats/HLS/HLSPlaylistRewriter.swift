@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// Makes playlists with any keys into playlists that the stock GStreamer demuxer plays.
+/// Makes playlists (RFC 8216) with any keys into playlists that the stock GStreamer demuxer plays.
 ///
 /// The stock demuxer takes each `EXT-X-KEY` for whole-segment AES-128 over http(s). So keys of encrypted samples are
-/// taken out, and named in what `EXT-X-MAP` leads to instead: a changed media initialization section, or a note in front
-/// of transport streams and packed audio. Other playlists, those sections and notes get URLs by `route`; media segments
-/// stay with their origin, unless they are encrypted as a whole in a way that the stock demuxer cannot open. URIs become
-/// absolute. Nothing else of an unprotected playlist changes.
+/// taken out, and named in what `EXT-X-MAP` leads to instead: a changed media initialization section, or a note in
+/// front of transport streams and packed audio. Other playlists, those sections and notes get URLs by `route`; media
+/// segments stay with their origin, unless they are encrypted as a whole in a way that the stock demuxer cannot open.
+/// URIs become absolute. Nothing else of an unprotected playlist changes.
 ///
 /// One value for each playlist of a presentation, kept over the refreshes of a live one: a segment keeps what it was
 /// given. Pure: nothing is fetched here. A value type: use one from one thread at a time.
@@ -30,6 +30,7 @@ public struct HLSPlaylistRewriter: Sendable {
 
     var window = HLSWindow()
 
+    /// Where `segmentKind` is nil, the playlist and its file names tell; see `HLSRewriting.segmentToInspect`.
     public init(
         keyFormats: [HLSKeyFormat], importedVariables: [String: String] = [:], sessionKeys: [HLSKey] = [],
         segmentKind: HLSSegmentKind? = nil
@@ -44,8 +45,8 @@ public struct HLSPlaylistRewriter: Sendable {
     ///
     /// `route` gives the URL under which this library will serve a resource. It is called once for each resource and
     /// has to give the same URL for the same resource. Throws `malformed`, `tooLarge` or, where no key format of the
-    /// playlist can be used, `unsupported`; the text names the playlist and the line. A rewriter that threw is as it was
-    /// before.
+    /// playlist can be used, `unsupported`; the text names the playlist and the line. A rewriter that threw is as it
+    /// was before.
     public mutating func rewrite(
         _ bytes: some Collection<UInt8>, from url: String, route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {

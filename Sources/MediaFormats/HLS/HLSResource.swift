@@ -23,7 +23,7 @@ public enum HLSResource: Hashable, Sendable {
 
 /// A media initialization section of fragmented MP4, and what to make of it.
 public struct HLSInitSegment: Hashable, Sendable {
-    /// What to change.
+    /// What to change in the section before it is served.
     public enum Protection: Hashable, Sendable {
         /// Nothing.
         case unchanged
@@ -34,13 +34,16 @@ public struct HLSInitSegment: Hashable, Sendable {
         case clear(like: HLSKey?)
     }
 
-    /// Absolute.
+    /// Where the section is at the origin; absolute.
     public var url: String
+    /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
     /// Set where the section itself is encrypted as a whole.
     public var decryption: HLSSegmentDecryption?
+    /// Decided by the segments that the section stands in front of.
     public var protection: Protection
 
+    /// `url` is absolute; nothing is checked.
     public init(
         url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption? = nil, protection: Protection
     ) {
@@ -53,12 +56,14 @@ public struct HLSInitSegment: Hashable, Sendable {
 
 /// A segment, or a part of one, that is encrypted as a whole.
 public struct HLSEncryptedSegment: Hashable, Sendable {
-    /// Absolute.
+    /// Where the encrypted segment is at the origin; absolute.
     public var url: String
-    /// The encrypted bytes.
+    /// In the encrypted resource; nil for all of it.
     public var byteRange: HLSByteRange?
+    /// The key, and the IV of this very segment.
     public var decryption: HLSSegmentDecryption
 
+    /// `url` is absolute; `byteRange` counts encrypted bytes.
     public init(url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption) {
         self.url = url
         self.byteRange = byteRange
@@ -68,8 +73,9 @@ public struct HLSEncryptedSegment: Hashable, Sendable {
 
 /// A segment of a presentation whose segments are in envelopes (`EnvelopeParser`).
 public struct HLSEnvelopedSegment: Hashable, Sendable {
-    /// Absolute.
+    /// Where the segment is at the origin; absolute.
     public var url: String
+    /// Nil for the whole resource.
     public var byteRange: HLSByteRange?
     /// Of what is inside, as far as the playlist tells.
     public var kind: HLSSegmentKind
@@ -77,6 +83,7 @@ public struct HLSEnvelopedSegment: Hashable, Sendable {
     /// for segments of the same time in other playlists.
     public var start: UInt64
 
+    /// `url` is absolute, `start` in ticks of 90 kHz.
     public init(url: String, byteRange: HLSByteRange? = nil, kind: HLSSegmentKind, start: UInt64) {
         self.url = url
         self.byteRange = byteRange
@@ -94,6 +101,7 @@ public struct HLSKeyNote: Hashable, Sendable {
     /// Nil where the answer to the key request brings it, and for clear segments.
     public var initializationVector: InitializationVector?
 
+    /// `kind` is `transportStream` or `packedAudio`: no other segments take a note.
     public init(kind: HLSSegmentKind, key: HLSKey?, initializationVector: InitializationVector?) {
         self.kind = kind
         self.key = key

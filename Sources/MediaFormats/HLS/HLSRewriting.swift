@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// A rewritten playlist, and what was found in it.
+/// A rewritten playlist, and what was found in it. A value; thread-safe.
 public struct HLSRewriting: Sendable {
     /// Who decrypts the segments of a key.
     public enum Decryptor: Hashable, Sendable {
@@ -14,14 +14,18 @@ public struct HLSRewriting: Sendable {
 
     /// A key and the run of segments that it is for.
     public struct KeyUse: Hashable, Sendable {
+        /// With an absolute URI.
         public var key: HLSKey
+        /// Tells whether the key session needs the key at all.
         public var decryptor: Decryptor
-        /// Media sequence numbers.
+        /// The media sequence numbers of the first and the last segment of the run.
         public var segments: ClosedRange<UInt64>
         /// Seconds from the start of the first segment of the playlist.
         public var start: Double
+        /// In the same seconds: where the last segment of the run ends.
         public var end: Double
 
+        /// `start` and `end` are seconds, `segments` media sequence numbers.
         public init(
             key: HLSKey, decryptor: Decryptor, segments: ClosedRange<UInt64>, start: Double, end: Double
         ) {
@@ -35,14 +39,19 @@ public struct HLSRewriting: Sendable {
 
     /// A playlist that a master playlist names.
     public struct Child: Hashable, Sendable {
+        /// What the master playlist names a child for.
         public enum Role: Hashable, Sendable {
+            /// By tag and TYPE: `EXT-X-STREAM-INF`, the three of `EXT-X-MEDIA`, `EXT-X-I-FRAME-STREAM-INF`, and all
+            /// others.
             case variant, audio, video, subtitles, iFrames, other
         }
 
-        /// Absolute.
+        /// Of the playlist at the origin; absolute.
         public var url: String
+        /// A URL that is named for two roles stands in the list twice.
         public var role: Role
 
+        /// `url` is absolute.
         public init(url: String, role: Role) {
             self.url = url
             self.role = role
@@ -51,17 +60,18 @@ public struct HLSRewriting: Sendable {
 
     /// The playlist for the demuxer, without a byte order mark.
     public var bytes: [UInt8] = []
+    /// As it came; rewriting does not change it.
     public var kind: HLSPlaylist.Kind
     /// Whether a segment is encrypted, in whatever way; for a master playlist, whether it has session keys.
     public var isProtected = false
-    /// In the order of the segments; neighbours with the same key are one use. A change of keys ahead is here as soon as
-    /// the playlist has its first segment.
+    /// In the order of the segments; neighbours with the same key are one use. A change of keys ahead is here as soon
+    /// as the playlist has its first segment.
     public var keys: [KeyUse] = []
     /// A key that stands behind the last segment: the next rotation, before its first segment is there.
     public var upcomingKey: HLSKey?
     /// Of a master playlist (`EXT-X-SESSION-KEY`), in the one format that will be used: ask for these early.
     public var sessionKeys: [HLSKey] = []
-    /// In seconds.
+    /// `EXT-X-TARGETDURATION` in seconds; nil for a master playlist.
     public var targetDuration: Double?
     /// The number of the first segment.
     public var mediaSequence: UInt64 = 0
@@ -88,10 +98,11 @@ public struct HLSRewriting: Sendable {
     /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
     public var segmentToProbe: SegmentProbe?
 
-    /// Where a segment lies.
+    /// Where the start of a segment can be fetched.
     public struct SegmentProbe: Hashable, Sendable {
-        /// Absolute.
+        /// Of the segment at the origin; absolute.
         public var url: String
+        /// Nil for the whole resource.
         public var byteRange: HLSByteRange?
     }
 

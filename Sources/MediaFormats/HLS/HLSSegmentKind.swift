@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// What the media segments of a playlist are.
+/// What the media segments of a playlist are (RFC 8216, 3).
 public enum HLSSegmentKind: Hashable, Sendable {
+    /// MPEG-2 transport stream (RFC 8216, 3.2).
     case transportStream
     /// AAC, AC-3, E-AC-3 or MP3 frames behind an ID3 tag (RFC 8216, 3.4).
     case packedAudio
+    /// Fragments behind an `EXT-X-MAP` (RFC 8216, 3.3).
     case fragmentedMP4
+    /// Subtitles, never encrypted by samples (RFC 8216, 3.5).
     case webVTT
 
     /// A guess from the file name at the end of a URL's path.

@@ -12,6 +12,7 @@ public struct URIReference: Hashable, Sendable {
     public var scheme: String?
     /// `user@host:port`, without the slashes in front.
     public var authority: String?
+    /// As it stands, percent-encoding included. Empty where there is none.
     public var path: String
     /// Without the question mark.
     public var query: String?

@@ -12,7 +12,7 @@ public struct ISOBox: Hashable, Sendable {
 
     /// Four characters; one outside printable ASCII is `.`.
     public let type: String
-    /// The whole box.
+    /// The whole box with its header, as offsets into the bytes that it was read from.
     public let range: Range<Int>
     /// What stands behind the header.
     public let body: Range<Int>
@@ -54,7 +54,9 @@ public struct ISOBox: Hashable, Sendable {
         return boxes
     }
 
-    /// The boxes within this one, `skipping` that many bytes behind its header.
+    /// The boxes within this one, `skipping` that many bytes behind its header. Throws `truncated` where the box ends
+    /// before that or a box within goes past its end, `malformed` for a size below that of a header, `tooLarge` for too
+    /// many boxes.
     public func children(in bytes: [UInt8], skipping: Int = 0) throws(FormatError) -> [ISOBox] {
         guard skipping >= 0, skipping <= body.count else { throw .truncated("box “\(type)”: \(body.count) bytes") }
         return try Self.boxes(

@@ -5,6 +5,7 @@ public import ProtectionModel
 /// How samples are encrypted: the scheme of a sample entry with the parameters of `tenc`, of a `seig` sample group
 /// (ISO/IEC 23001-7, 6 and 8.2), or of PIFF's boxes.
 public struct ISOEncryption: Hashable, Sendable {
+    /// The scheme type of `schm`, or what PIFF's AlgorithmID stands for: 1 is `cenc`, 2 is `cbc1`.
     public var scheme: ProtectionScheme
     /// Whether samples are encrypted at all.
     public var isProtected: Bool
@@ -12,12 +13,14 @@ public struct ISOEncryption: Hashable, Sendable {
     public var initializationVectorSize: Int
     /// The IV of all samples, where they bring none.
     public var constantInitializationVector: InitializationVector?
+    /// Counts in blocks of 16 bytes; `.none` where the scheme has no pattern.
     public var pattern: BlockPattern
     /// Nil for media that does not name it, as fragments of Smooth Streaming.
     public var keyID: KeyID?
     /// Whether the producer encrypts the partial block at the end of `cens` samples that have no subsamples.
     var encryptsPartialBlocks = false
 
+    /// Checks nothing: with an IV size of 0, samples are opened only with a constant IV.
     public init(
         scheme: ProtectionScheme, isProtected: Bool = true, initializationVectorSize: Int,
         constantInitializationVector: InitializationVector? = nil, pattern: BlockPattern = .none, keyID: KeyID?

@@ -6,13 +6,17 @@ public import ProtectionModel
 public struct ISOProtection: Hashable, Sendable {
     /// Where it was found.
     public enum Origin: String, Hashable, Sendable {
+        /// In the `moov` box: for the whole file. The text is the origin that GStreamer's protection events carry.
         case movie = "isobmff/moov"
+        /// In a `moof` box: from that fragment on, as at a rotation of keys.
         case fragment = "isobmff/moof"
     }
 
+    /// The SystemID (ISO/IEC 23001-7, 8.1).
     public var system: ProtectionSystem
     /// A whole `pssh` box.
     public var box: [UInt8]
+    /// Also what a protection event says of it.
     public var origin: Origin
 }
 

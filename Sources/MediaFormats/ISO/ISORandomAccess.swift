@@ -83,8 +83,8 @@ public struct ISORandomAccess: Sendable {
     }
 
     /// Decrypts the samples in `bytes`, which are those of the file at `extent`, or fewer at its end, and changes the
-    /// boxes about protection. Returns how many bytes from the start can go on: an encrypted sample whose end is missing
-    /// cannot.
+    /// boxes about protection. Returns how many bytes from the start can go on: an encrypted sample whose end is
+    /// missing cannot. Throws what `body` throws; a failure of the formats comes back as a value.
     public mutating func decrypt<Failure: Error>(
         _ bytes: UnsafeMutableRawBufferPointer,
         _ body: (SamplePlan, KeyID?, UnsafeMutableRawBufferPointer) throws(Failure) -> Void

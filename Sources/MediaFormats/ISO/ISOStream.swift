@@ -24,6 +24,7 @@ public import ProtectionModel
 /// appended, and at most 32 MiB about the fragments whose media comes next. A value for one owner at a time; bytes that
 /// cannot be read throw, and never trap.
 public struct ISOStream: Sendable {
+    /// What `next` found.
     public enum Step: Hashable, Sendable {
         /// More bytes are needed.
         case nothing
@@ -81,10 +82,10 @@ public struct ISOStream: Sendable {
         if let defaults { movie = ISOMovie(defaults: defaults) }
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes of the file, any number. They are copied; the buffer stays the caller's.
     public mutating func append(_ bytes: UnsafeRawBufferPointer) { queue.append(bytes) }
 
-    /// How many bytes can go on.
+    /// How many bytes can go on now, from `outputOffset` on.
     public var outputSize: Int {
         // What is behind media without `moov` was only looked at.
         let end = min(cursor, interrupted ?? cursor)

@@ -3,7 +3,8 @@
 public import ProtectionModel
 
 extension InitSegment {
-    /// The section with `keyID` for the KID of each protected track, and with `protectionBoxes` and no others.
+    /// The section with `keyID` for the KID of each protected track, and with `protectionBoxes` and no others. Throws
+    /// as the other form does.
     public func rewriting(keyID: KeyID, protectionBoxes: [PSSHBox]) throws(FormatError) -> [UInt8] {
         let keyIDs = Dictionary(tracks.map { ($0.id, keyID) }, uniquingKeysWith: { first, _ in first })
         return try rewriting(keyIDs: keyIDs, protectionBoxes: protectionBoxes, removesOthers: true)
@@ -32,7 +33,8 @@ extension InitSegment {
     /// `encv` and `enca` with `default_isProtected` 0 and `keyID`. Entries that are already so stay, with 0 there too.
     ///
     /// A decryptor that is plugged for them passes such samples on, and can go on with encrypted ones; without it, a
-    /// change from clear to encrypted segments is not negotiated.
+    /// change from clear to encrypted segments is not negotiated. Throws `tooLarge` where a box would need more than 4
+    /// GiB.
     public func markingProtected(
         scheme: ProtectionScheme, keyID: KeyID, protectionBoxes: [PSSHBox]
     ) throws(FormatError) -> [UInt8] {

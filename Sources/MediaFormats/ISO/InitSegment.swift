@@ -7,7 +7,7 @@ public import ProtectionModel
 /// HLS names keys in the playlist and not in the media. For a demuxer to see them, the section gets `pssh` boxes and,
 /// where it has others, the KIDs that stand for the playlist's keys.
 public struct InitSegment: Sendable {
-    /// In bytes.
+    /// The largest section that is read, in bytes.
     public static let maximumSize = 16 * 1024 * 1024
     /// The most tracks that are read.
     public static let maximumTracks = 256
@@ -16,6 +16,7 @@ public struct InitSegment: Sendable {
 
     /// One `trak` box.
     public struct Track: Hashable, Sendable {
+        /// `track_ID` of `tkhd` (ISO/IEC 14496-12, 8.3.2); 0 where the box is missing.
         public var id: UInt32
         /// The handler: `vide`, `soun`, `text`, `subt`.
         public var handler: String
@@ -30,7 +31,9 @@ public struct InitSegment: Sendable {
         public var encryption: TrackEncryption? { encryptions.first }
     }
 
+    /// The section as it came, unchanged.
     public let bytes: [UInt8]
+    /// In the order of `moov`.
     public let tracks: [Track]
     /// The boxes of `moov` that can be read.
     public let protectionBoxes: [PSSHBox]

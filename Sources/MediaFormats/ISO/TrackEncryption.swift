@@ -8,11 +8,11 @@ public struct TrackEncryption: Hashable, Sendable {
     public var originalFormat: String
     /// The scheme (`schm`): `cenc`, `cbcs`, or another one.
     public var scheme: String
-    /// `default_isProtected`.
+    /// `default_isProtected`: whether samples are encrypted unless a sample group says otherwise.
     public var isProtected: Bool
     /// `default_Per_Sample_IV_Size`, in bytes; 0 with a constant IV.
     public var initializationVectorSize: UInt8
-    /// `default_KID`.
+    /// `default_KID`: the key of samples that no sample group names another one for.
     public var keyID: KeyID
     /// `default_constant_IV`, 8 or 16 bytes.
     public var constantInitializationVector: [UInt8]?

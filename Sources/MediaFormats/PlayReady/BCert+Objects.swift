@@ -11,6 +11,7 @@ extension BCert.Basic {
         clientID = Array(try body.readBytes(16))
     }
 
+    /// The object of this information: 88 bytes with its header.
     public var object: BCertObject {
         var body = id + bigEndian(securityLevel)
         body += bigEndian(flags) + bigEndian(kind)
@@ -73,6 +74,7 @@ extension BCert {
             .device, bigEndian(maximumLicenseSize) + bigEndian(maximumHeaderSize) + bigEndian(maximumChainDepth))
     }
 
+    /// What a device can do, as a count of 32 bits and 32 bits for each feature.
     public static func featuresObject(_ features: [Feature]) -> BCertObject {
         BCertObject(
             .features, bigEndian(UInt32(clamping: features.count)) + features.flatMap { bigEndian($0.rawValue) })
@@ -90,11 +92,16 @@ extension BCert {
 
     /// Which domain a domain certificate stands for.
     public struct Domain: Hashable, Sendable {
+        /// The DS_ID of the domain service, as headers name it.
         public var serviceID: GUID
+        /// Whose domain it is: the id that licences are bound to.
         public var accountID: GUID
+        /// Counts up with each new key of the domain.
         public var revision: UInt32
+        /// Of the domain service, in UTF-8; zeros at its end are dropped.
         public var url: String
 
+        /// Takes the values as they are.
         public init(serviceID: GUID, accountID: GUID, revision: UInt32, url: String) {
             self.serviceID = serviceID
             self.accountID = accountID
@@ -102,6 +109,7 @@ extension BCert {
             self.url = url
         }
 
+        /// Both ids in GUID order, then revision, length of the URL and the URL, padded with zeros to four bytes.
         public var object: BCertObject {
             let text = Array(url.utf8)
             let padding = [UInt8](repeating: 0, count: (4 - text.count % 4) % 4)
@@ -111,7 +119,8 @@ extension BCert {
         }
     }
 
-    /// What the certificate of a domain says of it. Nil for another certificate.
+    /// What the certificate of a domain says of it. Nil for another certificate. Throws `truncated` where the object
+    /// ends early.
     public func domain() throws(FormatError) -> Domain? {
         guard let object = objects.first(where: { $0.tag == .domain }) else { return nil }
         var body = ByteReader(object.body, structure: "domain of a certificate")

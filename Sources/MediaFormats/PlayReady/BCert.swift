@@ -15,66 +15,103 @@ public struct BCert: Hashable, Sendable {
 
     /// What kind of thing a certificate stands for.
     public enum Kind: UInt32, Sendable {
+        /// A player on a general computer.
         case pc = 1
+        /// A device, also one that was made locally under a model.
         case device = 2
+        /// A domain: its key is shared by the devices that joined.
         case domain = 3
+        /// Signs other certificates and does nothing else.
         case issuer = 4
+        /// Signs lists of revoked certificates.
         case revocationListSigner = 5
+        /// A licence service.
         case service = 6
+        /// Of a browser plug-in of Microsoft; Latchkey does not rely on it.
         case silverlight = 7
+        /// A single application; Latchkey does not rely on it.
         case application = 8
+        /// A metering service.
         case metering = 9
+        /// Signs files with keys for devices.
         case keyFileSigner = 0xA
+        /// A server, as that of domains; its issuer has `issuerServer`.
         case server = 0xB
+        /// Signs licences and the answers that carry them.
         case licenseSigner = 0xC
+        /// A service that clocks are set from.
         case secureTimeServer = 0xD
     }
 
     /// What a key may be used for.
     public enum Usage: UInt32, Sendable {
+        /// Signs challenges, as a device does.
         case sign = 1
+        /// Keys are encrypted to it: licences to that of a device or a domain.
         case encryptKey = 2
+        /// Signs lists of revoked certificates.
         case signRevocationList = 3
+        /// Issues certificates of devices.
         case issuerDevice = 6
+        /// Issues certificates of domains.
         case issuerDomain = 8
+        /// Issues certificates of metering services.
         case issuerMetering = 0xC
+        /// Issues certificates of servers and services.
         case issuerServer = 0xF
+        /// Issues certificates that sign licences.
         case issuerSignLicense = 0x12
+        /// Signs licences.
         case signLicense = 0x13
+        /// Signs the answers of a licence service.
         case signResponse = 0x14
+        /// Protects samples on their way to a decoder.
         case sampleProtection = 0x16
+        /// Issues certificates of secure time services.
         case issuerSecureTime = 0x17
     }
 
     /// A P-256 key, x and y in 64 bytes.
     public struct Key: Hashable, Sendable {
+        /// x and y, each of 32 bytes, big-endian.
         public var publicKey: [UInt8]
+        /// Nothing is known of them; 0 where Latchkey writes them.
         public var flags: UInt32
         /// By number, known or not.
         public var usages: [UInt32]
 
+        /// `publicKey` has to have 64 bytes; a certificate with another length cannot be read again.
         public init(_ publicKey: [UInt8], usages: [Usage], flags: UInt32 = 0) {
             self.publicKey = publicKey
             self.flags = flags
             self.usages = usages.map(\.rawValue)
         }
 
+        /// Whether the issuer says so. Says nothing about whether the issuer may.
         public func allows(_ usage: Usage) -> Bool { usages.contains(usage.rawValue) }
     }
 
+    /// What every certificate says of itself; 80 bytes behind the object's header.
     public struct Basic: Hashable, Sendable {
+        /// The `expiry` of a certificate that does not expire.
         public static let noExpiry: UInt32 = 0xFFFF_FFFF
 
+        /// 16 bytes, random; names the certificate.
         public var id: [UInt8]
+        /// 150, 2000 or 3000; no higher than the issuer's. A licence asks for a least one.
         public var securityLevel: UInt32
+        /// 1 where the certificate has extended data (tags B to E). 0 where Latchkey writes it.
         public var flags: UInt32
+        /// By number; see `Kind`.
         public var kind: UInt32
         /// SHA-256 of the public key, for a leaf that of its signing key.
         public var keyDigest: [UInt8]
         /// Seconds since 1970; `noExpiry` for none.
         public var expiry: UInt32
+        /// 16 bytes. Names the device that a leaf stands for; may be zeros.
         public var clientID: [UInt8]
 
+        /// Lengths are not checked here; reading the certificate back, as `make` does, finds wrong ones.
         public init(
             id: [UInt8], securityLevel: UInt32, kind: Kind, keyDigest: [UInt8], expiry: UInt32 = noExpiry,
             clientID: [UInt8] = [UInt8](repeating: 0, count: 16), flags: UInt32 = 0
@@ -91,9 +128,12 @@ public struct BCert: Hashable, Sendable {
 
     /// The signature of the issuer, r and s in 64 bytes, and the issuer's public key.
     public struct Signature: Hashable, Sendable {
+        /// r and s, each of 32 bytes: ECDSA with P-256 and SHA-256 over `signedBytes`.
         public var value: [UInt8]
+        /// x and y of the issuer's public key in 64 bytes. Trust needs more than that it is named here.
         public var issuerKey: [UInt8]
 
+        /// Both have 64 bytes; not checked here.
         public init(value: [UInt8], issuerKey: [UInt8]) {
             self.value = value
             self.issuerKey = issuerKey
@@ -102,9 +142,11 @@ public struct BCert: Hashable, Sendable {
 
     /// In order, the signature included.
     public let objects: [BCertObject]
+    /// From the one object of this kind that a certificate has to have.
     public let basic: Basic
     /// Empty where the certificate has none.
     public let keys: [Key]
+    /// Not verified by reading.
     public let signature: Signature
     /// By number; see `Feature`.
     public let features: [UInt32]
@@ -120,15 +162,23 @@ public struct BCert: Hashable, Sendable {
 
     /// A feature that a device declares.
     public enum Feature: UInt32, Sendable {
+        /// Sends protected content on to other devices in the home.
         case transmitter = 1
+        /// Receives content from a transmitter.
         case receiver = 2
+        /// Many devices use this very certificate.
         case sharedCertificate = 3
+        /// Has a clock that a secure time service sets.
         case secureClock = 4
+        /// Has a clock that never goes back, from any source.
         case antiRollbackClock = 5
+        /// Takes lists of revoked certificates.
         case revocationLists = 9
+        /// Knows the rights of version 3 and later.
         case playReady3 = 0xD
     }
 
+    /// Whether the certificate declares it. A device without a features object has none.
     public func has(_ feature: Feature) -> Bool { features.contains(feature.rawValue) }
 }
 

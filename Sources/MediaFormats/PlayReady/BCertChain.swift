@@ -17,7 +17,9 @@ public struct BCertChain: Hashable, Sendable {
 
     /// The leaf first; at least one.
     public let certificates: [BCert]
+    /// The certificate that the chain is for: the first.
     public let leaf: BCert
+    /// Nothing is known of them; 0 where Latchkey writes them.
     public let flags: UInt32
 
     /// Reads a chain and nothing behind it.
@@ -58,6 +60,7 @@ public struct BCertChain: Hashable, Sendable {
         self.flags = flags
     }
 
+    /// The bytes of the chain; each certificate exactly as it came, so that signatures stay valid.
     public var serialized: [UInt8] {
         let body = certificates.flatMap(\.bytes)
         var head = Self.magic + bigEndian(UInt32(1))

@@ -3,12 +3,14 @@
 /// What an envelope needs before it can be opened: the key, by way of the PlayReady object, and how the bytes are
 /// encrypted.
 public struct EnvelopeHeader: Hashable, Sendable {
+    /// Names the keys, as a `pssh` box would.
     public var playReadyObject: PlayReadyObject
     /// The first counter block of AES-128-CTR, 16 bytes. The counter is the last 8 of them, big-endian.
     public var initialCounter: [UInt8]
     /// Where the ciphertext starts, in bytes from the start of the file. It goes to the end.
     public var payloadOffset: Int
 
+    /// For parsers of other envelopes. `initialCounter` has 16 bytes; nothing is checked here.
     public init(playReadyObject: PlayReadyObject, initialCounter: [UInt8], payloadOffset: Int) {
         self.playReadyObject = playReadyObject
         self.initialCounter = initialCounter

@@ -26,9 +26,12 @@ public struct GUID: Hashable, Sendable {
         self.value = value
     }
 
+    /// The same 16 bytes, taken as those of the text form.
     public init(_ keyID: KeyID) { value = keyID }
 
+    /// 16 bytes, the first three numbers little-endian: as PlayReady stores it.
     public var guidOrderBytes: [UInt8] { value.guidOrderBytes }
+    /// 16 bytes in the order of the text form, all big-endian (RFC 9562, 4).
     public var uuidOrderBytes: [UInt8] { value.bytes }
 
     /// As if the bytes had been read in the other order.

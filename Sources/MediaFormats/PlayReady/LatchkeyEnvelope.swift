@@ -13,15 +13,20 @@
 /// goes up by one for each 16 bytes and wraps round within its 8 bytes. The format is Latchkey's and no other player
 /// reads it: the layout of PlayReady's own envelope is not public.
 public struct LatchkeyEnvelope: EnvelopeParser {
+    /// The first four bytes of a file.
     public static let magic = Array("LKEN".utf8)
+    /// The fifth byte; the only version that there is.
     public static let version: UInt8 = 1
     private static let counterMode: UInt8 = 1
     private static let fixedSize = 28
 
+    /// A parser without settings; any number of threads may share it.
     public init() {}
 
+    /// 4 bytes: the magic.
     public var probeSize: Int { Self.magic.count }
 
+    /// Looks at the first four bytes alone. Fewer are no envelope.
     public func isEnvelope(_ bytes: [UInt8]) -> Bool { bytes.starts(with: Self.magic) }
 
     /// Throws `unsupported` for another version or cipher, `malformed` for other bytes and for reserved bits that are

@@ -13,11 +13,14 @@ public struct PlayReadyObject: Hashable, Sendable {
     /// The most bytes of an object that are read. Microsoft asks for 15 KiB at most.
     public static let maximumSize = 256 * 1024
 
+    /// One record. Types other than 1 and 3 are kept as they came.
     public struct Record: Hashable, Sendable {
         /// 1 is a header, 3 an embedded licence store.
         public var type: UInt16
+        /// At most 65535 bytes, as its length has 16 bits.
         public var value: [UInt8]
 
+        /// `value` is not checked; `serialized` throws where it is too long.
         public init(type: UInt16, value: [UInt8]) {
             self.type = type
             self.value = value
@@ -30,6 +33,7 @@ public struct PlayReadyObject: Hashable, Sendable {
     /// In order, unknown ones included.
     public var records: [Record]
 
+    /// Takes the records in the order that they are written in.
     public init(records: [Record]) { self.records = records }
 
     /// An object with one header, and with an embedded licence store where there is one.

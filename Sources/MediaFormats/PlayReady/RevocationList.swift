@@ -15,18 +15,20 @@
 public struct RevocationList: Hashable, Sendable {
     /// The most bytes of a list that are read.
     public static let maximumSize = 1 << 20
+    /// In bytes, of a SHA-256.
     public static let digestSize = 32
     private static let magic = Array("LKRL".utf8)
     private static let signatureSize = 64
 
     /// Tells lists apart. A list replaces one with the same id and a lower version.
     public let id: GUID
+    /// Counts up with each change of the list.
     public let version: UInt32
     /// SHA-256 of public keys: certificates with one of them are revoked.
     public let keyDigests: Set<[UInt8]>
-    /// Of the signer.
+    /// The certificates of who signed the list, up to one that the root signed.
     public let chain: BCertChain
-    /// r and s.
+    /// r and s, each of 32 bytes.
     public let signature: [UInt8]
     /// The whole list, exactly as it came.
     public let bytes: [UInt8]
@@ -76,6 +78,8 @@ public struct RevocationList: Hashable, Sendable {
 }
 
 extension RevocationList: CustomStringConvertible, CustomReflectable {
+    /// Id and version, without the digests.
     public var description: String { "revocation list \(id), version \(version)" }
+    /// The same two, so that `dump` does not print thousands of digests.
     public var customMirror: Mirror { Mirror(self, children: ["id": id, "version": version]) }
 }

@@ -17,7 +17,8 @@ extension WRMHeader {
         try self.init(element: try XMLElement(reading: kept, limits: .header))
     }
 
-    /// Reads a WRMHEADER element that is part of another document.
+    /// Reads a WRMHEADER element that is part of another document. Throws `unsupported` and `malformed` as
+    /// `init(reading:)` does.
     public init(element: XMLElement) throws(FormatError) {
         guard element.localName == "WRMHEADER" else { throw .malformed("WRMHEADER: another element") }
         version = try Self.version(element[attribute: "version"] ?? "")

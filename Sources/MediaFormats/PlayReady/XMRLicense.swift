@@ -11,13 +11,16 @@
 public struct XMRLicense: Hashable, Sendable {
     /// The most bytes of a licence that are read. Microsoft's clients take 10 KiB.
     public static let maximumSize = 64 * 1024
+    /// "XMR" and a zero.
     public static let magic: [UInt8] = [0x58, 0x4D, 0x52, 0x00]
     /// The one that all known licences have.
     public static let version: UInt32 = 3
 
+    /// Always 3.
     public let version: UInt32
     /// Names the licence, and carries the nonce of the request where nothing of the answer may be stored.
     public let rightsID: GUID
+    /// The container that all other objects stand in.
     public let outer: XMRObject
     /// The whole licence, exactly as it came.
     public let bytes: [UInt8]
@@ -103,6 +106,8 @@ extension XMRLicense {
 }
 
 extension XMRLicense: CustomStringConvertible, CustomReflectable {
+    /// Rights id and size, never key material.
     public var description: String { "XMR licence \(rightsID), \(bytes.count) bytes" }
+    /// The rights id alone.
     public var customMirror: Mirror { Mirror(self, children: ["rightsID": rightsID]) }
 }

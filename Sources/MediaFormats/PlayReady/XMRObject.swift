@@ -11,16 +11,22 @@
 public struct XMRObject: Hashable, Sendable {
     /// Bits that say how a reader treats the object.
     public struct Flags: OptionSet, Hashable, Sendable {
+        /// 16 bits of the header, big-endian.
         public var rawValue: UInt16
+        /// Takes any bits and keeps those that are not known.
         public init(rawValue: UInt16) { self.rawValue = rawValue }
 
         /// A reader that does not know the type has to refuse the licence.
         public static let mustUnderstand = Flags(rawValue: 1)
+        /// The body is made of objects. Written for readers that want it; here the type decides (`Kind.isContainer`).
         public static let container = Flags(rawValue: 2)
     }
 
+    /// What stands behind the header of 8 bytes.
     public enum Body: Hashable, Sendable {
+        /// The bytes of an object that is no container. May hold a wrapped key.
         case data([UInt8])
+        /// In the order of the container.
         case objects([XMRObject])
     }
 
@@ -28,16 +34,21 @@ public struct XMRObject: Hashable, Sendable {
     static let maximumDepth = 8
     static let headerSize = 8
 
+    /// Known or not.
     public var type: Kind
+    /// As they came. Those of a new object have to be understood unless the caller says otherwise.
     public var flags: Flags
+    /// Should fit `Kind.isContainer`; an object where it does not is read back as something else.
     public var body: Body
 
+    /// An object that is no container.
     public init(_ type: Kind, _ data: [UInt8], flags: Flags = .mustUnderstand) {
         self.type = type
         self.flags = flags
         body = .data(data)
     }
 
+    /// A container.
     public init(_ type: Kind, flags: Flags = [.mustUnderstand, .container], _ objects: [XMRObject]) {
         self.type = type
         self.flags = flags
@@ -93,5 +104,6 @@ public struct XMRObject: Hashable, Sendable {
 extension XMRObject: CustomStringConvertible, CustomReflectable {
     /// Without the body, which may be a wrapped key.
     public var description: String { "\(type), \(size) bytes" }
+    /// Type and size; the body may be a wrapped key.
     public var customMirror: Mirror { Mirror(self, children: ["type": type, "size": size]) }
 }

@@ -5,9 +5,11 @@
 /// Public source: "MPEG-2 Stream Encryption Format for HTTP Live Streaming" (developer.apple.com/library/archive,
 /// HLS_Sample_Encryption).
 public enum SampleAESCodec: Sendable, Hashable, CaseIterable {
+    /// H.264: NAL units of types 1 and 5 above 48 bytes. 32 bytes stay clear, then one block of ten is encrypted.
     case h264
     /// AAC in ADTS frames.
     case aac
+    /// AC-3 sync frames; the first 16 bytes stay clear.
     case ac3
     /// E-AC-3. Its frames and those of AC-3 tell themselves apart.
     case eac3

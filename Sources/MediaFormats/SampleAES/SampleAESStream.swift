@@ -22,8 +22,9 @@ public import ProtectionModel
 /// samples never get out. Memory is bounded by what is appended at once plus 16 MiB; the bytes of a stream that cannot
 /// be read throw, and never trap. Not thread-safe.
 public final class SampleAESStream {
-    /// What goes on.
+    /// What kind of clear stream comes out.
     public enum Output: Sendable, Hashable {
+        /// Packets of 188 bytes.
         case transportStream
         /// ID3 tags, and packed audio behind them.
         case id3
@@ -46,6 +47,7 @@ public final class SampleAESStream {
     /// Bytes that do not tell yet what they are.
     @exclusivity(unchecked) private var unread: [UInt8] = []
 
+    /// Nothing is known of the stream yet: `output` is nil.
     public init() {}
 
     /// Nil as long as nothing was found that can go on.
@@ -66,7 +68,8 @@ public final class SampleAESStream {
     /// Whether the plans of units have their own IV, and not that of the key.
     public var hasOwnVectors: Bool { container == .carried }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes. Throws `notRecognised` where 64 KiB tell nothing, `tooLarge` for a PES packet above the
+    /// limit, `malformed` for a carried segment without a counter.
     public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         switch container {
         case .transportStream: try transport.append(bytes)
@@ -78,7 +81,8 @@ public final class SampleAESStream {
         }
     }
 
-    /// Completes what is open, at the end of the stream or in front of a discontinuity. Steps follow.
+    /// Completes what is open, at the end of the stream or in front of a discontinuity. Steps follow. Throws as
+    /// `append` does.
     public func end() throws(FormatError) {
         if container == .unknown { try recognise(isEnd: true) }
         switch container {
@@ -103,7 +107,7 @@ public final class SampleAESStream {
     /// The last note names a key, but the transport stream calls its H.264 and audio clear. They go on as they are.
     public var contradictsNote: Bool { transport.contradictsNote }
 
-    /// What to do next.
+    /// What to do next. Throws `tooLarge` for an ID3 tag above the limit, and as `append` does.
     public func next() throws(FormatError) -> SampleAESStep {
         switch container {
         case .unknown: .nothing

@@ -23,6 +23,7 @@ public struct SegmentKey: Sendable, Hashable {
     /// the IV is its first counter block.
     public var isCarried = false
 
+    /// A note in front of encrypted samples, or of clear ones where `keyID` is nil.
     public init(keyID: KeyID?, initializationVector: InitializationVector? = nil) {
         self.keyID = keyID
         self.initializationVector = initializationVector

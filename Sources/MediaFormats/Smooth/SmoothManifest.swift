@@ -5,10 +5,12 @@ public import ProtectionModel
 /// What a Smooth Streaming manifest ([MS-SSTR], 2.2.2) says about protection and about its streams, and the manifest
 /// itself, for GStreamer's demuxer to read in a form that it gets right.
 public struct SmoothManifest: Hashable, Sendable {
+    /// The Type of a StreamIndex; `other` for one that is missing or not known.
     public enum StreamType: String, Sendable { case video, audio, text, other }
 
-    /// A StreamIndex.
+    /// A StreamIndex: one stream with all its qualities ([MS-SSTR], 2.2.2.3).
     public struct Stream: Hashable, Sendable {
+        /// Read without regard to case.
         public var type: StreamType
         /// Nil where the manifest gives none.
         public var name: String?
@@ -22,7 +24,7 @@ public struct SmoothManifest: Hashable, Sendable {
         public internal(set) var label: String?
     }
 
-    /// A ProtectionHeader.
+    /// A ProtectionHeader: what one protection system needs ([MS-SSTR], 2.2.2.2).
     public struct ProtectionHeader: Hashable, Sendable {
         /// Nil where SystemID is missing or no UUID.
         public var system: ProtectionSystem?
@@ -30,10 +32,13 @@ public struct SmoothManifest: Hashable, Sendable {
         public var data: [UInt8]?
     }
 
+    /// `IsLive`: the manifest changes while it is played.
     public var isLive: Bool
+    /// In the order of the manifest, 256 at most.
     public var streams: [Stream]
     /// There is a Protection element, empty or not.
     public var isProtected: Bool
+    /// In the order of the manifest, those of all Protection elements.
     public var protectionHeaders: [ProtectionHeader]
     /// Nil where it was dropped.
     private var root: XMLElement?

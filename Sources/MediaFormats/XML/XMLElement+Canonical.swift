@@ -44,7 +44,7 @@ extension XMLElement {
         left.unicodeScalars.lexicographicallyPrecedes(right.unicodeScalars)
     }
 
-    /// Text between tags.
+    /// The text as it stands between tags of canonical XML: `&`, `<`, `>` and the carriage return are replaced.
     public static func escaped(_ text: String) -> String {
         escape(text) {
             switch $0 {

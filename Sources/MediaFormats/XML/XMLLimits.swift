@@ -6,7 +6,7 @@ public struct XMLLimits: Hashable, Sendable {
     public var size: Int
     /// How far elements may be nested; libxml2 itself stops at 256.
     public var depth: Int
-    /// In the whole document.
+    /// How many elements the whole document may have.
     public var elements: Int
     /// In one tag, namespace declarations included. libxml2 compares each with each.
     public var attributes: Int
@@ -14,6 +14,7 @@ public struct XMLLimits: Hashable, Sendable {
     /// keeps the document a hundred bytes and more, however short it is.
     public var markup: Int
 
+    /// Sizes in bytes, the others are counts. The defaults are enough for a header and for a licence exchange.
     public init(size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64, markup: Int = 1 << 19) {
         self.size = size
         self.depth = depth

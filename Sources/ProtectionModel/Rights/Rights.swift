@@ -5,9 +5,9 @@
 /// Dates come from the licence service's clock. Everything is optional: a licence without any of it may be used at any
 /// time. Who enforces it is `RightsStatus.init(of:at:for:)`.
 public struct Rights: Hashable, Sendable {
-    /// Not before.
+    /// No use before this moment; nil for no limit.
     public var begins: UnixTime?
-    /// Not from then on.
+    /// No use from this moment on; nil for no end.
     public var ends: UnixTime?
     /// From then on, the licence counts as taken out of the store, whether it was or not.
     public var removal: UnixTime?
@@ -28,6 +28,7 @@ public struct Rights: Hashable, Sendable {
     /// Whether the licence asks for a clock that was set by signed time, where it has dates.
     public var requiresSignedTime: Bool
 
+    /// Without arguments: rights that no date limits. Durations are seconds.
     public init(
         begins: UnixTime? = nil, ends: UnixTime? = nil, removal: UnixTime? = nil, expiresAfterFirstPlay: UInt32? = nil,
         firstPlay: UnixTime? = nil, expiresAfterStored: UInt32? = nil, stored: UnixTime? = nil,

@@ -2,7 +2,7 @@
 
 /// Whether the rights for some content may be used now, and the dates that decide it.
 public struct RightsStatus: Hashable, Sendable {
-    /// How rights stand.
+    /// How rights stand; what can be done about it stands with each.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// They may be used.
         case valid
@@ -16,7 +16,7 @@ public struct RightsStatus: Hashable, Sendable {
         case untrustedTime
     }
 
-    /// How they stand.
+    /// Says whether samples may be decrypted: only `valid` lets them.
     public var kind: Kind
     /// When they begin; nil for no limit.
     public var begins: UnixTime?
@@ -28,9 +28,10 @@ public struct RightsStatus: Hashable, Sendable {
     /// Whether they will end some time after they are first used for playing. False once they were: then `ends` says
     /// when.
     public var rightsExpireAfterFirstUse: Bool
-    /// Why it is so, for people.
+    /// Why it is so, in words for people; holds no secret.
     public var reason: String
 
+    /// `reason` is for people and holds no secret; nothing is checked.
     public init(
         kind: Kind, begins: UnixTime? = nil, ends: UnixTime? = nil, stops: UnixTime? = nil,
         rightsExpireAfterFirstUse: Bool = false, reason: String
@@ -48,6 +49,7 @@ public struct RightsStatus: Hashable, Sendable {
 }
 
 extension RightsStatus: CustomStringConvertible {
+    /// Kind and reason, without the dates.
     public var description: String { "\(kind.rawValue): \(reason)" }
 }
 

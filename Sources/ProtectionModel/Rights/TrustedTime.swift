@@ -28,6 +28,7 @@ public struct TrustedTime: Hashable, Sendable {
     /// none ever did.
     public var latestSigned: UnixTime?
 
+    /// For clocks of one's own. `untrustedSeconds` is 0 where the time is trusted.
     public init(trust: Trust, time: UnixTime, untrustedSeconds: Int64 = 0, latestSigned: UnixTime? = nil) {
         self.trust = trust
         self.time = time

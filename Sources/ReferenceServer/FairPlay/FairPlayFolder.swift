@@ -91,7 +91,9 @@ public enum FairPlayFolder {
 
 /// A file of a test authority that cannot be used.
 public struct FairPlayFolderError: Error, Hashable, CustomStringConvertible {
+    /// The file, or the folder.
     public let path: String
     let reason: String
+    /// Path and reason, for the operator of the server.
     public var description: String { "\(path): \(reason)" }
 }

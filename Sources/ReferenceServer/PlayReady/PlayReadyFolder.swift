@@ -50,7 +50,9 @@ public enum PlayReadyFolder {
 
 /// A folder of a PlayReady-style test authority that cannot be used.
 public struct PlayReadyFolderError: Error, Hashable, CustomStringConvertible {
+    /// The file, or the folder.
     public let path: String
     let reason: String
+    /// Path and reason, for the operator of the server.
     public var description: String { "\(path): \(reason)" }
 }

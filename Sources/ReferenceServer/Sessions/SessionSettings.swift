@@ -14,6 +14,7 @@ public struct SessionSettings: Sendable, Equatable {
     public var perAccount = 2
     /// Sessions that the devices of one group of an account may have at once; 0: any number.
     public var perDeviceGroup = 0
+    /// For both limits.
     public var atLimit = Limit.refuse
     /// Seconds between heartbeats, as clients are told.
     public var interval = 60
@@ -27,5 +28,6 @@ public struct SessionSettings: Sendable, Equatable {
     /// How many seconds the clock that `Date` and `Expires` come from is ahead; negative: behind.
     public var clockSkew = 0
 
+    /// Two sessions an account, heartbeats of a minute, and nobody has to authenticate.
     public init() {}
 }

@@ -5,6 +5,7 @@ public import ProtectionModel
 
 /// One session server as it is configured: an adapter, and what only its customer knows. Prints without values.
 public struct SessionService: Hashable, Sendable {
+    /// How the server is spoken to.
     public var adapter: SessionAdapter
     /// An absolute http or https URL, to which the adapter's paths are added.
     public var url: String
@@ -17,6 +18,7 @@ public struct SessionService: Hashable, Sendable {
 
     static let maximumResponseSize = 64 * 1024
 
+    /// `headers` are sent as they are; `url` and `parameters` are checked when a request is made.
     public init(
         _ adapter: SessionAdapter = .latchkey, url: String, credential: String? = nil,
         parameters: [String: String] = [:], headers: [HTTPHeader] = []
@@ -94,11 +96,13 @@ public struct SessionService: Hashable, Sendable {
 }
 
 extension SessionService: CustomStringConvertible, CustomReflectable {
+    /// Adapter, URL without query, and the names of parameters and headers. Never a value or the credential.
     public var description: String {
         let names = parameters.keys.sorted() + headers.map(\.name)
         return "“\(adapter.name)” at \(HTTPRequest(url: url).printableURL)"
             + (names.isEmpty ? "" : " with \(names.joined(separator: ", "))")
     }
 
+    /// The same text; the credential does not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["service": description]) }
 }

@@ -5,21 +5,24 @@ import Glibc
 /// One process, told from a later one with its number (see proc(5), `/proc/PID/stat` and
 /// `/proc/sys/kernel/random/boot_id`).
 public struct ProcessIdentity: Hashable, Sendable {
+    /// The process id, as this PID namespace sees it.
     public var pid: Int32
     /// When it started, in clock ticks since the machine did.
     public var start: UInt64
     /// Names this run of the machine.
     public var bootID: String
 
+    /// For a process that was written down before.
     public init(pid: Int32, start: UInt64, bootID: String) {
         self.pid = pid
         self.start = start
         self.bootID = bootID
     }
 
+    /// This process; read once.
     public static let current = ProcessIdentity(pid: getpid(), start: startTime(of: getpid()) ?? 0, bootID: bootID)
 
-    /// Whether the process still runs. Where that cannot be told, it does.
+    /// Whether the process still runs. One whose start time cannot be read counts as gone.
     public var isRunning: Bool {
         guard bootID == Self.bootID else { return false }
         if kill(pid, 0) != 0, errno == ESRCH { return false }

@@ -9,6 +9,7 @@ public struct SessionClock: Sendable {
     /// Waits without a thread until that time, and throws when the task is cancelled.
     public var sleep: @Sendable (_ time: Int64) async throws -> Void
 
+    /// Both are called from any thread; `sleep` waits for a time of `now`, not for a duration.
     public init(
         now: @escaping @Sendable () -> Int64, sleep: @escaping @Sendable (_ time: Int64) async throws -> Void
     ) {
@@ -16,7 +17,7 @@ public struct SessionClock: Sendable {
         self.sleep = sleep
     }
 
-    /// `CLOCK_BOOTTIME`.
+    /// `CLOCK_BOOTTIME`, which goes on while the machine sleeps.
     public static let system = SessionClock(
         now: { milliseconds },
         sleep: { time in

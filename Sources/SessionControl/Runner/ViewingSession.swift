@@ -12,12 +12,15 @@ public final class ViewingSession: Sendable {
     public enum Event: Equatable, Sendable {
         /// Media may be decrypted and shown, or may not.
         case gate(isOpen: Bool)
+        /// What the application may want to show or to log.
         case notice(SessionState.Notice)
     }
 
     /// What a session is made with.
     public struct Configuration: Sendable {
+        /// The server, and what it is told.
         public var service: SessionService
+        /// Times and numbers of retries.
         public var policy = SessionPolicy()
         /// Nil: nothing outlives a crash.
         public var records: SessionRecords?
@@ -26,6 +29,7 @@ public final class ViewingSession: Sendable {
         /// Asked when the server refuses the credential; nil for none that is new.
         public var newCredential: (@Sendable () async -> String?)?
 
+        /// The usual policy, without records: a crash leaves the session to the server's own timeout.
         public init(_ service: SessionService) {
             self.service = service
             policy.endsUnconfirmed = service.adapter.knowsClientSession
@@ -62,6 +66,7 @@ public final class ViewingSession: Sendable {
     /// Random; names this session to the server, together with the number of the setup.
     let name: String
 
+    /// By the system's clock and random numbers. Sends nothing before `start`.
     public convenience init(_ configuration: Configuration, transport: any HTTPTransport = CurlTransport.shared) {
         self.init(configuration, transport: transport, clock: .system, random: SystemRandomNumberGenerator())
     }
@@ -91,6 +96,7 @@ public final class ViewingSession: Sendable {
         return core.withLock { $0.state.isOpen(at: now) }
     }
 
+    /// A copy, as things stand; it does not change by itself.
     public var state: SessionState { core.withLock(\.state) }
     /// The server's latest token, for a licence request. A secret.
     public var token: SessionToken? { core.withLock(\.state.token) }
@@ -107,6 +113,7 @@ public final class ViewingSession: Sendable {
         }
     }
 
+    /// No event is told once this returns, but for one that is being told. An unknown id does nothing.
     public func removeObserver(_ id: UInt64) {
         // The body may own something whose end calls the session, so it goes after the lock.
         _ = core.withLock { core in
@@ -135,9 +142,13 @@ public final class ViewingSession: Sendable {
 
     /// Ends the session. Again does nothing.
     public func stop() { handle(.stop) }
+    /// Playback stands still. Heartbeats go on until `SessionPolicy.pauseLimit` is over.
     public func pause() { handle(.pause) }
+    /// Playback goes on; sets a session up again that a long pause has ended.
     public func play() { handle(.play) }
+    /// Counts as a pause, unless the picture stays in view.
     public func enterBackground(pictureInPicture: Bool) { handle(.background(pictureInPicture: pictureInPicture)) }
+    /// The application is in front again; the same as `play` for a session that was ended meanwhile.
     public func enterForeground() { handle(.foreground) }
     /// The machine is about to sleep.
     public func suspend() { handle(.suspend) }

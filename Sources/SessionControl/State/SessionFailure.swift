@@ -2,7 +2,7 @@
 
 /// Why a request of a session was not granted, and what follows from that.
 public struct SessionFailure: Error, Hashable, Sendable {
-    /// What follows.
+    /// What follows from the failure: another try, a question to the application, or the end.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// Nobody knows: no answer, an answer that makes no sense, a server in trouble. Tried again.
         case unknown = "no answer"
@@ -29,6 +29,7 @@ public struct SessionFailure: Error, Hashable, Sendable {
         /// Ends this session when it is sent with a setup; nil where the server offers none. A secret.
         public var terminationCode: String?
 
+        /// For adapters of one's own. A label is for people and may be empty.
         public init(reference: String, label: String = "", terminationCode: String? = nil) {
             self.reference = reference
             self.label = label
@@ -36,6 +37,7 @@ public struct SessionFailure: Error, Hashable, Sendable {
         }
     }
 
+    /// Decides what the session does.
     public var kind: Kind
     /// The HTTP status; nil where there was no answer.
     public var status: Int?
@@ -48,6 +50,7 @@ public struct SessionFailure: Error, Hashable, Sendable {
     /// Oldest first, as far as the server says.
     public var conflicts: [Conflict]
 
+    /// For transports and adapters of one's own; `message` must not hold a secret, as it is logged.
     public init(
         _ kind: Kind, status: Int? = nil, code: String? = nil, message: String = "", retryAfter: Int64? = nil,
         conflicts: [Conflict] = []
@@ -62,6 +65,7 @@ public struct SessionFailure: Error, Hashable, Sendable {
 }
 
 extension SessionFailure: CustomStringConvertible {
+    /// Kind, status, code and message, for a log. Conflicts and their codes are left out.
     public var description: String {
         var text = kind.rawValue
         if let status { text += ", HTTP status \(status)" }
@@ -71,6 +75,8 @@ extension SessionFailure: CustomStringConvertible {
 }
 
 extension SessionFailure.Conflict: CustomStringConvertible, CustomReflectable {
+    /// Label and reference, never the termination code.
     public var description: String { label.isEmpty ? reference : "\(reference) (\(label))" }
+    /// The same two, so that the termination code does not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["reference": reference, "label": label]) }
 }

@@ -11,6 +11,7 @@ public struct SessionGrant: Equatable, Sendable {
     /// How many intervals the server waits, where it says so.
     public var missedBeats: Int64?
 
+    /// What is not given stays as it is.
     public init(
         token: SessionToken? = nil, reference: String? = nil, interval: Int64? = nil, missedBeats: Int64? = nil
     ) {

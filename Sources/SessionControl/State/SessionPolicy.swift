@@ -16,6 +16,7 @@ public struct SessionPolicy: Hashable, Sendable {
     /// The first retry comes after this, each further one after twice as long, up to `retryCap`; shortened at random by
     /// up to one half.
     public var retryBase: Int64 = 8_000
+    /// The longest wait between retries, before it is shortened at random.
     public var retryCap: Int64 = 30_000
     /// How many retries may follow each other at once. Each heartbeat earns a tenth of another one. Without any left, a
     /// failed heartbeat is tried again when the next one is due.
@@ -50,5 +51,6 @@ public struct SessionPolicy: Hashable, Sendable {
     /// Sessions that sleep has ended come back spread over this time.
     static let returnSpread: Int64 = 5_000
 
+    /// The defaults above.
     public init() {}
 }

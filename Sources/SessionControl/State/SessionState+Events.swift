@@ -15,10 +15,13 @@ extension SessionState {
         case adopt(SessionGrant, sentAt: Int64)
         /// The application's answer to `Action.wantsCredential`: whether there is a new one.
         case credential(isNew: Bool)
+        /// Playback stands still; the session is kept for `SessionPolicy.pauseLimit`.
         case pause
+        /// Playback goes on.
         case play
         /// The application is not in front any more. With picture-in-picture, nothing changes.
         case background(pictureInPicture: Bool)
+        /// The application is in front again.
         case foreground
         /// The machine is about to sleep.
         case suspend
@@ -26,27 +29,35 @@ extension SessionState {
         case resume
     }
 
+    /// What the driver of a session makes of the server's answer.
     public enum Reply: Equatable, Sendable {
+        /// A status of success whose answer can be read.
         case granted(SessionGrant)
+        /// Everything else, no answer included.
         case failed(SessionFailure)
     }
 
     /// A request to the server. Two are never under way at the same time.
     public struct Request: Equatable, Sendable {
+        /// The raw value is for logs; a heartbeat's name in files is `heartbeat`.
         public enum Kind: String, Sendable {
+            /// The three exchanges of `SessionAdapter`.
             case setup, beat, teardown
         }
 
+        /// Which exchange to send.
         public let kind: Kind
         /// Of the session that it is for: each setup begins another one.
         public let generation: UInt32
         /// Its own, never used twice.
         public let number: UInt32
-        /// By the session's clock.
+        /// When it is sent, by the session's clock, in milliseconds. The lease counts from here.
         public let sentAt: Int64
         /// Milliseconds after which the machine gives the answer up.
         public let timeout: Int64
+        /// The latest of the session; nil before a setup was granted. A secret.
         public let token: SessionToken?
+        /// The server's name for the session; nil before a setup was granted.
         public let reference: String?
     }
 
@@ -66,7 +77,9 @@ extension SessionState {
         case closed
     }
 
+    /// Whether media may be decrypted and shown from now on.
     public enum GateChange: Equatable, Sendable {
+        /// `closed` has to be done before anything else of the action.
         case opened, closed
     }
 
@@ -82,31 +95,42 @@ extension SessionState {
 
     /// A session that the server holds and nobody here wants. To be ended, whatever comes of it.
     public struct Stray: Equatable, Sendable {
+        /// Of the setup that brought it about.
         public let generation: UInt32
+        /// What the teardown is authorised with; nil where the server has no tokens. A secret.
         public let token: SessionToken?
+        /// The server's name for it; nil where the client's number is enough.
         public let reference: String?
     }
 
     /// What follows from an event, to be done in this order: gate, records, cancel, send, dispose, notices.
     public struct Action: Equatable, Sendable {
+        /// Nil: nothing changes.
         public var gate: GateChange?
         /// In order.
         public var records: [RecordChange] = []
         /// This request's answer is not waited for any more.
         public var cancels: Request?
+        /// To be sent at once. Its answer comes back as `Event.reply`.
         public var send: Request?
         /// A session that an old request has brought about. End it.
         public var dispose: Stray?
         /// The application is asked for a new credential; `.credential` is its answer.
         public var wantsCredential = false
+        /// In order, to be told after everything else is done.
         public var notices: [Notice] = []
 
+        /// An action that does nothing.
         public init() {}
     }
 
+    /// Where a session stands. The raw value is for logs.
     public enum Phase: String, Equatable, Sendable {
+        /// Before the first `start`.
         case idle
+        /// A setup is under way, or waits for its next try.
         case settingUp
+        /// The server holds the session, and the last heartbeat was accepted.
         case active
         /// A heartbeat failed; the server still waits for another one.
         case grace
@@ -114,9 +138,13 @@ extension SessionState {
         case verifying
         /// Ended for a pause; another one is set up when playback goes on.
         case dormant
+        /// The server refused the session; `failure` says why. `start` asks again.
         case denied
+        /// The session ended against our will; `failure` says why. `start` asks for another.
         case lost
+        /// A teardown is under way; what comes after it is decided.
         case tearingDown
+        /// Over, and nothing is left to do.
         case closed
     }
 }

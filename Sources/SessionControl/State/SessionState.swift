@@ -16,17 +16,23 @@ public struct SessionState: Equatable, Sendable {
         case closed, lost, denied, dormant
     }
 
+    /// As it was made with; it does not change.
     public var policy: SessionPolicy { rules.policy }
     /// Shared by copies: a server of clients has many states with one policy.
     let rules: Rules
+    /// Changed by `handle` alone.
     public internal(set) var phase = Phase.idle
     /// Counts setups. Answers to requests of an earlier one change nothing.
     public internal(set) var generation: UInt32 = 0
+    /// The request that is under way; nil for none.
     public internal(set) var pending: Request?
+    /// The server's latest; nil before a setup was granted and after a teardown. A secret.
     public internal(set) var token: SessionToken?
+    /// The server's name for the session; nil as for `token`.
     public internal(set) var reference: String?
     /// Milliseconds between heartbeats, as the server last said.
     public internal(set) var interval: Int64
+    /// How many intervals the server waits for a heartbeat, as it last said.
     public internal(set) var missedBeats: Int64
     /// Why the session was denied or lost.
     public internal(set) var failure: SessionFailure?
@@ -72,6 +78,7 @@ public struct SessionState: Equatable, Sendable {
         static func == (left: Rules, right: Rules) -> Bool { left === right || left.policy == right.policy }
     }
 
+    /// A session that has not started. Intervals and counts outside of what is believed are brought into range.
     public init(policy: SessionPolicy = SessionPolicy()) { self.init(rules: Rules(policy)) }
 
     /// As many sessions as wanted that share one copy of the policy.

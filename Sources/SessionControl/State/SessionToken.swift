@@ -8,6 +8,7 @@ import Glibc
 public struct SessionToken: Sendable {
     private let storage: Storage
 
+    /// Copies `text` into memory that is wiped; the caller's text is the caller's.
     public init(_ text: String) { storage = Storage(Array(text.utf8)) }
 
     /// The text, for a request.
@@ -27,13 +28,17 @@ public struct SessionToken: Sendable {
 }
 
 extension SessionToken: Equatable {
+    /// Compares the texts. Not in constant time: both are the client's own.
     public static func == (left: Self, right: Self) -> Bool {
         left.storage === right.storage || left.storage.bytes == right.storage.bytes
     }
 }
 
 extension SessionToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// `<redacted>`.
     public var description: String { "<redacted>" }
+    /// `<redacted>`, too.
     public var debugDescription: String { description }
+    /// Empty, so that `dump` does not show the text.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -10,7 +10,7 @@ import Testing
 
 @testable import LicenseControl
 
-@Suite("PlayReady loader", .timeLimit(.minutes(2)))
+@Suite("PlayReady loader", .timeLimit(.minutes(8)))
 struct PlayReadyLoaderTests {
     private let clock = ManualClock()
 

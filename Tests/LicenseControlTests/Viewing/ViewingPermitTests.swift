@@ -9,7 +9,7 @@ import Testing
 @testable import SessionControl
 
 /// No viewing session, no key; and a lost one closes the session.
-@Suite("Viewing permit", .timeLimit(.minutes(2)))
+@Suite("Viewing permit", .timeLimit(.minutes(8)))
 struct ViewingPermitTests {
     private static let keyID = KeyID(high: 1, low: 2)
 

@@ -5,7 +5,7 @@ import ProtectionModel
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(2))) struct DASHManifestTests {
+@Suite(.timeLimit(.minutes(8))) struct DASHManifestTests {
     private static let first = "00000000-0000-0000-0000-000000000001"
     private static let second = "00000000-0000-0000-0000-000000000002"
 

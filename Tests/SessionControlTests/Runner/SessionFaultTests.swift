@@ -9,7 +9,7 @@ import Testing
 @testable import SessionControl
 
 /// A session over real connections to a server that does what servers and networks do at their worst.
-@Suite("Sessions, faults of the network", .timeLimit(.minutes(2)))
+@Suite("Sessions, faults of the network", .timeLimit(.minutes(8)))
 struct SessionFaultTests {
     private static let granted = ScriptedServer.Reply.response(201, body: #"{"token":"t"}"#)
 

@@ -9,7 +9,7 @@ import Testing
 
 @testable import SessionControl
 
-@Suite("Viewing sessions", .timeLimit(.minutes(2)))
+@Suite("Viewing sessions", .timeLimit(.minutes(8)))
 struct ViewingSessionTests {
     /// A session, its server and its clock, and a folder of records where one is wanted.
     final class World: Sendable {

@@ -11,7 +11,7 @@ import Testing
 @testable import Elements
 
 /// The manifest of a live presentation, read again and again, without a network and on a clock of its own.
-@Suite(.timeLimit(.minutes(1))) struct DASHRunTests {
+@Suite(.timeLimit(.minutes(8))) struct DASHRunTests {
     private static func manifest(_ number: Int, period: String = "PT5S", location: String = "") -> [UInt8] {
         let keyID = "00000000-0000-0000-0000-00000000000\(number)"
         return Array(

@@ -13,7 +13,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// Keys that stand in the playlist itself.
-    @Suite(.timeLimit(.minutes(2))) struct DataURITests {}
+    @Suite(.timeLimit(.minutes(8))) struct DataURITests {}
 }
 
 extension HLSDemuxTests.DataURITests {

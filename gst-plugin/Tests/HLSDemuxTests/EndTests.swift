@@ -14,7 +14,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// Stopping and seeking while something is missing, and the gate.
-    @Suite(.timeLimit(.minutes(2))) struct EndTests {}
+    @Suite(.timeLimit(.minutes(8))) struct EndTests {}
 }
 
 /// Takes every request and never answers.

@@ -16,7 +16,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// Presentations whose segments are in envelopes.
-    @Suite(.timeLimit(.minutes(2))) struct EnvelopeTests {}
+    @Suite(.timeLimit(.minutes(8))) struct EnvelopeTests {}
 }
 
 /// A presentation of the corpus that is encrypted as a whole, clear and put into envelopes.

@@ -9,7 +9,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// Every failure is an error on the bus that names the URL, without its query, and what to do.
-    @Suite(.timeLimit(.minutes(2))) struct ErrorTests {}
+    @Suite(.timeLimit(.minutes(8))) struct ErrorTests {}
 }
 
 extension HLSDemuxTests.ErrorTests {

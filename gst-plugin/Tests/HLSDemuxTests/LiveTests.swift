@@ -13,7 +13,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// Playlists that grow, and players of both kinds.
-    @Suite(.timeLimit(.minutes(2))) struct LiveTests {}
+    @Suite(.timeLimit(.minutes(8))) struct LiveTests {}
 }
 
 /// A media playlist that shows one more segment with each request.

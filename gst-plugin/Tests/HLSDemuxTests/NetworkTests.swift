@@ -13,7 +13,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// What goes over the network, and through proxies.
-    @Suite(.timeLimit(.minutes(2))) struct NetworkTests {}
+    @Suite(.timeLimit(.minutes(8))) struct NetworkTests {}
 }
 
 extension HLSDemuxTests.NetworkTests {

@@ -8,7 +8,7 @@ import LicenseControl
 import Testing
 
 extension HLSDemuxTests {
-    @Suite(.timeLimit(.minutes(2))) struct PlaybackTests {}
+    @Suite(.timeLimit(.minutes(8))) struct PlaybackTests {}
 }
 
 extension HLSDemuxTests.PlaybackTests {

@@ -6,7 +6,7 @@ import Testing
 @testable import MediaFormats
 
 /// Which keys are asked for when, and how long they are needed.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct HLSScheduleTests {
     /// Segments of two seconds, `size` of them under each key.
     private func rewriting(

@@ -12,7 +12,7 @@ import Testing
 
 extension HLSDemuxTests {
     /// No URL of the loopback server comes to the application.
-    @Suite(.timeLimit(.minutes(2))) struct URLTests {}
+    @Suite(.timeLimit(.minutes(8))) struct URLTests {}
 }
 
 extension HLSDemuxTests.URLTests {

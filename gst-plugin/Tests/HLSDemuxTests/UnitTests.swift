@@ -8,7 +8,7 @@ import Testing
 
 @testable import Elements
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct HLSUnitTests {
     private func playlist(_ number: Int) -> HLSResource { .playlist(url: "https://a.test/\(number)") }
 
@@ -111,7 +111,7 @@ struct HLSUnitTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(8)))
 struct HLSOriginTests {
     private final class Transport: HTTPTransport {
         let sent = Mutex<[HTTPRequest]>([])
