@@ -18,7 +18,8 @@ let settings: [SwiftSetting] = [
 
 var products: [Product] = [
     .library(
-        name: "LatchkeyControl", targets: ["LicenseControl", "SessionControl", "KeySystems", "HTTP", "ProtectionModel"])
+        name: "LatchkeyControl",
+        targets: ["LicenseControl", "SessionControl", "OutputControl", "KeySystems", "HTTP", "ProtectionModel"])
 ]
 
 var dependencies: [Package.Dependency] = [
@@ -38,6 +39,10 @@ var targets: [Target] = [
     .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
     .systemLibrary(
         name: "CLibXML2", path: "Sources/CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
+    .systemLibrary(
+        name: "CLibDRM", path: "Sources/CLibDRM", pkgConfig: "libdrm", providers: [.apt(["libdrm-dev"])]),
+    .systemLibrary(
+        name: "CLibUdev", path: "Sources/CLibUdev", pkgConfig: "libudev", providers: [.apt(["libudev-dev"])]),
 
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
@@ -62,6 +67,8 @@ var targets: [Target] = [
         ],
         swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
+    .target(
+        name: "OutputControl", dependencies: ["ProtectionModel", "CLibDRM", "CLibUdev"], swiftSettings: settings),
 
     // examples/fairplay: the three ways to a FairPlay-style key
     .executableTarget(
@@ -94,6 +101,8 @@ var targets: [Target] = [
             "TestSupport", "LoopbackSupport", "SessionControl", "HTTP", "ProtectionModel", "session-holder",
         ],
         swiftSettings: settings),
+    .testTarget(
+        name: "OutputControlTests", dependencies: ["OutputControl", "ProtectionModel"], swiftSettings: settings),
     .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
     .executableTarget(
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
@@ -170,7 +179,7 @@ if withServer {
         .executableTarget(
             name: "latchkey",
             dependencies: [
-                "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings),
@@ -205,7 +214,7 @@ if withGStreamer {
     ]
     targets += [
         .systemLibrary(
-            name: "CGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-base-1.0",
+            name: "CGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-video-1.0",
             providers: [.apt(["libgstreamer1.0-dev", "libgstreamer-plugins-base1.0-dev"])]),
         .systemLibrary(
             name: "CGStreamerCheck", path: "gst-plugin/Tests/CGStreamerCheck", pkgConfig: "gstreamer-check-1.0",
@@ -217,7 +226,7 @@ if withGStreamer {
             name: "Elements",
             dependencies: [
                 "ElementKit", "CGStreamer", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats",
-                "SampleDecryption", "ProtectionModel", "HTTP",
+                "OutputControl", "SampleDecryption", "ProtectionModel", "HTTP",
             ],
             path: "gst-plugin/Elements", swiftSettings: settings),
         .target(
@@ -241,7 +250,8 @@ if withGStreamer {
             name: "ElementsTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
+                "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
         .testTarget(

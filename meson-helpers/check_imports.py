@@ -38,7 +38,7 @@ LAYERS = {
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel", "ReferenceServer"],
         ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
     "latchkey": (
-        "Sources", ["Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel"],
+        "Sources", ["Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel"],
         ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc"]),
     "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
     "Elements": (

@@ -19,6 +19,8 @@ extension KeySession {
         var isDelivering = false
         /// What others do when the session is over, by who wants it.
         var endings: [ObjectIdentifier: @Sendable () -> Void] = [:]
+        var guards: [WeakOutputGuard] = []
+        var use = OutputUse()
     }
 
     /// A pending request and how far it got with the loaders.

@@ -10,6 +10,7 @@ import Synchronization
 public final class KeySession: Sendable {
     let core: Mutex<Core>
     let statusRevision = Atomic<UInt64>(0)
+    let guardCount = Atomic<Int>(0)
     let configuration: KeySessionConfiguration
     let clock: KeySessionClock
     /// What a session server has to agree to before keys are of use. Nil: nobody counts.

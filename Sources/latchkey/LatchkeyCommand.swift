@@ -13,5 +13,5 @@ struct LatchkeyCommand: ParsableCommand {
               1   it failed; standard error says why, with the file
               64  the command line is not understood
             """,
-        subcommands: [PackageCommand.self, ProvisionCommand.self])
+        subcommands: [OutputsCommand.self, PackageCommand.self, ProvisionCommand.self])
 }

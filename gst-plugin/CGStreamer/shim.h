@@ -6,11 +6,14 @@
 #ifndef LATCHKEY_CGSTREAMER_H
 #define LATCHKEY_CGSTREAMER_H
 
+#include <gst/base/gstbasesink.h>
 #include <gst/base/gsttypefindhelper.h>
 #include <gst/gst.h>
 #include <gst/gstprotection.h>
 #include <string.h>
 #include <time.h>
+
+#include "video.h"
 
 /* The instance of every element that is written in Swift: its Swift object in one pointer. */
 typedef struct {
@@ -204,6 +207,48 @@ static inline GPtrArray *ek_pads_in_bin_behind(GstPad *source, GstElement *bin) 
   return NULL;
 }
 
+static inline void ek_add_elements_of_factory(GPtrArray *found, GstElement *start, const char *name) {
+  GstElementFactory *factory = gst_element_get_factory(start);
+  if (factory && g_strcmp0(GST_OBJECT_NAME(factory), name) == 0 && !g_ptr_array_find(found, start, NULL))
+    g_ptr_array_add(found, gst_object_ref(start));
+  if (!GST_IS_BIN(start)) return;
+  GstIterator *elements = gst_bin_iterate_all_by_element_factory_name(GST_BIN_CAST(start), name);
+  GValue value = G_VALUE_INIT;
+  GstIteratorResult next = gst_iterator_next(elements, &value);
+  for (; next == GST_ITERATOR_OK || next == GST_ITERATOR_RESYNC; next = gst_iterator_next(elements, &value)) {
+    if (next == GST_ITERATOR_RESYNC) {
+      gst_iterator_resync(elements);
+      continue;
+    }
+    gpointer element = g_value_get_object(&value);
+    if (!g_ptr_array_find(found, element, NULL)) g_ptr_array_add(found, gst_object_ref(element));
+    g_value_reset(&value);
+  }
+  if (G_IS_VALUE(&value)) g_value_unset(&value);
+  gst_iterator_free(elements);
+}
+
+/* The elements of a factory in the outermost bin around the element, and in the sinks that a player was given and has not
+ * put there yet. Each with a reference; free the array. */
+static inline GPtrArray *ek_elements_of_factory_around(GstElement *element, const char *name) {
+  static const char *const sinks[] = {"video-sink", "audio-sink"};
+  GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
+  GstObject *top = gst_object_ref(GST_OBJECT_CAST(element));
+  for (GstObject *parent; (parent = gst_object_get_parent(top)); top = parent) gst_object_unref(top);
+  ek_add_elements_of_factory(found, GST_ELEMENT_CAST(top), name);
+  for (guint i = 0; i < G_N_ELEMENTS(sinks); i++) {
+    GParamSpec *property = g_object_class_find_property(G_OBJECT_GET_CLASS(top), sinks[i]);
+    GObject *sink = NULL;
+    if (!property || !g_type_is_a(property->value_type, GST_TYPE_ELEMENT)) continue;
+    g_object_get(top, sinks[i], &sink, NULL);
+    if (!sink) continue;
+    ek_add_elements_of_factory(found, GST_ELEMENT_CAST(sink), name);
+    g_object_unref(sink);
+  }
+  gst_object_unref(top);
+  return found;
+}
+
 /* Whether the bin around the element knows streams and their selection, as those of playbin3 do. */
 static inline gboolean ek_parent_is_streams_aware(GstElement *element) {
   GstObject *parent = gst_object_get_parent(GST_OBJECT_CAST(element));
@@ -219,6 +264,42 @@ static inline GstPad *ek_ghost_pad(const char *name, GstPad *target, GstPadTempl
 /* The inner end of a ghost pad, with a reference; NULL for other pads. */
 static inline GstPad *ek_ghost_pad_entrance(GstPad *pad) {
   return GST_IS_GHOST_PAD(pad) ? GST_PAD_CAST(gst_proxy_pad_get_internal(GST_PROXY_PAD(pad))) : NULL;
+}
+/* The pad where the stream that came to a pad goes on, behind the element or the bin's border; NULL where it branches or
+   ends. With a reference. */
+static inline GstPad *ek_way_out(GstPad *arrival) {
+  GstPad *out = NULL;
+  GstIterator *links = gst_pad_iterate_internal_links(arrival);
+  GValue link = G_VALUE_INIT;
+  if (!links) return NULL;
+  if (gst_iterator_next(links, &link) == GST_ITERATOR_OK) {
+    out = GST_PAD_CAST(g_value_dup_object(&link));
+    g_value_reset(&link);
+    if (gst_iterator_next(links, &link) == GST_ITERATOR_OK) gst_clear_object(&out);
+    g_value_unset(&link);
+  }
+  gst_iterator_free(links);
+  return out;
+}
+/* The GstBaseSink that shows what leaves the source pad, with a reference; NULL where there is none, or several. */
+static inline GstBaseSink *ek_base_sink_behind(GstPad *source) {
+  GstBaseSink *sink = NULL;
+  GstPad *pad = GST_PAD_CAST(gst_object_ref(source));
+  for (int step = 0; pad && !sink && step < 64; step++) {
+    GstPad *arrival = gst_pad_get_peer(pad);
+    gst_clear_object(&pad);
+    if (!arrival) break;
+    GstElement *element = gst_pad_get_parent_element(arrival);
+    if (element && GST_IS_BASE_SINK(element)) {
+      sink = GST_BASE_SINK_CAST(element);
+    } else {
+      gst_clear_object(&element);
+      pad = ek_way_out(arrival);
+    }
+    gst_object_unref(arrival);
+  }
+  gst_clear_object(&pad);
+  return sink;
 }
 static inline int ek_message_type(const GstMessage *message) { return GST_MESSAGE_TYPE(message); }
 static inline GstObject *ek_message_source(const GstMessage *message) { return GST_MESSAGE_SRC(message); }

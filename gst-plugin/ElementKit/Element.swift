@@ -30,7 +30,8 @@ open class Element: @unchecked Sendable {
     /// A state change. Call `perform` once: it runs the parent class's part, which activates and deactivates pads.
     open func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult { perform() }
 
-    /// A context was set on the element. The parent class keeps it as well.
+    /// A context was set on the element. The parent class keeps it as well. Post and query nothing here: a bin that passes
+    /// a context on to a new child holds its own lock.
     open func contextDidChange(_ context: Context) {}
 
     /// The Swift object of an element of this kit.

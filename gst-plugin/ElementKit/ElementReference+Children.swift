@@ -34,6 +34,18 @@ extension ElementReference {
     /// Calls `body` for every pad that goes, on the thread that removes it. The element keeps `body`.
     public func onPadRemoved(_ body: @escaping (PadReference) -> Void) { connect("pad-removed", body) }
 
+    /// Calls `body` with every element of this kit that a factory made and that is in the outermost bin around this one,
+    /// or in a sink that a player was given (`video-sink`, `audio-sink`) and has not put there yet.
+    public func forEachAround(madeBy factory: String, _ body: (Element) -> Void) {
+        guard let found = ek_elements_of_factory_around(pointer, factory) else { return }
+        defer { g_ptr_array_unref(found) }
+        for index in 0..<Int(found.pointee.len) {
+            // SAFETY: the array holds references to that many elements.
+            guard let item = found.pointee.pdata[index] else { continue }
+            if let element = Element.implementation(of: item.assumingMemoryBound(to: GstElement.self)) { body(element) }
+        }
+    }
+
     private func connect(_ signal: String, _ body: @escaping (PadReference) -> Void) {
         // SAFETY: the connection owns the box and gives it up when it ends, with the element at the latest.
         g_signal_connect_data(

@@ -20,7 +20,9 @@ public enum Latchkey {
     public static func registerElements(with plugin: OpaquePointer?) -> Bool {
         gst_init(nil, nil)
         return registration.withLock { _ in
-            (DecryptorFactory.all + AdaptiveDemuxerFactory.all).allSatisfy { ElementType.register($0, with: plugin) }
+            (DecryptorFactory.all + AdaptiveDemuxerFactory.all + [GuardFactory.outputGuard]).allSatisfy {
+                ElementType.register($0, with: plugin)
+            }
                 && ([DecryptorFactory.isoMediaType] + AdaptiveDemuxerFactory.types).allSatisfy {
                     $0.register(with: plugin)
                 }

@@ -35,8 +35,10 @@ enum DecryptorFailure: Error, Sendable {
         case .key(let keyID, let error):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(Self.name(keyID)): \(error).",
-                debug: "Give the key with keys-file=, name a licence service with license-url=, or answer the "
-                    + "latchkey-key-request message.")
+                debug: error.isSameKind(as: .denied(""))
+                    ? "The key is there to be had, but not on these terms: the reason says what is wanted."
+                    : "Give the key with keys-file=, name a licence service with license-url=, or answer the "
+                        + "latchkey-key-request message.")
         case .malformedSample(let reason, let keyID):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",

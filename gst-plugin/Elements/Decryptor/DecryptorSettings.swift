@@ -84,7 +84,7 @@ struct DecryptorSettings: Sendable {
 
 extension FieldValue {
     /// A text that is set and not empty.
-    fileprivate var text: String? {
+    var text: String? {
         if case .string(let text?) = self, !text.isEmpty { text } else { nil }
     }
 }

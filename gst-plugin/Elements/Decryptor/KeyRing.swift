@@ -59,6 +59,10 @@ struct KeyRing {
             return .usable(last.cipher)
         }
         if let known = entries[use] {
+            // The stream comes back to a key: whoever guards the outputs has to know.
+            if sources.session.isGuarded, let error = sources.refusal(of: keyID, for: media) {
+                return .failed(.key(keyID, error))
+            }
             last = known
             return .usable(known.cipher)
         }

@@ -95,6 +95,8 @@ final class KeySources: Sendable {
 
     var hasViewingSession: Bool { playback != nil }
 
+    deinit { session.endUse(by: observer) }
+
     /// The stream's caps name this system.
     func setCapsSystem(_ system: ProtectionSystem?) { state.withLock { $0.capsSystem = system } }
 
@@ -120,9 +122,14 @@ final class KeySources: Sendable {
         return mayAskAgain ? .absent : status
     }
 
-    /// Why the licence of the session's key allows no output for this medium; nil where it does.
+    /// Why the licence of the session's key allows no output for this medium, or the outputs that there are; nil where
+    /// it does. Who guards the outputs knows of the key when this returns.
     func refusal(of keyID: KeyID?, for media: OutputPolicy.Media) -> KeyError? {
-        ownKey(for: keyID) == nil ? session.refusal(of: keyID, for: media) : nil
+        guard ownKey(for: keyID) == nil else {
+            _ = session.beginUse(of: nil, for: media, by: observer)
+            return nil
+        }
+        return session.refusal(of: keyID, for: media) ?? session.beginUse(of: keyID, for: media, by: observer)
     }
 
     /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. What is

@@ -65,6 +65,9 @@ final class SharedSession: Sendable {
         return context
     }
 
+    /// The session that a context brings, unless it is stale. Posts nothing.
+    static func carried(by context: Context) -> KeySession? { (try? current(context))?.session }
+
     /// The context's session, unless settings have changed since it was made.
     private static func current(_ context: Context?) throws(KeyError) -> SharedSession? {
         guard let known = context?.object(sessionField, of: objectType) else { return nil }

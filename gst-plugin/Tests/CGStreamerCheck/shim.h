@@ -45,6 +45,13 @@ static inline GstAllocator *ekt_secure_allocator_new(void) {
 }
 
 /* Macros that Swift cannot import. */
+/* What a snapshot of the sink's picture would take, with a reference; NULL where there is none. */
+static inline GstSample *ekt_last_sample(GstElement *sink) {
+  GstSample *sample = NULL;
+  g_object_get(sink, "last-sample", &sample, NULL);
+  return sample;
+}
+
 static inline GstMessageType ekt_message_type(GstMessage *message) { return GST_MESSAGE_TYPE(message); }
 static inline const char *ekt_message_source(GstMessage *message) { return GST_MESSAGE_SRC_NAME(message); }
 static inline GstEvent *ekt_probe_event(GstPadProbeInfo *info) { return GST_PAD_PROBE_INFO_EVENT(info); }

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+/* Frames that say nothing, or less: what GstVideoFormatInfo's row functions do, for any raw format. */
+#ifndef LATCHKEY_CGSTREAMER_VIDEO_H
+#define LATCHKEY_CGSTREAMER_VIDEO_H
+
+#include <gst/video/video.h>
+
+/* The caps with frames in plain memory. */
+static inline GstCaps *ek_caps_in_system_memory(const GstCaps *caps) {
+  GstCaps *copy = gst_caps_copy(caps);
+  for (guint i = 0; i < gst_caps_get_size(copy); i++) gst_caps_set_features(copy, i, NULL);
+  return copy;
+}
+
+static inline gboolean ek_caps_are_in_system_memory(const GstCaps *caps) {
+  for (guint i = 0; i < gst_caps_get_size(caps); i++)
+    if (!gst_caps_features_is_equal(gst_caps_get_features(caps, i), GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY))
+      return FALSE;
+  return TRUE;
+}
+
+static inline void ek_pack_row(GstVideoFrame *frame, guint8 *row, int stride, int y) {
+  const GstVideoFormatInfo *format = frame->info.finfo;
+  format->pack_func(format, GST_VIDEO_PACK_FLAG_NONE, row, stride, frame->data, frame->info.stride,
+                    frame->info.chroma_site, y, GST_VIDEO_INFO_WIDTH(&frame->info));
+}
+
+/* Bytes of one row in the form in which the format's rows are read and written: four components of 8 or 16 bits. */
+static inline gsize ek_row_size(const GstVideoInfo *info) {
+  const GstVideoFormatInfo *unpacked = gst_video_format_get_info(info->finfo->unpack_format);
+  return (gsize)(GST_VIDEO_INFO_WIDTH(info) + 16) * (GST_VIDEO_FORMAT_INFO_BITS(unpacked) > 8 ? 8 : 4);
+}
+
+static inline gboolean ek_can_pack(const GstVideoInfo *info) {
+  return info->finfo->pack_func && info->finfo->unpack_func && info->finfo->pack_lines == 1;
+}
+
+/* A frame in one colour, black or white, in plain memory. NULL where the caps are no raw video of a known format. */
+static inline GstBuffer *ek_video_plain_frame(const GstCaps *caps, gboolean white) {
+  GstVideoInfo info;
+  GstVideoFrame frame;
+  if (!gst_video_info_from_caps(&info, caps) || !ek_can_pack(&info)) return NULL;
+  GstBuffer *buffer = gst_buffer_new_allocate(NULL, GST_VIDEO_INFO_SIZE(&info), NULL);
+  if (!buffer) return NULL;
+  gst_buffer_memset(buffer, 0, 0, GST_VIDEO_INFO_SIZE(&info));
+  if (!gst_video_frame_map(&frame, &info, buffer, GST_MAP_WRITE)) {
+    gst_buffer_unref(buffer);
+    return NULL;
+  }
+  const GstVideoFormatInfo *unpacked = gst_video_format_get_info(info.finfo->unpack_format);
+  gboolean is_wide = GST_VIDEO_FORMAT_INFO_BITS(unpacked) > 8;
+  gboolean is_full = info.colorimetry.range == GST_VIDEO_COLOR_RANGE_0_255;
+  guint8 luma = white ? (is_full ? 255 : 235) : (is_full ? 0 : 16);
+  guint8 pixel[4] = {255, white ? 255 : 0, white ? 255 : 0, white ? 255 : 0};
+  if (GST_VIDEO_FORMAT_INFO_IS_YUV(unpacked)) {
+    pixel[1] = luma;
+    pixel[2] = pixel[3] = 128;
+  }
+  guint8 *row = g_malloc0(ek_row_size(&info));
+  for (int i = 0; i < GST_VIDEO_INFO_WIDTH(&info) * 4; i++) {
+    if (is_wide)
+      ((guint16 *)row)[i] = pixel[i % 4] == 255 ? 65535 : (guint16)(pixel[i % 4] << 8);
+    else
+      row[i] = pixel[i % 4];
+  }
+  for (int y = 0; y < GST_VIDEO_INFO_HEIGHT(&info); y++) ek_pack_row(&frame, row, 0, y);
+  g_free(row);
+  gst_video_frame_unmap(&frame);
+  return buffer;
+}
+
+/* A copy of a frame in plain memory in which blocks of pixels have one colour, so that at most `pixels` are left. NULL
+ * where the frame cannot be read. */
+static inline GstBuffer *ek_video_constricted(GstBuffer *source, const GstCaps *caps, guint64 pixels) {
+  GstVideoInfo info;
+  GstVideoFrame in, out;
+  if (!gst_video_info_from_caps(&info, caps) || !ek_can_pack(&info)) return NULL;
+  int width = GST_VIDEO_INFO_WIDTH(&info), height = GST_VIDEO_INFO_HEIGHT(&info), side = 1;
+  if (pixels < 1 || width < 1 || height < 1) return NULL;
+  while ((guint64)((width + side - 1) / side) * (guint64)((height + side - 1) / side) > pixels) side++;
+  GstBuffer *buffer = gst_buffer_new_allocate(NULL, GST_VIDEO_INFO_SIZE(&info), NULL);
+  if (!buffer) return NULL;
+  if (!gst_video_frame_map(&in, &info, source, GST_MAP_READ)) {
+    gst_buffer_unref(buffer);
+    return NULL;
+  }
+  if (!gst_video_frame_map(&out, &info, buffer, GST_MAP_WRITE)) {
+    gst_video_frame_unmap(&in);
+    gst_buffer_unref(buffer);
+    return NULL;
+  }
+  const GstVideoFormatInfo *format = info.finfo;
+  gsize size = GST_VIDEO_FORMAT_INFO_BITS(gst_video_format_get_info(format->unpack_format)) > 8 ? 8 : 4;
+  guint8 *row = g_malloc0(ek_row_size(&info));
+  for (int top = 0; top < height; top += side) {
+    format->unpack_func(format, GST_VIDEO_PACK_FLAG_NONE, row, in.data, in.info.stride, 0, top, width);
+    for (int x = 0; x < width; x++)
+      if (x % side) memcpy(row + (gsize)x * size, row + (gsize)(x - x % side) * size, size);
+    for (int y = top; y < MIN(top + side, height); y++) ek_pack_row(&out, row, 0, y);
+  }
+  g_free(row);
+  gst_video_frame_unmap(&out);
+  gst_video_frame_unmap(&in);
+  gst_buffer_copy_into(buffer, source, GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS, 0, -1);
+  return buffer;
+}
+
+static inline gboolean ek_video_size(const GstCaps *caps, int *width, int *height) {
+  GstStructure *structure = gst_caps_get_size(caps) ? gst_caps_get_structure(caps, 0) : NULL;
+  return structure && gst_structure_get_int(structure, "width", width) &&
+         gst_structure_get_int(structure, "height", height);
+}
+
+static inline gboolean ek_resend_sticky(GstPad *pad, GstEvent **event, gpointer data) {
+  GstPad *target = data;
+  GstEventType type = GST_EVENT_TYPE(*event);
+  if (type == GST_EVENT_EOS) return TRUE;
+  GstEvent *known = gst_pad_get_sticky_event(target, type, 0);
+  gboolean is_single = type == GST_EVENT_STREAM_START || type == GST_EVENT_CAPS || type == GST_EVENT_SEGMENT;
+  if (!known || (is_single && known != *event)) gst_pad_push_event(target, gst_event_ref(*event));
+  if (known) gst_event_unref(known);
+  return TRUE;
+}
+/* Sends the sticky events of a sink pad, but the end, that a source pad lost in a flush. */
+static inline void ek_resend_sticky_events(GstPad *sink, GstPad *source) {
+  gst_pad_sticky_events_foreach(sink, ek_resend_sticky, source);
+}
+static inline gboolean ek_pad_has_ended(GstPad *sink) {
+  GstEvent *end = gst_pad_get_sticky_event(sink, GST_EVENT_EOS, 0);
+  if (end) gst_event_unref(end);
+  return end != NULL;
+}
+
+static inline void ek_pad_set_proxy(GstPad *pad, gboolean allocation) {
+  GST_PAD_SET_PROXY_CAPS(pad);
+  GST_PAD_SET_PROXY_SCHEDULING(pad);
+  if (allocation) GST_PAD_SET_PROXY_ALLOCATION(pad);
+}
+
+#endif

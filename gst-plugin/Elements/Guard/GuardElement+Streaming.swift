@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import OutputControl
+import ProtectionModel
+import Synchronization
+
+extension GuardElement {
+    // MARK: Upstream's threads
+
+    func handle(_ event: consuming Event) -> Bool {
+        switch event.kind {
+        case .caps:
+            if let caps = event.caps { setCaps(caps) }
+        case .flushStop:
+            stream.needsBlank = false
+        default: break
+        }
+        let isSerialized = event.isSerialized
+        let isTaken = sinkPad.forward(event)
+        // What is lost in a flush of this element's own is sent again at its end.
+        return isTaken || (isSerialized && isFlushing.load(ordering: .acquiring))
+    }
+
+    private func setCaps(_ caps: Caps) {
+        stream.caps = caps
+        stream.media = Self.media(caps.mediaType())
+        stream.size = caps.frameSize
+        stream.plain = nil
+        stream.showsPlainCaps = false
+        currentPost?.setMedia(stream.media)
+    }
+
+    func chain(_ buffer: consuming Buffer) -> FlowResult {
+        stream.last = (buffer.presentationTime, buffer.duration)
+        let result = show(buffer)
+        // The element's own flush waits for this thread: upstream has nothing to end.
+        return result == .flushing && isFlushing.load(ordering: .acquiring) ? .ok : result
+    }
+
+    private func show(_ buffer: consuming Buffer) -> FlowResult {
+        let decision = order.withLock { $0 }
+        if stream.media == .audio {
+            guard decision.isAudioBlocked else { return pass(buffer) }
+            return pushSilence(at: buffer.presentationTime, buffer.duration)
+        }
+        let size = stream.size ?? (0, 0)
+        switch decision.treatment(width: size.width, height: size.height) {
+        case .pass: return pass(buffer)
+        case .constrict(let pixels):
+            if let caps = stream.caps, let small = buffer.constricted(caps, pixels: pixels) {
+                counters.withLock { $0.constricted += 1 }
+                return send(small)
+            }
+        case .block: break
+        }
+        return pushPlain(at: buffer.presentationTime, buffer.duration, isWhite: decision.showsAlternative)
+    }
+
+    private func pass(_ buffer: consuming Buffer) -> FlowResult {
+        counters.withLock { $0.passed += 1 }
+        return send(buffer)
+    }
+
+    private func send(_ buffer: consuming Buffer) -> FlowResult {
+        if stream.showsPlainCaps, let caps = stream.caps {
+            stream.showsPlainCaps = false
+            sourcePad.push(Event(caps: caps))
+        }
+        stream.needsBlank = false
+        return sourcePad.push(buffer)
+    }
+
+    // MARK: In the place of media
+
+    private func pushSilence(at time: UInt64?, _ duration: UInt64?) -> FlowResult {
+        stream.needsBlank = false
+        counters.withLock { $0.blocked += 1 }
+        if let time { sourcePad.push(Event.gap(at: time, duration: duration)) }
+        return .ok
+    }
+
+    private func pushPlain(at time: UInt64?, _ duration: UInt64?, isWhite: Bool) -> FlowResult {
+        counters.withLock { $0.blocked += 1 }
+        if stream.plain?.isWhite != isWhite { stream.plain = stream.caps.flatMap { PlainFrame($0, isWhite: isWhite) } }
+        guard let plain = stream.plain else { return refuse() }
+        if plain.hasOwnCaps, !stream.showsPlainCaps {
+            guard sourcePad.push(Event(caps: plain.caps)) else { return refuse() }
+            stream.showsPlainCaps = true
+        }
+        guard let frame = plain.frame(at: time, duration: duration) else { return refuse() }
+        stream.needsBlank = false
+        return sourcePad.push(frame)
+    }
+
+    /// Nothing may be shown and nothing else can be.
+    private func refuse() -> FlowResult {
+        if isFlushing.load(ordering: .acquiring) { return .flushing }
+        reference.postError(
+            GST_STREAM_ERROR_FORMAT, "The picture may not be shown, and no other can take its place.",
+            debug: "\(order.withLock { $0.reasons.joined(separator: "; ") }). The sink does not take frames in plain "
+                + "memory: put a converter between guard and sink.")
+        return .error
+    }
+
+    // MARK: Closing and opening
+
+    /// What may be shown from now on. When this returns, nothing is shown any more that may not be. Called on any
+    /// thread but those of the sink behind; one call at a time.
+    func obey(_ decision: OutputDecision) {
+        let isStricter = order.withLock { order in
+            defer { order = decision }
+            return order.stricter(decision).restriction != order.restriction
+        }
+        if isStricter, canFlush { close() }
+    }
+
+    /// Takes what is in the sink back: the frame that is shown or waits for its time.
+    private func close() {
+        counters.withLock { $0.closings += 1 }
+        isFlushing.store(true, ordering: .releasing)
+        sourcePad.pushStartOfFlushKeepingState()
+        sinkPad.whileIdle {
+            sourcePad.push(.endOfFlush(resetTime: false))
+            isFlushing.store(false, ordering: .releasing)
+            guard stream.caps != nil else { return }
+            sinkPad.resendStickyEvents(to: sourcePad)
+            if stream.showsPlainCaps, let plain = stream.plain { sourcePad.push(Event(caps: plain.caps)) }
+            stream.needsBlank = stream.last != nil
+        }
+        // The sink may hold a frame until the pipeline plays; the caller is not to wait for that.
+        sourcePad.startTask()
+    }
+
+    /// The source pad's thread: blanks the screen unless upstream has brought a frame to do it with.
+    func blank() {
+        sinkPad.whileIdle {
+            guard let last = stream.last else { return }
+            if stream.needsBlank {
+                let decision = order.withLock { $0 }
+                if stream.media == .audio {
+                    _ = pushSilence(at: last.time, last.duration)
+                } else {
+                    _ = pushPlain(at: last.time, last.duration, isWhite: decision.showsAlternative)
+                }
+            }
+            if sinkPad.hasEnded { sourcePad.push(.endOfStream()) }
+        }
+        sourcePad.pauseTask()
+    }
+}
+
+extension OutputDecision {
+    /// The part that decides what is shown.
+    fileprivate var restriction: OutputDecision {
+        var part = self
+        part.reasons = []
+        part.request = .unprotected
+        return part
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import LicenseControl
+import OutputControl
+import ProtectionModel
+import Synchronization
+
+/// Stands right in front of a sink and shows what the outputs may show. What the licences of the session's keys want
+/// comes from the session, and what the outputs are from a provider.
+///
+/// It has to be an element: the frame that waits for its time in the sink cannot be taken back but by a flush, and only
+/// what stands behind upstream's threads can flush this branch and nothing else.
+final class GuardElement: Element, @unchecked Sendable {
+    // SAFETY: `stream` belongs to whoever holds the sink pad's stream lock; the rest is atomic or under a mutex.
+    let sinkPad: Pad
+    let sourcePad: Pad
+    let settings = Mutex(GuardSettings())
+    let order = Mutex(OutputDecision.allow)
+    /// This element flushes what is behind it: what upstream sends meanwhile is refused, and upstream must not know.
+    let isFlushing = Atomic(false)
+    private let isActive = Atomic(false)
+    @exclusivity(unchecked) var stream = StreamState()
+    private let post = Mutex<GuardPost?>(nil)
+    let counters = Mutex(Counters())
+
+    static let log = DebugCategory("latchkeyguard", "Latchkey's output guard")
+
+    struct StreamState {
+        var caps: Caps?
+        var media: OutputPolicy.Media?
+        var size: (width: Int, height: Int)?
+        /// What is shown in the place of frames, with its caps where they are others. Made when it is needed.
+        var plain: PlainFrame?
+        /// The sink has the caps of the plain frame.
+        var showsPlainCaps = false
+        /// What passed last, so that its time can be blanked.
+        var last: (time: UInt64?, duration: UInt64?)?
+        /// What is on the screen is to be blanked before anything else.
+        var needsBlank = false
+    }
+
+    struct Counters {
+        var passed: UInt64 = 0
+        var blocked: UInt64 = 0
+        var constricted: UInt64 = 0
+        var closings: UInt64 = 0
+    }
+
+    required init(_ reference: ElementReference, _ description: ElementDescription) {
+        sinkPad = Pad(GuardFactory.sink, of: reference)
+        sourcePad = Pad(GuardFactory.source, of: reference)
+        super.init(reference, description)
+        sinkPad.onChain { [unowned self] in chain($0) }
+        sinkPad.onEvent { [unowned self] in handle($0) }
+        sinkPad.onActivation { [unowned self] in isActive.store($0, ordering: .releasing) }
+        sourcePad.onTask { [unowned self] in blank() }
+        sourcePad.onActivation { [unowned self] isActive in
+            if !isActive { sourcePad.stopTask() }
+        }
+        sinkPad.proxyQueries()
+        sourcePad.proxyQueries()
+        add(sinkPad)
+        add(sourcePad)
+    }
+
+    // MARK: The session
+
+    override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
+        if change == .nullToReady, !joinSession() { return .failure }
+        // The pads are not active: no thread is inside.
+        if change == .readyToPaused { stream = StreamState() }
+        let result = perform()
+        switch change {
+        case .pausedToReady: sinkPad.whileIdle { stream = StreamState() }
+        case .readyToNull: leaveSession()
+        default: break
+        }
+        return result
+    }
+
+    override func contextDidChange(_ context: Context) {
+        // Another session than the one that is guarded, such as the application's. The bin that passes the context on
+        // holds its lock: nothing may be asked or posted.
+        guard context.type == SharedSession.contextType, let old = currentPost,
+            let session = SharedSession.carried(by: context)
+        else { return }
+        do {
+            try join(session, media: old.media)
+        } catch {
+            Self.log.log(.error, reference, "the output guard stays with its old session: \(error)")
+        }
+    }
+
+    var currentPost: GuardPost? { post.withLock { $0 } }
+
+    /// Has the guards join that stand, or will stand, in front of the sinks of the pipeline around `element`. Players put
+    /// their sinks into the pipeline when the first media is decoded: too late for the key that this needs.
+    static func joinAll(around element: ElementReference, _ session: KeySession) {
+        element.forEachAround(madeBy: GuardFactory.name) { found in
+            guard let outputGuard = found as? GuardElement, outputGuard.currentPost == nil else { return }
+            _ = outputGuard.joinSession(session)
+        }
+    }
+
+    private func joinSession(_ known: KeySession? = nil) -> Bool {
+        do {
+            try join(known ?? SharedSession.obtain(for: reference).session, media: expectedMedia)
+            return true
+        } catch {
+            reference.postError(
+                GST_RESOURCE_ERROR_SETTINGS, "The output guard cannot start: \(error).",
+                debug: "The properties outputs, hdmi-mode and minimum-hdcp, and the configuration, have to be right.")
+            return false
+        }
+    }
+
+    private func join(_ session: KeySession, media: OutputPolicy.Media?) throws(OutputSettingError) {
+        guard currentPost?.session !== session else { return }
+        let new = try GuardPost(session, settings: settings.withLock { $0 }, element: reference)
+        new.setMedia(media)
+        post.withLock { old in
+            defer { old = new }
+            return old
+        }?.end()
+        new.begin()
+    }
+
+    /// The application tells the outputs, also before anything plays. False where others tell them.
+    func set(_ facts: OutputFacts) -> Bool {
+        let counts = settings.withLock { settings in
+            if settings.outputs == "application" { settings.told = facts }
+            return settings.outputs == "application"
+        }
+        return counts && currentPost?.set(facts) ?? true
+    }
+
+    private func leaveSession() {
+        let old = post.withLock { post in
+            defer { post = nil }
+            return post
+        }
+        old?.end()
+        order.withLock { $0 = .allow }
+    }
+
+    /// What the sink behind takes, where that is only one of both.
+    private var expectedMedia: OutputPolicy.Media? {
+        let caps = sourcePad.peerCaps()
+        guard !caps.isAny else { return nil }
+        let kinds = Set((0..<caps.count).map { Self.media(caps.mediaType(at: $0)) })
+        return kinds.count == 1 ? kinds.first ?? nil : nil
+    }
+
+    static func media(_ type: String?) -> OutputPolicy.Media? {
+        guard let type else { return nil }
+        return type.hasPrefix("audio/") ? .audio : type.hasPrefix("video/") ? .video : nil
+    }
+
+    var canFlush: Bool { isActive.load(ordering: .acquiring) }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import LicenseControl
+import OutputControl
+import ProtectionModel
+import Synchronization
+
+/// What one guard element knows and decides: the session's rules against the facts about outputs. Thread-safe.
+final class GuardPost: OutputGuard {
+    let session: KeySession
+    private let settings: GuardSettings
+    private let evaluator: OutputEvaluator
+    private let provider: any OutputProvider
+    /// Where HDCP is asked for; nil where this process may not.
+    private let request: HDCPAsker?
+    private let element: WeakElement
+    private let knownMedia = Mutex<OutputPolicy.Media?>(nil)
+    private let state = Mutex(State())
+    /// Held while a decision is made and obeyed: an older one must not come after a newer.
+    private let turn = Monitor()
+    private let watch = Mutex<OutputWatch?>(nil)
+
+    private struct State {
+        var stability: OutputStability
+        var time: Duration = .zero
+        var decision = OutputDecision.allow
+        /// Since when something is blocked; nil: nothing is.
+        var blockedSince: Duration?
+        var asked = OutputRequirement.unprotected
+        var isEnded = false
+
+        init(delay: Duration = .milliseconds(500)) { stability = OutputStability(delay: delay) }
+    }
+
+    init(_ session: KeySession, settings: GuardSettings, element: ElementReference) throws(OutputSettingError) {
+        self.session = session
+        self.settings = settings
+        evaluator = try settings.evaluator()
+        provider = try settings.provider()
+        request = settings.displayDescriptor.map { HDCPAsker(descriptor: $0) }
+        self.element = WeakElement(element)
+    }
+
+    var media: OutputPolicy.Media? { knownMedia.withLock { $0 } }
+    func setMedia(_ media: OutputPolicy.Media?) { knownMedia.withLock { $0 = media } }
+
+    func begin() {
+        session.join(self)
+        let watch = OutputWatch(provider, interval: settings.pollInterval) { [weak self] facts, time in
+            self?.read(facts, at: time)
+        }
+        self.watch.withLock { $0 = watch }
+    }
+
+    func end() {
+        session.leave(self)
+        state.withLock { $0.isEnded = true }
+        let watch = watch.withLock { watch in
+            defer { watch = nil }
+            return watch
+        }
+        watch?.stop()
+    }
+
+    func keysInUseDidChange() { decide() }
+
+    /// The application tells the outputs. They count when this returns; false where others are watched.
+    func set(_ facts: OutputFacts) -> Bool {
+        guard let outputs = provider as? ApplicationOutputs else { return false }
+        turn.withLock {
+            state.withLock { state in _ = state.stability.read(facts, at: state.time) }
+            decideInTurn()
+        }
+        outputs.set(facts)
+        return true
+    }
+
+    private func read(_ facts: OutputFacts, at time: Duration) {
+        turn.withLock {
+            state.withLock { state in
+                state.time = max(state.time, time)
+                _ = state.stability.read(facts, at: state.time)
+            }
+            decideInTurn()
+        }
+    }
+
+    private func decide() { turn.withLock { decideInTurn() } }
+
+    private func decideInTurn() {
+        let policies = session.outputPoliciesInUse
+        let (facts, isEnded) = state.withLock { ($0.stability.facts, $0.isEnded) }
+        guard !isEnded else { return }
+        let decision = evaluator.decide(Array(policies.values), facts: facts)
+        let isBlocked = decision.isVideoBlocked || decision.isAudioBlocked
+        let (before, blockedFor) = state.withLock { state in
+            defer { state.decision = decision }
+            state.blockedSince = isBlocked ? state.blockedSince ?? state.time : nil
+            return (state.decision, state.blockedSince.map { state.time - $0 })
+        }
+        element.withElement { element in
+            guard decision != before else { return }
+            (element as? GuardElement)?.obey(decision)
+            tell(decision, on: element.reference)
+        }
+        report(decision, blockedFor, policies, facts)
+        ask(decision.request)
+    }
+
+    /// To the session: the status of each key, and which are to be closed.
+    private func report(
+        _ decision: OutputDecision, _ blockedFor: Duration?, _ policies: [KeyID?: OutputPolicy], _ facts: [OutputFacts]
+    ) {
+        for (keyID, policy) in policies {
+            let own = evaluator.decide([policy], facts: facts)
+            let status: ExternalProtectionStatus =
+                own.isUnrestricted ? .sufficient : facts.isPending ? .pending : .insufficient
+            session.setExternalProtectionStatus(status, of: keyID)
+        }
+        let lasts = decision.endsPlayback || settings.violationTimeout.map { blockedFor ?? .zero >= $0 } ?? false
+        let reason = decision.reasons.joined(separator: "; ")
+        if media != .audio {
+            session.setOutputViolation(decision.isVideoBlocked && lasts ? reason : nil, for: .video)
+        }
+        // Sound that no guard stands in front of ends in the decryptor.
+        if media == .audio || !session.hasGuard(for: .audio) {
+            let isClosed = decision.isAudioBlocked && (lasts || media != .audio)
+            session.setOutputViolation(isClosed ? reason : nil, for: .audio)
+        }
+    }
+
+    private func tell(_ decision: OutputDecision, on element: ElementReference) {
+        let status =
+            decision.isVideoBlocked || decision.isAudioBlocked
+            ? "blocked" : decision.isUnrestricted ? "allowed" : "limited"
+        let frame = decision.maximumFrame.map { $0.width * $0.height }
+        let pixels = [decision.maximumPixels, frame].compactMap(\.self).min()
+        element.post(
+            "latchkey-output-protection",
+            [
+                ("status", .string(status)), ("video", .boolean(!decision.isVideoBlocked)),
+                ("audio", .boolean(!decision.isAudioBlocked)), ("max-pixels", .uint64(UInt64(pixels ?? 0))),
+                ("reasons", .strings(decision.reasons)),
+            ])
+    }
+
+    private func ask(_ requirement: OutputRequirement) {
+        guard let request else { return }
+        let isNew = state.withLock { state in
+            defer { state.asked = max(state.asked, requirement) }
+            return requirement > state.asked
+        }
+        guard isNew, let error = request.ask(requirement) else { return }
+        GuardElement.log.log(.warning, nil, "HDCP is not requested: \(error)")
+    }
+}
+
+/// Asks on a descriptor of the application's.
+private final class HDCPAsker: Sendable {
+    private let descriptor: Int32
+
+    init(descriptor: Int32) { self.descriptor = descriptor }
+
+    func ask(_ requirement: OutputRequirement) -> OutputError? {
+        do throws(OutputError) {
+            try HDCPRequest(DRMCard(descriptor: descriptor)).request(requirement)
+            return nil
+        } catch { return error }
+    }
+}
+
+extension [OutputFacts] {
+    /// Whether a link may still become what is wanted: it is asked, or nothing was read yet, or what was read is not
+    /// confirmed.
+    fileprivate var isPending: Bool {
+        count > 1
+            || contains { facts in
+                guard case .outputs(let outputs) = facts else { return false }
+                return outputs.contains { $0.protection == .requested }
+            }
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import Glibc
+import LicenseControl
+import OutputControl
+import ProtectionModel
+import Synchronization
+
+/// A property of the guard that cannot be used.
+struct OutputSettingError: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// What the user sets on a guard.
+struct GuardSettings: Sendable {
+    var outputs = "kms"
+    var hdmiMode = HDMIMode.standard.rawValue
+    var minimumHDCP = "none"
+    /// In milliseconds; 0: never.
+    var violationMilliseconds: UInt32 = 30_000
+    /// Of the DRM master; nil: none.
+    var displayDescriptor: Int32?
+    /// What the application has told of the outputs.
+    var told: OutputFacts?
+    let pollInterval = Duration.milliseconds(250)
+
+    var violationTimeout: Duration? {
+        violationMilliseconds > 0 ? .milliseconds(Int64(violationMilliseconds)) : nil
+    }
+
+    func evaluator() throws(OutputSettingError) -> OutputEvaluator {
+        guard let mode = HDMIMode(rawValue: hdmiMode) else {
+            throw OutputSettingError(
+                description: "hdmi-mode=\(hdmiMode) is none of "
+                    + HDMIMode.allCases.map(\.rawValue).joined(separator: ", "))
+        }
+        let levels: [String: OutputRequirement] = ["none": .unprotected, "type-0": .hdcpType0, "type-1": .hdcpType1]
+        guard let minimum = levels[minimumHDCP] else {
+            throw OutputSettingError(description: "minimum-hdcp=\(minimumHDCP) is none of none, type-0, type-1")
+        }
+        return OutputEvaluator(hdmiMode: mode, minimum: minimum)
+    }
+
+    func provider() throws(OutputSettingError) -> any OutputProvider {
+        switch outputs {
+        case "kms": return KMSOutputs()
+        case "application": return told.map { ApplicationOutputs($0) } ?? ApplicationOutputs()
+        default: break
+        }
+        guard outputs.hasPrefix("script:") else {
+            throw OutputSettingError(description: "outputs=\(outputs) is none of kms, application, script:FILE")
+        }
+        let path = String(outputs.dropFirst(7))
+        do {
+            return try ScriptedOutputs(script: Self.read(path))
+        } catch {
+            throw OutputSettingError(description: "the output script \(path): \(error)")
+        }
+    }
+
+    private static func read(_ path: String) throws(OutputSettingError) -> String {
+        guard let file = fopen(path, "re") else { throw OutputSettingError(description: "cannot be opened") }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 16)
+        let count = fread(&bytes, 1, bytes.count, file)
+        guard count < bytes.count else { throw OutputSettingError(description: "is longer than 64 KiB") }
+        return String(decoding: bytes[..<count], as: UTF8.self)
+    }
+
+    // MARK: Properties
+
+    static let properties: [Property] = [
+        Property(
+            "outputs", nick: "Outputs",
+            blurb:
+                "Who tells the outputs: kms (the kernel's display devices), application (the set-outputs signal), or "
+                + "script:FILE for tests",
+            kind: .string(default: "kms"), get: read { .string($0.outputs) },
+            set: change { $0.outputs = $1.text ?? "kms" }),
+        Property(
+            "hdmi-mode", nick: "HDMI mode",
+            blurb: "What the application makes of external digital outputs while protected content plays: default (the "
+                + "licence decides), disable, allow, audio-only or alternative (a white picture)",
+            kind: .string(default: "default"), get: read { .string($0.hdmiMode) },
+            set: change { $0.hdmiMode = $1.text ?? "default" }),
+        Property(
+            "minimum-hdcp", nick: "Minimum HDCP",
+            blurb: "What the application wants of all outputs of protected content: none, type-0 or type-1",
+            kind: .string(default: "none"), get: read { .string($0.minimumHDCP) },
+            set: change { $0.minimumHDCP = $1.text ?? "none" }),
+        Property(
+            "violation-timeout", nick: "Violation timeout",
+            blurb: "After so many milliseconds of blocking the keys are closed too, and playback ends; 0: never",
+            kind: .uint(default: 30_000, range: 0...UInt32.max), get: read { .uint($0.violationMilliseconds) },
+            set: change { settings, value in
+                if case .uint(let milliseconds) = value { settings.violationMilliseconds = milliseconds }
+            }),
+        Property(
+            "display-fd", nick: "Display descriptor",
+            blurb:
+                "Descriptor of the DRM master on which HDCP is requested; the application keeps it open. Without one "
+                + "somebody else has to request it",
+            kind: .uint(default: UInt32.max, range: 0...UInt32.max),
+            get: read { .uint($0.displayDescriptor.map { UInt32($0) } ?? UInt32.max) },
+            set: change { settings, value in
+                if case .uint(let number) = value { settings.displayDescriptor = Int32(exactly: number) }
+            }),
+        Property(
+            "stats", nick: "Statistics", blurb: "Frames passed, blocked and constricted, and closings",
+            kind: .structure, mutability: .playing,
+            get: { element in
+                guard let counters = (element as? GuardElement)?.counters.withLock({ $0 }) else { return .none }
+                return .structure(
+                    "latchkey-guard-stats",
+                    [
+                        ("passed", .uint64(counters.passed)), ("blocked", .uint64(counters.blocked)),
+                        ("constricted", .uint64(counters.constricted)), ("closings", .uint64(counters.closings)),
+                    ])
+            }),
+    ]
+
+    static let setOutputs = ActionSignal("set-outputs", arguments: [.string]) { element, arguments in
+        guard case .string(let text?) = arguments.first else { return false }
+        let words = text.split(whereSeparator: \.isWhitespace).map(String.init)
+        guard let facts = OutputFacts(words) else { return false }
+        return (element as? GuardElement)?.set(facts) ?? false
+    }
+
+    private static func read(
+        _ value: @escaping @Sendable (GuardSettings) -> FieldValue
+    ) -> @Sendable (Element) -> FieldValue {
+        { element in (element as? GuardElement).map { value($0.settings.withLock { $0 }) } ?? .none }
+    }
+
+    private static func change(
+        _ body: @escaping @Sendable (inout GuardSettings, FieldValue) -> Void
+    ) -> @Sendable (Element, FieldValue) -> Void {
+        { element, value in (element as? GuardElement)?.settings.withLock { body(&$0, value) } }
+    }
+}
