@@ -124,6 +124,16 @@ def check_sources(repository):
         yield f"no Swift file under {repository}"
 
 
+def check_json(repository):
+    """Foundation's JSON decoder traps on texts that nest too deep: who has them from outside looks first."""
+    for place, _, names in os.walk(os.path.join(repository, "Sources")):
+        for path in sorted(os.path.join(place, name) for name in names if name.endswith(".swift")):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            if "JSONDecoder()" in text and "JSONNesting" not in text and "SessionJSON(" not in text:
+                yield f"{os.path.relpath(path, repository)}: JSONDecoder without JSONNesting.isBounded"
+
+
 def check_architecture(repository):
     """The table of parts says what is there, for people."""
     with open(os.path.join(repository, "ARCHITECTURE.md"), encoding="utf-8") as file:
@@ -176,7 +186,7 @@ def main():
     arguments = parser.parse_args()
     repository = os.path.abspath(arguments.repository)
     found = [
-        *check_order(), *check_sources(repository), *check_architecture(repository),
+        *check_order(), *check_sources(repository), *check_json(repository), *check_architecture(repository),
         *check_manifest(repository, arguments.swift)]
     for problem in found:
         print("check_imports: " + problem)

@@ -47,7 +47,9 @@ public enum ClearKey {
         guard body.count <= maximumSize else {
             throw .malformedResponse("a ClearKey licence of \(body.count) bytes; \(maximumSize) are read")
         }
-        guard let object = try? JSONDecoder().decode(License.self, from: Data(body)) else {
+        guard JSONNesting.isBounded(body),
+            let object = try? JSONDecoder().decode(License.self, from: Data(body))
+        else {
             throw .malformedResponse("the body is no ClearKey licence: no JSON object with a list “keys”")
         }
         guard !object.isTooLong else {
@@ -81,7 +83,9 @@ public enum ClearKey {
         guard body.count <= maximumSize else {
             throw .malformedRequest("a ClearKey request of \(body.count) bytes; \(maximumSize) are read")
         }
-        guard let object = try? JSONDecoder().decode(Request.self, from: Data(body)) else {
+        guard JSONNesting.isBounded(body),
+            let object = try? JSONDecoder().decode(Request.self, from: Data(body))
+        else {
             throw .malformedRequest("the body is no ClearKey request: no JSON object with a list “kids” of texts")
         }
         guard !object.isTooLong else { throw .malformedRequest("a ClearKey request with over \(maximumCount) KIDs") }

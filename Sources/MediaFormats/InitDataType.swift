@@ -66,10 +66,9 @@ extension InitDataType {
         // Most initialization data is no JSON: a look at the first byte saves the decoder's work.
         let first = bytes.first { $0 != 0x20 && !(0x09...0x0D ~= $0) }
         guard first == UInt8(ascii: "{") else { throw .malformed("keyids initialization data: no JSON object") }
-        let object: KeyIDsObject
-        do {
-            object = try JSONDecoder().decode(KeyIDsObject.self, from: Data(bytes))
-        } catch {
+        guard JSONNesting.isBounded(bytes),
+            let object = try? JSONDecoder().decode(KeyIDsObject.self, from: Data(bytes))
+        else {
             throw .malformed("keyids initialization data: no JSON object with a list “kids”")
         }
         var keyIDs: [KeyID] = []

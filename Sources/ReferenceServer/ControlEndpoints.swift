@@ -3,6 +3,7 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
+import ProtectionModel
 
 /// `/health`, `/faults` and `/log`: what tests watch and switch.
 struct ControlEndpoints: Sendable {
@@ -19,6 +20,7 @@ struct ControlEndpoints: Sendable {
         guard let body = try await request.bytes(upTo: 64 * 1024) else {
             return .error(.contentTooLarge, "a list of faults of more than 64 KiB")
         }
+        guard JSONNesting.isBounded(body) else { return .error(.badRequest, "JSON that nests too deep") }
         do {
             state.setFaults(try JSONDecoder().decode([FaultRule].self, from: Data(body)))
         } catch let error as FaultError {

@@ -52,6 +52,7 @@ public enum LicenseResponse {
     /// The number of a failure, where the body is a JSON object with one in the usual place. For error texts.
     static func errorCode(in body: [UInt8]) -> Int? {
         guard body.count <= maximumSize, trimmed(body[...]).first == UInt8(ascii: "{"),
+            JSONNesting.isBounded(body),
             case .object(let members)? = try? JSONDecoder().decode(LicenseJSON.self, from: Data(body))
         else { return nil }
         for name in ["code", "errorCode", "error_code", "ErrorCode", "error"] {
@@ -98,7 +99,8 @@ public enum LicenseResponse {
     private static func member(
         in text: ArraySlice<UInt8>, _ form: LicenseServicePreset.Response, _ keyURI: String?
     ) throws(KeyError) -> [UInt8] {
-        guard let root = try? JSONDecoder().decode(LicenseJSON.self, from: Data(text)) else {
+        guard JSONNesting.isBounded(text), let root = try? JSONDecoder().decode(LicenseJSON.self, from: Data(text))
+        else {
             throw .malformedResponse("the answer starts like JSON and cannot be read as such")
         }
         if case .string(let text) = root { return Array(text.utf8) }

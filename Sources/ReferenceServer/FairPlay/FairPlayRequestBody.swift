@@ -3,6 +3,7 @@
 import Foundation
 import KeySystems
 import MediaFormats
+import ProtectionModel
 
 /// An SPC in one of the forms in which applications send it.
 struct FairPlayRequestBody: Equatable {
@@ -56,7 +57,7 @@ struct FairPlayRequestBody: Equatable {
     }
 
     private init(json body: [UInt8]) throws(FairPlayServerError) {
-        guard let object = try? JSONDecoder().decode(Object.self, from: Data(body)) else {
+        guard JSONNesting.isBounded(body), let object = try? JSONDecoder().decode(Object.self, from: Data(body)) else {
             throw .malformedRequest("the body is no JSON object with a text “spc”")
         }
         self.init(spc: try Self.decode(object.spc), assetIdentifier: object.assetId)

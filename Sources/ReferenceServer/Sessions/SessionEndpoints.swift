@@ -173,7 +173,7 @@ final class SessionEndpoints: Sendable {
     static func random() -> String { Hex.encode((0..<16).map { _ in UInt8.random(in: 0...255) }) }
 
     static func body<Value: Decodable>(of request: Request) async throws -> Value? {
-        guard let bytes = try await request.bytes(upTo: 16 * 1024) else { return nil }
+        guard let bytes = try await request.bytes(upTo: 16 * 1024), JSONNesting.isBounded(bytes) else { return nil }
         return try? JSONDecoder().decode(Value.self, from: Data(bytes))
     }
 }

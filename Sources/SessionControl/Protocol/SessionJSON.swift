@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import FoundationEssentials
+import ProtectionModel
 
 /// A JSON text as a value.
 indirect enum SessionJSON: Decodable {
@@ -10,9 +11,11 @@ indirect enum SessionJSON: Decodable {
     case number(Double)
     case other
 
-    /// Nil where the bytes are no JSON text. The parser bounds how deep it goes.
+    /// Nil where the bytes are no JSON text, or one that nests too deep.
     init?(_ bytes: [UInt8]) {
-        guard let json = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else { return nil }
+        guard JSONNesting.isBounded(bytes), let json = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else {
+            return nil
+        }
         self = json
     }
 
