@@ -35,6 +35,12 @@ extension KeySession {
         core.withLock { $0.guards }.contains { $0.value.map { $0.media == nil || $0.media == media } ?? false }
     }
 
+    /// What the outputs have at least, as far as is known now: unknown outputs, and those that no guard watches, have
+    /// nothing. Media that wants more need not be chosen.
+    public var outputLevel: OutputRequirement {
+        core.withLock { $0.guards }.compactMap { $0.value.map { $0.outputLevel ?? .unprotected } }.min() ?? .unprotected
+    }
+
     /// What the licences of the keys want whose media may be on its way to the screen: for each KID, nil being the key of
     /// media without one. A key without a rule is among them. Empty: nothing protected plays.
     public var outputPoliciesInUse: [KeyID?: OutputPolicy] {

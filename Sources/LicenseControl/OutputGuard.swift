@@ -6,6 +6,8 @@ public import ProtectionModel
 public protocol OutputGuard: AnyObject, Sendable {
     /// What it stands in front of. Nil: not known yet.
     var media: OutputPolicy.Media? { get }
+    /// What all outputs have at least, by the latest reading; nil: unknown.
+    var outputLevel: OutputRequirement? { get }
     /// Other keys are in use than before, see `KeySession.outputPoliciesInUse`. Their samples are decrypted after this
     /// returns, so it must have acted by then.
     func keysInUseDidChange()

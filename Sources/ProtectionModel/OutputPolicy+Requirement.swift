@@ -20,16 +20,6 @@ extension OutputPolicy {
         allowsAirPlay = false
     }
 
-    /// The value of the attribute HDCP-LEVEL (RFC 8216bis, section 4.4.6.2): `NONE`, `TYPE-0` or `TYPE-1`. Another value
-    /// asks for the most.
-    public init(hdcpLevel: String) {
-        switch hdcpLevel {
-        case "NONE": self.init(requirement: .unprotected)
-        case "TYPE-0": self.init(requirement: .hdcpType0)
-        default: self.init(requirement: .hdcpType1)
-        }
-    }
-
     /// Whether there are outputs that this medium may not reach, or not in full: then somebody has to watch them.
     public func hasRules(for media: Media) -> Bool {
         switch media {
@@ -46,6 +36,18 @@ extension OutputRule {
         switch self {
         case .pass, .tryToProtect, .copyNever(isRequired: false), .require(.unprotected): false
         case .protectOrReduce, .require, .copyNever(isRequired: true), .block: true
+        }
+    }
+}
+
+extension OutputRequirement {
+    /// The value of the attribute HDCP-LEVEL (RFC 8216bis, section 4.4.6.2): `NONE`, `TYPE-0` or `TYPE-1`. Another value
+    /// asks for the most.
+    public init(hdcpLevel: String) {
+        switch hdcpLevel {
+        case "NONE": self = .unprotected
+        case "TYPE-0": self = .hdcpType0
+        default: self = .hdcpType1
         }
     }
 }

@@ -116,8 +116,13 @@ import Testing
         for facts in [OutputFacts.unreadable("no device"), .outputs([])] {
             #expect(evaluator.decide([], facts: facts).isUnrestricted)
             #expect(evaluator.decide([.unrestricted], facts: facts).isUnrestricted)
-            #expect(evaluator.decide([OutputPolicy(hdcpLevel: "NONE")], facts: facts).isUnrestricted)
-            for policy in [OutputPolicy(requirement: .hdcpType0), OutputPolicy(hdcpLevel: "TYPE-1")] {
+            #expect(
+                evaluator.decide([OutputPolicy(requirement: OutputRequirement(hdcpLevel: "NONE"))], facts: facts)
+                    .isUnrestricted)
+            for policy in [
+                OutputPolicy(requirement: .hdcpType0),
+                OutputPolicy(requirement: OutputRequirement(hdcpLevel: "TYPE-1")),
+            ] {
                 let decision = evaluator.decide([.unrestricted, policy], facts: facts)
                 #expect(decision.isVideoBlocked && decision.reasons.count == 1)
             }
@@ -135,7 +140,8 @@ import Testing
         let type0 = OutputFacts.outputs([Output(name: "HDMI-A-1", kind: .digital, protection: .hdcpType0)])
         let rows = [("NONE", false), ("TYPE-0", false), ("TYPE-1", true), ("TYPE-7", true)]
         for (level, isBlocked) in rows {
-            let decision = OutputEvaluator().decide([OutputPolicy(hdcpLevel: level)], facts: type0)
+            let decision = OutputEvaluator().decide(
+                [OutputPolicy(requirement: OutputRequirement(hdcpLevel: level))], facts: type0)
             #expect(decision.isVideoBlocked == isBlocked, "\(level)")
             #expect(decision.request == (level == "NONE" ? .unprotected : level == "TYPE-0" ? .hdcpType0 : .hdcpType1))
         }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ProtectionModel
+
 extension HLSPlaylistRewriter {
-    /// Variants and renditions get routed URLs; the rest becomes absolute.
+    /// Variants and renditions get routed URLs; the rest becomes absolute. Variants that the outputs may not show are left
+    /// out.
     func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
         var variables = HLSVariables(imported: [:], url: output.base.reference)
         var sessionKeys: [HLSKey] = []
         var isVariant = false
+        var isLeftOut = false
+        let hidden = hiddenVariants(of: playlist)
         for line in playlist.lines {
             do throws(FormatError) {
                 var line = line
@@ -21,11 +26,14 @@ extension HLSPlaylistRewriter {
                 case .tag("EXT-X-KEY", _):
                     // Belongs in media playlists alone (RFC 8216, 4.1), and the demuxer is never told of such keys.
                     break
+                case .tag("EXT-X-STREAM-INF", _) where hidden.contains(line.number):
+                    isLeftOut = true
                 case .tag("EXT-X-STREAM-INF", _):
-                    isVariant = true
+                    (isVariant, isLeftOut) = (true, false)
                     try output.write(line)
                 case .tag(let name, let value):
                     try rewriteTag(line, name, value ?? "", to: &output)
+                case .uri where isLeftOut: isLeftOut = false
                 case .uri(let reference):
                     guard reference.utf8.count <= URIReference.maximumURLSize else {
                         throw .tooLarge("a URL of \(reference.utf8.count) bytes")
@@ -44,6 +52,24 @@ extension HLSPlaylistRewriter {
         output.result.variables = variables.values
         output.result.isProtected = !sessionKeys.isEmpty
         output.result.sessionKeys = usable(sessionKeys)
+    }
+
+    /// The numbers of the lines with variants that want more of the outputs than these have; none where all do.
+    private func hiddenVariants(of playlist: HLSPlaylist) -> Set<Int> {
+        guard let outputLevel else { return [] }
+        var hidden: Set<Int> = []
+        var hasOther = false
+        for line in playlist.lines {
+            guard case .tag("EXT-X-STREAM-INF", let value) = line.content else { continue }
+            if let list = try? HLSAttributeList(parsing: value ?? ""), let level = list["HDCP-LEVEL"],
+                OutputRequirement(hdcpLevel: level) > outputLevel
+            {
+                hidden.insert(line.number)
+            } else {
+                hasOther = true
+            }
+        }
+        return hasOther ? hidden : []
     }
 
     private func rewriteTag(

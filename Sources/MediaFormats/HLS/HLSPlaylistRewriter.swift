@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import ProtectionModel
+
 /// Makes playlists (RFC 8216) with any keys into playlists that the stock GStreamer demuxer plays.
 ///
 /// The stock demuxer takes each `EXT-X-KEY` for whole-segment AES-128 over http(s). So keys of encrypted samples are
@@ -27,6 +29,10 @@ public struct HLSPlaylistRewriter: Sendable {
 
     /// Whether segments are in envelopes. Nil as long as nobody has looked: `HLSRewriting.segmentToProbe` says where.
     public var isEnveloped: Bool?
+
+    /// What the outputs have. Variants that want more by their `HDCP-LEVEL` (RFC 8216bis, section 4.4.6.2) are left out,
+    /// where there are others. Nil: all variants stay.
+    public var outputLevel: OutputRequirement?
 
     var window = HLSWindow()
 

@@ -9,6 +9,35 @@ import Testing
 
     private func playlist(_ url: String) -> String { routes.url(.playlist(url: url)) }
 
+    @Test func variantsThatTheOutputsMayNotShowAreLeftOut() throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-STREAM-INF:BANDWIDTH=1,HDCP-LEVEL=NONE
+            low.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=2,HDCP-LEVEL=TYPE-0
+            # between
+            middle.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=3,HDCP-LEVEL=TYPE-1
+            high.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=4,HDCP-LEVEL=TYPE-9
+            strange.m3u8
+            """
+        func names(_ level: OutputRequirement?, _ master: String = master) throws -> [String] {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+            rewriter.outputLevel = level
+            let (text, result) = try rewriter.rewrite(master, routes: routes)
+            #expect(text.split(separator: "\n").count { $0.hasPrefix("#EXT-X-STREAM-INF") } == result.children.count)
+            return result.children.map { String($0.url.split(separator: "/").last ?? "") }
+        }
+        #expect(try names(nil) == ["low.m3u8", "middle.m3u8", "high.m3u8", "strange.m3u8"])
+        #expect(try names(.unprotected) == ["low.m3u8"])
+        #expect(try names(.hdcpType0) == ["low.m3u8", "middle.m3u8"])
+        #expect(try names(.hdcpType1) == ["low.m3u8", "middle.m3u8", "high.m3u8", "strange.m3u8"])
+        // Where there is nothing else, keys and guards decide.
+        let protected = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=3,HDCP-LEVEL=TYPE-1\nhigh.m3u8\n"
+        #expect(try names(.unprotected, protected) == ["high.m3u8"])
+    }
+
     @Test func everyTag() throws {
         let master = """
             #EXTM3U

@@ -151,6 +151,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         let shared: SharedSession
         do throws(KeyError) {
             shared = try SharedSession.obtain(for: reference)
+            // Who chooses variants asks what the outputs have, long before a decryptor needs a guard.
+            GuardElement.joinAll(around: reference, shared.session)
         } catch {
             throw .configuration(error)
         }

@@ -45,7 +45,12 @@ final class GuardPost: OutputGuard {
     var media: OutputPolicy.Media? { knownMedia.withLock { $0 } }
     func setMedia(_ media: OutputPolicy.Media?) { knownMedia.withLock { $0 = media } }
 
+    var outputLevel: OutputRequirement? { state.withLock { $0.stability.facts.first?.level } }
+
     func begin() {
+        // Who chooses variants now asks before the watch's thread has read anything.
+        let facts = provider.read()
+        state.withLock { _ = $0.stability.read(facts, at: .zero) }
         session.join(self)
         let watch = OutputWatch(provider, interval: settings.pollInterval) { [weak self] facts, time in
             self?.read(facts, at: time)

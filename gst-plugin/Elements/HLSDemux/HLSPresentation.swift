@@ -2,6 +2,7 @@
 
 import HTTP
 import MediaFormats
+import ProtectionModel
 import Synchronization
 
 /// One presentation while it plays: rewrites its playlists and answers the loopback requests of the stock demuxer.
@@ -13,6 +14,7 @@ final class HLSPresentation: Sendable {
     let answers = HLSAnswers()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
+    private let outputLevel: @Sendable () -> OutputRequirement
 
     struct State {
         var server: LoopbackServer?
@@ -40,7 +42,12 @@ final class HLSPresentation: Sendable {
         var hasFailed = false
     }
 
-    init(origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat]) {
+    /// `outputLevel` says what the outputs have, for the choice of variants.
+    init(
+        origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat],
+        outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
+    ) {
+        self.outputLevel = outputLevel
         self.origin = origin
         self.keys = keys
         self.keyFormats = keyFormats
@@ -155,12 +162,14 @@ final class HLSPresentation: Sendable {
         let name = name ?? url
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
         let server = state.withLock { $0.server }
+        let outputLevel = outputLevel()
         let table = table
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
                 ?? HLSPlaylistRewriter(
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
+            rewriter.outputLevel = outputLevel
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if isEnveloped == true { state.isEnveloped = true }

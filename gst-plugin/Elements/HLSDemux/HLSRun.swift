@@ -25,7 +25,8 @@ final class HLSRun: AdaptiveRun {
         presentation = HLSPresentation(
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(
-                preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)))
+                preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
+            outputLevel: { [session] in session.outputLevel })
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)
     }

@@ -50,6 +50,20 @@ extension ElementTests {
             #expect(session.beginUse(of: keyID, for: .video, by: 1) != nil)
         }
 
+        @Test func theSessionKnowsWhatTheOutputsHave() throws {
+            #expect(session.outputLevel == .unprotected)
+            let screen = try screen()
+            let type0 = OutputFacts.outputs([Output(name: "HDMI-A-1", kind: .digital, protection: .hdcpType0)])
+            // Told before there is anything to watch, and known as soon as there is.
+            #expect(screen.outputGuard.set(type0))
+            _ = screen.set(GST_STATE_READY)
+            #expect(session.outputLevel == .hdcpType0)
+            #expect(screen.outputGuard.set(.outputs([Output(name: "HDMI-A-1", kind: .digital)])))
+            #expect(session.outputLevel == .unprotected)
+            _ = screen.set(GST_STATE_NULL)
+            #expect(session.outputLevel == .unprotected)
+        }
+
         @Test func aKeyWithoutARuleNeedsNone() throws {
             for requirement in [nil, OutputRequirement.unprotected] {
                 try install(requirement)
