@@ -170,10 +170,10 @@ if withServer {
         .executableTarget(
             name: "latchkey",
             dependencies: [
-                "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            swiftSettings: settings),
+            ] + (withGStreamer ? ["Diagnosis"] : []),
+            swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
         .testTarget(
             name: "CommandTests",
             dependencies: [
@@ -221,12 +221,19 @@ if withGStreamer {
             ],
             path: "gst-plugin/Elements", swiftSettings: settings),
         .target(
+            name: "Diagnosis", dependencies: ["ElementKit", "CGStreamer", "MediaFormats"],
+            path: "gst-plugin/Diagnosis", swiftSettings: settings),
+        .testTarget(
+            name: "DiagnosisTests", dependencies: ["Diagnosis", "ElementKit", "ElementTestSupport", "MediaFormats"],
+            path: "gst-plugin/Tests/DiagnosisTests", swiftSettings: settings),
+        .target(
             name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
             swiftSettings: settings),
         .target(
             name: "CLatchkey",
             dependencies: [
-                "CLatchkeyLoader", "Latchkey", "ElementKit", "LicenseControl", "KeySystems", "ProtectionModel",
+                "CLatchkeyLoader", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
+                "ProtectionModel",
             ],
             path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
         .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),
@@ -241,7 +248,8 @@ if withGStreamer {
             name: "ElementsTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption",
+                "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
         .testTarget(
