@@ -268,7 +268,7 @@ if withGStreamer {
 if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
     let withoutPart: Set<String> = [
         "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
-        "StoreFaults",
+        "StoreFaults", "DiagnosisTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader",
     ]

@@ -66,7 +66,9 @@ public struct ClipStream: Sendable, Hashable {
         let type = Array("frma".utf8)
         guard body.count >= 8 else { return nil }
         for start in body.startIndex...(body.endIndex - 8) where body[start] == type[0] {
-            if Array(body[start..<start + 4]) == type { return String(decoding: body[start + 4..<start + 8], as: UTF8.self) }
+            if Array(body[start..<start + 4]) == type {
+                return String(decoding: body[start + 4..<start + 8], as: UTF8.self)
+            }
         }
         return nil
     }

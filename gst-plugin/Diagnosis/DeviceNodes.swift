@@ -29,7 +29,8 @@ public struct DeviceNodes: Sendable {
                 renderNodes, "render nodes (VA-API, Vulkan)",
                 none: "no render node in /dev/dri: VA-API decoders (va, vaapi) have nothing to work with")
                 + Self.findings(
-                    nvidia, "NVIDIA cards (NVDEC)", none: "no NVIDIA card: nvcodec's decoders have nothing to work with")
+                    nvidia, "NVIDIA cards (NVDEC)", none: "no NVIDIA card: nvcodec's decoders have nothing to work with"
+                )
                 + Self.findings(
                     video, "video devices (V4L2)",
                     none: "no V4L2 device: v4l2 and v4l2codecs have nothing to work with"))

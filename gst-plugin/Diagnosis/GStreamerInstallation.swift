@@ -38,7 +38,8 @@ public enum GStreamerInstallation {
         guard let plugin = gst_registry_find_plugin(gst_registry_get(), "latchkey") else {
             return Finding(
                 .problem, "the plug-in latchkey is not found: protected media does not play",
-                advice: "Install it (meson install), or put the folder of libgstlatchkey.so into GST_PLUGIN_PATH. If it "
+                advice:
+                    "Install it (meson install), or put the folder of libgstlatchkey.so into GST_PLUGIN_PATH. If it "
                     + "is there, `gst-inspect-1.0 -b` names plug-ins that cannot be loaded.")
         }
         defer { gst_object_unref(UnsafeMutableRawPointer(plugin)) }
@@ -94,7 +95,8 @@ public enum GStreamerInstallation {
             return count == 0
                 ? Finding(
                     .fact,
-                    "plug-in \(name) is there and offers no decoder: it found no device of its kind, or no driver for it")
+                    "plug-in \(name) is there and offers no decoder: it found no device of its kind, or no driver for it"
+                )
                 : Finding(.fact, "plug-in \(name) offers \(count) decoders")
         }
     }

@@ -76,7 +76,8 @@ public struct StreamDiagnosis: Encodable, Sendable {
                     advice: isBetter ? "To have it: GST_PLUGIN_FEATURE_RANK=\(factory.name):MAX" : nil))
         }
         if decoder != nil, caps.hasPrefix("video/"), !candidates.contains(where: { $0.factory.isHardware }) {
-            findings.append(Finding(.hint, "no hardware decoder for it is registered; see the devices and plug-ins above"))
+            findings.append(
+                Finding(.hint, "no hardware decoder for it is registered; see the devices and plug-ins above"))
         }
         return DiagnosisSection(title, findings)
     }

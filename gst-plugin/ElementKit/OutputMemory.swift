@@ -78,7 +78,8 @@ public final class OutputMemory {
         return gst_buffer_pool_acquire_buffer(pool, &buffer, &how) == GST_FLOW_OK ? buffer : nil
     }
 
-    static func isMappable(_ allocator: UnsafeMutablePointer<GstAllocator>?, _ parameters: GstAllocationParams) -> Bool {
+    static func isMappable(_ allocator: UnsafeMutablePointer<GstAllocator>?, _ parameters: GstAllocationParams) -> Bool
+    {
         var parameters = parameters
         guard allocator != nil, let probe = gst_allocator_alloc(allocator, 16, &parameters) else { return true }
         defer { gst_memory_unref(probe) }

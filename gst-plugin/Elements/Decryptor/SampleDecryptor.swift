@@ -42,6 +42,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         if let system = format?.system { stream.keys?.sources.setCapsSystem(system) }
         let secure = SecureOutput(clear, on: sourcePad)
         // Before the caps go on: while players put themselves together, what asks behind caps waits for the other tracks.
+        if secure.decryptor != nil { sourcePad.takeReconfigure() }
         let isAnswered = stream.output.negotiate(secure.caps, on: sourcePad)
         refusal = secure.refusal
         self.secure = secure.decryptor == nil ? nil : secure

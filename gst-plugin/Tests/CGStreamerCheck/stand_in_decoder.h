@@ -82,7 +82,7 @@ typedef struct {
   gboolean answers_late;
   /* What came. */
   gchar *asked;
-  guint buffers, from_pool, secure;
+  guint questions, buffers, from_pool, secure;
 } EktStandIn;
 
 static inline GstFlowReturn ekt_stand_in_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer) {
@@ -126,6 +126,7 @@ static inline gboolean ekt_stand_in_query(GstPad *pad, GstObject *parent, GstQue
   g_mutex_lock(&decoder->lock);
   g_free(decoder->asked);
   decoder->asked = gst_caps_to_string(caps);
+  decoder->questions++;
   g_mutex_unlock(&decoder->lock);
   if (decoder->allocator) gst_query_add_allocation_param(query, decoder->allocator, NULL);
   if (decoder->pool) gst_query_add_allocation_pool(query, decoder->pool, decoder->pool_size, 0, 2);
@@ -204,6 +205,8 @@ static inline gchar *ekt_stand_in_asked(GstElement *element) {
   g_mutex_unlock(&decoder->lock);
   return asked;
 }
+/* How often it was asked. */
+static inline guint ekt_stand_in_questions(GstElement *element) { return ((EktStandIn *)element)->questions; }
 static inline guint ekt_stand_in_buffers(GstElement *element) { return ((EktStandIn *)element)->buffers; }
 static inline guint ekt_stand_in_from_pool(GstElement *element) { return ((EktStandIn *)element)->from_pool; }
 static inline guint ekt_stand_in_secure(GstElement *element) { return ((EktStandIn *)element)->secure; }

@@ -20,7 +20,7 @@ extension ElementTests {
 
         @Test func theDecoderIsAskedAboutTheClearCaps() throws {
             let bench = try StandInDecoder("ekthardwaredec")
-            #expect(try bench.start("\(Media.video), mark=allocation"))
+            try bench.start("\(Media.video), mark=allocation")
             let clear = try #require(Caps("video/x-h264, width=320, stream-format=avc, mark=allocation"))
             #expect(bench.askedCaps?.isEqual(to: clear) == true, "\(String(describing: bench.askedCaps))")
             #expect(bench.caps?.isEqual(to: clear) == true)
