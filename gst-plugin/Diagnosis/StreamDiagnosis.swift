@@ -45,8 +45,8 @@ public struct StreamDiagnosis: Encodable, Sendable {
     }
 
     private static func neverPlugged(_ factory: DecoderFactory, _ version: (major: UInt32, minor: UInt32)) -> String {
-        "not taken: it has rank \(factory.rankText) in GStreamer \(version.major).\(version.minor), below which and at "
-            + "which players plug nothing by themselves"
+        "not taken: players never plug a decoder of rank \(factory.rankText) by themselves (its rank in GStreamer "
+            + "\(version.major).\(version.minor))"
     }
 
     /// The same in words.

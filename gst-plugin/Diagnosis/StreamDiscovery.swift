@@ -53,13 +53,19 @@ public enum StreamDiscovery {
         return error.map { String(cString: $0.pointee.message) } ?? "GStreamer found no streams"
     }
 
+    /// The caps of the only codec of this type; nil where there are several.
+    private static func known(_ type: String) -> String? {
+        let codecs = ClipCodec.all.filter { $0.caps.prefix { $0 != "," } == type }
+        return codecs.count == 1 ? codecs.first?.caps : nil
+    }
+
     private static func stream(_ caps: Caps) -> ClipStream? {
         guard let type = caps.mediaType() else { return nil }
         guard let original = caps.string("original-media-type") else {
             let isMedia = type.hasPrefix("video/") || type.hasPrefix("audio/")
-            return isMedia ? ClipStream(name: type, isProtected: false, caps: caps.description) : nil
+            return isMedia ? ClipStream(name: type, isProtected: false, caps: known(type) ?? caps.description) : nil
         }
-        return ClipStream(name: original, isProtected: true, caps: original)
+        return ClipStream(name: original, isProtected: true, caps: known(original) ?? original)
     }
 }
 
