@@ -174,6 +174,37 @@ extension ElementTests {
             #expect(ekt_stand_in_secure(bench.decoder) == 1)
         }
 
+        /// Inside players nothing is linked when the caps come. They plug what the caps ask for, so these ask for secure
+        /// memory only where a decoder of it is registered.
+        @Test(arguments: [true, false])
+        func beforeAnythingIsLinkedTheRegistryDecides(hasDecoder: Bool) throws {
+            let environment = TestTrustedEnvironment("player-\(hasDecoder)")
+            defer { SecureDecryptors.unregister(environment) }
+            // Made for its registration alone.
+            let bench = try StandInDecoder("ektsecuredec")
+            let factory = try #require(gst_element_get_factory(bench.decoder))
+            let rank = gst_plugin_feature_get_rank(factory)
+            gst_plugin_feature_set_rank(factory, guint((hasDecoder ? GST_RANK_PRIMARY : GST_RANK_NONE).rawValue))
+            defer { gst_plugin_feature_set_rank(factory, rank) }
+            let element = try #require(gst_element_factory_make("latchkeycencdec", nil))
+            gst_object_ref_sink(element)
+            defer {
+                gst_element_set_state(element, GST_STATE_NULL)
+                gst_object_unref(element)
+            }
+            let sink = try #require(gst_element_get_static_pad(element, "sink"))
+            defer { gst_object_unref(sink) }
+            let source = try #require(gst_element_get_static_pad(element, "src"))
+            defer { gst_object_unref(source) }
+            gst_element_set_state(element, GST_STATE_PAUSED)
+            gst_pad_send_event(sink, gst_event_new_stream_start("player"))
+            let caps = try #require(
+                Caps("application/x-cenc, original-media-type=video/x-h264, mark=player-\(hasDecoder)"))
+            #expect(gst_pad_send_event(sink, Event(caps: caps).release()) != 0)
+            let sent = try #require(gst_pad_get_current_caps(source).map { Caps(owning: $0) })
+            #expect(sent.memoryFeature() == (hasDecoder ? "memory:TestSecure" : nil))
+        }
+
         // MARK: Failures
 
         @Test func memoryFromNobodyIsANamedError() throws {
