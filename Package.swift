@@ -179,10 +179,10 @@ if withServer {
         .executableTarget(
             name: "latchkey",
             dependencies: [
-                "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
+                "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            swiftSettings: settings),
+            ] + (withGStreamer ? ["Diagnosis"] : []),
+            swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
         .testTarget(
             name: "CommandTests",
             dependencies: [
@@ -230,12 +230,19 @@ if withGStreamer {
             ],
             path: "gst-plugin/Elements", swiftSettings: settings),
         .target(
+            name: "Diagnosis", dependencies: ["ElementKit", "CGStreamer", "MediaFormats"],
+            path: "gst-plugin/Diagnosis", swiftSettings: settings),
+        .testTarget(
+            name: "DiagnosisTests", dependencies: ["Diagnosis", "ElementKit", "ElementTestSupport", "MediaFormats"],
+            path: "gst-plugin/Tests/DiagnosisTests", swiftSettings: settings),
+        .target(
             name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
             swiftSettings: settings),
         .target(
             name: "CLatchkey",
             dependencies: [
-                "CLatchkeyLoader", "Latchkey", "ElementKit", "LicenseControl", "KeySystems", "ProtectionModel",
+                "CLatchkeyLoader", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
+                "ProtectionModel",
             ],
             path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
         .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),
@@ -251,6 +258,7 @@ if withGStreamer {
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
                 "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
+                "SampleDecryption",
                 "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
@@ -270,7 +278,7 @@ if withGStreamer {
 if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
     let withoutPart: Set<String> = [
         "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
-        "StoreFaults",
+        "StoreFaults", "DiagnosisTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader",
     ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """Compiles each header alone, as C11 and as C++17, with every warning an error, and checks the version of latchkey.h.
-The other headers get no flags of GStreamer: they must not need it."""
+latchkey-loader.h gets no flags of GStreamer: it must not need it."""
 
 import argparse
 import os
@@ -16,9 +16,15 @@ LANGUAGES = (
 )
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 MAIN = "latchkey.h"
-LOADER_SOURCE = """#include "{header}"
+LOADER = "latchkey-loader.h"
+# The body of a program for each of the other headers.
+BODIES = {
+    LOADER: "return latchkey_loader_unregister (0);",
+    "latchkey-secure-decryptor.h": "return latchkey_secure_decryptor_unregister (0);",
+}
+OTHER_SOURCE = """#include "{header}"
 #include "{header}"
-int main (void) {{ return latchkey_loader_unregister (0); }}
+int main (void) {{ BODY }}
 """
 SOURCE = """#include "{header}"
 #include "{header}"
@@ -42,12 +48,14 @@ def main():
     flags = [re.sub(r"^-I", "-isystem", flag) for flag in flags.stdout.split()]
     with tempfile.TemporaryDirectory() as folder:
         for header in arguments.header:
-            is_main = os.path.basename(header) == MAIN
+            base = os.path.basename(header)
+            text = SOURCE if base == MAIN else OTHER_SOURCE.replace("BODY", BODIES[base])
             for language, compiler, name, standard in LANGUAGES:
                 source = os.path.join(folder, name)
                 with open(source, "w", encoding="utf-8") as file:
-                    file.write((SOURCE if is_main else LOADER_SOURCE).format(header=os.path.abspath(header)))
-                command = compiler.split() + standard + WARNINGS + (flags if is_main else []) + ["-fsyntax-only", source]
+                    file.write(text.format(header=os.path.abspath(header)))
+                needed = [] if base == LOADER else flags
+                command = compiler.split() + standard + WARNINGS + needed + ["-fsyntax-only", source]
                 if subprocess.run(command).returncode != 0:
                     print(f"check_header: {os.path.basename(header)} does not compile alone as {language}")
                     failed = True

@@ -38,9 +38,12 @@ LAYERS = {
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel", "ReferenceServer"],
         ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
     "latchkey": (
-        "Sources", ["Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel"],
+        "Sources",
+        ["Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
+         "ProtectionModel"],
         ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc"]),
     "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
+    "Diagnosis": ("gst-plugin", ["ElementKit", "MediaFormats"], ["CGStreamer", "Glibc"]),
     "Elements": (
         "gst-plugin",
         ["ElementKit", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl", "ProtectionModel",
@@ -53,8 +56,8 @@ LAYERS = {
         ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
     "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
     "CLatchkey": (
-        "gst-plugin", ["ElementKit", "KeySystems", "Latchkey", "LicenseControl", "ProtectionModel"],
-        ["CGStreamer", "CLatchkeyLoader", "Glibc", "Synchronization"]),
+        "gst-plugin", ["ElementKit", "Elements", "KeySystems", "Latchkey", "LicenseControl", "ProtectionModel"],
+        ["CGStreamer", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc", "Synchronization"]),
 }
 
 # A module that one file alone may import: where the reason is that file.

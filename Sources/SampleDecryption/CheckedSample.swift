@@ -23,13 +23,7 @@ struct CheckedSample {
     ) throws(DecryptionError) {
         let size = source.count
         guard target.count == size else { throw .sizeMismatch(source: size, target: target.count) }
-        var covered = 0
-        for (index, subsample) in subsamples.enumerated() {
-            // Two UInt32 and a sum of at most `size`: no Int overflows here.
-            covered += Int(subsample.clear) + Int(subsample.protected)
-            guard covered <= size else { throw .subsamplesExceedSample(index: index, size: size) }
-        }
-        guard covered == size else { throw .subsamplesDoNotCoverSample(covered: covered, size: size) }
+        try Self.check(subsamples, coverAll: size)
         guard let from = source.baseAddress, let to = target.baseAddress, size > 0 else { return nil }
         isApart = UnsafeRawPointer(to) != from
         guard !isApart || abs(from - UnsafeRawPointer(to)) >= size else { throw .buffersOverlap(size: size) }
@@ -37,6 +31,17 @@ struct CheckedSample {
         self.source = from
         self.target = to
         self.size = size
+    }
+
+    @inline(__always)
+    static func check(_ subsamples: UnsafeBufferPointer<Subsample>, coverAll size: Int) throws(DecryptionError) {
+        var covered = 0
+        for (index, subsample) in subsamples.enumerated() {
+            // Two UInt32 and a sum of at most `size`: no Int overflows here.
+            covered += Int(subsample.clear) + Int(subsample.protected)
+            guard covered <= size else { throw .subsamplesExceedSample(index: index, size: size) }
+        }
+        guard covered == size else { throw .subsamplesDoNotCoverSample(covered: covered, size: size) }
     }
 
     /// Copies the whole sample, where the target is another buffer.

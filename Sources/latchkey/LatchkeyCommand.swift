@@ -3,7 +3,7 @@
 import ArgumentParser
 
 @main
-struct LatchkeyCommand: ParsableCommand {
+struct LatchkeyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "latchkey",
         abstract: "Protected media from the shell.",
@@ -13,5 +13,14 @@ struct LatchkeyCommand: ParsableCommand {
               1   it failed; standard error says why, with the file
               64  the command line is not understood
             """,
-        subcommands: [OutputsCommand.self, PackageCommand.self, ProvisionCommand.self])
+        version: "0.1.0",
+        subcommands: subcommands)
+
+    private static var subcommands: [any ParsableCommand.Type] {
+        #if LATCHKEY_GSTREAMER
+            [DoctorCommand.self, OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
+        #else
+            [OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
+        #endif
+    }
 }

@@ -40,6 +40,18 @@ static inline GType ek_type_string(void) { return G_TYPE_STRING; }
 static inline GType ek_type_uint(void) { return G_TYPE_UINT; }
 static inline GType ek_type_uint64(void) { return G_TYPE_UINT64; }
 static inline GType ek_type_boolean(void) { return G_TYPE_BOOLEAN; }
+/* Decoders of sound and pictures; not bins that decode anything. */
+static inline guint64 ek_factory_type_decoder(void) {
+  return GST_ELEMENT_FACTORY_TYPE_DECODER | GST_ELEMENT_FACTORY_TYPE_MEDIA_AUDIO | GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO;
+}
+static inline gboolean ek_is_decoder_factory(void *feature) {
+  return GST_IS_ELEMENT_FACTORY(feature) &&
+         gst_element_factory_list_is_type(GST_ELEMENT_FACTORY(feature), ek_factory_type_decoder());
+}
+static inline void ek_connect(void *object, const char *signal, GCallback handler, void *data) {
+  g_signal_connect(object, signal, handler, data);
+}
+static inline gboolean ek_pad_needs_reconfigure(const GstPad *pad) { return GST_PAD_NEEDS_RECONFIGURE(pad); }
 static inline GType ek_type_none(void) { return G_TYPE_NONE; }
 static inline GType ek_type_structure(void) { return GST_TYPE_STRUCTURE; }
 static inline GType ek_type_buffer(void) { return GST_TYPE_BUFFER; }

@@ -19,6 +19,12 @@ import CGStreamer
         self.pointer = pointer
     }
 
+    /// A buffer of one memory, whose reference it takes over.
+    public init(owningMemory memory: UnsafeMutablePointer<GstMemory>) {
+        pointer = gst_buffer_new()
+        gst_buffer_append_memory(pointer, memory)
+    }
+
     /// A buffer without memory.
     public init() { pointer = gst_buffer_new() }
 

@@ -13,6 +13,8 @@ public final class OutputMemory {
         case notMappable
         /// The allocator gave nothing.
         case outOfMemory
+        /// Downstream has all buffers of its pool in use.
+        case exhausted
     }
 
     // SAFETY: each pool and the allocator are one reference that this object owns and `reset` gives back; buffers hold
@@ -22,36 +24,80 @@ public final class OutputMemory {
     private var allocator: UnsafeMutablePointer<GstAllocator>?
     private var parameters = GstAllocationParams()
     private var wantsSecureMemory = false
+    /// What downstream proposes, and the size of its buffers in bytes.
+    private var proposedPool: UnsafeMutablePointer<GstBufferPool>?
+    private var proposedSize = 0
 
     /// The default allocator's memory, until `negotiate` finds what downstream wants.
     public init() { gst_allocation_params_init(&parameters) }
 
     deinit { reset() }
 
-    /// Asks the other side of `pad` which allocator it wants for these caps. Call it for each change of caps.
-    public func negotiate(_ caps: Caps, on pad: Pad) {
+    /// Asks the other side of `pad` which allocator or pool it wants for these caps. Call it for each change of caps.
+    /// False where there was no answer, or nothing in it.
+    @discardableResult
+    public func negotiate(_ caps: Caps, on pad: Pad) -> Bool {
         reset()
-        guard let query = caps.withPointer({ gst_query_new_allocation($0, 0) }) else { return }
+        guard let query = caps.withPointer({ gst_query_new_allocation($0, 1) }) else { return false }
         defer { ek_mini_object_unref(query) }
-        guard gst_pad_peer_query(pad.pointer, query) != 0, gst_query_get_n_allocation_params(query) > 0 else { return }
-        gst_query_parse_nth_allocation_param(query, 0, &allocator, &parameters)
-        guard allocator != nil, let probe = gst_allocator_alloc(allocator, 16, &parameters) else { return }
-        wantsSecureMemory = ek_memory_is_mappable(probe) == 0
-        gst_memory_unref(probe)
+        guard gst_pad_peer_query(pad.pointer, query) != 0 else { return false }
+        if gst_query_get_n_allocation_params(query) > 0 {
+            gst_query_parse_nth_allocation_param(query, 0, &allocator, &parameters)
+            wantsSecureMemory = !Self.isMappable(allocator, parameters)
+        }
+        if gst_query_get_n_allocation_pools(query) > 0 { takePool(of: query, for: caps) }
+        return allocator != nil || proposedPool != nil
+    }
+
+    /// A pool whose buffers have no size says nothing of samples, which have all sizes.
+    private func takePool(of query: UnsafeMutablePointer<GstQuery>, for caps: Caps) {
+        var pool: UnsafeMutablePointer<GstBufferPool>?
+        var (size, minimum, maximum): (guint, guint, guint) = (0, 0, 0)
+        gst_query_parse_nth_allocation_pool(query, 0, &pool, &size, &minimum, &maximum)
+        guard let pool else { return }
+        let configuration = gst_buffer_pool_get_config(pool)
+        caps.withPointer { gst_buffer_pool_config_set_params(configuration, $0, size, minimum, maximum) }
+        if allocator != nil { gst_buffer_pool_config_set_allocator(configuration, allocator, &parameters) }
+        guard size > 0, gst_buffer_pool_set_config(pool, configuration) != 0,
+            gst_buffer_pool_set_active(pool, 1) != 0
+        else {
+            gst_object_unref(UnsafeMutableRawPointer(pool))
+            return
+        }
+        proposedPool = pool
+        proposedSize = Int(size)
+        guard let probe = acquire(from: pool) else { return }
+        if ek_buffer_is_mappable(probe) == 0 { wantsSecureMemory = true }
+        ek_mini_object_unref(probe)
+    }
+
+    /// Nil at once where all of its buffers are in use: the other side decides how long that is.
+    private func acquire(from pool: UnsafeMutablePointer<GstBufferPool>) -> UnsafeMutablePointer<GstBuffer>? {
+        var buffer: UnsafeMutablePointer<GstBuffer>?
+        var how = GstBufferPoolAcquireParams()
+        how.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT
+        return gst_buffer_pool_acquire_buffer(pool, &buffer, &how) == GST_FLOW_OK ? buffer : nil
+    }
+
+    static func isMappable(_ allocator: UnsafeMutablePointer<GstAllocator>?, _ parameters: GstAllocationParams) -> Bool
+    {
+        var parameters = parameters
+        guard allocator != nil, let probe = gst_allocator_alloc(allocator, 16, &parameters) else { return true }
+        defer { gst_memory_unref(probe) }
+        return ek_memory_is_mappable(probe) != 0
     }
 
     /// Whether downstream's memory can be written by the CPU.
     public var isMappable: Bool { !wantsSecureMemory }
 
-    /// A buffer of `size` bytes whose content is not defined. Throws `notMappable` for secure memory, `outOfMemory`
-    /// where the allocator or the pool gives nothing.
+    /// A buffer of `size` bytes whose content is not defined. It comes from the pool that downstream proposes, where one
+    /// that is large enough is free, else from downstream's allocator. Throws `notMappable` for secure memory,
+    /// `outOfMemory` where nobody gives any.
     public func makeBuffer(size: Int) throws(Failure) -> Buffer {
         guard !wantsSecureMemory else { throw .notMappable }
+        if let buffer = makeProposedBuffer(size: size) { return buffer }
         guard size <= Self.largestPooled, let pool = pool(for: Self.sizeClass(size)) else {
-            guard let buffer = gst_buffer_new_allocate(allocator, gsize(size), &parameters) else {
-                throw .outOfMemory
-            }
-            return Buffer(owning: buffer)
+            return try makeAllocatedBuffer(size: size)
         }
         var buffer: UnsafeMutablePointer<GstBuffer>?
         guard gst_buffer_pool_acquire_buffer(pool, &buffer, nil) == GST_FLOW_OK, let buffer else {
@@ -61,13 +107,36 @@ public final class OutputMemory {
         return Buffer(owning: buffer)
     }
 
+    /// A buffer of `size` bytes in memory that the CPU may not see. Throws `exhausted` where downstream has all of its
+    /// buffers in use and proposed no allocator for more.
+    public func makeSecureBuffer(size: Int) throws(Failure) -> Buffer {
+        if let buffer = makeProposedBuffer(size: size) { return buffer }
+        guard allocator != nil else {
+            throw proposedPool != nil && size <= proposedSize ? .exhausted : .outOfMemory
+        }
+        return try makeAllocatedBuffer(size: size)
+    }
+
+    private func makeProposedBuffer(size: Int) -> Buffer? {
+        guard let proposedPool, size <= proposedSize, let buffer = acquire(from: proposedPool) else { return nil }
+        gst_buffer_set_size(buffer, gssize(size))
+        return Buffer(owning: buffer)
+    }
+
+    private func makeAllocatedBuffer(size: Int) throws(Failure) -> Buffer {
+        guard let buffer = gst_buffer_new_allocate(allocator, gsize(size), &parameters) else { throw .outOfMemory }
+        return Buffer(owning: buffer)
+    }
+
     /// Gives the pools back. Buffers that are still on their way stay good.
     public func reset() {
-        for pool in pools.values {
+        for pool in pools.values + [proposedPool].compactMap(\.self) {
             gst_buffer_pool_set_active(pool, 0)
             gst_object_unref(UnsafeMutableRawPointer(pool))
         }
         pools.removeAll()
+        proposedPool = nil
+        proposedSize = 0
         if let allocator { gst_object_unref(UnsafeMutableRawPointer(allocator)) }
         allocator = nil
         gst_allocation_params_init(&parameters)

@@ -178,6 +178,13 @@ public final class Pad: @unchecked Sendable {
         return caps.map { Caps(owning: $0) } ?? .any
     }
 
+    /// Whether a source pad's other side has changed since it was last asked for its allocation. Cheap.
+    public var needsReconfigure: Bool { ek_pad_needs_reconfigure(pointer) != 0 }
+
+    /// Whether that was so; it is not any more.
+    @discardableResult
+    public func takeReconfigure() -> Bool { gst_pad_check_reconfigure(pointer) != 0 }
+
     /// Has the other side answer a query.
     public func askPeer(_ query: borrowing Query) -> Bool { gst_pad_peer_query(pointer, query.pointer) != 0 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CGStreamer
-import Elements
+public import Elements
 import ElementKit
 public import LicenseControl
 import Synchronization
@@ -41,4 +41,8 @@ public enum Latchkey {
     /// pipeline leaves READY, as TVSDK's `registerPTAVAssetResourceLoader`. It is asked before what the configuration
     /// file names. `ResourceLoaderFactory.default` takes more, as the key payload provider. Thread-safe.
     public static func register(_ loader: any ResourceLoader) { ResourceLoaderFactory.default.register(loader) }
+
+    /// Has the platform decrypt into memory that the CPU may not see, where a decoder takes such memory. Several are
+    /// asked in order. `SecureDecryptors.unregister` takes it back. Thread-safe.
+    public static func register(_ decryptor: any SecureDecryptor) { SecureDecryptors.register(decryptor) }
 }

@@ -15,7 +15,13 @@ enum DecryptorFailure: Error, Sendable {
     /// The container of the samples cannot be read.
     case malformedStream(String)
     case cipher(String, KeyID?)
-    case secureMemory
+    /// What comes after the decryptor takes none but secure memory, of this caps feature where it has one, and nobody is
+    /// there to fill it.
+    case secureMemory(String?)
+    /// Somebody is there to fill it, and it is not to be had.
+    case noSecureMemory
+    /// The platform's decryptor of this name failed.
+    case secureDecryptor(String, String, KeyID?)
     case outOfMemory
     case notMappable
     case configuration(KeyError)
@@ -24,7 +30,7 @@ enum DecryptorFailure: Error, Sendable {
 
     var flow: FlowResult {
         switch self {
-        case .secureMemory, .notMedia: .notNegotiated
+        case .secureMemory, .noSecureMemory, .notMedia: .notNegotiated
         case .downstream(let result): result
         default: .error
         }
@@ -65,11 +71,23 @@ enum DecryptorFailure: Error, Sendable {
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",
                 debug: "In \(Self.name(keyID)). The sample and what the container says of it do not fit together: have "
                     + "the media packaged again, or try another demuxer.")
-        case .secureMemory:
+        case .secureMemory(let feature):
             element.postError(
-                GST_STREAM_ERROR_DECRYPT, "The decoder wants secure memory, which this decryptor cannot fill.",
-                debug: "Secure memory needs a decryptor that runs in the trusted environment. Choose another decoder, "
-                    + "for example with GST_PLUGIN_FEATURE_RANK.")
+                GST_STREAM_ERROR_DECRYPT,
+                "The decoder wants secure memory\(feature.map { " (\($0))" } ?? ""), and no secure decryptor is registered "
+                    + "that fills it.",
+                debug: "Secure memory is filled behind a demuxer, by a decryptor of the platform that the application "
+                    + "registers: latchkey_secure_decryptor_register() in C, Latchkey.register(_:) in Swift. Or choose "
+                    + "another decoder, for example with GST_PLUGIN_FEATURE_RANK.")
+        case .noSecureMemory:
+            element.postError(
+                GST_STREAM_ERROR_DECRYPT, "Neither the decoder nor the secure decryptor gives memory for a sample.",
+                debug: "Link the decoder right behind the decryptor, so that it can propose its memory, or have the "
+                    + "secure decryptor allocate it.")
+        case .secureDecryptor(let name, let reason, let keyID):
+            element.postError(
+                GST_STREAM_ERROR_DECRYPT, "The secure decryptor “\(name)” failed: \(reason).",
+                debug: "In \(Self.name(keyID)). What the platform's trusted environment logs may tell more.")
         case .outOfMemory:
             element.postError(
                 GST_RESOURCE_ERROR_NO_SPACE_LEFT, "No memory for a decrypted sample.",

@@ -68,6 +68,8 @@ struct EncryptedFormat: Sendable {
     /// The encrypted forms, among those of `template`, of media that downstream takes.
     static func encryptedCaps(for caps: Caps, template: Caps) -> Caps {
         if caps.isAny { return template }
+        // What decoders take in memory of their own comes encrypted in ordinary memory.
+        let caps = caps.merging(caps.inSystemMemory())
         let merged = (0..<template.count).reduce(into: Caps("EMPTY") ?? template) { result, index in
             let system = template.string("protection-system", at: index)
             guard let mediaType = template.mediaType(at: index) else { return }

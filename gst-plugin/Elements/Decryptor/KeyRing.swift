@@ -22,6 +22,7 @@ struct KeyRing {
     private struct Entry {
         let use: Use
         let cipher: SampleCipher
+        let key: ContentKey
         let initializationVector: InitializationVector?
     }
 
@@ -36,6 +37,9 @@ struct KeyRing {
 
     /// The IV that came with the key that was found last, for media that has none.
     var initializationVector: InitializationVector? { last?.initializationVector }
+
+    /// The key that was found last, for who decrypts elsewhere.
+    var key: ContentKey? { last?.key }
 
     init(_ sources: KeySources) {
         self.sources = sources
@@ -72,7 +76,8 @@ struct KeyRing {
             if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
             do {
                 let entry = Entry(
-                    use: use, cipher: try SampleCipher(key: key), initializationVector: key.initializationVector)
+                    use: use, cipher: try SampleCipher(key: key), key: key,
+                    initializationVector: key.initializationVector)
                 entries[use] = entry
                 last = entry
                 sources.use(keyID)

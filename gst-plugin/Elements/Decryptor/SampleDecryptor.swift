@@ -12,6 +12,12 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var protection = SampleProtection()
     @exclusivity(unchecked) private var hasCaps = false
     @exclusivity(unchecked) private var hasWarned = false
+    /// Nil where samples stay in ordinary memory, whatever lies behind.
+    @exclusivity(unchecked) private var secure: SecureOutput?
+    /// Why nothing may go on since the last caps.
+    @exclusivity(unchecked) private var refusal: DecryptorFailure?
+    /// The caps whose allocation is to be asked for again, at the next sample.
+    @exclusivity(unchecked) private var unansweredCaps: Caps?
 
     /// More samples than a clear lead has: a minute of video, half a minute of sound.
     private static let longestClearLead = 1500
@@ -21,6 +27,9 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         format = nil
         hasCaps = false
         hasWarned = false
+        secure = nil
+        refusal = nil
+        unansweredCaps = nil
         protection = SampleProtection()
     }
 
@@ -31,19 +40,47 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         format = EncryptedFormat(caps)
         hasCaps = true
         if let system = format?.system { stream.keys?.sources.setCapsSystem(system) }
-        stream.output.negotiate(clear, on: sourcePad)
-        return clear
+        let secure = SecureOutput(clear, on: sourcePad)
+        // Before the caps go on: while players put themselves together, what asks behind caps waits for the other tracks.
+        if secure.decryptor != nil { sourcePad.takeReconfigure() }
+        let isAnswered = stream.output.negotiate(secure.caps, on: sourcePad)
+        refusal = secure.refusal
+        self.secure = secure.decryptor == nil ? nil : secure
+        unansweredCaps = isAnswered ? nil : secure.caps
+        if let refusal {
+            _ = report(refusal)
+            return nil
+        }
+        return secure.caps
+    }
+
+    /// What lies behind may answer only once it has the caps, or be another decoder than before. Asked only where there
+    /// is a secure decryptor: the answer may have to wait for what is queued behind.
+    private func askAgainWhereNeeded(_ secure: SecureOutput) {
+        if let caps = unansweredCaps.take() {
+            sourcePad.takeReconfigure()
+            stream.output.negotiate(caps, on: sourcePad)
+        } else if sourcePad.needsReconfigure, sourcePad.takeReconfigure() {
+            stream.output.negotiate(secure.caps, on: sourcePad)
+        }
     }
 
     /// Decrypts the sample where it is encrypted and the key is there.
     override func prepare(_ buffer: consuming Buffer) -> Prepared {
-        guard let format else { return hasCaps ? .ready(buffer) : .failed(.notMedia) }
+        if let refusal { return .failed(refusal) }
+        guard hasCaps else { return .failed(.notMedia) }
+        var secureOutput: SecureOutput?
+        if let secure {
+            askAgainWhereNeeded(secure)
+            if secure.isUsed(for: stream.output) { secureOutput = secure }
+        }
+        guard let format else { return passClear(buffer, secureOutput) }
         let keyID: KeyID?
         switch protection.read(buffer, format: format) {
         case .clear:
             count { $0.samplesClear &+= 1 }
             if protection.unexplainedCount > Self.longestClearLead { warnOfUnexplainedSamples() }
-            return .ready(cleared(buffer))
+            return passClear(cleared(buffer), secureOutput)
         case .malformed(let reason):
             return .failed(.malformedSample(reason, nil))
         case .encrypted(let identifier):
@@ -51,7 +88,8 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         }
         switch stream.keys?.cipher(for: keyID, of: format.media) ?? .missing {
         case .usable(let cipher):
-            return decrypt(buffer, with: cipher, keyID)
+            guard let secureOutput else { return decrypt(buffer, with: cipher, keyID) }
+            return decryptSecurely(buffer, protection.plan, keyID, stream.keys?.key, secureOutput)
         case .failed(let failure):
             return .failed(failure)
         case .missing:
@@ -77,6 +115,11 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
                 + "not fragmented. For those, put latchkeyisodec in front of the demuxer, or use playbin3, which does.")
     }
 
+    private func passClear(_ buffer: consuming Buffer, _ secure: SecureOutput?) -> Prepared {
+        guard let secure, let plan = Self.clearPlan(buffer.size) else { return .ready(buffer) }
+        return decryptSecurely(buffer.writable(), plan, nil, nil, secure)
+    }
+
     private func cleared(_ buffer: consuming Buffer) -> Buffer {
         guard buffer.withProtectionInfo({ _ in true }) == true else { return buffer }
         let writable = buffer.writable()
@@ -86,7 +129,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
 
     private func decrypt(_ buffer: consuming Buffer, with cipher: SampleCipher, _ keyID: KeyID?) -> Prepared {
         // Where downstream wants secure memory, no clear sample may lie in ordinary memory, the sample's own included.
-        guard stream.output.isMappable else { return .failed(.secureMemory) }
+        guard stream.output.isMappable else { return .failed(.secureMemory(nil)) }
         return switch decryptInPlace(buffer, cipher, keyID) {
         case .done: .ready(buffer)
         case .failed(let failure): .failed(failure)
@@ -125,7 +168,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         do {
             output = try stream.output.makeBuffer(size: buffer.size)
         } catch {
-            return .failed(error == .notMappable ? .secureMemory : .outOfMemory)
+            return .failed(error == .notMappable ? .secureMemory(nil) : .outOfMemory)
         }
         var failure: DecryptorFailure?
         let mapped: Void? = output.withMutableBytes(from: buffer) { source, target in
@@ -159,11 +202,21 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
             query.answer(caps: hasStarted ? .any : wanted)
             return true
         case .allocation:
-            // What upstream fills is encrypted: memory that downstream wants for clear media is not for it.
-            return false
+            return answerAllocation(query)
         case .scheduling, .uri, .other:
             return nil
         }
+    }
+
+    /// Downstream is asked about the clear media; what it says of memory that the CPU can write is for upstream too, since
+    /// samples are decrypted in place. The query is serialized: while samples wait for their key, it cannot pass them.
+    private func answerAllocation(_ query: borrowing Query) -> Bool {
+        guard let caps = query.capsToAllocate, monitor.withLock({ flow.queue.isEmpty && !flow.isTaskActive }) else {
+            return false
+        }
+        let clear = EncryptedFormat.clearCaps(of: caps)
+        guard !clear.isEmpty, secure?.isUsed(for: stream.output) != true else { return false }
+        return query.answerAllocation(for: clear, by: sourcePad)
     }
 
     override func sourceQuery(_ query: borrowing Query) -> Bool? {

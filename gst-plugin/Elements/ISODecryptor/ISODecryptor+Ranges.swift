@@ -123,7 +123,7 @@ extension ISODecryptor {
             do {
                 output = try stream.output.makeBuffer(size: buffer.size)
             } catch {
-                return fail(error == .notMappable ? .secureMemory : .outOfMemory)
+                return fail(error == .notMappable ? .secureMemory(nil) : .outOfMemory)
             }
             let copied: Void? = output.withMutableBytes(from: buffer) { $1.copyMemory(from: $0) }
             guard copied != nil else { return fail(.notMappable) }

@@ -193,7 +193,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         do {
             buffer = try stream.output.makeBuffer(size: size)
         } catch {
-            return .failed(error == .notMappable ? .secureMemory : .outOfMemory)
+            return .failed(error == .notMappable ? .secureMemory(nil) : .outOfMemory)
         }
         let offset = samples.outputOffset
         let mapped: Void? = buffer.withMutableBytes { samples.takeOutput(into: $0) }

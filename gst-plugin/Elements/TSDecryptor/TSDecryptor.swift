@@ -235,7 +235,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         do {
             buffer = try stream.output.makeBuffer(size: size)
         } catch {
-            return .failed(error == .notMappable ? .secureMemory : .outOfMemory)
+            return .failed(error == .notMappable ? .secureMemory(nil) : .outOfMemory)
         }
         let mapped: Void? = buffer.withMutableBytes { samples.takeOutput(into: $0) }
         guard mapped != nil else { return .failed(.notMappable) }

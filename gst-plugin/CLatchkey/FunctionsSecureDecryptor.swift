@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import CLatchkeySecureDecryptor
+import Elements
+import ProtectionModel
+
+/// A secure decryptor made of C functions.
+final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
+    // SAFETY: `userData` is only handed through, and the header says that the functions are called on any thread.
+
+    typealias Destroy = @convention(c) (UnsafeMutableRawPointer?) -> Void
+
+    let name: String
+    let memoryFeature: String?
+    fileprivate let functions: LatchkeySecureDecryptorFunctions
+    private let userData: UnsafeMutableRawPointer?
+    private let destroy: Destroy?
+
+    /// Nil where the table cannot be used.
+    init?(
+        _ name: UnsafePointer<CChar>?, _ table: UnsafePointer<LatchkeySecureDecryptorFunctions>?,
+        _ userData: UnsafeMutableRawPointer?, _ destroy: Destroy?
+    ) {
+        guard let table, let functions = Self.read(table) else { return nil }
+        self.name = name.map { String(cString: $0) } ?? "application"
+        memoryFeature = functions.memory_feature.map { String(cString: $0) }
+        self.functions = functions
+        self.userData = userData
+        self.destroy = destroy
+    }
+
+    deinit { destroy?(userData) }
+
+    /// The functions that the caller's table has; what it does not know of is nil.
+    private static func read(
+        _ table: UnsafePointer<LatchkeySecureDecryptorFunctions>
+    ) -> LatchkeySecureDecryptorFunctions? {
+        var functions = LatchkeySecureDecryptorFunctions()
+        let full = MemoryLayout<LatchkeySecureDecryptorFunctions>.size
+        // Whole pointers alone: half a one would be called.
+        let size = min(table.pointee.size, full) & ~(MemoryLayout<Int>.size - 1)
+        // SAFETY: the caller's table has `size` bytes, and ours no fewer.
+        withUnsafeMutableBytes(of: &functions) {
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: table, count: size))
+        }
+        return functions.create == nil || functions.decrypt == nil ? nil : functions
+    }
+
+    func takes(_ stream: SecureStream) -> Bool {
+        guard let takes = functions.takes else { return stream.mediaType.hasPrefix("video/") }
+        let handle = SecureStreamHandle(stream)
+        defer { withExtendedLifetime(handle) {} }
+        return takes(handle.pointer, userData) != 0
+    }
+
+    func makeStreamDecryptor(for stream: SecureStream) throws(SecureDecryptionError) -> any SecureStreamDecryptor {
+        let handle = SecureStreamHandle(stream)
+        defer { withExtendedLifetime(handle) {} }
+        guard let made = functions.create?(handle.pointer, userData) else {
+            throw SecureDecryptionError(handle.error ?? "it does not decrypt this stream")
+        }
+        return FunctionsStreamDecryptor(self, made)
+    }
+}
+
+/// What the C function `create` made.
+private final class FunctionsStreamDecryptor: SecureStreamDecryptor {
+    private let decryptor: FunctionsSecureDecryptor
+    private let made: UnsafeMutableRawPointer
+    /// One for all samples: no allocation a sample.
+    private let handle = SecureSampleHandle()
+
+    init(_ decryptor: FunctionsSecureDecryptor, _ made: UnsafeMutableRawPointer) {
+        self.decryptor = decryptor
+        self.made = made
+    }
+
+    deinit { decryptor.functions.free?(made) }
+
+    func decrypt(_ sample: borrowing SecureSample) throws(SecureDecryptionError) {
+        let isDone = handle.lend(sample) { decryptor.functions.decrypt?(made, handle.pointer) ?? 0 } != 0
+        let error = handle.takeError()
+        guard isDone else { throw SecureDecryptionError(error ?? "it does not say why") }
+    }
+
+    func makeMemory(size: Int) -> UnsafeMutablePointer<GstMemory>? { decryptor.functions.allocate?(made, size) }
+}

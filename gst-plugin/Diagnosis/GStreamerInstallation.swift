@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+
+/// The GStreamer that runs here, with what Latchkey needs of it.
+public enum GStreamerInstallation {
+    /// Starts GStreamer; false with the reason where it does not start.
+    public static func start() throws(DiagnosisError) {
+        var error: UnsafeMutablePointer<GError>?
+        guard gst_init_check(nil, nil, &error) == 0 else { return }
+        defer { if let error { g_error_free(error) } }
+        throw DiagnosisError(error.map { String(cString: $0.pointee.message) } ?? "GStreamer does not start")
+    }
+
+    public static var version: (major: UInt32, minor: UInt32, micro: UInt32) { Environment.gstreamerVersion }
+
+    /// `latchkey` is the version of the command itself.
+    public static func section(latchkey: String) -> DiagnosisSection {
+        let version = version
+        var findings = [
+            Finding(.fact, "GStreamer \(version.major).\(version.minor).\(version.micro), Latchkey \(latchkey)")
+        ]
+        if (version.major, version.minor) < (1, 22) {
+            findings.append(
+                Finding(.problem, "Latchkey needs GStreamer 1.22 or newer", advice: "Install a newer GStreamer."))
+        }
+        findings.append(plugin(latchkey: latchkey))
+        if let ranks = Environment.variable("GST_PLUGIN_FEATURE_RANK") {
+            findings.append(Finding(.fact, "GST_PLUGIN_FEATURE_RANK=\(ranks)"))
+        }
+        findings += missingElements()
+        findings += idlePlugins()
+        return DiagnosisSection("GStreamer", findings)
+    }
+
+    private static func plugin(latchkey: String) -> Finding {
+        guard let plugin = gst_registry_find_plugin(gst_registry_get(), "latchkey") else {
+            return Finding(
+                .problem, "the plug-in latchkey is not found: protected media does not play",
+                advice:
+                    "Install it (meson install), or put the folder of libgstlatchkey.so into GST_PLUGIN_PATH. If it "
+                    + "is there, `gst-inspect-1.0 -b` names plug-ins that cannot be loaded.")
+        }
+        defer { gst_object_unref(UnsafeMutableRawPointer(plugin)) }
+        let version = gst_plugin_get_version(plugin).map { String(cString: $0) } ?? "?"
+        let file = gst_plugin_get_filename(plugin).map { String(cString: $0) } ?? "linked in"
+        guard version == latchkey else {
+            return Finding(
+                .hint, "the plug-in latchkey is of version \(version): \(file)",
+                advice: "The command is of version \(latchkey): install both from one build.")
+        }
+        return Finding(.fact, "plug-in latchkey \(version): \(file)")
+    }
+
+    /// Elements, what they are for, and the Debian package that has them.
+    private static let needed: [(element: String, use: String, package: String)] = [
+        ("playbin3", "players", "gstreamer1.0-plugins-base"),
+        ("qtdemux", "MP4", "gstreamer1.0-plugins-good"),
+        ("matroskademux", "WebM", "gstreamer1.0-plugins-good"),
+        ("hlsdemux2", "HLS", "gstreamer1.0-plugins-good"),
+        ("dashdemux2", "DASH", "gstreamer1.0-plugins-good"),
+        ("mssdemux2", "Smooth Streaming", "gstreamer1.0-plugins-good"),
+        ("souphttpsrc", "HTTP", "gstreamer1.0-plugins-good"),
+        ("tsdemux", "transport streams", "gstreamer1.0-plugins-bad"),
+        ("h264parse", "H.264", "gstreamer1.0-plugins-bad"),
+        ("h265parse", "H.265", "gstreamer1.0-plugins-bad"),
+        ("aacparse", "AAC", "gstreamer1.0-plugins-good"),
+    ]
+
+    private static func missingElements() -> [Finding] {
+        needed.compactMap { element, use, package in
+            guard let factory = gst_element_factory_find(element) else {
+                return Finding(.problem, "\(element) is missing (\(use))", advice: "Debian has it in \(package).")
+            }
+            gst_object_unref(UnsafeMutableRawPointer(factory))
+            return nil
+        }
+    }
+
+    /// Plug-ins of hardware decoders look for their devices when they are loaded, and offer nothing where there are none.
+    private static func idlePlugins() -> [Finding] {
+        ["va", "vaapi", "nvcodec", "v4l2codecs", "video4linux2", "msdk", "qsv", "vulkan"].compactMap { name in
+            guard let plugin = gst_registry_find_plugin(gst_registry_get(), name) else { return nil }
+            defer { gst_object_unref(UnsafeMutableRawPointer(plugin)) }
+            let features = gst_registry_get_feature_list_by_plugin(gst_registry_get(), name)
+            defer { gst_plugin_feature_list_free(features) }
+            var count = 0
+            var item = features
+            while let current = item {
+                item = current.pointee.next
+                guard let pointer = current.pointee.data, ek_is_decoder_factory(pointer) != 0 else { continue }
+                count += 1
+            }
+            return count == 0
+                ? Finding(
+                    .fact,
+                    "plug-in \(name) is there and offers no decoder: it found no device of its kind, or no driver for it"
+                )
+                : Finding(.fact, "plug-in \(name) offers \(count) decoders")
+        }
+    }
+}
+
+/// Why something cannot be looked at, in words for people.
+public struct DiagnosisError: Error, Hashable, Sendable, CustomStringConvertible {
+    public let description: String
+
+    public init(_ description: String) { self.description = description }
+}
