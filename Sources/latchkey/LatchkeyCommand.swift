@@ -3,7 +3,7 @@
 import ArgumentParser
 
 @main
-struct LatchkeyCommand: ParsableCommand {
+struct LatchkeyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "latchkey",
         abstract: "Protected media from the shell.",
@@ -13,5 +13,5 @@ struct LatchkeyCommand: ParsableCommand {
               1   it failed; standard error says why, with the file
               64  the command line is not understood
             """,
-        subcommands: [PackageCommand.self, ProvisionCommand.self])
+        subcommands: [LicensesCommand.self, PackageCommand.self, ProvisionCommand.self])
 }

@@ -183,12 +183,26 @@ public actor PlayReadyClient {
     private static func device(
         in transaction: LicenseStoreTransaction, of provisioning: PlayReadyProvisioning
     ) throws(LicenseStoreError) -> PlayReadyDevice? {
+        guard let device = try storedDevice(in: transaction), device.isMade(by: provisioning) else { return nil }
+        return device
+    }
+
+    /// Whoever made it; nil where there is none that can be read.
+    private static func storedDevice(
+        in transaction: LicenseStoreTransaction
+    ) throws(LicenseStoreError) -> PlayReadyDevice? {
         guard var record = try transaction.record(deviceID) else { return nil }
         defer { wipe(&record.payload) }
-        guard let device = try? PlayReadyDevice(stored: record.payload), device.isMade(by: provisioning) else {
-            return nil
+        return try? PlayReadyDevice(stored: record.payload)
+    }
+
+    /// The keys of a store whoever provisioned its device; nil where it has no device.
+    static func storedKeyring(in store: LicenseStore) async throws(LicenseStoreError) -> PlayReadyKeyring? {
+        let device = try await store.read { transaction throws(LicenseStoreError) in
+            try storedDevice(in: transaction)
         }
-        return device
+        guard let device else { return nil }
+        return PlayReadyKeyring(device: device, memberships: try await memberships(in: store))
     }
 
     private static func put(
