@@ -41,6 +41,9 @@ public actor PlayReadyClient {
         public var features: [BCert.Feature] = [.antiRollbackClock, .playReady3]
         /// Gets a line for what failed and stops nothing, as an acknowledgement. No secret is in it.
         public var log: @Sendable (String) -> Void = { _ in }
+        /// Hears that the system clock was set back, once each time, and that the clock can be trusted, the first time or
+        /// again. Called on any thread; must not block.
+        public var onClockEvent: @Sendable (TrustedClock.Event) -> Void = { _ in }
 
         public init(provisioning: PlayReadyProvisioning, store: LicenseStoreConfiguration) {
             self.provisioning = provisioning
@@ -125,7 +128,8 @@ public actor PlayReadyClient {
                 }.service
             }
             let clock = try await TrustedClock.open(
-                storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy)
+                storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy,
+                onEvent: configuration.onClockEvent)
             let now = clock.now()
             if now.isTrusted { try await store.deleteRemovable(at: now.time) }
             let parts = Parts(store: store, clock: clock, firstPlays: FirstPlays(clock: clock, store: store))
