@@ -83,8 +83,16 @@ struct LatchkeyServer: AsyncParsableCommand {
             --playready makes a root of its own and all below it: playready-model.bcert, \
             playready-model-key.pem, playready-root.pub and playready-server.pub are for \
             clients.
-            --make-authority makes both in a folder, says which files there are, and ends. --fairplay and --playready \
-            with that folder take them up.
+            --make-authority makes both in a folder, and ends. Files of an authority that are there already are never \
+            changed: it makes what is missing, and says which files it made and which it kept. --fairplay and \
+            --playready with that folder take them up.
+
+            EXIT STATUS
+              0   done; after --make-authority, the folder has a complete authority,
+                  whether it was made now or was there before
+              1   the address cannot be served on
+              64  the command line, or a file or folder that it names, cannot be used; --make-authority has changed \
+                  nothing that was there
 
             EXAMPLE
               latchkey-server --port 8080 --keys-file keys.txt --media movies \\
@@ -194,12 +202,10 @@ struct LatchkeyServer: AsyncParsableCommand {
 
     private func makeAuthorities(at path: String) throws {
         do {
-            _ = try PlayReadyFolder.authority(at: path)
-            _ = try FairPlayFolder.authorities(at: path)
+            for line in try AuthorityFolder(makingAt: path).lines(for: path) { print(line) }
         } catch {
             throw ValidationError("--make-authority: \(error)")
         }
-        for name in try FileManager.default.contentsOfDirectory(atPath: path).sorted() { print(name) }
     }
 
     private func sessionSettings() throws -> SessionSettings {

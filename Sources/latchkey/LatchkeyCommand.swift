@@ -18,9 +18,9 @@ struct LatchkeyCommand: AsyncParsableCommand {
 
     private static var subcommands: [any ParsableCommand.Type] {
         #if LATCHKEY_GSTREAMER
-            [DoctorCommand.self, OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
+            [DoctorCommand.self, LicensesCommand.self, OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
         #else
-            [OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
+            [LicensesCommand.self, OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
         #endif
     }
 }

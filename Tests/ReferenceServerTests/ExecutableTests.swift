@@ -92,6 +92,21 @@ import Testing
         #expect(server.errors.contains(arguments[1]))
     }
 
+    /// The documented exit statuses: 0 for a new authority and for one that was there, 64 for what is none.
+    @Test func makesAnAuthorityOnceAndSaysSo() async throws {
+        let folder = try TemporaryFolder()
+        let path = folder.root.appendingPathComponent("authority").path
+        for ending in [": a new test authority", "nothing was made or changed"] {
+            let server = try Program(["--make-authority", path])
+            #expect(await server.exitStatus() == 0)
+            #expect(server.output.contains(ending))
+        }
+        try folder.write("no key", to: "authority/playready-model-key.pem")
+        let server = try Program(["--make-authority", path])
+        #expect(await server.exitStatus() == 64)
+        #expect(server.errors.contains("model-key.pem"))
+    }
+
     @Test func aKeysFileThatCannotBeReadIsNamedWithItsLineAndNotItsContent() async throws {
         let folder = try TemporaryFolder()
         try folder.write("\(Self.keyID) \(Self.key)0\n", to: "keys.txt")

@@ -20,20 +20,33 @@ extension LicenseStore: TrustedClockStorage {
         _ change: @Sendable (TrustedClockState?) -> TrustedClockState
     ) async throws(LicenseStoreError) -> TrustedClockState {
         try transaction { transaction throws(LicenseStoreError) in
-            var kept: TrustedClockState?
-            if let record = try transaction.record(Self.clockID) {
-                do {
-                    kept = try TrustedClockState(serialized: record.payload)
-                } catch {
-                    throw .recordUnreadable("the trusted clock's record: \(error); reset the licence store")
-                }
-            }
+            let kept = try Self.keptClock(in: transaction)
             let changed = change(kept)
             if changed != kept {
                 try transaction.put(
                     LicenseRecord(id: Self.clockID, kind: .clock, payload: changed.serialized()))
             }
             return changed
+        }
+    }
+
+    /// The time as a clock with this policy would tell it now. Changes nothing: what this process sees of the machine's
+    /// clocks does not count for others, whose policy may be stricter.
+    func time(by clocks: any ClockSource, policy: TrustedClockPolicy) throws(LicenseStoreError) -> TrustedTime {
+        let kept = try read { transaction throws(LicenseStoreError) in try Self.keptClock(in: transaction) }
+        var state = kept ?? TrustedClockState()
+        _ = state.observe(clocks.reading(), policy: policy)
+        return state.time
+    }
+
+    private static func keptClock(
+        in transaction: LicenseStoreTransaction
+    ) throws(LicenseStoreError) -> TrustedClockState? {
+        guard let record = try transaction.record(clockID) else { return nil }
+        do {
+            return try TrustedClockState(serialized: record.payload)
+        } catch {
+            throw .recordUnreadable("the trusted clock's record: \(error); reset the licence store")
         }
     }
 }

@@ -13,18 +13,35 @@ struct JudgedLicense: Sendable {
 }
 
 extension PlayReadyClient {
-    /// What the licences on this device allow for some content now, and why. Looks, and changes nothing.
+    /// What the licences on this device allow for some content now, and why. Looks, and changes nothing; with
+    /// `repairingClock`, where the clock is all that is in the way, it asks the time service first, and says what it
+    /// could say without where that does not answer.
     ///
     /// `initializationData` is a `pssh` box, a PlayReady object, or a header. Content of several keys has the rights of
     /// the key that has least. Throws where the data have no header, or the store cannot be used.
     public func rightsStatus(
-        for initializationData: [UInt8]
+        for initializationData: [UInt8], repairingClock: Bool = false
     ) async throws(PlayReadyAcquisitionError) -> RightsStatus {
-        try await rightsStatus(forKeys: try Self.header(of: initializationData).keys.map(\.keyID))
+        try await rightsStatus(
+            forKeys: try Self.header(of: initializationData).keys.map(\.keyID), repairingClock: repairingClock)
     }
 
     /// The same for content of these keys. Throws where the store cannot be used.
-    public func rightsStatus(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+    public func rightsStatus(
+        forKeys keyIDs: [KeyID], repairingClock: Bool = false
+    ) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        let status = try await leastRights(forKeys: keyIDs)
+        guard repairingClock, status.kind == .untrustedTime else { return status }
+        do throws(TrustedClockError) {
+            try await repairClock()
+        } catch {
+            configuration.log("the clock was not repaired: \(error)")
+            return status
+        }
+        return try await leastRights(forKeys: keyIDs)
+    }
+
+    private func leastRights(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
         var least: RightsStatus?
         for keyID in keyIDs {
             let status = try await judge(keyID, session: nil)?.verdict.rights ?? .noLicense

@@ -41,6 +41,9 @@ public actor PlayReadyClient {
         public var features: [BCert.Feature] = [.antiRollbackClock, .playReady3]
         /// Gets a line for what failed and stops nothing, as an acknowledgement. No secret is in it.
         public var log: @Sendable (String) -> Void = { _ in }
+        /// Hears that the system clock was set back, once each time, and that the clock can be trusted, the first time or
+        /// again. Called on any thread; must not block.
+        public var onClockEvent: @Sendable (TrustedClock.Event) -> Void = { _ in }
 
         /// Licences come from the URLs that media names, and services get no custom data.
         public init(provisioning: PlayReadyProvisioning, store: LicenseStoreConfiguration) {
@@ -127,7 +130,8 @@ public actor PlayReadyClient {
                 }.service
             }
             let clock = try await TrustedClock.open(
-                storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy)
+                storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy,
+                onEvent: configuration.onClockEvent)
             let now = clock.now()
             if now.isTrusted { try await store.deleteRemovable(at: now.time) }
             let parts = Parts(store: store, clock: clock, firstPlays: FirstPlays(clock: clock, store: store))
@@ -185,12 +189,26 @@ public actor PlayReadyClient {
     private static func device(
         in transaction: LicenseStoreTransaction, of provisioning: PlayReadyProvisioning
     ) throws(LicenseStoreError) -> PlayReadyDevice? {
+        guard let device = try storedDevice(in: transaction), device.isMade(by: provisioning) else { return nil }
+        return device
+    }
+
+    /// Whoever made it; nil where there is none that can be read.
+    private static func storedDevice(
+        in transaction: LicenseStoreTransaction
+    ) throws(LicenseStoreError) -> PlayReadyDevice? {
         guard var record = try transaction.record(deviceID) else { return nil }
         defer { wipe(&record.payload) }
-        guard let device = try? PlayReadyDevice(stored: record.payload), device.isMade(by: provisioning) else {
-            return nil
+        return try? PlayReadyDevice(stored: record.payload)
+    }
+
+    /// The keys of a store whoever provisioned its device; nil where it has no device.
+    static func storedKeyring(in store: LicenseStore) async throws(LicenseStoreError) -> PlayReadyKeyring? {
+        let device = try await store.read { transaction throws(LicenseStoreError) in
+            try storedDevice(in: transaction)
         }
-        return device
+        guard let device else { return nil }
+        return PlayReadyKeyring(device: device, memberships: try await memberships(in: store))
     }
 
     private static func put(

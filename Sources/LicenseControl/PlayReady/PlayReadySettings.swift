@@ -125,11 +125,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     }
 
     private func storeConfiguration() throws(KeyError) -> LicenseStoreConfiguration {
-        if let folder = storeFolder {
-            return LicenseStoreConfiguration(
-                database: "\(folder)/licenses.db", counter: "\(folder)/licenses.counter",
-                secret: FileDeviceSecret(path: "\(folder)/device.secret"))
-        }
+        if let storeFolder { return LicenseStoreConfiguration(folder: storeFolder) }
         guard let own = LicenseStoreConfiguration(environment: environment) else {
             throw .invalidConfiguration("there is no place for the licence store; set store in [playready], or HOME")
         }

@@ -40,6 +40,13 @@ public struct LicenseStoreConfiguration: Sendable {
             secret: FileDeviceSecret(path: state + "/device.secret"))
     }
 
+    /// Everything in one folder: `licenses.db`, `licenses.counter` and `device.secret`.
+    public init(folder: String) {
+        self.init(
+            database: folder + "/licenses.db", counter: folder + "/licenses.counter",
+            secret: FileDeviceSecret(path: folder + "/device.secret"))
+    }
+
     /// The file that stores lock while they are open.
     var lock: String { database + ".lock" }
 

@@ -304,6 +304,46 @@ struct PlayReadySituationTests {
             .plays(asked: 0)),
     ]
 
+    /// The times of Microsoft's published sample of a licence: asked for at 1446224160, issued 10 s later, to end 60 s
+    /// after that. The device's clock starts with the request.
+    static let published: [PlayReadySituation] = [
+        .init(
+            "published sample, at the time of its request", "enddate:1446224230", [.acquire, .offline], .valid,
+            .plays(asked: 0)),
+        .init(
+            "published sample, when it was issued", "enddate:1446224230", [.acquire, .pass(10), .offline], .valid,
+            .plays(asked: 0)),
+        .init(
+            "published sample, a second before its end", "enddate:1446224230", [.acquire, .pass(69), .offline], .valid,
+            .plays(asked: 0)),
+        .init(
+            "published sample, a minute after it was issued", "enddate:1446224230", [.acquire, .pass(70), .offline],
+            .expired, .fails("offline", asked: 2)),
+        .init(
+            "published sample, renewed", "enddate:1446224230", [.acquire, .pass(70), .policy("")], .expired,
+            .plays(asked: 1)),
+    ]
+
+    /// A row that goes missing is a failure: policy, time, first play, clock, domain, fault, service and sample each
+    /// keep at least what they have.
+    @Test func theTableHasItsRowsAndEachItsName() {
+        let parts = [
+            (Self.policies, 15), (Self.times, 16), (Self.firstPlays, 11), (Self.clocks, 18), (Self.domains, 11),
+            (Self.faults, 19), (Self.configured, 3), (Self.published, 5),
+        ]
+        for (rows, least) in parts { #expect(rows.count >= least, "\(rows.first?.name ?? "")") }
+        let all = parts.flatMap(\.0)
+        #expect(all.count >= 60)
+        #expect(Set(all.map(\.name)).count == all.count)
+        // Policy, time, store, domain and fault are in it, and every way in which rights can stand.
+        #expect(Set(all.compactMap(\.rights)) == Set(RightsStatus.Kind.allCases))
+        #expect(Set(all.map(\.policy)).count >= 25)
+    }
+
+    @Test(arguments: published) func publishedSample(_ situation: PlayReadySituation) async throws {
+        try await check(situation, startingAt: 1_446_224_160)
+    }
+
     @Test(arguments: policies + times + firstPlays) func licenceAndTime(_ situation: PlayReadySituation) async throws {
         try await check(situation)
     }
@@ -318,8 +358,13 @@ struct PlayReadySituationTests {
         try await check(situation, licenseURL: PlayReadyService.url)
     }
 
-    private func check(_ situation: PlayReadySituation, licenseURL: String? = nil) async throws {
-        let world = try PlayReadyWorld { $0.licenseURL = licenseURL }
+    private func check(
+        _ situation: PlayReadySituation, licenseURL: String? = nil, startingAt time: Int64 = day(0)
+    ) async throws {
+        let world = try PlayReadyWorld(time: time) {
+            $0.licenseURL = licenseURL
+            $0.clockPolicy.earliestTime = min($0.clockPolicy.earliestTime, time * 1000)
+        }
         world.service.setPolicy(situation.policy)
         for step in situation.steps { try await perform(step, in: world) }
         if let rights = situation.rights {

@@ -139,7 +139,7 @@ final class PlayReadyService: HTTPTransport {
 /// A device with its store, its clock and a service: what the PlayReady tests have in common.
 final class PlayReadyWorld: Sendable {
     let service: PlayReadyService
-    let machine = TestMachine()
+    let machine: TestMachine
     let folder: StoreFolder
     let log = Mutex<[String]>([])
     let pauses = Mutex<[Duration]>([])
@@ -147,9 +147,11 @@ final class PlayReadyWorld: Sendable {
     private let configure: @Sendable (inout PlayReadyClient.Configuration) -> Void
 
     init(
-        memberLimit: Int = 1, _ configure: @escaping @Sendable (inout PlayReadyClient.Configuration) -> Void = { _ in }
+        memberLimit: Int = 1, time: Int64 = day(0),
+        _ configure: @escaping @Sendable (inout PlayReadyClient.Configuration) -> Void = { _ in }
     ) throws {
-        service = try PlayReadyService(time: day(0), memberLimit: memberLimit)
+        machine = TestMachine(wall: time)
+        service = try PlayReadyService(time: time, memberLimit: memberLimit)
         folder = try StoreFolder()
         current = Mutex(nil)
         self.configure = configure

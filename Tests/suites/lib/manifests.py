@@ -68,24 +68,48 @@ class Grown(Live):
         return text if self.versions < 3 else text.replace("</MPD>", "<S/>" * 3_000_000 + "</MPD>")
 
 
-# As much as is taken: elements of a timeline, and white space up to the limit of the size.
-LARGEST = 130_000
-LARGEST_SIZE = 16 << 20
+# As much as is taken: elements of a timeline with attributes up to the limit of tags and attributes, whose values do not
+# fit into a small string, and white space up to the limit of the size, which documents keep as text.
+LARGEST_SIZE = 10_000_000
+LARGEST_MARKUP = 440_000
+
+
+def _many(name, duration, repeats, text, places):
+    """How many more elements each of the places of `text` has room for, and these."""
+    count = (LARGEST_MARKUP - text.count("<") - text.count("=")) // 4 // places
+    element = f'<{name} k="{1:016}" d="{duration:016}" r="{repeats:016}"/>'
+    room = (LARGEST_SIZE - len(text) - 64) // (count * places)
+    return count, element.ljust(room) * count
 
 
 class Endless(dict):
     """Files, and more segments than there are, which do not come."""
 
     def get(self, path, default=None):
-        return super().get(path, self.never if re.search(r"_\d+\.m4s$", path) else default)
+        is_segment = re.search(r"_\d+\.m4s$|Fragments\(", path)
+        return super().get(path, self.never if is_segment else default)
 
 
 def largest_mpd():
     """The four segments, and many that are not there."""
-    rest = LARGEST // 2
-    text = on_demand().replace('<S t="0" d="1" r="3"/>', '<S t="0" d="1" r="3"/>' + '<S d="1" r="0"/>' * rest)
-    text = text.replace('"PT4S"', f'"PT{rest + 4}S"')
+    text = on_demand()
+    place = '<S t="0" d="1" r="3"/>'
+    rest, elements = _many("S", 1, 0, text, text.count(place))
+    text = text.replace(place, place + elements).replace('"PT4S"', f'"PT{rest + 4}S"')
     return text.replace("</MPD>", " " * (LARGEST_SIZE - len(text)) + "</MPD>")
+
+
+def largest_smooth():
+    """The fragments of the presentation, and many that are not there."""
+    files = clear_smooth()
+    text = files["movie.ismc"]
+    rest, elements = _many("c", 10_000_000, 1, text, text.count("</StreamIndex>"))
+    text = text.replace("</StreamIndex>", elements + "</StreamIndex>")
+    text = re.sub(r'Chunks="(\d+)"', lambda found: f'Chunks="{int(found[1]) + rest}"', text)
+    text = re.sub(r'(<SmoothStreamingMedia[^>]*Duration=)"(\d+)"',
+                  lambda found: f'{found[1]}"{int(found[2]) + rest * 10_000_000}"', text)
+    files["movie.ismc"] = text + " " * (LARGEST_SIZE - len(text))
+    return files
 
 
 # The same segments, encrypted in their samples.
@@ -172,6 +196,9 @@ def _headers():
 HOSTILE = {
     "entities.mpd": lambda: '<?xml version="1.0"?>\n' + ENTITIES + START + 'type="static">&j;</MPD>',
     "deep.mpd": lambda: START + 'type="static">' + "<Period>" * 100_000,
+    # One byte more than is taken, in the smallest number of tags: white space.
+    "larger.mpd": lambda: (START + 'type="static">').ljust(LARGEST_SIZE - 5) + "</MPD>",
+    "larger.ismc": lambda: _smooth(" " * (LARGEST_SIZE - len(_smooth("")) + 1)),
     "huge.mpd": lambda: START + 'type="static"><!--' + "x" * (100 << 20) + "--></MPD>",
     "keys.mpd": _many_keys,
     "elements.mpd": lambda: START + 'type="static">' + "<S/>" * 3_000_000 + "</MPD>",

@@ -7,8 +7,6 @@ import MediaFormats
 
 /// What arrived of the manifest.
 struct ManifestInput {
-    static let limit = 16 << 20
-
     var bytes: [UInt8] = []
     var isTooLarge = false
     /// What is made of the manifest is on its way to the stock demuxer.
@@ -50,7 +48,7 @@ extension AdaptiveBin {
     /// Whether the buffer is a part of the manifest and stays here.
     private func takes(_ buffer: borrowing Buffer) -> Bool {
         guard !manifest.isHandedOn else { return false }
-        guard manifest.bytes.count + buffer.size <= ManifestInput.limit else {
+        guard manifest.bytes.count + buffer.size <= Self.manifestLimit else {
             manifest.isTooLarge = true
             return true
         }
@@ -66,11 +64,10 @@ extension AdaptiveBin {
         do throws(PresentationFailure) {
             if manifest.isTooLarge {
                 throw .format(
-                    .tooLarge("\(HTTPRequest(url: url).printableURL): more than \(ManifestInput.limit) bytes"))
+                    .tooLarge("\(HTTPRequest(url: url).printableURL): more than \(Self.manifestLimit) bytes"))
             }
-            let bytes = try handOn(manifest.bytes, from: url)
+            let bytes = try handOn(takeBytes(), from: url)
             manifest.isHandedOn = true
-            manifest.bytes = []
             guard let buffer = Buffer(copying: bytes) else { return false }
             return sink.chain(buffer) == .ok
         } catch {
@@ -78,5 +75,11 @@ extension AdaptiveBin {
             fail(error)
             return false
         }
+    }
+
+    /// Nothing else keeps them: what is made of them takes enough memory.
+    private func takeBytes() -> [UInt8] {
+        defer { manifest.bytes = [] }
+        return manifest.bytes
     }
 }

@@ -4,6 +4,7 @@ import CGStreamer
 import ElementKit
 import HTTP
 import LicenseControl
+import MediaFormats
 import ProtectionModel
 
 /// What the bins around GStreamer's own adaptive demuxers share.
@@ -82,6 +83,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     private static let startTime: UInt64 = 100_000_000
 
     // MARK: For subclasses
+
+    /// The largest manifest that is taken, in bytes.
+    class var manifestLimit: Int { XMLLimits.manifest.size }
 
     /// Whether the stock demuxer is known to have downloaded something.
     var hasDownloaded: Bool { false }

@@ -15,7 +15,8 @@ final class PresentationOrigin: Sendable {
 
         fileprivate var limit: Int {
             switch self {
-            case .playlist, .manifest: 16 << 20
+            case .playlist: 16 << 20
+            case .manifest: XMLLimits.manifest.size
             case .initSegment: 16 << 20
             case .segment: 512 << 20
             case .key: 4096

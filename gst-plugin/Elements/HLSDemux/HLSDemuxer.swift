@@ -24,6 +24,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         ("hlsdemux2", "hlsdemux, which plays no protected media")
     }
 
+    override class var manifestLimit: Int { 16 << 20 }
+
     var run: HLSRun? { currentRun as? HLSRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+/// Empties a licence store, or moves one that does not open aside, and tells about it.
+struct StoreReset {
+    let configuration: LicenseStoreConfiguration
+    /// Gets a line for people.
+    var report: (String) -> Void = { _ in }
+
+    /// Longer lists are cut.
+    private static let namedAtMost = 20
+    /// Failures that only a new store mends.
+    private static let hopeless: [LicenseStoreError] = [
+        .corrupted(""), .foreign(""), .altered(""), .rolledBack(""), .missing(""), .newerSchema(""), .secretMissing(""),
+    ]
+
+    init(configuration: LicenseStoreConfiguration) { self.configuration = configuration }
+
+    /// `confirm` is asked once, before anything goes. Throws `ToolError` where it says no.
+    func run(confirm: (String) throws -> Bool) async throws {
+        guard configuration.isThere else {
+            return report("there is no licence store at \(configuration.database); nothing was removed")
+        }
+        do {
+            let store = try await LicenseStore.open(configuration)
+            try await empty(store, confirm)
+        } catch let error as LicenseStoreError where Self.hopeless.contains(where: error.isSameKind) {
+            try await replace(error, confirm)
+        }
+    }
+
+    private func empty(_ store: LicenseStore, _ confirm: (String) throws -> Bool) async throws {
+        let records = try await store.list().filter { $0.kind != .clock }
+        guard !records.isEmpty else { return report("\(configuration.database) is empty; nothing was removed") }
+        try agree(confirm, "Remove \(Self.summary(records)) from \(configuration.database)?")
+        // What came since the question goes, too.
+        let removed = try await store.transaction { transaction throws(LicenseStoreError) in
+            let records = try transaction.list().filter { $0.kind != .clock }
+            _ = try transaction.deleteAll()
+            return records
+        }
+        await store.close()
+        report("removed: \(Self.summary(removed))")
+        tell("licence for KID", removed.filter { $0.kind == .license }.flatMap(\.keyIDs).map(\.description))
+        tell(
+            "membership of domain",
+            removed.filter { $0.kind == .domain }.compactMap { GUID(uuidOrder: $0.contentID)?.description })
+        report("The next use makes new device keys. The trusted clock stays as it was.")
+    }
+
+    /// Which licences a store had that does not open, nobody can tell.
+    private func replace(_ error: LicenseStoreError, _ confirm: (String) throws -> Bool) async throws {
+        if configuration.isThere {
+            report("\(error)")
+            try agree(confirm, "Move \(configuration.database) aside and start anew?")
+            let names = try await LicenseStore.reset(configuration)
+            report("kept as \(names.joined(separator: ", "))")
+        } else {
+            report("\(error)")
+        }
+        report("To be acquired again: every licence and every membership of a domain.")
+        report("The next use makes a new store, with a new trusted clock.")
+    }
+
+    private func agree(_ confirm: (String) throws -> Bool, _ question: String) throws {
+        guard try confirm(question) else { throw ToolError("nothing was removed") }
+    }
+
+    private func tell(_ what: String, _ names: [String]) {
+        let names = Set(names).sorted()
+        guard !names.isEmpty else { return }
+        report("To be acquired again:")
+        for name in names.prefix(Self.namedAtMost) { report("  \(what) \(name)") }
+        if names.count > Self.namedAtMost { report("  and \(names.count - Self.namedAtMost) more") }
+    }
+
+    /// “3 licences, 1 domain”.
+    static func summary(_ records: [LicenseRecord.Summary]) -> String {
+        LicenseRecord.Kind.allCases.compactMap { kind in
+            let count = records.count { $0.kind == kind }
+            guard count > 0 else { return nil }
+            return "\(count) \(count == 1 ? kind.name : kind.plural)"
+        }.joined(separator: ", ")
+    }
+}
+
+extension LicenseRecord.Kind {
+    fileprivate var name: String {
+        switch self {
+        case .license: "licence"
+        case .domain: "domain membership"
+        case .persistableKey: "persistable key"
+        case .firstPlay: "mark of a first play"
+        case .expiredSessionReport: "report of an expired session"
+        case .clock: "clock"
+        case .device: "device key set"
+        case .acknowledgement: "acknowledgement that is due"
+        case .revocationList: "revocation list"
+        }
+    }
+
+    fileprivate var plural: String {
+        switch self {
+        case .firstPlay: "marks of first plays"
+        case .expiredSessionReport: "reports of expired sessions"
+        case .acknowledgement: "acknowledgements that are due"
+        default: name + "s"
+        }
+    }
+}
