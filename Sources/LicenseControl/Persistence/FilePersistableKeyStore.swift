@@ -25,13 +25,13 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
     }
 
     public func store(_ data: [UInt8], named name: String) throws(KeyError) {
-        try PrivateFile.write(data, to: try path(name), kind: "stored key \(name)")
+        let path = try path(name)
+        try PrivateFile.write(data, to: path, kind: "stored key \(path)")
     }
 
     public func remove(named name: String) throws(KeyError) {
-        guard unlink(try path(name)) == 0 || errno == ENOENT else {
-            throw PrivateFile.failure("stored key \(name)", errno)
-        }
+        let path = try path(name)
+        guard unlink(path) == 0 || errno == ENOENT else { throw PrivateFile.failure("stored key \(path)", errno) }
     }
 
     public func names() throws(KeyError) -> [String] {
