@@ -6,8 +6,9 @@ import threading
 import urllib.error
 
 import corpus
-from hls_origin import Answer
-from hls_scenes import Scene, demand, end_of_stream, same_frames
+import hls_media as media
+from hls_origin import Answer, Halves
+from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, identifier, same_frames
 
 
 def two_key_ids_under_one_uri(refusal):
@@ -37,8 +38,9 @@ def two_key_ids_under_one_uri(refusal):
                     return Answer(error.code, error.read())
 
             def init_segment(request):
-                if refusal == "first":
-                    origin.while_quiet(lambda: refused.wait(20))
+                # Not before the request is made, which would say the media's KID.
+                first = refused.wait if refusal == "first" else lambda seconds: origin.wait_for("license", 1, seconds)
+                origin.while_quiet(lambda: first(20))
                 return files[request.path]
 
             origin.files["license"] = license
@@ -63,7 +65,50 @@ def two_key_ids_under_one_uri(refusal):
     return behaviour
 
 
+def session_keys(kind):
+    """The keys that the master playlist names (EXT-X-SESSION-KEY) are there before anything else is."""
+
+    def behaviour():
+        count = 4
+        stream = media.Fragmented("video") if kind == "mp4" else media.TransportStream()
+        uris = ["skd://session/1", "skd://session/2"]
+        keys = {uri: media.key_of(uri) if kind == "mp4" else stream.skd_key for uri in uris}
+        lines = ['#EXT-X-MAP:URI="init.mp4"'] if kind == "mp4" else []
+        files = {"init.mp4": stream.init_of("session")} if kind == "mp4" else {}
+        for number in range(count):
+            uri = uris[number * len(uris) // count]
+            name = f"{number}.{'m4s' if kind == 'mp4' else 'ts'}"
+            files[name] = stream.segment(number, keys[uri]) if kind == "mp4" else stream.with_skd_key(number)
+            lines += [media.key_line(uri), *media.segment_lines(1, name)]
+        variant = media.media_playlist(lines)
+        session = "".join(media.key_line(uri).replace("EXT-X-KEY", "EXT-X-SESSION-KEY") + "\n" for uri in uris)
+        files["master.m3u8"] = media.master_playlist([("v.m3u8", 300_000)]).replace(
+            "#EXT-X-STREAM-INF", session + "#EXT-X-STREAM-INF", 1)
+        asked = []
+        with Scene(files, keys) as scene:
+
+            def playlist(_request):
+                """Comes when the keys were answered."""
+                if not asked:
+                    scene.origin.while_quiet(lambda: scene.server.wait_for_answers(len(uris), "/fairplay/license"))
+                    asked.extend(scene.key_requests())
+                return variant
+
+            scene.origin.files["v.m3u8"] = playlist
+            player = scene.player()
+            scene.origin.files[lines[-1]] = Halves(files[lines[-1]], first_pad(player))
+            player.play()
+            end_of_stream(player, 60.0)
+            same_frames(player, [sum for number in range(count) for sum in stream.frames(number)])
+            demand(set(asked) == set(map(identifier, uris)), f"asked for before the variant's playlist: {asked}")
+            exactly_once(scene.key_requests(), map(identifier, uris))
+
+    return behaviour
+
+
 ALL = {
+    "session-keys/mp4": session_keys("mp4"),
+    "session-keys/ts": session_keys("ts"),
     "two-key-ids-under-one-uri/refused-first": two_key_ids_under_one_uri("first"),
     "two-key-ids-under-one-uri/refused-later": two_key_ids_under_one_uri("later"),
 }
