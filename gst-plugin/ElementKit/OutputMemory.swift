@@ -42,6 +42,11 @@ public final class OutputMemory {
     /// Whether downstream's memory can be written by the CPU.
     public var isMappable: Bool { !wantsSecureMemory }
 
+    /// Whether downstream takes any memory.
+    public var isAnyWelcome: Bool {
+        allocator == nil && parameters.align == 0 && parameters.prefix == 0 && parameters.padding == 0
+    }
+
     /// A buffer of `size` bytes whose content is not defined.
     public func makeBuffer(size: Int) throws(Failure) -> Buffer {
         guard !wantsSecureMemory else { throw .notMappable }
