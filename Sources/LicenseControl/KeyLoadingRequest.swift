@@ -29,6 +29,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     public static let maximumAttempts = 4
     /// 1 for the first, one more for each retry.
     public let attempt: Int
+    /// `KeyDemand.origin` of the demand that it began with.
+    let origin: UInt64
 
     private struct State {
         var status = KeyRequestStatus.requestingResponse
@@ -39,7 +41,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         var exchange: FairPlayExchange?
     }
 
-    private weak let session: KeySession?
+    weak let session: KeySession?
     private let state = Mutex(State())
 
     init(
@@ -54,6 +56,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         self.suggestedURL = demand.suggestedURL
         self.isRenewal = isRenewal
         self.attempt = attempt
+        origin = demand.origin
         self.session = session
     }
 
@@ -69,6 +72,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         suggestedURL = other.suggestedURL
         self.isRenewal = isRenewal
         self.attempt = attempt
+        origin = other.origin
         self.session = session
     }
 
@@ -117,6 +121,10 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
 
     /// Hands over some of the keys and leaves the request to whoever has the rest.
     public func provide(_ keys: [KeyID: ContentKey]) { session?.provide(keys, for: id) }
+
+    /// For loaders that keep stored keys: what the one of this request says now could not be written. Observers get
+    /// `KeyEvent.notStored`, the application a message, and the session's log a line. The keys stay usable.
+    public func didNotStore(_ error: KeyError) { session?.didNotStore(self, error) }
 
     private func finish(_ result: Result<KeyAnswer, KeyError>) -> Bool {
         let isFirst = state.withLock { state in

@@ -34,6 +34,12 @@ struct KeyNames {
 
     func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
 
+    /// Whether the KID was made for a URI, so that it means nothing outside the session.
+    func isMade(_ keyID: KeyID) -> Bool {
+        guard let name = byKeyID[keyID].flatMap({ byURI[$0] }) else { return false }
+        return name.keyID == keyID && !name.isOfMedia
+    }
+
     /// `mediaKeyID` is the KID that the media has beside this URI, as far as known. It is taken unless it is zero or
     /// stands for another URI; `makeKeyID` gives one where none can be taken. Without a `mediaKeyID` the answer is the
     /// first KID of the URI.

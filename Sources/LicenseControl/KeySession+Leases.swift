@@ -86,9 +86,24 @@ extension KeySession {
             }
             return fail(requestID: request.id, with: .leaseExpired("the renewal brings no more time than there is"))
         case .failure(let error):
-            let isCounted = fail(requestID: request.id, with: error)
+            let isCounted = refuse(request.id, with: error)
             if isCounted { loader?.didFail(request, with: error) }
             return isCounted
+        }
+    }
+
+    /// Whoever answers has no key. That counts unless the media has said since which KID is meant: then the request is
+    /// made again for that one.
+    func refuse(_ id: UInt64, with error: KeyError) -> Bool {
+        let request = core.withLock { $0.state.isUntold(id) ? $0.open[id]?.request : nil }
+        if let request, request.attempt < KeyLoadingRequest.maximumAttempts, retry(request) { return false }
+        return fail(requestID: id, with: error)
+    }
+
+    func didNotStore(_ request: KeyLoadingRequest, _ error: KeyError) {
+        log("\(request.description): \(error)")
+        perform { _ in
+            (KeySessionState.Action(events: [.notStored(request, error, origin: request.origin)]), ())
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import KeySystems
 import ProtectionModel
 import Synchronization
 
@@ -125,8 +126,9 @@ public final class KeySession: Sendable {
     /// lives and unless thousands of others came after it.
     ///
     /// `mediaKeyID` is the KID that the media has beside this URI, where it has one. It is taken where it is not zero
-    /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it. Else
-    /// the KID is a random one.
+    /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it. A
+    /// failure is not passed on: the key may be asked for again, and where the request is refused later that was made
+    /// before the media's KID was known, it is made once more. Else the KID is a random one.
     public func keyID(forURI uri: String, mediaKeyID: KeyID? = nil) -> KeyID {
         let (keyID, requests) = perform { core -> (KeySessionState.Action, (KeyID, [KeyLoadingRequest])) in
             let answer = core.names.keyID(forURI: uri, mediaKeyID: mediaKeyID) {
@@ -177,7 +179,7 @@ public final class KeySession: Sendable {
         do throws(KeyError) {
             return answer(id, with: try result.get().keys(for: keySystem, of: request))
         } catch {
-            return fail(requestID: id, with: error)
+            return refuse(id, with: error)
         }
     }
 
@@ -227,9 +229,10 @@ public final class KeySession: Sendable {
     /// Writes down that the session is over, on a task.
     private func endReport(for loaders: [any ResourceLoader]) {
         guard let reports = configuration.expiredSessionReports else { return }
-        let (session, date) = (playbackSessionID, clock.date())
+        let (session, date, log) = (playbackSessionID, clock.date(), configuration.log)
         Task {
-            guard let report = reports.end(session, at: date) else { return }
+            let ended = reports.end(session, at: date) { log(ExpiredSessionReports.complaint($0)) }
+            guard let report = ended else { return }
             for loader in loaders { loader.didGenerateExpiredSessionReport(report) }
         }
     }
@@ -259,6 +262,17 @@ public final class KeySession: Sendable {
 
     func missingKeyIDs(in id: UInt64) -> [KeyID] {
         core.withLock { $0.state.missing(in: id).compactMap(\.self) }
+    }
+
+    /// Whether the session made the KID for a URI, because no media has said one.
+    func isMade(_ keyID: KeyID) -> Bool { core.withLock { $0.names.isMade(keyID) } }
+
+    /// An SPC was made for the request.
+    func note(_ exchange: FairPlayExchange, ofRequest id: UInt64) {
+        core.withLock { core in
+            guard exchange.sendsMediaKeyID else { return core.state.noteSaysNoKeyID(id) }
+            if let keyID = exchange.options.mediaKeyID { core.state.note(id, says: keyID) }
+        }
     }
 
     private func install(_ keys: KeySessionState.Keys, for id: UInt64?) {

@@ -64,11 +64,12 @@ extension KeySessionState {
     }
 
     /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and nothing
-    /// for itself; where both are known, each stays as it is.
+    /// for itself; where both are known, each stays as it is. A failure is forgotten: nobody was asked for the other.
     mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
         guard closure == nil, entries[new] == nil, let entry = entries.removeValue(forKey: old)?.entry else {
             return Action()
         }
+        if case .failed = entry { return Action(changesStatus: true, isCounted: true) }
         if entry.isPending { pendingCount -= 1 }
         set(new, entry)
         leases.rename(old, to: new)
@@ -82,9 +83,23 @@ extension KeySessionState {
             request.slots = request.slots.map { $0 == old ? new : $0 }
             if request.missing.remove(old) != nil { request.missing.insert(new) }
             request.renamed[old] = new
+            if request.saysKeyIDs { request.untold.insert(new) }
             requests[id] = request
         }
         return Action(changesStatus: true, isCounted: true)
+    }
+
+    /// What the request says to whoever answers: this KID; or no KID, whatever its keys are called.
+    mutating func note(_ id: UInt64, says keyID: KeyID) { requests[id]?.untold.remove(keyID) }
+
+    mutating func noteSaysNoKeyID(_ id: UInt64) {
+        requests[id]?.saysKeyIDs = false
+        requests[id]?.untold = []
+    }
+
+    /// Whether a key is missing under a KID that whoever answers the request may not know of.
+    func isUntold(_ id: UInt64) -> Bool {
+        requests[id].map { !$0.isRenewal && !$0.untold.isDisjoint(with: $0.missing) } ?? false
     }
 
     /// The request is denied or withdrawn. An error for a request that is over changes nothing.

@@ -72,6 +72,10 @@ struct KeySessionState {
         var missing: Set<Slot>
         /// KIDs under which keys may still come, and for which they are now.
         var renamed: [KeyID: KeyID] = [:]
+        /// KIDs that whoever answers may not know of: the request was made under others, which they replaced.
+        var untold: Set<Slot> = []
+        /// Whether the request says KIDs to whoever answers.
+        var saysKeyIDs = true
         let start: ContinuousClock.Instant
         /// The leases that it is to renew; nil where it is no renewal. The keys of one are usable while it is pending.
         var renewedLeases: [UInt64]?

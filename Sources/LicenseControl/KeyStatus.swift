@@ -35,6 +35,9 @@ public enum KeyEvent: Sendable {
     /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
     /// wants them.
     case expired([KeyID], KeyError, wasInUse: Bool)
+    /// What a stored key says of its time has changed and could not be written: the keys of this request are usable, but
+    /// the next playback with the stored key will not know of this one. `origin` is `KeyDemand.origin`.
+    case notStored(KeyLoadingRequest, KeyError, origin: UInt64)
     /// What the session server said, or did not say. Where that ends playback, `failed` or `closed` follows.
     case viewing(ViewingNotice)
     /// The session is closed. Nothing comes after it but failures of later demands.

@@ -19,6 +19,9 @@ final class FairPlayServer: HTTPTransport {
         var terms = FairPlayTerms()
         var certificate: [UInt8]
         var failures: [HTTPError] = []
+        var mediaKeyIDs: [KeyID?] = []
+        var knownKeyIDs: Set<KeyID>?
+        var turns: [(asked: Signal<Bool>, answer: Signal<Bool>)] = []
     }
 
     let authority: FairPlayTestAuthority
@@ -49,6 +52,13 @@ final class FairPlayServer: HTTPTransport {
     var posts: [HTTPRequest] { requests.filter { $0.method == "POST" } }
     var opened: [FairPlayServerRequest] { state.withLock(\.opened) }
 
+    /// The KIDs of the media in all SPCs, also in those that were refused.
+    var mediaKeyIDs: [KeyID?] { state.withLock(\.mediaKeyIDs) }
+
+    /// Has keys for these KIDs alone, whatever the identifier.
+    func setKnownKeyIDs(_ keyIDs: Set<KeyID>) { state.withLock { $0.knownKeyIDs = keyIDs } }
+    /// The next SPC gives one signal, and is answered at another.
+    func hold(asked: Signal<Bool>, answer: Signal<Bool>) { state.withLock { $0.turns.append((asked, answer)) } }
     func setTerms(_ terms: FairPlayTerms) { state.withLock { $0.terms = terms } }
     /// What `GET` answers.
     func setCertificate(_ certificate: [UInt8]) { state.withLock { $0.certificate = certificate } }
@@ -64,14 +74,28 @@ final class FairPlayServer: HTTPTransport {
         guard request.method == "POST" else { return HTTPResponse(status: 200, body: certificate, url: request.url) }
         do throws(FairPlayServerError) {
             let answer = try server.respond(to: unwrap(request), now: now(), terms: { _ in terms }) { opened in
-                opened.assetIdentifier == Array("unknown".utf8)
-                    ? nil : FairPlayKeyServer.Key(key: contentKey(1), initializationVector: Self.vector)
+                isKnown(opened) ? FairPlayKeyServer.Key(key: contentKey(1), initializationVector: Self.vector) : nil
             }
             state.withLock { $0.opened.append(answer.request) }
+            await waitForTurn()
             return HTTPResponse(status: 200, body: wrap(answer.ckc), url: request.url)
         } catch {
+            await waitForTurn()
             let body = #"{"error":"refused","code":\#(error.code)}"#
             return HTTPResponse(status: 400, body: Array(body.utf8), url: request.url)
         }
+    }
+    private func isKnown(_ request: FairPlayServerRequest) -> Bool {
+        state.withLock { state in
+            state.mediaKeyIDs.append(request.mediaKeyID)
+            if let known = state.knownKeyIDs { return request.mediaKeyID.map(known.contains) ?? false }
+            return request.assetIdentifier != Array("unknown".utf8)
+        }
+    }
+
+    private func waitForTurn() async {
+        guard let turn = state.withLock({ $0.turns.isEmpty ? nil : $0.turns.removeFirst() }) else { return }
+        turn.asked.send(true)
+        _ = await turn.answer.wait()
     }
 }

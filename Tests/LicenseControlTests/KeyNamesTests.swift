@@ -76,6 +76,72 @@ struct KeyNamesTests {
         #expect(hex(state.status(of: keyID(12)).key) == keyHex(1))
     }
 
+    @Test func aMadeKeyIDIsKnownAsOne() {
+        var names = KeyNames()
+        _ = name(&names, "skd://a", nil, else: 91)
+        _ = name(&names, "skd://b", keyID(1), else: 92)
+        _ = name(&names, "skd://c", keyID(1), else: 93)
+        #expect(names.isMade(keyID(91)))
+        #expect(!names.isMade(keyID(1)))
+        #expect(names.isMade(keyID(93)))
+        #expect(!names.isMade(keyID(7)))
+        _ = name(&names, "skd://a", keyID(2), else: 94)
+        _ = name(&names, "skd://a", keyID(3), else: 95)
+        for number in [91, 2, 3] { #expect(!names.isMade(keyID(number))) }
+    }
+
+    @Test func aFailureIsNotPassedOn() {
+        var state = KeySessionState()
+        let now = ContinuousClock.now
+        _ = state.demand([keyID(1)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 7, at: now)
+        _ = state.fail(7, with: .denied("no"), at: now)
+        #expect(state.rename(keyID(1), to: keyID(11)).changesStatus)
+        #expect(state.status(of: keyID(1)).isAbsent)
+        #expect(state.status(of: keyID(11)).isAbsent)
+        // Nobody retries failures, and it is asked for all the same: once.
+        let again = state.demand([keyID(11)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 8, at: now)
+        #expect(again.requested == [keyID(11)])
+        #expect(!state.isUntold(8))
+        _ = state.fail(8, with: .denied("no"), at: now)
+        let third = state.demand([keyID(11)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 9, at: now)
+        #expect(third.requested == nil)
+        #expect(state.status(of: keyID(11)).error == .denied("no"))
+    }
+
+    @Test func whoAnswersMayNotKnowOfANewName() {
+        var state = KeySessionState()
+        let now = ContinuousClock.now
+        _ = state.demand([keyID(1), keyID(2)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 7, at: now)
+        #expect(!state.isUntold(7))
+        #expect(!state.isUntold(6))
+        _ = state.rename(keyID(1), to: keyID(11))
+        #expect(state.isUntold(7))
+        state.note(7, says: keyID(1))
+        #expect(state.isUntold(7))
+        state.note(7, says: keyID(11))
+        #expect(!state.isUntold(7))
+        // What came under the old name counts, so nothing is to be asked again.
+        _ = state.rename(keyID(2), to: keyID(12))
+        #expect(state.isUntold(7))
+        _ = state.install(KeySessionState.Keys(byID: [keyID(12): contentKey(2)]), for: 7, at: now)
+        #expect(!state.isUntold(7))
+        #expect(state.missing(in: 7) == [keyID(11)])
+
+        // A request that says no KID would say the same under another name.
+        _ = state.demand([keyID(3)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 8, at: now)
+        state.noteSaysNoKeyID(8)
+        _ = state.rename(keyID(3), to: keyID(13))
+        #expect(!state.isUntold(8))
+
+        // The second one is under the new name.
+        _ = state.demand([keyID(4)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 9, at: now)
+        _ = state.rename(keyID(4), to: keyID(14))
+        #expect(state.isUntold(9))
+        #expect(state.retry(9, as: 10, at: now).requested == [keyID(14)])
+        #expect(!state.isUntold(9))
+        #expect(!state.isUntold(10))
+    }
+
     @Test func aRequestThatNobodyTookIsOfferedAgainUnderItsNewKeyID() async throws {
         let keys = try StaticKeys.parse(property: "\(keyID(1)):\(keyHex(1))")
         let session = KeySession(loaders: [StaticKeyLoader(keys)])

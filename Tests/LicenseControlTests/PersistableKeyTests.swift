@@ -128,6 +128,62 @@ struct PersistableKeyTests {
         #expect(try keys.store.names().isEmpty)
     }
 
+    /// The disk fails when the stored key is to be replaced by the one that knows of the first playback.
+    @Test func aStoredKeyThatCannotBeReplacedIsNamed() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(
+            FairPlayTerms(
+                persistence: .unlimited,
+                offlineKey: OfflineKeyTerms(
+                    streamID: [UInt8](repeating: 1, count: 16), storage: 10_000, playback: 500)))
+        let lines = Mutex<[String]>([])
+        var configuration = configuration()
+        configuration.log = { line in lines.withLock { $0.append(line) } }
+        let loader = FairPlayLoader(
+            service: LicenseService(url: "https://keys.example/"),
+            certificate: ApplicationCertificate(.data(authority.certificate)),
+            persistableKeys: PersistableKeys(
+                LosingStore(store: try FilePersistableKeyStore(folder: folder.path), writes: 1)),
+            transport: server)
+        let session = KeySession(loaders: [loader], configuration: configuration, clock: clock.clock)
+        let watcher = Watcher(session)
+        let keyID = session.keyID(forURI: "skd://movie")
+        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay, origin: 77))
+        let event = await watcher.next { if case .notStored = $0 { true } else { false } }
+        guard case .notStored(let request, let error, let origin)? = event else { return }
+        #expect(request.keyIDs == [keyID])
+        #expect(origin == 77)
+        for part in ["cannot be replaced", folder.path, "Not a directory", "has room"] {
+            #expect(error.description.contains(part), "\(error)")
+        }
+        #expect(lines.withLock(\.self).contains { $0.contains(error.description) })
+        // It plays all the same, on the terms that the licence has.
+        #expect(watcher.summaries == ["requested 1", "usable 1", "not stored 1: invalid configuration"])
+        clock.advance(by: .seconds(499))
+        #expect(hex(session.status(of: keyID).key) == keyHex(1))
+        clock.advance(by: .seconds(2))
+        #expect(session.status(of: keyID).error?.isSameKind(as: .leaseExpired("")) == true)
+    }
+
+    @Test func aStoredKeyThatIsOverAndCannotBeRemovedIsNamed() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(rental: 1000, persistence: .forRentalDuration))
+        let store = LosingStore(store: try FilePersistableKeyStore(folder: folder.path), writes: 1, reads: 3)
+        let loader = FairPlayLoader(
+            service: LicenseService(url: "https://keys.example/"),
+            certificate: ApplicationCertificate(.data(authority.certificate)),
+            persistableKeys: PersistableKeys(store), transport: server)
+        #expect(await play(loader).error == nil)
+        clock.advance(by: .seconds(1001))
+        let session = KeySession(loaders: [loader], configuration: configuration(), clock: clock.clock)
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [session.keyID(forURI: "skd://movie")], keySystem: .fairPlay))
+        _ = await watcher.next(where: \.isFailed)
+        #expect(
+            watcher.summaries == ["requested 1", "not stored 1: invalid configuration", "failed 1: lease expired"])
+        #expect(server.posts.count == 1)
+    }
+
     @Test func aCopyIsOfNoUseOnAnotherDevice() async throws {
         let server = FairPlayServer(authority)
         server.setTerms(FairPlayTerms(persistence: .unlimited))
@@ -182,4 +238,48 @@ struct PersistableKeyTests {
         #expect(try store.names() == ["b"])
         #expect(throws: KeyError.self) { try FilePersistableKeyStore(folder: "/nowhere/keys") }
     }
+}
+
+/// A folder on a disk that is lost: behind so many writes, or reads, there is a file in its place.
+private final class LosingStore: PersistableKeyStore {
+    private struct Left {
+        var writes: Int
+        var reads: Int
+    }
+
+    private let store: FilePersistableKeyStore
+    private let left: Mutex<Left>
+
+    init(store: FilePersistableKeyStore, writes: Int, reads: Int = .max) {
+        self.store = store
+        left = Mutex(Left(writes: writes, reads: reads))
+    }
+
+    private func lose() {
+        let manager = FileManager.default
+        try? manager.removeItem(atPath: store.folder)
+        manager.createFile(atPath: store.folder, contents: nil)
+    }
+
+    func data(named name: String) throws(KeyError) -> [UInt8]? {
+        let data = try store.data(named: name)
+        let isLast = left.withLock { left in
+            left.reads -= 1
+            return left.reads == 0
+        }
+        if isLast { lose() }
+        return data
+    }
+
+    func store(_ data: [UInt8], named name: String) throws(KeyError) {
+        let isLost = left.withLock { left in
+            left.writes -= 1
+            return left.writes < 0
+        }
+        if isLost { lose() }
+        try store.store(data, named: name)
+    }
+
+    func remove(named name: String) throws(KeyError) { try store.remove(named: name) }
+    func names() throws(KeyError) -> [String] { try store.names() }
 }

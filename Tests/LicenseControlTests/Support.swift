@@ -38,6 +38,7 @@ extension KeyEvent {
         case .failed(_, let keyIDs, let error): "failed \(keyIDs.count): \(error.shortDescription)"
         case .renewalFailed(_, let keyIDs, let error): "renewal failed \(keyIDs.count): \(error.shortDescription)"
         case .expired(let keyIDs, _, let wasInUse): "expired \(keyIDs.count)\(wasInUse ? " in use" : "")"
+        case .notStored(let request, let error, _): "not stored \(request.keyIDs.count): \(error.shortDescription)"
         case .viewing(let notice): "viewing \(notice.kind)"
         case .closed(let error): "closed: \(error.shortDescription)"
         }

@@ -25,6 +25,23 @@ import CGStreamer
         gst_buffer_append_memory(pointer, memory)
     }
 
+    /// A buffer of bytes that lie elsewhere. It keeps `owner`, with which they stay good and its own, and lets it go on
+    /// whatever thread the buffer ends. Nil without memory.
+    public init?(of bytes: UnsafeMutableRawBufferPointer, owner: some AnyObject & Sendable) {
+        let retained = Unmanaged.passRetained(owner)
+        // SAFETY: the buffer gives the reference back when it ends, once.
+        let buffer = gst_buffer_new_wrapped_full(
+            GstMemoryFlags(0), bytes.baseAddress, gsize(bytes.count), 0, gsize(bytes.count), retained.toOpaque()
+        ) { owner in
+            if let owner { Unmanaged<AnyObject>.fromOpaque(owner).release() }
+        }
+        guard let buffer else {
+            retained.release()
+            return nil
+        }
+        pointer = buffer
+    }
+
     /// A buffer without memory.
     public init() { pointer = gst_buffer_new() }
 

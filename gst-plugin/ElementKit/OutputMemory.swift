@@ -90,6 +90,12 @@ public final class OutputMemory {
     /// Whether downstream's memory can be written by the CPU.
     public var isMappable: Bool { !wantsSecureMemory }
 
+    /// Whether downstream takes any memory.
+    public var isAnyWelcome: Bool {
+        !wantsSecureMemory && proposedPool == nil && allocator == nil && parameters.align == 0 && parameters.prefix == 0
+            && parameters.padding == 0
+    }
+
     /// A buffer of `size` bytes whose content is not defined. It comes from the pool that downstream proposes, where one
     /// that is large enough is free, else from downstream's allocator. Throws `notMappable` for secure memory,
     /// `outOfMemory` where nobody gives any.

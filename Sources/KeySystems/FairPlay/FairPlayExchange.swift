@@ -22,6 +22,8 @@ public struct FairPlayExchange: Sendable {
     public let options: Options
     /// 8 random bytes that name the request in the key server's log.
     public let transactionIdentifier: [UInt8]
+    /// Whether the SPC has the KID of the options, where these have one.
+    public let sendsMediaKeyID: Bool
     let keyPayload: any KeyPayload
     /// Those that the CKC has to bring back.
     let returnedBlocks: [TLLV]
@@ -45,13 +47,14 @@ public struct FairPlayExchange: Sendable {
             throw .invalidAssetIdentifier("\(contentIdentifier.count) bytes; 2 to 200 are possible")
         }
         try Self.check(options)
+        sendsMediaKeyID = options.sendsIntegrity ?? provider.isOfTestAuthority
         do {
             let deviceIdentifier = try options.deviceIdentifier ?? random.bytes(SessionSecrets.deviceIdentifierSize)
             let transactionIdentifier = try random.bytes(8)
             let keyPayload = try provider.makeKeyPayload(deviceIdentifier: deviceIdentifier, random: random)
             let blocks = try Self.blocks(
                 contentIdentifier: contentIdentifier, transactionIdentifier: transactionIdentifier, options: options,
-                sendsIntegrity: options.sendsIntegrity ?? provider.isOfTestAuthority, random: random)
+                sendsIntegrity: sendsMediaKeyID, random: random)
             let payload = try TLLVPayload(try random.shuffle(keyPayload.requestBlocks + blocks))
             request = try Self.seal(payload, for: certificate, random: random)
             let wanted = try payload.value(ReturnRequest.self)?.tags ?? []

@@ -67,16 +67,33 @@ public final class FairPlayLoader: ResourceLoader {
     /// A stored key whose time is over is dropped, and the server is asked.
     public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool {
         guard reason == .receivedResponseWithExpiredLease, let persistableKeys,
-            let identifier = identifier(of: request),
-            let stored = try? persistableKeys.key(for: identifier), !stored.isEmpty
+            let identifier = identifier(of: request)
         else { return false }
-        return (try? persistableKeys.invalidate(identifier)) != nil
+        do throws(KeyError) {
+            guard let stored = try persistableKeys.key(for: identifier), !stored.isEmpty else { return false }
+            try persistableKeys.invalidate(identifier)
+            return true
+        } catch {
+            request.didNotStore(
+                .invalidConfiguration(
+                    "a stored key whose time is over cannot be removed, so the server is not asked for another: "
+                        + "\(error.reason); remove it, or make its folder one that can be written"))
+            return false
+        }
     }
 
     /// Stores the key in the place of the old one. Where that fails, the old one stays as it was.
     public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {
-        guard let identifier = identifier(of: request) else { return }
-        try? persistableKeys?.store(key, for: identifier)
+        guard let persistableKeys, let identifier = identifier(of: request) else { return }
+        do throws(KeyError) {
+            try persistableKeys.store(key, for: identifier)
+        } catch {
+            request.didNotStore(
+                .invalidConfiguration(
+                    "a stored key cannot be replaced by the one that knows of this first playback: \(error.reason); "
+                        + "make its folder one that can be written and has room, or its time begins anew with the "
+                        + "next playback"))
+        }
     }
 
     private func identifier(of request: KeyLoadingRequest) -> [UInt8]? {

@@ -33,7 +33,12 @@ extension KeyLoadingRequest {
             throw error.keyError
         }
         setExchange(exchange)
-        configuration.expiredSessionReports?.note(contentIdentifier, of: playbackSessionID, at: sessionDate)
+        session?.note(exchange, ofRequest: id)
+        do throws(KeyError) {
+            try configuration.expiredSessionReports?.note(contentIdentifier, of: playbackSessionID, at: sessionDate)
+        } catch {
+            configuration.log(ExpiredSessionReports.complaint(error))
+        }
         return exchange.request
     }
 
@@ -44,7 +49,8 @@ extension KeyLoadingRequest {
             state: isRenewal ? .playingAndLeaseExpires : .readyToStart, time: UInt64(clamping: sessionDate),
             sessionID: playbackSessionID)
         options.deviceIdentifier = configuration?.deviceIdentifier
-        options.mediaKeyID = missingKeyIDs.first ?? keyIDs.first
+        // A key server may look for the key under this KID alone.
+        options.mediaKeyID = (missingKeyIDs.first ?? keyIDs.first).flatMap { session?.isMade($0) == true ? nil : $0 }
         return options
     }
 }

@@ -37,8 +37,8 @@ public final class ExpiredSessionReports: Sendable {
         for report in reports { try store.remove(named: name(report)) }
     }
 
-    /// The session asks for a key.
-    func note(_ contentIdentifier: [UInt8], of session: UInt64, at date: Int64) {
+    /// The session asks for a key. Throws where that cannot be written down.
+    func note(_ contentIdentifier: [UInt8], of session: UInt64, at date: Int64) throws(KeyError) {
         let report = running.withLock { running -> ExpiredSessionReport? in
             var report = running[session] ?? ExpiredSessionReport(sessionIdentifier: session, started: date)
             let identifiers = report.contentIdentifiers
@@ -49,16 +49,26 @@ public final class ExpiredSessionReports: Sendable {
             running[session] = report
             return report
         }
-        if let report { try? store.store(report.data, named: name(report)) }
+        if let report { try store.store(report.data, named: name(report)) }
     }
 
-    /// The session is over. Nil where it asked for no key.
+    /// The session is over. Nil where it asked for no key. `failure` is told where its end cannot be written down.
     @discardableResult
-    func end(_ session: UInt64, at date: Int64) -> ExpiredSessionReport? {
+    func end(_ session: UInt64, at date: Int64, failure: (KeyError) -> Void) -> ExpiredSessionReport? {
         guard var report = running.withLock({ $0.removeValue(forKey: session) }) else { return nil }
         report.ended = date
-        try? store.store(report.data, named: name(report))
+        do throws(KeyError) {
+            try store.store(report.data, named: name(report))
+        } catch {
+            failure(error)
+        }
         return report
+    }
+
+    /// For the log.
+    static func complaint(_ error: KeyError) -> String {
+        "the report of this session for its server cannot be written, and is lost with the process: \(error.reason); make "
+            + "the folder of stored keys one that can be written and has room"
     }
 
     private static let prefix = "session-"

@@ -28,14 +28,14 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
 
     /// Replaces the file in one step, so that a crash leaves the old or the new key. Throws `invalidConfiguration`.
     public func store(_ data: [UInt8], named name: String) throws(KeyError) {
-        try PrivateFile.write(data, to: try path(name), kind: "stored key \(name)")
+        let path = try path(name)
+        try PrivateFile.write(data, to: path, kind: "stored key \(path)")
     }
 
     /// Removes the file; a copy that somebody took stays good. Throws `invalidConfiguration`.
     public func remove(named name: String) throws(KeyError) {
-        guard unlink(try path(name)) == 0 || errno == ENOENT else {
-            throw PrivateFile.failure("stored key \(name)", errno)
-        }
+        let path = try path(name)
+        guard unlink(path) == 0 || errno == ENOENT else { throw PrivateFile.failure("stored key \(path)", errno) }
     }
 
     /// The names of the files without `.lkpk`. Throws `invalidConfiguration` where the folder cannot be read.

@@ -4,7 +4,8 @@ import ProtectionModel
 
 /// Packed audio (RFC 8216, 3.4) with SAMPLE-AES on its way to clear audio: ID3 tags and frames of AAC, AC-3 or E-AC-3.
 ///
-/// Tags go on without what is about the encryption. Whether the frames are encrypted says a `SegmentKey`; without one,
+/// The tag in front of all goes on without what is about the encryption. Those of later segments stay behind: parsers take
+/// what is between two frames for a gap, and decoders begin anew behind one, which is heard. Whether the frames are encrypted says a `SegmentKey`; without one,
 /// the tag's audio description; and where there is no tag at all they count as encrypted: somebody put a decryptor
 /// there. Bytes that are neither tag nor frame go on as they are. Not thread-safe.
 struct SampleAESPackedAudio: ~Copyable {
@@ -114,7 +115,7 @@ struct SampleAESPackedAudio: ~Copyable {
     // MARK: Tags
 
     private enum TagReading {
-        /// Nil: one that cannot be read went on as it is.
+        /// Nil: one that cannot be read was dealt with as it is.
         case tag(ID3Tag?)
         case incomplete
         case noTag
@@ -155,7 +156,8 @@ struct SampleAESPackedAudio: ~Copyable {
     }
 
     private mutating func append(tag: [UInt8]) {
-        start = start ?? .tag
+        guard start == nil else { return }
+        start = .tag
         output.append(contentsOf: tag)
     }
 

@@ -161,6 +161,12 @@ public final class SampleAESStream {
         }
     }
 
+    /// Takes at most `size` bytes of the output where they lie, of a transport stream, in whole packets. Nil of other
+    /// streams: take that with `takeOutput`.
+    public func shareOutput(upTo size: Int) -> SharedBytes? {
+        container == .transportStream ? transport.shareOutput(upTo: size) : nil
+    }
+
     /// What is wrong with bytes that are none of the formats.
     public static let notRecognised = FormatError.unsupported(
         "neither a transport stream nor packed audio with ADTS, AC-3 or E-AC-3 frames")

@@ -19,6 +19,8 @@ extension SampleAESTransportStream {
         }
         unitEnd += unitStart
         isPlanned = planner.isProtected
+        // All its NAL units were too short, but had emulation prevention bytes to take out.
+        if !isPlanned, unitEnd < unit.size { write(unit) }
     }
 
     /// Puts the unit back into its packets.

@@ -140,6 +140,11 @@ struct SampleAESTransportStream: ~Copyable {
         store.remove(before: held)
     }
 
+    /// The same without moving, in whole packets of at most `size` bytes. Nil where nothing is ready.
+    mutating func shareOutput(upTo size: Int) -> SharedBytes? {
+        store.lend(before: min(firstHeld, store.first + size / TransportPacket.size))
+    }
+
     private var firstHeld: Int {
         var held = store.end
         for stream in streams where stream.isOpen { held = min(held, stream.first) }

@@ -2,11 +2,16 @@
 
 /// The packets of a stream that are held back, in order, in one piece of memory, each with a link to another packet.
 ///
-/// Packets have numbers that only grow. Not thread-safe.
+/// Those that go on may stay where they are, lent to others. Packets have numbers that only grow. Not thread-safe.
 struct PacketStore: ~Copyable {
-    // SAFETY: `memory` has room for `capacity` packets and one partial packet, `links` for `capacity` numbers; packet
-    // `number` lies at `number - origin`. Numbers come from this file's callers, which check them with `contains`.
+    // SAFETY: `memory`, that of `block`, has room for `capacity` packets, `links` for `capacity` numbers; packet `number`
+    // lies at `number - origin`. Numbers come from this file's callers, which check them with `contains`.
+    private var block: PacketMemory
     private var memory: UnsafeMutableRawPointer
+    /// Parts of them may be lent still.
+    private var others: [PacketMemory] = []
+    /// So many are kept for later. Others go when they are given back.
+    private static let mostOthers = 3
     private var links: UnsafeMutablePointer<Int>
     private var capacity: Int
     /// The number of the packet at the start of `memory`.
@@ -18,14 +23,12 @@ struct PacketStore: ~Copyable {
 
     init() {
         capacity = 1024
-        memory = .allocate(byteCount: capacity * TransportPacket.size, alignment: 64)
+        block = PacketMemory(capacity: capacity)
+        memory = block.start
         links = .allocate(capacity: capacity)
     }
 
-    deinit {
-        memory.deallocate()
-        links.deallocate()
-    }
+    deinit { links.deallocate() }
 
     var count: Int { end - first }
 
@@ -58,35 +61,56 @@ struct PacketStore: ~Copyable {
         body(UnsafeRawBufferPointer(start: start, count: max(0, number - first) * TransportPacket.size))
     }
 
+    /// Drops the packets in front of `number`, and lends their bytes. Nil where there are none.
+    mutating func lend(before number: Int) -> SharedBytes? {
+        let count = min(number, end) - first
+        guard count > 0 else { return nil }
+        let lent = block.lend(from: first - origin, count: count)
+        first += count
+        return lent
+    }
+
     /// Drops the packets in front of `number`.
     mutating func remove(before number: Int) {
         first = min(max(first, number), end)
         // All gone: start over, so that the memory stays in the cache.
-        if first == end { origin = first }
+        if first == end, block.isWhole { origin = first }
     }
 
     mutating func removeAll() { remove(before: end) }
 
-    /// Room is made by moving where that frees at least half, so that the moves together stay linear.
+    /// Room is made by moving where that frees at least half, so that the moves together stay linear. What is lent stays,
+    /// so then the packets move to other memory.
     private mutating func makeRoom() {
         let held = count
         let start = memory + (first - origin) * TransportPacket.size
         let firstLink = links + (first - origin)
-        if held * 2 <= capacity {
-            memory.copyMemory(from: start, byteCount: held * TransportPacket.size)
-            links.update(from: firstLink, count: held)
+        let isLarge = held * 2 > capacity
+        if isLarge || !block.isWhole {
+            let other = takeOther(capacity: isLarge ? capacity * 2 : capacity)
+            other.start.copyMemory(from: start, byteCount: held * TransportPacket.size)
+            if others.count < Self.mostOthers { others.append(block) }
+            block = other
+            memory = other.start
         } else {
+            memory.copyMemory(from: start, byteCount: held * TransportPacket.size)
+        }
+        if isLarge {
             capacity *= 2
-            let largerMemory = UnsafeMutableRawPointer.allocate(
-                byteCount: capacity * TransportPacket.size, alignment: 64)
-            largerMemory.copyMemory(from: start, byteCount: held * TransportPacket.size)
             let largerLinks = UnsafeMutablePointer<Int>.allocate(capacity: capacity)
             largerLinks.update(from: firstLink, count: held)
-            memory.deallocate()
             links.deallocate()
-            memory = largerMemory
             links = largerLinks
+        } else {
+            links.update(from: firstLink, count: held)
         }
         origin = first
+    }
+
+    /// Memory for so many packets: what was given back, or new.
+    private mutating func takeOther(capacity: Int) -> PacketMemory {
+        others.removeAll { $0.capacity != capacity }
+        guard let index = others.firstIndex(where: \.isWhole) else { return PacketMemory(capacity: capacity) }
+        return others.remove(at: index)
     }
 }

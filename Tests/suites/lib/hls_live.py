@@ -20,6 +20,8 @@ class Live:
         self.ends = ends
         self.keys = {self.uri(number): media.key_of(self.uri(number)) for number in range(0, ends, PERIOD)}
         self.start = None
+        # Keys that were not asked for in time.
+        self.late = []
         files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "v.m3u8": self.playlist,
                  "init.mp4": self.video.init_of("live")}
         for number in range(ends):
@@ -42,15 +44,59 @@ class Live:
                 lines.append(media.key_line(self.uri(number)))
             lines += media.segment_lines(1, f"{number}.m4s")
         # The end comes behind the last segment: GStreamer 1.22 never fetches what comes together with it.
-        return media.media_playlist(lines, 1, count > self.ends, first, None)
+        lines += self.behind(last) if last < self.ends else []
+        return media.media_playlist([*self.HEAD, *lines], 1, count > self.ends, first, None)
+
+    HEAD = ()
+
+    def behind(self, _number):
+        """What follows the last segment, in front of segment `number`."""
+        return []
 
 
-def sliding(ends):
+class LowLatency(Live):
+    """With parts: the one of a segment that is not there yet, which may have a key that no segment has had, and the hint
+    at the next."""
+
+    HEAD = ("#EXT-X-SERVER-CONTROL:PART-HOLD-BACK=3.0", "#EXT-X-PART-INF:PART-TARGET=1.0")
+
+    def __init__(self, ends):
+        super().__init__(ends)
+        for number in range(ends):
+            self.scene.origin.files[f"{number}.part.m4s"] = self.scene.origin.files[f"{number}.m4s"]
+
+    def playlist(self, request):
+        """A segment with a new key is there when that was asked for, as a part has named it."""
+        text = super().playlist(request)
+        news = [uri for uri in self.keys if f'"{uri}"' in text.rpartition("#EXTINF")[0]]
+        if len(self.scene.origin.asked("v.m3u8")) > 1:
+            for uri in news:
+                if not self._wait_for(uri):
+                    self.late.append(uri)
+        return text
+
+    def _wait_for(self, uri):
+        end = time.monotonic() + 5
+        while identifier(uri) not in self.scene.key_requests():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def behind(self, number):
+        lines = [media.key_line(self.uri(number))] if number % PERIOD == 0 else []
+        return [
+            *lines, f'#EXT-X-PART:DURATION=1.0,URI="{number}.part.m4s",INDEPENDENT=YES',
+            f'#EXT-X-PRELOAD-HINT:TYPE=PART,URI="{number + 1}.part.m4s"',
+            '#EXT-X-RENDITION-REPORT:URI="other.m3u8",LAST-MSN=1']
+
+
+def sliding(ends, form=Live):
     """From the start of a live stream to its end, as people watch: every picture from the first one on, every key asked
     for once."""
 
     def behaviour():
-        live = Live(ends)
+        live = form(ends)
         with live.scene as scene:
             player = scene.player(paced=True)
             player.play()
@@ -66,11 +112,12 @@ def sliding(ends):
             twice = {name for name in asked if asked.count(name) > 1}
             demand(not twice, f"asked for more than once: {sorted(twice)}")
             demand(set(asked) == set(map(identifier, live.keys)), f"other keys were asked for: {asked}")
+            demand(not live.late, f"not asked for when a part named them: {live.late}")
             refreshes = len(scene.origin.asked("v.m3u8"))
             demand(refreshes >= (ends - WINDOW) // 2, f"the playlist was read {refreshes} times")
 
     return behaviour
 
 
-ALL = {"live-sliding-window": sliding(14)}
+ALL = {"live-sliding-window": sliding(14), "live-low-latency": sliding(10, LowLatency)}
 LONG = {"live-for-a-minute": sliding(65)}

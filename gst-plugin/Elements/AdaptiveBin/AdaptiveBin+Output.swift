@@ -105,6 +105,8 @@ extension AdaptiveBin {
             settle(
                 requestID, "latchkey-key-failed",
                 [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+        case .notStored(let request, let error, let origin):
+            if let run = currentRun, origin == run.observerID { reference.post(notStored: request, error) }
         case .viewing(let notice): reference.post(notice)
         case .untaken, .expired: break
         }

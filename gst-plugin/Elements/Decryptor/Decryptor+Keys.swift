@@ -50,6 +50,8 @@ extension Decryptor {
         case .expired(let keyIDs, let error, let wasInUse):
             wake { _ in }
             if wasInUse { tellEnd(of: keyIDs.isEmpty ? [nil] : keyIDs, error) }
+        case .notStored(let request, let error, let origin):
+            if origin == observerID { reference.post(notStored: request, error) }
         case .viewing(let notice):
             reference.post(notice)
         case .closed(let reason):

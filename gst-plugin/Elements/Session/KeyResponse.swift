@@ -42,4 +42,14 @@ extension ElementReference {
                 ("challenge", .bytes(request.challenge)), ("renewal", .boolean(request.isRenewal)),
             ])
     }
+
+    /// Posts `latchkey-key-not-stored`.
+    func post(notStored request: KeyLoadingRequest, _ error: KeyError) {
+        post(
+            "latchkey-key-not-stored",
+            [
+                ("request-id", .uint64(request.id)), ("key-ids", .strings(request.keyIDs.map(\.description))),
+                ("reason", .string(error.description)),
+            ])
+    }
 }

@@ -31,6 +31,8 @@ struct StreamMarks {
         let metadata = Buffer()
         metadata.copyMetadata(from: buffer)
         isAligned = output == .transportStream
+        // Offsets count what came. At offset zero of a later segment, id3demux would take off as much as the first tag had.
+        if output != nil, !isAligned { metadata.setOffset(.max) }
         // The packet that the buffer starts within.
         let offset = isAligned ? size / Self.packetSize * Self.packetSize : size
         marks.append(Mark(metadata, offset: offset))

@@ -227,10 +227,14 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     }
 
     private func makeOutput() -> Prepared {
-        let ready = samples.outputSize
-        guard ready > 0, let kind = samples.output else { return .nothing }
+        let count = samples.outputSize
+        guard count > 0, let kind = samples.output else { return .nothing }
         if kind != output { announce(kind) }
-        let size = marks.sizeOfNext(upTo: ready)
+        let size = marks.sizeOfNext(upTo: count)
+        if stream.output.isAnyWelcome, let shared = samples.shareOutput(upTo: size) {
+            guard let buffer = Buffer(of: shared.bytes, owner: shared) else { return .failed(.outOfMemory) }
+            return ready(buffer, isLast: size == count)
+        }
         let buffer: Buffer
         do {
             buffer = try stream.output.makeBuffer(size: size)
@@ -239,8 +243,12 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         }
         let mapped: Void? = buffer.withMutableBytes { samples.takeOutput(into: $0) }
         guard mapped != nil else { return .failed(.notMappable) }
+        return ready(buffer, isLast: size == count)
+    }
+
+    private func ready(_ buffer: consuming Buffer, isLast: Bool) -> Prepared {
         marks.apply(to: buffer)
-        return size < ready ? .partly(buffer, rest: Buffer()) : .ready(buffer)
+        return isLast ? .ready(buffer) : .partly(buffer, rest: Buffer())
     }
 
     // MARK: Events

@@ -109,20 +109,11 @@ extension ElementTests {
             }
         }
 
-        /// The payloads of one stream type, or packed audio without its tags; and whether no packet is missing.
+        /// The payloads of one stream type, or packed audio without the tag in front; and whether no packet is missing.
         private static func elementaryStream(of bytes: [UInt8], codec: String) -> (bytes: [UInt8], isClean: Bool) {
             guard bytes.first == 0x47 else {
-                var stream: [UInt8] = []
-                var rest = bytes[...]
-                while !rest.isEmpty {
-                    if let size = Array(rest.prefix(10)).withUnsafeBytes({ ID3Tag.size(ofTagAt: $0) }) {
-                        rest = rest.dropFirst(size)
-                    }
-                    let next = rest.indices.first { rest[$0...].starts(with: "ID3".utf8) } ?? rest.endIndex
-                    stream += rest[..<next]
-                    rest = rest[next...]
-                }
-                return (stream, true)
+                // Another tag would be a gap to parsers.
+                return (Array(bytes.dropFirst(bytes.withUnsafeBytes { ID3Tag.size(ofTagAt: $0) } ?? 0)), true)
             }
             var stream: [UInt8] = []
             var isClean = bytes.count % 188 == 0

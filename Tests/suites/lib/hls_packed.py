@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Packed audio, with and without encryption in turn."""
+
+import re
+
+import children
+import corpus
+import hls_media as media
+import pipelines
+import sample_aes
+from hls_origin import Halves
+from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, identifier
+
+# Case, and the extension of its segments.
+KINDS = {"aac": ("hls-packed-aac-sampleaes", "aac"), "ac3": ("hls-packed-ac3-sampleaes-skd", "ac3")}
+URI = "skd://packed/turn"
+
+
+def clear_copy(segment, key, vector):
+    """As a packager makes it that does not encrypt: the tag has the time and nothing about encryption."""
+    ((stamp, audio),) = sample_aes.decrypted(segment, key, vector)["audio"].units
+    owner = b"com.apple.streaming.transportStreamTimestamp\0"
+    tag = b"PRIV" + len(owner + stamp).to_bytes(4, "big") + b"\0\0" + owner + stamp
+    return b"ID3\4\0\0" + bytes([0, 0, 0, len(tag)]) + tag + audio
+
+
+def heard(files, lines, keys=None):
+    """The sums of what is decoded, and what the key server was asked for."""
+    files = {**files, "a.m3u8": media.media_playlist(lines), "master.m3u8": (
+        "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-STREAM-INF:BANDWIDTH=128000,CODECS=\"mp4a.40.2\"\na.m3u8\n")}
+    with Scene(files, keys) as scene:
+        player = scene.player()
+        scene.origin.files[lines[-1]] = Halves(files[lines[-1]], first_pad(player))
+        player.play()
+        end_of_stream(player, 60.0)
+        return list(player.audio_buffers.sums), scene.key_requests()
+
+
+def heard_without_segments(audio):
+    """The sums of what is decoded of the frames, one behind the other."""
+    with children.Folder() as folder:
+        player = pipelines.Player("file://" + folder.write("audio", audio))
+        player.play()
+        end_of_stream(player, 60.0)
+        player.stop()
+        return list(player.audio_buffers.sums)
+
+
+def in_turn(kind, order, has_discontinuities):
+    """`order`: one letter a segment, `e` for encrypted or `c`. What is heard is as if there were no segments, but for the
+    first buffer behind a change: there the stock demuxer begins a new stream, and the decoder anew."""
+
+    def behaviour():
+        name, extension = KINDS[kind]
+        case = corpus.case(name)
+        key, vector = bytes.fromhex(case.fields["keys"][0]["key"]), bytes.fromhex(case.fields["iv"])
+        with open(case.path("a.m3u8")) as playlist:
+            durations = [float(number) for number in re.findall("#EXTINF:([0-9.]+)", playlist.read())]
+        files, lines, audio, changes = {}, [], b"", set()
+        for number, letter in enumerate(order):
+            with open(case.path(f"a_{number + 1}.{extension}"), "rb") as file:
+                segment = file.read()
+            clear = clear_copy(segment, key, vector)
+            if number and letter != order[number - 1]:
+                changes.add(count_of_frames(audio))
+                lines += ["#EXT-X-DISCONTINUITY"] if has_discontinuities else []
+            files[f"{number}.{extension}"] = segment if letter == "e" else clear
+            audio += sample_aes.split_tag(clear)[1]
+            lines.append(media.key_line(URI) if letter == "e" else "#EXT-X-KEY:METHOD=NONE")
+            lines += media.segment_lines(durations[number], f"{number}.{extension}")
+        expected = heard_without_segments(audio)
+        track = next(track for track in case.tracks if track.kind == "audio")
+        demand(len(expected) == len(track.packets), f"{len(expected)} buffers of the clear file")
+        actual, asked = heard(files, lines, {URI: key})
+        demand(len(actual) == len(expected), f"{len(actual)} buffers of sound, not {len(expected)}")
+        wrong = [at for at, pair in enumerate(zip(actual, expected)) if pair[0] != pair[1] and at not in changes]
+        demand(not wrong, f"other sound in the buffers {wrong[:9]}")
+        exactly_once(asked, [identifier(URI)])
+
+    return behaviour
+
+
+def count_of_frames(audio):
+    at, count = 0, 0
+    while at < len(audio):
+        at += sample_aes.frame(audio, at)[1]
+        count += 1
+    return count
+
+
+ALL = {
+    **{f"packed-{kind}/{order}": in_turn(kind, order, False) for kind in KINDS for order in ("eeeee", "ceecc", "eccee")},
+    **{f"packed-{kind}/{order}-discontinuities": in_turn(kind, order, True)
+       for kind in KINDS for order in ("ceecc", "eccee")},
+}
