@@ -6,12 +6,6 @@
 #include <gst/video/video.h>
 
 /* The caps with frames in plain memory. */
-static inline GstCaps *ek_caps_in_system_memory(const GstCaps *caps) {
-  GstCaps *copy = gst_caps_copy(caps);
-  for (guint i = 0; i < gst_caps_get_size(copy); i++) gst_caps_set_features(copy, i, NULL);
-  return copy;
-}
-
 static inline gboolean ek_caps_are_in_system_memory(const GstCaps *caps) {
   for (guint i = 0; i < gst_caps_get_size(caps); i++)
     if (!gst_caps_features_is_equal(gst_caps_get_features(caps, i), GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY))

@@ -50,9 +50,6 @@ extension Caps {
     /// Whether the media of these caps lies in plain memory.
     public var isInSystemMemory: Bool { withPointer { ek_caps_are_in_system_memory($0) != 0 } }
 
-    /// The same media in plain memory.
-    public var inSystemMemory: Caps { withPointer { Caps(owning: ek_caps_in_system_memory($0)) } }
-
     /// The size of the frames, in pixels.
     public var frameSize: (width: Int, height: Int)? {
         var (width, height): (Int32, Int32) = (0, 0)

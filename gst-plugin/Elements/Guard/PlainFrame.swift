@@ -14,7 +14,7 @@ final class PlainFrame: @unchecked Sendable {
     /// Nil where the caps are no raw video of a known format.
     init?(_ caps: Caps, isWhite: Bool) {
         hasOwnCaps = !caps.isInSystemMemory
-        self.caps = hasOwnCaps ? caps.inSystemMemory : caps
+        self.caps = hasOwnCaps ? caps.inSystemMemory() : caps
         self.isWhite = isWhite
         guard let buffer = Buffer(plainFrame: self.caps, isWhite: isWhite) else { return nil }
         self.buffer = buffer
