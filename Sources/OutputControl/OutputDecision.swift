@@ -70,8 +70,8 @@ public struct OutputDecision: Hashable, Sendable {
         return result
     }
 
-    /// Sizes come from media.
-    private static func pixels(_ width: Int, _ height: Int) -> Int {
+    /// Of a frame of any size, also one that a licence or media make up. `Int.max` where there are more.
+    public static func pixels(_ width: Int, _ height: Int) -> Int {
         let (product, overflows) = max(width, 0).multipliedReportingOverflow(by: max(height, 0))
         return overflows ? .max : product
     }

@@ -17,6 +17,15 @@ extension Pad {
         body()
     }
 
+    /// The same where no thread is inside at this moment; false, with nothing done, where one is.
+    public func ifIdle(_ body: () -> Void) -> Bool {
+        // SAFETY: the lock lives as long as the pad, which the element keeps.
+        guard g_rec_mutex_trylock(&pointer.pointee.stream_rec_lock) != 0 else { return false }
+        defer { g_rec_mutex_unlock(&pointer.pointee.stream_rec_lock) }
+        body()
+        return true
+    }
+
     /// Starts a flush of what is behind this source pad, of which no bin gets to know where a `GstBaseSink` is there.
     /// Otherwise the sink loses its state, and the bins around it bring it back to PLAYING when it has prerolled. They
     /// do not where they are still busy with the flush before: the sink then stays paused in a pipeline that plays.

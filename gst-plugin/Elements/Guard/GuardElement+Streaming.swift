@@ -19,8 +19,10 @@ extension GuardElement {
         }
         let isSerialized = event.isSerialized
         let isTaken = sinkPad.forward(event)
+        guard isSerialized, isFlushing.load(ordering: .acquiring) else { return isTaken }
         // What is lost in a flush of this element's own is sent again at its end.
-        return isTaken || (isSerialized && isFlushing.load(ordering: .acquiring))
+        endFlush()
+        return true
     }
 
     private func setCaps(_ caps: Caps) {
@@ -35,8 +37,10 @@ extension GuardElement {
     func chain(_ buffer: consuming Buffer) -> FlowResult {
         stream.last = (buffer.presentationTime, buffer.duration)
         let result = show(buffer)
-        // The element's own flush waits for this thread: upstream has nothing to end.
-        return result == .flushing && isFlushing.load(ordering: .acquiring) ? .ok : result
+        guard isFlushing.load(ordering: .acquiring) else { return result }
+        // Nobody else may come to the lock that this thread has: upstream would run on and on, with nothing to wait for.
+        endFlush()
+        return result == .flushing ? .ok : result
     }
 
     private func show(_ buffer: consuming Buffer) -> FlowResult {
@@ -109,9 +113,10 @@ extension GuardElement {
     /// What may be shown from now on. When this returns, nothing is shown any more that may not be. Called on any
     /// thread but those of the sink behind; one call at a time.
     func obey(_ decision: OutputDecision) {
+        let media = currentPost?.media
         let isStricter = order.withLock { order in
             defer { order = decision }
-            return order.stricter(decision).restriction != order.restriction
+            return order.stricter(decision).restriction(of: media) != order.restriction(of: media)
         }
         if isStricter, canFlush { close() }
     }
@@ -121,16 +126,25 @@ extension GuardElement {
         counters.withLock { $0.closings += 1 }
         isFlushing.store(true, ordering: .releasing)
         sourcePad.pushStartOfFlushKeepingState()
-        sinkPad.whileIdle {
-            sourcePad.push(.endOfFlush(resetTime: false))
-            isFlushing.store(false, ordering: .releasing)
-            guard stream.caps != nil else { return }
+        // Upstream's thread, which is on its way out of the sink, or this one: whoever has the lock.
+        while isFlushing.load(ordering: .acquiring), !sinkPad.ifIdle({ endFlush() }) {
+            flush.withLock { if isFlushing.load(ordering: .acquiring) { flush.wait(microseconds: 1000) } }
+        }
+        // The sink may hold a frame until the pipeline plays; the caller is not to wait for that.
+        sourcePad.startTask()
+    }
+
+    /// For whoever has the sink pad's lock.
+    private func endFlush() {
+        guard isFlushing.load(ordering: .acquiring) else { return }
+        sourcePad.push(.endOfFlush(resetTime: false))
+        if stream.caps != nil {
             sinkPad.resendStickyEvents(to: sourcePad)
             if stream.showsPlainCaps, let plain = stream.plain { sourcePad.push(Event(caps: plain.caps)) }
             stream.needsBlank = stream.last != nil
         }
-        // The sink may hold a frame until the pipeline plays; the caller is not to wait for that.
-        sourcePad.startTask()
+        flush.withLock { isFlushing.store(false, ordering: .releasing) }
+        flush.broadcast()
     }
 
     /// The source pad's thread: blanks the screen unless upstream has brought a frame to do it with.
@@ -139,10 +153,12 @@ extension GuardElement {
             guard let last = stream.last else { return }
             if stream.needsBlank {
                 let decision = order.withLock { $0 }
+                let size = stream.size ?? (0, 0)
                 if stream.media == .audio {
                     _ = pushSilence(at: last.time, last.duration)
-                } else {
-                    _ = pushPlain(at: last.time, last.duration, isWhite: decision.showsAlternative)
+                } else if decision.treatment(width: size.width, height: size.height) != .pass {
+                    // Without a time: a sink would drop it where its time is over.
+                    _ = pushPlain(at: nil, nil, isWhite: decision.showsAlternative)
                 }
             }
             if sinkPad.hasEnded { sourcePad.push(.endOfStream()) }
@@ -152,11 +168,18 @@ extension GuardElement {
 }
 
 extension OutputDecision {
-    /// The part that decides what is shown.
-    fileprivate var restriction: OutputDecision {
+    /// The part that decides what is shown of a medium; nil: of any.
+    fileprivate func restriction(of media: OutputPolicy.Media?) -> OutputDecision {
         var part = self
         part.reasons = []
         part.request = .unprotected
+        switch media {
+        case .audio:
+            part = OutputDecision()
+            part.isAudioBlocked = isAudioBlocked
+        case .video: part.isAudioBlocked = false
+        case nil: break
+        }
         return part
     }
 }

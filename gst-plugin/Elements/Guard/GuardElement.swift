@@ -20,6 +20,8 @@ final class GuardElement: Element, @unchecked Sendable {
     let order = Mutex(OutputDecision.allow)
     /// This element flushes what is behind it: what upstream sends meanwhile is refused, and upstream must not know.
     let isFlushing = Atomic(false)
+    /// Told when `isFlushing` ends.
+    let flush = Monitor()
     private let isActive = Atomic(false)
     @exclusivity(unchecked) var stream = StreamState()
     private let post = Mutex<GuardPost?>(nil)

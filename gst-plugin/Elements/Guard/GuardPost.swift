@@ -24,10 +24,13 @@ final class GuardPost: OutputGuard {
     private struct State {
         var stability: OutputStability
         var time: Duration = .zero
-        var decision = OutputDecision.allow
+        /// Nil: the element has not heard of any.
+        var decision: OutputDecision?
         /// Since when something is blocked; nil: nothing is.
         var blockedSince: Duration?
-        var asked = OutputRequirement.unprotected
+        /// What HDCP was asked for, and of which outputs.
+        var asked: (requirement: OutputRequirement, facts: [OutputFacts])?
+        var askingError: String?
         var isEnded = false
 
         init(delay: Duration = .milliseconds(500)) { stability = OutputStability(delay: delay) }
@@ -73,30 +76,33 @@ final class GuardPost: OutputGuard {
     /// The application tells the outputs. They count when this returns; false where others are watched.
     func set(_ facts: OutputFacts) -> Bool {
         guard let outputs = provider as? ApplicationOutputs else { return false }
-        turn.withLock {
-            state.withLock { state in _ = state.stability.read(facts, at: state.time) }
-            decideInTurn()
-        }
+        decide { state in _ = state.stability.read(facts, at: state.time) }
         outputs.set(facts)
         return true
     }
 
     private func read(_ facts: OutputFacts, at time: Duration) {
-        turn.withLock {
-            state.withLock { state in
-                state.time = max(state.time, time)
-                _ = state.stability.read(facts, at: state.time)
-            }
-            decideInTurn()
+        decide { state in
+            state.time = max(state.time, time)
+            _ = state.stability.read(facts, at: state.time)
         }
     }
 
-    private func decide() { turn.withLock { decideInTurn() } }
+    private func decide(after change: (inout sending State) -> Void = { _ in }) {
+        // Whoever hears of it may answer at once: nothing is held then.
+        if let news = turn.withLock({
+            state.withLock { change(&$0) }
+            return decideInTurn()
+        }) {
+            element.withElement { tell(news, on: $0.reference) }
+        }
+    }
 
-    private func decideInTurn() {
+    /// The decision, where it is another one than before.
+    private func decideInTurn() -> OutputDecision? {
         let policies = session.outputPoliciesInUse
         let (facts, isEnded) = state.withLock { ($0.stability.facts, $0.isEnded) }
-        guard !isEnded else { return }
+        guard !isEnded else { return nil }
         let decision = evaluator.decide(Array(policies.values), facts: facts)
         let isBlocked = decision.isVideoBlocked || decision.isAudioBlocked
         let (before, blockedFor) = state.withLock { state in
@@ -104,13 +110,15 @@ final class GuardPost: OutputGuard {
             state.blockedSince = isBlocked ? state.blockedSince ?? state.time : nil
             return (state.decision, state.blockedSince.map { state.time - $0 })
         }
-        element.withElement { element in
-            guard decision != before else { return }
-            (element as? GuardElement)?.obey(decision)
-            tell(decision, on: element.reference)
+        if decision != before {
+            element.withElement { element in
+                guard let element = element as? GuardElement, element.currentPost === self else { return }
+                element.obey(decision)
+            }
         }
         report(decision, blockedFor, policies, facts)
-        ask(decision.request)
+        ask(decision.request, of: facts)
+        return decision != before && (before != nil || decision != .allow) ? decision : nil
     }
 
     /// To the session: the status of each key, and which are to be closed.
@@ -139,25 +147,32 @@ final class GuardPost: OutputGuard {
         let status =
             decision.isVideoBlocked || decision.isAudioBlocked
             ? "blocked" : decision.isUnrestricted ? "allowed" : "limited"
-        let frame = decision.maximumFrame.map { $0.width * $0.height }
+        let frame = decision.maximumFrame.map { OutputDecision.pixels($0.width, $0.height) }
         let pixels = [decision.maximumPixels, frame].compactMap(\.self).min()
         element.post(
             "latchkey-output-protection",
             [
                 ("status", .string(status)), ("video", .boolean(!decision.isVideoBlocked)),
-                ("audio", .boolean(!decision.isAudioBlocked)), ("max-pixels", .uint64(UInt64(pixels ?? 0))),
+                ("audio", .boolean(!decision.isAudioBlocked)), ("max-pixels", .uint64(UInt64(max(pixels ?? 0, 0)))),
                 ("reasons", .strings(decision.reasons)),
             ])
     }
 
-    private func ask(_ requirement: OutputRequirement) {
-        guard let request else { return }
+    /// Asks again whenever the outputs are others, and where it did not work.
+    private func ask(_ requirement: OutputRequirement, of facts: [OutputFacts]) {
+        guard let request, requirement != .unprotected else { return }
         let isNew = state.withLock { state in
-            defer { state.asked = max(state.asked, requirement) }
-            return requirement > state.asked
+            defer { state.asked = (requirement, facts) }
+            return state.asked.map { $0.requirement != requirement || $0.facts != facts } ?? true
         }
-        guard isNew, let error = request.ask(requirement) else { return }
-        GuardElement.log.log(.warning, nil, "HDCP is not requested: \(error)")
+        guard isNew else { return }
+        let error = request.ask(requirement).map { "\($0)" }
+        let isNews = state.withLock { state in
+            if error != nil { state.asked = nil }
+            defer { state.askingError = error }
+            return error != state.askingError
+        }
+        if let error, isNews { GuardElement.log.log(.warning, nil, "HDCP is not requested: \(error)") }
     }
 }
 

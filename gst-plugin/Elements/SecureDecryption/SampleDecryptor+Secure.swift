@@ -36,6 +36,10 @@ extension SampleDecryptor {
                 failure = .secureDecryptor(secure.name, "a buffer of the decoder has several memories", keyID)
                 return
             }
+            guard gst_memory_get_sizes(destination, nil, nil) >= gsize(size) else {
+                failure = .secureDecryptor(secure.name, "a buffer of the decoder is too small for the sample", keyID)
+                return
+            }
             return buffer.withBytes { source in
                 do throws(SecureDecryptionError) {
                     try decryptor.decrypt(

@@ -55,6 +55,21 @@ extension ElementTests {
 
             func set(_ state: GstState) -> GstStateChangeReturn { gst_element_set_state(launched.pipeline, state) }
 
+            /// What the sink and the pipeline are at, for failures.
+            var state: String {
+                let bin = UnsafeMutableRawPointer(launched.pipeline).assumingMemoryBound(to: GstBin.self)
+                guard let sink = gst_bin_get_by_name(bin, "screen") else { return "no sink" }
+                defer { gst_object_unref(sink) }
+                func text(_ element: UnsafeMutablePointer<GstElement>) -> String {
+                    "\(element.pointee.current_state.rawValue)/\(element.pointee.next_state.rawValue)/"
+                        + "\(element.pointee.pending_state.rawValue)/\(element.pointee.last_return.rawValue)"
+                }
+                let counters = outputGuard.counters.withLock { $0 }
+                return "pipeline \(text(launched.pipeline)), sink \(text(sink)), passed \(counters.passed), blocked "
+                    + "\(counters.blocked), closings \(counters.closings), last frames "
+                    + frames.all.suffix(6).map { "\($0.isPreroll ? "p" : "")\($0.luma)" }.joined(separator: " ")
+            }
+
             /// Waits until so many frames of this kind were rendered from frame number `start` on.
             func shows(_ luma: UInt8, _ count: Int, from start: Int) -> Bool {
                 frames.wait(from: start) { $0.count { !$0.isPreroll && $0.luma == luma } >= count }
@@ -70,10 +85,12 @@ extension ElementTests {
             for round in 0..<200 {
                 let opened = screen.frames.count
                 screen.outputGuard.obey(.allow)
-                #expect(screen.shows(Self.white, 1 + round % 3, from: opened))
+                let isWhite = screen.shows(Self.white, 1 + round % 3, from: opened)
+                #expect(isWhite, "round \(round): \(screen.state)")
                 screen.outputGuard.obey(Self.blocked)
                 let closed = screen.frames.count
-                #expect(screen.shows(Self.black, 2, from: closed))
+                let isBlack = screen.shows(Self.black, 2, from: closed)
+                #expect(isBlack, "round \(round): \(screen.state)")
                 leaked += screen.frames.all[closed...].count { $0.luma != Self.black }
             }
             #expect(leaked == 0)

@@ -115,7 +115,7 @@ final class StandInDecoder: @unchecked Sendable {
 func makePool(_ allocator: UnsafeMutablePointer<GstAllocator>? = nil) throws -> UnsafeMutablePointer<GstBufferPool> {
     guard let pool = gst_buffer_pool_new() else { throw TestFailure("no pool") }
     let configuration = gst_buffer_pool_get_config(pool)
-    gst_buffer_pool_config_set_allocator(configuration, allocator, nil)
+    if let allocator { gst_buffer_pool_config_set_allocator(configuration, allocator, nil) }
     gst_buffer_pool_set_config(pool, configuration)
     return pool
 }
