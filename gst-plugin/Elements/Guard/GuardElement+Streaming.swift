@@ -21,7 +21,7 @@ extension GuardElement {
         let isTaken = sinkPad.forward(event)
         guard isSerialized, isFlushing.load(ordering: .acquiring) else { return isTaken }
         // What is lost in a flush of this element's own is sent again at its end.
-        endFlush()
+        endFlushOnceStarted()
         return true
     }
 
@@ -39,7 +39,7 @@ extension GuardElement {
         let result = show(buffer)
         guard isFlushing.load(ordering: .acquiring) else { return result }
         // Nobody else may come to the lock that this thread has: upstream would run on and on, with nothing to wait for.
-        endFlush()
+        endFlushOnceStarted()
         return result == .flushing ? .ok : result
     }
 
@@ -126,6 +126,8 @@ extension GuardElement {
         counters.withLock { $0.closings += 1 }
         isFlushing.store(true, ordering: .releasing)
         sourcePad.pushStartOfFlushKeepingState()
+        flush.withLock { hasFlushStarted.store(true, ordering: .releasing) }
+        flush.broadcast()
         // Upstream's thread, which is on its way out of the sink, or this one: whoever has the lock.
         while isFlushing.load(ordering: .acquiring), !sinkPad.ifIdle({ endFlush() }) {
             flush.withLock { if isFlushing.load(ordering: .acquiring) { flush.wait(microseconds: 1000) } }
@@ -134,7 +136,17 @@ extension GuardElement {
         sourcePad.startTask()
     }
 
-    /// For whoever has the sink pad's lock.
+    /// For upstream's threads. The sink is not to hear of the end while it still takes the start in.
+    private func endFlushOnceStarted() {
+        flush.withLock {
+            while isFlushing.load(ordering: .acquiring), !hasFlushStarted.load(ordering: .acquiring) {
+                flush.wait(microseconds: 100_000)
+            }
+        }
+        endFlush()
+    }
+
+    /// For whoever has the sink pad's lock, when the flush has started.
     private func endFlush() {
         guard isFlushing.load(ordering: .acquiring) else { return }
         sourcePad.push(.endOfFlush(resetTime: false))
@@ -143,7 +155,10 @@ extension GuardElement {
             if stream.showsPlainCaps, let plain = stream.plain { sourcePad.push(Event(caps: plain.caps)) }
             stream.needsBlank = stream.last != nil
         }
-        flush.withLock { isFlushing.store(false, ordering: .releasing) }
+        flush.withLock {
+            hasFlushStarted.store(false, ordering: .releasing)
+            isFlushing.store(false, ordering: .releasing)
+        }
         flush.broadcast()
     }
 

@@ -20,7 +20,9 @@ final class GuardElement: Element, @unchecked Sendable {
     let order = Mutex(OutputDecision.allow)
     /// This element flushes what is behind it: what upstream sends meanwhile is refused, and upstream must not know.
     let isFlushing = Atomic(false)
-    /// Told when `isFlushing` ends.
+    /// The flush has reached the sink as a whole.
+    let hasFlushStarted = Atomic(false)
+    /// Told when one of the two changes.
     let flush = Monitor()
     private let isActive = Atomic(false)
     @exclusivity(unchecked) var stream = StreamState()
@@ -122,11 +124,12 @@ final class GuardElement: Element, @unchecked Sendable {
         guard currentPost?.session !== session else { return }
         let new = try GuardPost(session, settings: settings.withLock { $0 }, element: reference)
         new.setMedia(media)
-        post.withLock { old in
+        let old = post.withLock { old in
             defer { old = new }
             return old
-        }?.end()
-        new.begin()
+        }
+        old?.end()
+        new.begin(replacing: old != nil)
     }
 
     /// The application tells the outputs, also before anything plays. False where others tell them.

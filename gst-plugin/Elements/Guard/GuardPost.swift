@@ -24,8 +24,8 @@ final class GuardPost: OutputGuard {
     private struct State {
         var stability: OutputStability
         var time: Duration = .zero
-        /// Nil: the element has not heard of any.
-        var decision: OutputDecision?
+        /// What the element obeys. Nil: another post's.
+        var decision: OutputDecision? = .allow
         /// Since when something is blocked; nil: nothing is.
         var blockedSince: Duration?
         /// What HDCP was asked for, and of which outputs.
@@ -50,10 +50,14 @@ final class GuardPost: OutputGuard {
 
     var outputLevel: OutputRequirement? { state.withLock { $0.stability.facts.first?.level } }
 
-    func begin() {
+    /// `replacing`: the element obeys another post's decision so far.
+    func begin(replacing: Bool) {
         // Who chooses variants now asks before the watch's thread has read anything.
         let facts = provider.read()
-        state.withLock { _ = $0.stability.read(facts, at: .zero) }
+        state.withLock { state in
+            _ = state.stability.read(facts, at: .zero)
+            if replacing { state.decision = nil }
+        }
         session.join(self)
         let watch = OutputWatch(provider, interval: settings.pollInterval) { [weak self] facts, time in
             self?.read(facts, at: time)
@@ -118,7 +122,7 @@ final class GuardPost: OutputGuard {
         }
         report(decision, blockedFor, policies, facts)
         ask(decision.request, of: facts)
-        return decision != before && (before != nil || decision != .allow) ? decision : nil
+        return decision != before ? decision : nil
     }
 
     /// To the session: the status of each key, and which are to be closed.

@@ -113,11 +113,11 @@ extension ElementTests {
             _ = screen.set(GST_STATE_PAUSED)
             #expect(screen.frames.wait { !$0.isEmpty })
             #expect(screen.frames.all.allSatisfy { $0.luma == Self.white })
+            let shown = screen.frames.count
             screen.outputGuard.obey(Self.blocked)
-            let closed = screen.frames.count
             // Shown in the place of the prerolled frame, though nothing plays.
-            #expect(screen.frames.wait(from: closed) { !$0.isEmpty })
-            #expect(screen.frames.all[closed...].allSatisfy { $0.luma == Self.black })
+            #expect(screen.frames.wait(from: shown) { !$0.isEmpty })
+            #expect(screen.frames.all[shown...].allSatisfy { $0.luma == Self.black })
             #expect(
                 gst_element_get_state(screen.launched.pipeline, nil, nil, GstClockTime(TestProcess.deadline))
                     == GST_STATE_CHANGE_SUCCESS)
