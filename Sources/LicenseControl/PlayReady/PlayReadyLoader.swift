@@ -74,7 +74,7 @@ public final class PlayReadyLoader: ResourceLoader {
     private func isFor(_ request: KeyLoadingRequest) -> Bool {
         if request.keySystem == .playReady { return true }
         if request.isRenewal, inUse.withLock({ $0.has(request.keyIDs, in: request.playbackSessionID) }) { return true }
-        guard request.keySystem == nil, request.keyURI == nil else { return false }
+        guard request.keySystem != .fairPlay, request.keyURI == nil else { return false }
         if request.initializationData.contains(where: { $0.system == .playReady }) { return true }
         return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
     }
