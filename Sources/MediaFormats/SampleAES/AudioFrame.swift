@@ -58,14 +58,17 @@ struct AudioFrame: Equatable {
         return .frame(AudioFrame(size: size, clearSize: clearLeader, codec: .ac3))
     }
 
-    /// The same; but where frames were lost, only one counts behind which another starts, or the end: encrypted bytes
-    /// look like a header now and then.
+    /// The same; but where frames were lost, only one counts behind which another or a tag starts, or the end:
+    /// encrypted bytes look like a header now and then.
     static func read(_ bytes: UnsafeRawBufferPointer, at offset: Int, isLost: Bool, isEnd: Bool) -> Reading {
         let reading = read(bytes, at: offset)
         guard isLost, case .frame(let frame) = reading else { return reading }
-        if isEnd, frame.size == bytes.count - offset { return reading }
-        guard frame.size < bytes.count - offset else { return .incomplete }
-        return read(bytes, at: offset + frame.size) == .noFrame ? .noFrame : reading
+        let left = bytes.count - offset - frame.size
+        if isEnd, left == 0 { return reading }
+        // All of the next header is waited for: how the bytes come must not decide.
+        guard left >= (isEnd ? 1 : headerSize) else { return .incomplete }
+        let next = bytes[(offset + frame.size)...]
+        return read(bytes, at: offset + frame.size) == .noFrame && !next.starts(with: "ID3".utf8) ? .noFrame : reading
     }
 
     /// TS 102 366, table 4.13: kbit/s for each pair of frame size codes.
