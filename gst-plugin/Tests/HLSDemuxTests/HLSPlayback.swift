@@ -13,7 +13,8 @@ import LicenseControl
 /// A presentation under `playbin3`, without a screen and as fast as it goes, with a record of what leaves the
 /// decryptors, the demuxers inside, and the decoders.
 final class HLSPlayback: @unchecked Sendable {
-    // SAFETY: `streams` and `fetched` are guarded by `lock`; the pipeline is thread-safe.
+    // SAFETY: what changes is guarded by `lock`, but for `origin`, which is set before the start; the pipeline is
+    // thread-safe.
 
     /// What left a pad.
     struct Stream {
@@ -125,18 +126,23 @@ final class HLSPlayback: @unchecked Sendable {
     }
 
     /// Calls `body` with the demuxer when it comes, before it starts.
-    func onDemuxer(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) { demuxerHook = body }
+    func onDemuxer(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) {
+        lock.withLock { demuxerHook = body }
+    }
 
     /// Calls `body` with the source when it comes, before it starts.
-    func onSource(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) { sourceHook = body }
+    func onSource(_ body: @escaping @Sendable (UnsafeMutablePointer<GstElement>) -> Void) {
+        lock.withLock { sourceHook = body }
+    }
 
     /// GStreamer's own demuxer. Never used but for comparison.
     private var stockDemuxer: UnsafeMutablePointer<GstElement>?
+    private var lastBin: AdaptiveBin?
 
     /// The demuxer that is in the pipeline.
-    private(set) var demuxer: HLSDemuxer?
+    var demuxer: HLSDemuxer? { bin as? HLSDemuxer }
     /// The same, or the one for DASH or Smooth Streaming.
-    private(set) var bin: AdaptiveBin?
+    var bin: AdaptiveBin? { lock.withLock { lastBin } }
 
     /// The MD5 sums of the decoded pictures.
     var frames: [String] { frameRecorder.samples.map { Self.md5($0.bytes) } }
@@ -156,24 +162,22 @@ final class HLSPlayback: @unchecked Sendable {
     fileprivate func add(_ element: UnsafeMutablePointer<GstElement>) {
         let reference = ElementReference(element)
         guard let name = reference.factoryName else { return }
-        lock.lock()
-        names.append(name)
-        lock.unlock()
-        if name == "souphttpsrc" { sourceHook?(element) }
-        if ["hlsdemux2", "dashdemux2", "mssdemux2"].contains(name) {
-            stockDemuxer = element
-            reference.onPadAdded { [origin] _ in origin?.letMediaPass() }
+        let implementation = AdaptiveBin.implementation(of: element)
+        let isStock = ["hlsdemux2", "dashdemux2", "mssdemux2"].contains(name)
+        let (demuxerHook, sourceHook, stockDemuxer) = lock.withLock {
+            names.append(name)
+            if isStock { self.stockDemuxer = element }
+            if let implementation { lastBin = implementation }
+            return (self.demuxerHook, self.sourceHook, self.stockDemuxer)
         }
+        if name == "souphttpsrc" { sourceHook?(element) }
+        if isStock { reference.onPadAdded { [origin] _ in origin?.letMediaPass() } }
         if name == "parsebin", let stockDemuxer, let sink = reference.pad("sink"),
             gst_object_has_as_ancestor(ek_as_object(element), ek_as_object(stockDemuxer)) != 0
         {
             watchFetching(sink)
         }
-        if let implementation = AdaptiveBin.implementation(of: element) {
-            bin = implementation
-            demuxer = implementation as? HLSDemuxer
-            demuxerHook?(element)
-        }
+        if implementation != nil { demuxerHook?(element) }
         if name.hasPrefix("latchkey"), name.hasSuffix("dec"), let source = reference.pad("src") { record(source, name) }
         if name == "qtdemux" || name == "tsdemux" {
             reference.onPadAdded { [weak self] in self?.record($0, name) }
