@@ -68,6 +68,8 @@ final class CurlTransfer {
         let request = exchange.request
         try check(latchkey_curl_set_string(handle, CURLOPT_URL, exchange.url.text))
         try check(latchkey_curl_set_string(handle, CURLOPT_USERAGENT, "Latchkey"))
+        // Empty: whatever this libcurl can unpack.
+        if request.acceptsCompression { try check(latchkey_curl_set_string(handle, CURLOPT_ACCEPT_ENCODING, "")) }
         if request.method == "HEAD" {
             try check(latchkey_curl_set_long(handle, CURLOPT_NOBODY, 1))
         } else {

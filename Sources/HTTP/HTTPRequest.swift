@@ -18,6 +18,9 @@ public struct HTTPRequest: Sendable {
     public var connectTimeout: Duration = .seconds(5)
     /// The most bytes that a response body may have.
     public var maximumResponseSize: Int = 1 << 20
+    /// Whether the body may come compressed (RFC 9110, section 8.4); the response has it without that. The limit counts
+    /// what is unpacked.
+    public var acceptsCompression = false
     /// Whether a redirect to another origin is refused: where the body holds credentials.
     public var staysWithinOrigin = false
     /// Whether the token of a viewing session may go along: a licence request to a server that the configuration names.

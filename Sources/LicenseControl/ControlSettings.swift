@@ -61,12 +61,15 @@ public struct ControlSettings: Sendable, Equatable {
     /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another; with PlayReady, the same holds of
     /// `playReady`.
     /// The last one also takes Clear Key requests whose media names a URL, unless `keySystem` is another one.
-    public func makeLoaders(transport: any HTTPTransport = CurlTransport.shared) -> [any ResourceLoader] {
+    /// `sharesCertificates` is as in `FairPlaySettings.makeLoader`.
+    public func makeLoaders(
+        transport: any HTTPTransport = CurlTransport.shared, sharesCertificates: Bool = false
+    ) -> [any ResourceLoader] {
         var loaders: [any ResourceLoader] = []
         if let keysFile { loaders.append(KeysFileLoader(path: keysFile)) }
         if let fairPlay = fairPlayOrLicenseURL {
             do throws(KeyError) {
-                loaders.append(try fairPlay.makeLoader(transport: transport))
+                loaders.append(try fairPlay.makeLoader(transport: transport, sharesCertificates: sharesCertificates))
             } catch {
                 loaders.append(
                     CallbackLoader(name: "FairPlay") { request in

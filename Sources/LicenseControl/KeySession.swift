@@ -73,6 +73,18 @@ public final class KeySession: Sendable {
         return core.withLock { $0.gate.hold($0.state.status(of: keyID)) }
     }
 
+    /// Whether the key is usable now, which makes it one in use. Nobody hears of anything by this call: a lease that is
+    /// over and was not told of makes the answer no.
+    public func isAtHand(_ keyID: KeyID) -> Bool {
+        core.withLock { core in
+            guard core.state.leases.isEmpty || !core.state.leases.isOverdue(keyID, at: clock.now()) else {
+                return false
+            }
+            if case .usable = core.gate.hold(core.state.use(keyID)) { return true }
+            return false
+        }
+    }
+
     /// Changes whenever any status changes, before the call that changed it returns. While it is the same, what was
     /// read by `status(of:)` after it still holds. One atomic load.
     public var revision: UInt64 { statusRevision.load(ordering: .acquiring) }

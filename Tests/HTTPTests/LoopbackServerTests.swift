@@ -39,6 +39,35 @@ struct LoopbackServerTests {
         }
     }
 
+    @Test func whatIsAtHandNeedsNoHandler() async throws {
+        try await onOwnThread {
+            let handled = Mutex(0)
+            let asked = Mutex(0)
+            let server = try Loopback(quick: { request in
+                asked.withLock { $0 += 1 }
+                return request.path == "quick" ? LoopbackResponse(body: Array("0123456789".utf8)) : nil
+            }) { request in
+                handled.withLock { $0 += 1 }
+                return echo(request)
+            }
+            let client = try server.client()
+            #expect(try client.get(server.target("quick"), host: server.host).body == "0123456789")
+            let head = try client.get(server.target("quick"), method: "HEAD", host: server.host)
+            #expect(head.value("content-length") == "10")
+            let part = try client.get(server.target("quick"), host: server.host, ["Range: bytes=2-4"])
+            #expect(part.status == 206)
+            #expect(part.body == "234")
+            #expect(handled.withLock { $0 } == 0)
+            #expect(try client.get(server.target("slow"), host: server.host).body == "GET slow - -")
+            #expect(handled.withLock { $0 } == 1)
+            // Strangers and other methods are turned away before anybody is asked.
+            let count = asked.withLock { $0 }
+            #expect(try server.client().get("/x/quick", host: server.host).status == 404)
+            #expect(try server.client().get(server.target("quick"), method: "PUT", host: server.host).status == 405)
+            #expect(asked.withLock { $0 } == count)
+        }
+    }
+
     @Test func tellsNothingToOthers() async throws {
         try await onOwnThread {
             let calls = Mutex(0)

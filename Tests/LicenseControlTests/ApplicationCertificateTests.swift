@@ -115,6 +115,44 @@ struct ApplicationCertificateTests {
         #expect(try await ApplicationCertificate(.data(der)).der(insteadOf: der) == nil)
     }
 
+    /// The next session of the process takes what one before it loaded, for an hour, unless a server refuses it.
+    @Test func itIsSharedBySessions() async throws {
+        let date = Mutex(ManualClock.date)
+        let transport = FakeTransport { [der, other] request, count throws(HTTPError) in
+            HTTPResponse(status: 200, body: count < 2 ? der : other, url: request.url)
+        }
+        let loaded = LoadedCertificates()
+        func certificate(_ url: String, _ headers: [HTTPHeader] = []) -> ApplicationCertificate {
+            ApplicationCertificate(
+                .url(url, headers: headers), transport: transport, date: { date.withLock(\.self) }, loaded: loaded)
+        }
+        #expect(try await certificate("https://k/cert").der() == der)
+        #expect(try await certificate("https://k/cert").der() == der)
+        #expect(transport.requests.count == 1)
+        // Another URL, and other fields, may bring another one.
+        #expect(try await certificate("https://k/cert?2").der() == der)
+        #expect(try await certificate("https://k/cert", [HTTPHeader(name: "X", value: "1")]).der() == other)
+        #expect(transport.requests.count == 3)
+        // Without the others, it is loaded by itself.
+        let own = ApplicationCertificate(.url("https://k/cert"), transport: transport, date: { ManualClock.date })
+        #expect(try await own.der() == other)
+        #expect(transport.requests.count == 4)
+
+        let refused = certificate("https://k/cert")
+        #expect(try await refused.der() == der)
+        #expect(try await refused.der(insteadOf: der) == other)
+        #expect(try await certificate("https://k/cert").der() == other)
+        #expect(transport.requests.count == 5)
+
+        date.withLock { $0 += LoadedCertificates.lifetime }
+        #expect(try await certificate("https://k/cert").der() == other)
+        #expect(transport.requests.count == 6)
+        let path = folder.write(pem(der), to: "shared.cer")
+        #expect(try await ApplicationCertificate(.file(path), transport: transport, loaded: loaded).der() == der)
+        _ = folder.write(pem(other), to: "shared.cer")
+        #expect(try await ApplicationCertificate(.file(path), transport: transport, loaded: loaded).der() == other)
+    }
+
     @Test func failuresAreNamedAndNotKept() async throws {
         let transport = FakeTransport { [der] request, count throws(HTTPError) in
             if count == 0 { throw .timedOut(request.url) }

@@ -9,6 +9,7 @@ struct LoopbackService: Sendable {
     /// What a client that means this server names in its Host field.
     let authority: String
     let limits: LoopbackLimits
+    let quick: LoopbackServer.QuickHandler
     let handler: LoopbackServer.Handler
 
     /// What the head asks for; nil where it lacks the token, so that nothing may be told.
@@ -74,6 +75,9 @@ final class LoopbackConnection: ChannelInboundHandler {
         onToken()
         guard head.method == .GET || head.method == .HEAD else {
             return write(.methodNotAllowed, to: head, on: channel, isLast: true)
+        }
+        if let response = service.quick(request) {
+            return write(response.part(request.range), to: head, on: channel, isLast: !head.isKeepAlive)
         }
         let handler = service.handler
         let connection = NIOLoopBound(self, eventLoop: channel.eventLoop)

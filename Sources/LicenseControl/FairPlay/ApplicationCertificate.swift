@@ -25,6 +25,7 @@ public final class ApplicationCertificate: Sendable {
     public let source: Source
     private let transport: any HTTPTransport
     private let date: @Sendable () -> Int64
+    private let loaded: LoadedCertificates?
     private let state = Mutex(State())
 
     private typealias Loading = Task<Result<FairPlayCertificate, KeyError>, Never>
@@ -36,14 +37,20 @@ public final class ApplicationCertificate: Sendable {
 
     /// Loads nothing yet; that is for the first who asks. `transport` is used for a URL alone.
     public convenience init(_ source: Source, transport: any HTTPTransport = CurlTransport.shared) {
-        self.init(source, transport: transport, date: KeySessionClock.system.date)
+        self.init(source, transport: transport, loaded: nil)
     }
 
-    /// `date` gives the seconds since 1970-01-01 00:00 UTC.
-    init(_ source: Source, transport: any HTTPTransport, date: @escaping @Sendable () -> Int64) {
+    /// `date` gives the seconds since 1970-01-01 00:00 UTC. `loaded` may have the certificate already.
+    init(
+        _ source: Source, transport: any HTTPTransport,
+        date: @escaping @Sendable () -> Int64 = KeySessionClock.system.date, loaded: LoadedCertificates? = nil
+    ) {
         self.source = source
         self.transport = transport
         self.date = date
+        self.loaded = loaded
+        guard let certificate = loaded?.certificate(of: source, at: date()) else { return }
+        state.withLock { $0.certificate = certificate }
     }
 
     /// The certificate in DER.
@@ -87,6 +94,7 @@ public final class ApplicationCertificate: Sendable {
                     state.loading = nil
                     if case .success(let certificate) = result { state.certificate = certificate }
                 }
+                if case .success(let certificate) = result { loaded?.keep(certificate, of: source, at: date()) }
                 return result
             }
             state.loading = loading

@@ -83,13 +83,18 @@ public struct FairPlaySettings: Sendable, Hashable {
     }
 
     /// The loader for these settings. Throws `invalidConfiguration` where there is no application certificate, or the
-    /// folder of stored keys cannot be made.
-    public func makeLoader(transport: any HTTPTransport = CurlTransport.shared) throws(KeyError) -> FairPlayLoader {
+    /// folder of stored keys cannot be made. `sharesCertificates`: what a loader of this process fetched from the
+    /// certificate's URL within the last hour need not be fetched again.
+    public func makeLoader(
+        transport: any HTTPTransport = CurlTransport.shared, sharesCertificates: Bool = false
+    ) throws(KeyError) -> FairPlayLoader {
         let store = try storedKeysFolder.map { folder throws(KeyError) in
             PersistableKeys(try FilePersistableKeyStore(folder: folder))
         }
         return FairPlayLoader(
-            service: service, certificate: ApplicationCertificate(try certificateSource(), transport: transport),
+            service: service,
+            certificate: ApplicationCertificate(
+                try certificateSource(), transport: transport, loaded: sharesCertificates ? .shared : nil),
             persistableKeys: store, transport: transport)
     }
 

@@ -10,6 +10,7 @@ extension HLSPlaylistRewriter {
         var sessionKeys: [HLSKey] = []
         var isVariant = false
         var isLeftOut = false
+        var sounds = HLSDefaultAudio()
         let hidden = hiddenVariants(of: playlist)
         for line in playlist.lines {
             do throws(FormatError) {
@@ -28,18 +29,22 @@ extension HLSPlaylistRewriter {
                     break
                 case .tag("EXT-X-STREAM-INF", _) where hidden.contains(line.number):
                     isLeftOut = true
-                case .tag("EXT-X-STREAM-INF", _):
+                case .tag("EXT-X-STREAM-INF", let value):
                     (isVariant, isLeftOut) = (true, false)
+                    sounds.variantBegins(value ?? "")
                     try output.write(line)
                 case .tag(let name, let value):
-                    try rewriteTag(line, name, value ?? "", to: &output)
+                    try rewriteTag(line, name, value ?? "", to: &output, &sounds)
                 case .uri where isLeftOut: isLeftOut = false
                 case .uri(let reference):
                     guard reference.utf8.count <= URIReference.maximumURLSize else {
                         throw .tooLarge("a URL of \(reference.utf8.count) bytes")
                     }
                     let url = output.absolute(reference)
-                    if isVariant { output.addChild(url, role: .variant) }
+                    if isVariant {
+                        output.addChild(url, role: .variant)
+                        sounds.variantEnds(url)
+                    }
                     isVariant = false
                     try output.write(output.url(.playlist(url: url)), ending: line.ending)
                 case .blank, .comment:
@@ -50,6 +55,7 @@ extension HLSPlaylistRewriter {
             }
         }
         output.result.variables = variables.values
+        output.result.defaultAudio = sounds.byVariant
         output.result.isProtected = !sessionKeys.isEmpty
         output.result.sessionKeys = usable(sessionKeys)
     }
@@ -73,12 +79,14 @@ extension HLSPlaylistRewriter {
     }
 
     private func rewriteTag(
-        _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput
+        _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput,
+        _ sounds: inout HLSDefaultAudio
     ) throws(FormatError) {
         switch name {
         case "EXT-X-MEDIA", "EXT-X-I-FRAME-STREAM-INF", "EXT-X-IMAGE-STREAM-INF":
             let list = try HLSAttributeList(parsing: value)
             let role = role(of: name, list)
+            if role == .audio, let uri = list["URI"], !uri.isEmpty { sounds.add(list, output.absolute(uri)) }
             try output.write(line, tag: name, list: list) { output, attribute in
                 guard attribute.name == "URI", !attribute.value.isEmpty else { return nil }
                 let url = output.absolute(attribute.value)

@@ -90,6 +90,9 @@ public struct HLSRewriting: Sendable {
     public var variables: [String: String] = [:]
     /// Of a master playlist, in order, each once.
     public var children: [Child] = []
+    /// Of a master playlist, by the URL of a variant: the playlist of the sound that goes with it, where there is one
+    /// alone or one is the default.
+    public var defaultAudio: [String: String] = [:]
     /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?

@@ -38,6 +38,43 @@ import Testing
         #expect(try names(.unprotected, protected) == ["high.m3u8"])
     }
 
+    /// The sound that goes with each variant, where nobody has to choose.
+    @Test func defaultAudio() throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO="one"
+            v1.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=2,AUDIO="two"
+            v2.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=3,AUDIO="default"
+            v3.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=4,AUDIO="inside"
+            v4.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=5
+            v5.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=6,AUDIO="unknown"
+            v6.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=7,AUDIO="two"
+            v1.m3u8
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="one",NAME="a",URI="a/1.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="two",NAME="b",URI="b.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="two",NAME="c",URI="c.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="default",NAME="d",URI="d.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="default",NAME="e",URI="e.m3u8",DEFAULT=YES
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="default",NAME="f",URI="f.m3u8",DEFAULT=YES
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="inside",NAME="g"
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="unknown",NAME="s",URI="s.m3u8"
+            """
+        let base = "https://a.test/m/"
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let result = try rewriter.rewrite(Array(master.utf8), from: "\(base)master.m3u8") { routes.url($0) }
+        #expect(
+            result.defaultAudio
+                == ["\(base)v1.m3u8": "\(base)a/1.m3u8", "\(base)v3.m3u8": "\(base)e.m3u8"])
+        // Each is named for the demuxer, too.
+        for url in result.defaultAudio.values { #expect(result.resources.contains(.playlist(url: url))) }
+    }
+
     @Test func everyTag() throws {
         let master = """
             #EXTM3U

@@ -7,6 +7,7 @@ import urllib.error
 
 import corpus
 import hls_media as media
+from hls_keys import fragmented_presentation
 from hls_origin import Answer, Halves
 from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, identifier, same_frames
 
@@ -106,7 +107,46 @@ def session_keys(kind):
     return behaviour
 
 
+def sound_ahead(is_refused_first):
+    """The playlist of the sound that goes with the variant is fetched while that of the variant is, though the stock demuxer
+    asks for it later; the init segment of the variant comes before anybody waits for it. Those of another language are
+    not fetched. Where what was fetched ahead cannot be had, it is fetched again when it is asked for."""
+
+    def behaviour():
+        count = 4
+        files, keys = fragmented_presentation({"v": 300_000}, {"en": "en", "de": "de"}, count)
+        variant, sound = files["v.m3u8"], files["en.m3u8"]
+        together = []
+        with Scene(files, keys) as scene:
+            origin = scene.origin
+
+            def variant_playlist(_request):
+                origin.while_quiet(lambda: together.append(origin.wait_for("en.m3u8")))
+                return variant
+
+            def sound_playlist(_request):
+                return 503 if is_refused_first and len(origin.asked("en.m3u8")) == 1 else sound
+
+            origin.files.update({"v.m3u8": variant_playlist, "en.m3u8": sound_playlist})
+            player = scene.player()
+            player.play()
+            end_of_stream(player, 60.0)
+            video = media.Fragmented("video")
+            same_frames(player, [sum for number in range(count) for sum in video.frames(number)])
+            demand(together == [True], "the playlist of the sound was not asked for with that of the variant")
+            expected = {"v.m3u8": 1, "en.m3u8": 1 + is_refused_first, "v/init.mp4": 1, "en/init.mp4": 1, "de.m3u8": 0}
+            asked = {path: len(origin.asked(path)) for path in expected}
+            demand(asked == expected, f"asked for {asked}")
+            one, other = (origin.asked(path)[0].headers for path in ("v.m3u8", "en.m3u8"))
+            demand(one.items() == other.items(), f"other fields: {other.items()}, not {one.items()}")
+            exactly_once(scene.key_requests(), map(identifier, ["skd://rendition/v", "skd://rendition/en"]))
+
+    return behaviour
+
+
 ALL = {
+    "sound-ahead": sound_ahead(False),
+    "sound-ahead/refused-first": sound_ahead(True),
     "session-keys/mp4": session_keys("mp4"),
     "session-keys/ts": session_keys("ts"),
     "two-key-ids-under-one-uri/refused-first": two_key_ids_under_one_uri("first"),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MPL-2.0
 """HLS with keys from origins that redirect and that set cookies."""
 
+import gzip
+
 import hls_media as media
 from hls_origin import Answer, Origin
 from hls_scenes import Gst, Scene, demand, end_of_stream, same_frames
@@ -74,4 +76,38 @@ def cookies():
     demand(stock == ours, f"GStreamer's: {stock}; ours: {ours}")
 
 
-ALL = {"redirects": redirects, "cookies": cookies}
+def compressed():
+    """Media playlists come compressed, as they are asked for; segments are asked for as they are."""
+    video = media.Fragmented("video")
+    uri = "skd://compressed"
+    key = media.key_of(uri)
+    lines = ['#EXT-X-MAP:URI="init.mp4"', media.key_line(uri)]
+    files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "init.mp4": video.init_of("compressed")}
+    for number in range(COUNT):
+        lines += media.segment_lines(video.duration(number), f"{number}.m4s")
+        files[f"{number}.m4s"] = video.segment(number, key)
+    files["v.m3u8"] = Answer(200, gzip.compress(media.media_playlist(lines).encode()), Content_Encoding="gzip")
+    with Scene(files, {uri: key}) as scene:
+        player = scene.player()
+        player.play()
+        end_of_stream(player)
+        same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
+        accepted = {path: scene.origin.asked(path)[0].headers.get("Accept-Encoding", "") for path in files}
+        demand("gzip" in accepted["v.m3u8"], f"not asked for: {accepted}")
+        demand(not any("gzip" in accepted[path] for path in ("init.mp4", "0.m4s")), f"media compressed: {accepted}")
+
+
+def compressed_bomb():
+    """A playlist that is small until it is unpacked ends by name."""
+    bomb = gzip.compress(b"#EXTM3U\n" + b"#" * (64 << 20), 9)
+    files = {
+        "master.m3u8": media.master_playlist([("v.m3u8", 300_000)]),
+        "v.m3u8": Answer(200, bomb, Content_Encoding="gzip")}
+    with Scene(files) as scene:
+        player = scene.player()
+        player.play()
+        error = player.until_end(40.0) or ""
+        demand("bytes" in error and "v.m3u8" in error, f"it ended otherwise: {error}")
+
+
+ALL = {"compressed": compressed, "compressed-bomb": compressed_bomb, "redirects": redirects, "cookies": cookies}

@@ -22,6 +22,7 @@ final class PresentationOrigin: Sendable {
             case .key: 4096
             }
         }
+        fileprivate var isText: Bool { self == .playlist || self == .manifest }
         fileprivate var timeout: Duration {
             switch self {
             case .playlist, .manifest, .initSegment: .seconds(20)
@@ -73,6 +74,8 @@ final class PresentationOrigin: Sendable {
         outgoing.timeout = content.timeout
         outgoing.connectTimeout = .seconds(15)
         outgoing.maximumResponseSize = content.limit
+        // As the stock demuxers do; some servers have nothing else.
+        outgoing.acceptsCompression = content.isText
         do {
             return try await transport.send(outgoing)
         } catch {

@@ -16,61 +16,152 @@ final class HLSAnswers: Sendable {
     /// Answers that nobody has fetched yet.
     private static let limit = 16
 
-    private typealias Work = Task<LoopbackResponse, Never>
+    /// How long an answer that was prepared counts as one of now.
+    static let freshness: Duration = .seconds(3)
+
+    /// Gives nil where it came to nothing and was made before anybody asked.
+    private typealias Work = Task<LoopbackResponse?, Never>
+
+    private struct Entry {
+        let name: String
+        let id: UInt64
+        let work: Work
+        /// Set for what was prepared.
+        var end: ContinuousClock.Instant?
+        /// What the work gave.
+        var answer: LoopbackResponse?
+    }
 
     private struct State {
-        var works: [(name: String, work: Work)] = []
+        var entries: [Entry] = []
+        var lastID: UInt64 = 0
         var hasEnded = false
+
+        /// The entry of that name, unless it was prepared too long ago, when it goes.
+        mutating func index(_ name: String, at now: ContinuousClock.Instant) -> Int? {
+            guard let index = entries.firstIndex(where: { $0.name == name }) else { return nil }
+            guard let end = entries[index].end, end <= now else { return index }
+            entries.remove(at: index)
+            return nil
+        }
     }
 
     private let state = Mutex(State())
     private let patience: Duration
+    private let now: @Sendable () -> ContinuousClock.Instant
 
-    init(patience: Duration = HLSAnswers.patience) { self.patience = patience }
+    init(patience: Duration = HLSAnswers.patience, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) {
+        self.patience = patience
+        self.now = now
+    }
 
     /// What `make` answers under that name; 503 where it is not ready in time, 404 after the end. `isAskedOnce`: the
     /// answer may take its time, since nobody would ask again.
     func answer(
         _ name: String, isAskedOnce: Bool = false, _ make: @escaping @Sendable () async -> LoopbackResponse
     ) async -> LoopbackResponse {
-        let (work, surplus) = state.withLock { state -> (Work?, Work?) in
+        while true {
+            guard let (id, work) = begin(name, isPrepared: false, make) else { return .notFound }
+            switch await Self.outcome(of: work, within: isAskedOnce ? nil : patience) {
+            case .answer(let answer):
+                forget(id)
+                return answer
+            case .nothing:
+                // What was prepared came to nothing: now it is made for somebody.
+                forget(id)
+            case .late:
+                return LoopbackResponse(status: 503)
+            }
+        }
+    }
+
+    /// Begins to make the answer that will be asked for next. Where `make` gives nil, that is forgotten.
+    func prepare(_ name: String, _ make: @escaping @Sendable () async -> LoopbackResponse?) {
+        _ = begin(name, isPrepared: true, make)
+    }
+
+    /// The answer under that name, where it was prepared and is ready. It is handed out once.
+    func takeReady(_ name: String) -> LoopbackResponse? {
+        let now = now()
+        return state.withLock { state in
+            guard let index = state.index(name, at: now), let answer = state.entries[index].answer else { return nil }
+            state.entries.remove(at: index)
+            return answer
+        }
+    }
+
+    /// The work under that name, which begins unless it is under way. Nil after the end.
+    private func begin(
+        _ name: String, isPrepared: Bool, _ make: @escaping @Sendable () async -> LoopbackResponse?
+    ) -> (UInt64, Work)? {
+        let now = now()
+        let (begun, surplus) = state.withLock { state -> ((UInt64, Work)?, Work?) in
             guard !state.hasEnded else { return (nil, nil) }
-            if let known = state.works.first(where: { $0.name == name }) { return (known.work, nil) }
-            let surplus = state.works.count >= Self.limit ? state.works.removeFirst().work : nil
-            let work = Work { await make() }
-            state.works.append((name, work))
-            return (work, surplus)
+            if let index = state.index(name, at: now) {
+                if !isPrepared { state.entries[index].end = nil }
+                return ((state.entries[index].id, state.entries[index].work), nil)
+            }
+            let surplus = state.entries.count >= Self.limit ? state.entries.removeFirst().work : nil
+            state.lastID += 1
+            let id = state.lastID
+            let work = Work { [weak self] in
+                let answer = await make()
+                if isPrepared { self?.keep(answer, of: id) }
+                return answer
+            }
+            let end = isPrepared ? now + Self.freshness : nil
+            state.entries.append(Entry(name: name, id: id, work: work, end: end))
+            return ((id, work), surplus)
         }
         surplus?.cancel()
-        guard let work else { return .notFound }
-        let answer = isAskedOnce ? await work.value : await Self.value(of: work, within: patience)
-        guard let answer else { return LoopbackResponse(status: 503) }
-        state.withLock { $0.works.removeAll { $0.name == name && $0.work == work } }
-        return answer
+        return begun
     }
+
+    private func keep(_ answer: LoopbackResponse?, of id: UInt64) {
+        state.withLock { state in
+            guard let index = state.entries.firstIndex(where: { $0.id == id }) else { return }
+            if let answer {
+                state.entries[index].answer = answer
+            } else {
+                state.entries.remove(at: index)
+            }
+        }
+    }
+
+    private func forget(_ id: UInt64) { state.withLock { $0.entries.removeAll { $0.id == id } } }
 
     /// Ends all work: who waits gets an answer at once, and so does who comes later.
     func end() {
         let works = state.withLock { state in
             state.hasEnded = true
-            defer { state.works = [] }
-            return state.works
+            defer { state.entries = [] }
+            return state.entries.map(\.work)
         }
-        for (_, work) in works { work.cancel() }
+        for work in works { work.cancel() }
     }
 
-    private static func value(of work: Work, within patience: Duration) async -> LoopbackResponse? {
-        let (answers, first) = AsyncStream.makeStream(of: LoopbackResponse?.self)
-        let waiter = Task { first.yield(await work.value) }
+    private enum Outcome: Sendable {
+        case answer(LoopbackResponse)
+        case nothing
+        case late
+
+        init(_ answer: LoopbackResponse?) { self = answer.map { .answer($0) } ?? .nothing }
+    }
+
+    /// `patience` nil: as long as it takes.
+    private static func outcome(of work: Work, within patience: Duration?) async -> Outcome {
+        guard let patience else { return Outcome(await work.value) }
+        let (outcomes, first) = AsyncStream.makeStream(of: Outcome.self)
+        let waiter = Task { first.yield(Outcome(await work.value)) }
         let alarm = Task {
             try? await Task.sleep(for: patience)
-            first.yield(nil)
+            first.yield(.late)
         }
         defer {
             waiter.cancel()
             alarm.cancel()
         }
-        for await answer in answers { return answer }
-        return nil
+        for await outcome in outcomes { return outcome }
+        return .late
     }
 }

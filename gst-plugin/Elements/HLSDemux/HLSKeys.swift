@@ -56,6 +56,9 @@ final class HLSKeys: Sendable {
         return true
     }
 
+    /// Whether the key is there. It counts as in use then.
+    func isUsable(_ key: HLSKey) -> Bool { session.isAtHand(keyID(of: key)) }
+
     /// Whether somebody waits for a key in `contentKey(for:within:)`.
     var isAwaited: Bool { waiting.load(ordering: .acquiring) > 0 }
 

@@ -10,21 +10,100 @@ import Synchronization
 extension HLSPresentation {
     /// Answers one loopback request.
     func answer(_ request: LoopbackRequest) async -> LoopbackResponse {
-        state.withLock { $0.requestCount += 1 }
-        let name = request.path.prefix { $0 != "." }
-        guard let resource = table.resource(String(name)) else { return .notFound }
-        let request = withoutOwnReferrer(request)
-        origin.note(request)
-        if let key = resource.key {
-            for next in state.withLock({ $0.schedule.didFetch(key) }) { keys.demand(next) }
-        }
+        let request = takeIn(request)
+        guard let resource = resource(of: request) else { return .notFound }
+        for next in ahead(of: resource) { keys.demand(next) }
+        prepareAudio(of: resource, request)
         let isKey = if case .key = resource { true } else { false }
-        let response = await answers.answer("\(name)?\(request.query ?? "")", isAskedOnce: isKey) { [self] in
+        let response = await answers.answer(Self.answerName(request), isAskedOnce: isKey) { [self] in
             await answer(request, resource)
         }
         guard isKey, response.status != 200 else { return response }
         // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
         return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
+    }
+
+    /// Answers a loopback request where the answer is at hand: no other thread has to wake up for it.
+    func quickAnswer(_ request: LoopbackRequest) -> LoopbackResponse? {
+        guard let resource = resource(of: request) else { return nil }
+        let response: LoopbackResponse
+        if case .keyNote(let note) = resource {
+            guard note.key.map({ keys.isUsable($0) }) ?? true else { return nil }
+            response = self.response(of: note)
+        } else {
+            guard let ready = answers.takeReady(Self.answerName(request)) else { return nil }
+            response = ready
+        }
+        _ = takeIn(request)
+        let wanted = ahead(of: resource)
+        // Whoever hears of a request for a key may take his time.
+        if !wanted.isEmpty { Task { [keys] in for key in wanted { keys.demand(key) } } }
+        return response
+    }
+
+    private func resource(of request: LoopbackRequest) -> HLSResource? {
+        table.resource(String(request.path.prefix { $0 != "." }))
+    }
+
+    private static func answerName(_ request: LoopbackRequest) -> String {
+        "\(request.path.prefix { $0 != "." })?\(request.query ?? "")"
+    }
+
+    /// Notes a request of the stock demuxer, and gives it as the origin gets it.
+    private func takeIn(_ request: LoopbackRequest) -> LoopbackRequest {
+        state.withLock { $0.requestCount += 1 }
+        let request = withoutOwnReferrer(request)
+        origin.note(request)
+        return request
+    }
+
+    /// The keys to ask for ahead, now that what this resource is for is fetched.
+    private func ahead(of resource: HLSResource) -> [HLSKey] {
+        guard let key = resource.key else { return [] }
+        return state.withLock { $0.schedule.didFetch(key) }
+    }
+
+    // MARK: Ahead of requests
+
+    private static let preparedLimit = 1024
+
+    /// The stock demuxer asks for the playlist of the sound when the first segment of pictures is on its way, and waits
+    /// for it on the thread that handles that. So it is made meanwhile.
+    private func prepareAudio(of resource: HLSResource, _ request: LoopbackRequest) {
+        guard case .playlist(let url) = resource,
+            let audio = state.withLock({ $0.hasOutput ? nil : $0.defaultAudio[url] })
+        else { return }
+        prepare(.playlist(url: audio), request)
+    }
+
+    /// The one init segment of a playlist is what the stock demuxer fetches next.
+    private func prepareInitSegment(of rewriting: HLSRewriting, _ request: LoopbackRequest) {
+        let segments = rewriting.resources.filter { if case .initSegment = $0 { true } else { false } }
+        if segments.count == 1, let segment = segments.first { prepare(segment, request) }
+    }
+
+    /// Makes the answer for a resource, which is named already, before the stock demuxer asks for it. Once: it may never
+    /// do so, and what failed is told when it did.
+    private func prepare(_ resource: HLSResource, _ request: LoopbackRequest) {
+        let isFirst = state.withLock { state in
+            // A live presentation may have new ones for ever.
+            if state.prepared.count > Self.preparedLimit { state.prepared = [] }
+            return state.prepared.insert(resource).inserted
+        }
+        guard isFirst, let name = table.knownName(of: resource) else { return }
+        var request = request
+        request.query = nil
+        answers.prepare("\(name)?") { [self, request] in
+            do throws(HLSFailure) {
+                switch resource {
+                case .playlist(let url): return try await playlist(url, request)
+                case .initSegment(let segment): return try await initSegment(segment, request)
+                default: return nil
+                }
+            } catch {
+                return nil
+            }
+        }
     }
 
     private func answer(_ request: LoopbackRequest, _ resource: HLSResource) async -> LoopbackResponse {
@@ -96,6 +175,7 @@ extension HLSPresentation {
                 rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
             }
         }
+        prepareInitSegment(of: rewriting, request)
         var headers = HLSOrigin.returned(response.headers)
         if !headers.contains(where: { $0.name.lowercased() == "content-type" }) {
             headers.append(HTTPHeader(name: "Content-Type", value: "application/vnd.apple.mpegurl"))
@@ -152,6 +232,10 @@ extension HLSPresentation {
         if let key = note.key {
             if state.withLock(\.hasOutput) { keys.demand(key) } else { _ = try await keys.contentKey(for: key) }
         }
+        return response(of: note)
+    }
+
+    private func response(of note: HLSKeyNote) -> LoopbackResponse {
         let segmentKey = SegmentKey(
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes =

@@ -21,6 +21,10 @@ final class HLSPresentation: Sendable {
         var rewriters: [String: HLSPlaylistRewriter] = [:]
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
+        /// The playlists of the sound, by those of the variants.
+        var defaultAudio: [String: String] = [:]
+        /// What was prepared before it was asked for, each once.
+        var prepared: Set<HLSResource> = []
         var timeline = HLSTimeline()
         var schedule = HLSKeySchedule()
         /// Something came out of the stock demuxer.
@@ -57,7 +61,9 @@ final class HLSPresentation: Sendable {
     /// Opens the loopback server. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
     /// try again for ever.
     func open(onFailure: @escaping @Sendable (HLSFailure) -> Void) throws(HTTPError) {
-        let server = try LoopbackServer { [weak self] request in await self?.answer(request) ?? .notFound }
+        let server = try LoopbackServer(quick: { [weak self] in self?.quickAnswer($0) }) { [weak self] request in
+            await self?.answer(request) ?? .notFound
+        }
         state.withLock {
             $0.server = server
             $0.onFailure = onFailure
@@ -187,6 +193,7 @@ final class HLSPresentation: Sendable {
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
+                state.defaultAudio = rewriting.defaultAudio
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.

@@ -45,6 +45,9 @@ final class HLSResourceTable: Sendable {
         }
     }
 
+    /// The name of a resource that a playlist named; nil for others.
+    func knownName(of resource: HLSResource) -> String? { state.withLock { $0.names[resource] } }
+
     func resource(_ name: String) -> HLSResource? { state.withLock { $0.entries[name]?.resource } }
 
     var count: Int { state.withLock { $0.entries.count } }

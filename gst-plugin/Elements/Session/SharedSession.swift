@@ -46,7 +46,8 @@ final class SharedSession: Sendable {
             // What the application registered comes before what a file says.
             let session = KeySession(
                 loaders: ResourceLoaderFactory.default.makeLoaders(), configuration: configuration)
-            for loader in settings.makeLoaders(transport: session.transport(over: CurlTransport.shared)) {
+            let transport = session.transport(over: CurlTransport.shared)
+            for loader in settings.makeLoaders(transport: transport, sharesCertificates: true) {
                 session.addLoader(loader)
             }
             return SharedSession(session, settings, isAttached: false)

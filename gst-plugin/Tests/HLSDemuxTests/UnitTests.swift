@@ -96,6 +96,68 @@ struct HLSUnitTests {
         #expect(await answers.answer("b") { LoopbackResponse() }.status == 404)
     }
 
+    @Test func whatWasPreparedIsHandedOutOnce() async {
+        let time = ManualInstant()
+        let answers = HLSAnswers(now: { time.now })
+        let count = Mutex(0)
+        @Sendable func make() async -> LoopbackResponse {
+            LoopbackResponse(body: [
+                count.withLock {
+                    $0 += 1; return UInt8($0)
+                }
+            ])
+        }
+        #expect(answers.takeReady("a") == nil)
+        answers.prepare("a") { await make() }
+        #expect(await Self.ready("a", of: answers)?.body == [1])
+        #expect(answers.takeReady("a") == nil)
+        #expect(await answers.answer("a") { await make() }.body == [2])
+        // What was asked for is not kept for others.
+        #expect(answers.takeReady("a") == nil)
+
+        // Who comes while it is made waits for it.
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        answers.prepare("b") {
+            for await _ in gate { break }
+            return LoopbackResponse(body: [7])
+        }
+        #expect(answers.takeReady("b") == nil)
+        async let answer = answers.answer("b") { await make() }
+        open.yield()
+        #expect(await answer.body == [7])
+
+        // One that is too old is made again.
+        answers.prepare("c") { await make() }
+        while count.withLock({ $0 }) < 3 { await Task.yield() }
+        time.advance(by: HLSAnswers.freshness)
+        #expect(answers.takeReady("c") == nil)
+        #expect(await answers.answer("c") { await make() }.body == [4])
+    }
+
+    /// What came to nothing before anybody asked is made again for who asks, and that tells of what was wrong.
+    @Test func nothingIsTakenForAnAnswer() async {
+        let answers = HLSAnswers()
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        answers.prepare("a") {
+            for await _ in gate { break }
+            return nil
+        }
+        async let answer = answers.answer("a") { LoopbackResponse(status: 502) }
+        open.yield()
+        #expect(await answer.status == 502)
+        answers.end()
+        answers.prepare("b") { LoopbackResponse() }
+        #expect(await answers.answer("b") { LoopbackResponse() }.status == 404)
+        #expect(answers.takeReady("b") == nil)
+    }
+
+    private static func ready(_ name: String, of answers: HLSAnswers) async -> LoopbackResponse? {
+        while true {
+            if let answer = answers.takeReady(name) { return answer }
+            await Task.yield()
+        }
+    }
+
     @Test func keyFormatsComeInTheOrderOfPreference() {
         #expect(HLSSettings().keyFormats(preferring: nil).first == .identity)
         #expect(HLSSettings().keyFormats(preferring: .fairPlay).first == .fairPlay)
@@ -162,4 +224,13 @@ struct HLSOriginTests {
             try await origin.bytes(.initSegment, "https://a.test/i", range: beyond)
         }
     }
+}
+
+/// A time that tests set.
+private final class ManualInstant: Sendable {
+    private let instant = Mutex(ContinuousClock.now)
+
+    var now: ContinuousClock.Instant { instant.withLock { $0 } }
+
+    func advance(by duration: Duration) { instant.withLock { $0 += duration } }
 }
