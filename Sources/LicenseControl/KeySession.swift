@@ -10,6 +10,7 @@ import Synchronization
 /// thread-safe and none blocks; work happens on tasks. When the last reference goes, open requests are cancelled.
 public final class KeySession: Sendable {
     let core: Mutex<Core>
+    private let plays = PlayNotes()
     let statusRevision = Atomic<UInt64>(0)
     let guardCount = Atomic<Int>(0)
     let configuration: KeySessionConfiguration
@@ -257,11 +258,18 @@ public final class KeySession: Sendable {
     public func didStartPlaying(_ keyID: KeyID?) {
         let loaders = core.withLock(\.loaders)
         guard !loaders.isEmpty else { return }
-        Task { [weak self] in
+        plays.add { [weak self] in
             guard let self else { return }
-            for loader in loaders { loader.didStartPlaying(keyID, in: self) }
+            for loader in loaders {
+                loader.didStartPlaying(keyID, in: self)
+                await loader.finishNotingPlays()
+            }
         }
     }
+
+    /// What `didStartPlaying` was told of, and is not written down yet. A licence that ends some time after its first play
+    /// would begin anew, if the process ended before.
+    public var unwrittenPlays: PlayNotes { plays }
 
     // MARK: For requests
 

@@ -37,6 +37,10 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// begins to play what was decrypted before. Called for every loader, and for a key more than once.
     func didStartPlaying(_ keyID: KeyID?, in session: KeySession)
 
+    /// Returns when everything that `didStartPlaying` was told of is written down, where it counts, or could not be. Who
+    /// ends playback waits for it, for a short time.
+    func finishNotingPlays() async
+
     /// Playback with a stored key began, and with it another end of the key: store this one in its place.
     func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest)
 
@@ -61,6 +65,8 @@ extension ResourceLoader {
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
     /// Does nothing.
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {}
+    /// At once: there is nothing to wait for.
+    public func finishNotingPlays() async {}
     /// Does nothing: the stored key stays as it was.
     public func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {}
     /// Does nothing: the report stays in the store.

@@ -84,7 +84,8 @@ struct LicensesResetCommand: AsyncParsableCommand {
         abstract: "Remove every licence, domain and device key of this device (reset DRM database).",
         discussion: """
             Says what is there, asks, and says what was removed and what has to be acquired again. The trusted clock \
-            stays. A store that is damaged, foreign, altered or put back from a copy is never emptied: its files are \
+            stays, unless its record cannot be read: then licences with dates are disabled until signed time comes from \
+            the time service. A store that is damaged, foreign, altered or put back from a copy is never emptied: its files are \
             moved aside under new names, and the next start makes a new store.
 
             EXIT STATUS

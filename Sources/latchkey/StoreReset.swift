@@ -34,22 +34,35 @@ struct StoreReset {
 
     private func empty(_ store: LicenseStore, _ confirm: (String) throws -> Bool) async throws {
         let records = try await store.list().filter { $0.kind != .clock }
-        guard !records.isEmpty else { return report("\(configuration.database) is empty; nothing was removed") }
-        try agree(confirm, "Remove \(Self.summary(records)) from \(configuration.database)?")
+        let clockFailure = try await store.clockFailure()
+        guard !records.isEmpty || clockFailure != nil else {
+            return report("\(configuration.database) is empty; nothing was removed")
+        }
+        if let clockFailure { report("\(clockFailure)") }
+        let content = [Self.summary(records), clockFailure.map { _ in Self.clock } ?? ""].filter { !$0.isEmpty }
+        try agree(confirm, "Remove \(content.joined(separator: ", ")) from \(configuration.database)?")
         // What came since the question goes, too.
-        let removed = try await store.transaction { transaction throws(LicenseStoreError) in
+        let (removed, isClockNew) = try await store.transaction { transaction throws(LicenseStoreError) in
             let records = try transaction.list().filter { $0.kind != .clock }
             _ = try transaction.deleteAll()
-            return records
+            return (records, try transaction.replaceUnreadableClock())
         }
         await store.close()
-        report("removed: \(Self.summary(removed))")
+        let parts = [Self.summary(removed), isClockNew ? Self.clock : ""].filter { !$0.isEmpty }
+        report("removed: \(parts.joined(separator: ", "))")
         tell("licence for KID", removed.filter { $0.kind == .license }.flatMap(\.keyIDs).map(\.description))
         tell(
             "membership of domain",
             removed.filter { $0.kind == .domain }.compactMap { GUID(uuidOrder: $0.contentID)?.description })
-        report("The next use makes new device keys. The trusted clock stays as it was.")
+        if !removed.isEmpty { report("The next use makes new device keys.") }
+        report(
+            isClockNew
+                ? "The trusted clock is new, and trusted by nobody: licences with dates, also those that come now, are "
+                    + "disabled until signed time comes from the time service (time-url)."
+                : "The trusted clock stays as it was.")
     }
+
+    private static let clock = "the trusted clock's record, which cannot be read"
 
     /// Which licences a store had that does not open, nobody can tell.
     private func replace(_ error: LicenseStoreError, _ confirm: (String) throws -> Bool) async throws {

@@ -67,6 +67,35 @@ import Testing
         #expect(try await store.list().count == 4)
     }
 
+    /// What the clock knew is given up by name, and no licence gains by that. The list works before, too.
+    @Test func replacesAClockThatCannotBeRead() async throws {
+        try await fill()
+        func spoilClock() async throws {
+            let store = try await LicenseStore.open(configuration)
+            let id = try #require(RecordID(Array("latchkey clock 1".utf8)))
+            try await store.put(LicenseRecord(id: id, kind: .clock, payload: [9]))
+            await store.close()
+        }
+        try await spoilClock()
+        #expect(try await LicensesListCommand.licenses(in: configuration).count == 2)
+        await #expect(throws: ToolError("nothing was removed")) { try await reset(answer: false) }
+        var lines = try await reset()
+        #expect(lines.first?.hasPrefix("record unreadable: the trusted clock's record: ") == true)
+        #expect(lines.contains { $0.hasPrefix("removed: 2 licences, ") && $0.contains("the trusted clock's record") })
+        #expect(lines.contains { $0.contains("disabled until signed time comes") })
+        let store = try await LicenseStore.open(configuration)
+        #expect(try await store.clockFailure() == nil)
+        let clock = try await TrustedClock.open(storage: store)
+        #expect(clock.now().trust == .rolledBack)
+        await store.close()
+        #expect(try await reset() == ["\(configuration.database) is empty; nothing was removed"])
+        // An empty store, too.
+        try await spoilClock()
+        lines = try await reset()
+        #expect(lines.contains("removed: the trusted clock's record, which cannot be read"))
+        #expect(!lines.contains { $0.contains("device keys") })
+    }
+
     /// Looking makes no store.
     @Test func findsNothingWhereNothingIs() async throws {
         #expect(try await reset() == ["there is no licence store at \(configuration.database); nothing was removed"])

@@ -194,6 +194,12 @@ import Testing
         #expect(terms.outputLevels == .init(uncompressedDigitalVideo: 270) && terms.playEnablers.count == 1)
         #expect(try PlayReadyServerPolicy(query: "").grants.count == 1)
         #expect(try PlayReadyServerPolicy(query: "(errorcode:0x8004C605)").fault?.code == 0x8004_C605)
+        // As players' sample lists write it.
+        let sample = try PlayReadyServerPolicy(
+            query: "cfg=(persist:false,ck:W31bfVt9W31bfVt9W31bfQ==,ckt:aescbc,"
+                + "playenablers:(786627D8-C2A6-44BE-8F88-08AE255B01A7)),(sl:150)")
+        #expect(sample.grants.count == 2 && sample.grants[0].keyType == .aesCBC && sample.grants[0].key != nil)
+        #expect(sample.grants[0].terms.playEnablers.count == 1 && sample.grants[1].terms.minimumSecurityLevel == 150)
     }
 
     @Test(arguments: [

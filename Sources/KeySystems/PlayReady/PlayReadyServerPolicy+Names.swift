@@ -29,7 +29,7 @@ extension PlayReadyServerPolicy {
             revocationListVersion = revocationListVersion ?? 1
         case "life": grant.lifetime = try Self.number(name, value)
         case "kid": grant.keyID = value == "header" ? nil : try Self.keyID(value)
-        case "contentkey":
+        case "contentkey", "ck":
             var bytes = try Self.bytes(name, value)
             defer { wipe(&bytes) }
             guard let key = ContentKey(bytes) else { throw ParseError(description: "contentkey: 16 bytes") }
@@ -64,7 +64,8 @@ extension PlayReadyServerPolicy {
         case "caopl": levels.compressedDigitalAudio = try number(name, value)
         case "ucaopl": levels.uncompressedDigitalAudio = try number(name, value)
         case "playenablers":
-            guard let id = GUID(value) else { throw ParseError(description: "playenablers: a GUID") }
+            let bare = value.hasPrefix("(") && value.hasSuffix(")") ? String(value.dropFirst().dropLast()) : value
+            guard let id = GUID(bare) else { throw ParseError(description: "playenablers: a GUID") }
             terms.playEnablers.append(id)
         default: throw ParseError(description: "“\(name)” is not known")
         }

@@ -13,7 +13,7 @@ public import ProtectionModel
 /// | name | value |
 /// |---|---|
 /// | `kid` | Base64 in GUID order, or a UUID; `header` or nothing: all of the header |
-/// | `contentkey` | Base64, 16 bytes |
+/// | `contentkey`, `ck` | Base64, 16 bytes |
 /// | `ckt` | `aesctr`, `aescbc` |
 /// | `sl` | minimum security level |
 /// | `persist` | `true` (default), `false` |
@@ -23,7 +23,7 @@ public import ProtectionModel
 /// | `realtime` | `true`, `false` |
 /// | `grace` | seconds |
 /// | `cvopl`, `ucvopl`, `avopl`, `caopl`, `ucaopl` | output levels: compressed and uncompressed video, analog video, compressed and uncompressed audio |
-/// | `playenablers` | a GUID |
+/// | `playenablers` | a GUID, in brackets or not |
 /// | `domain` | a GUID: bind the licence to this account |
 /// | `tid` | transaction id, Base64: ask for an acknowledgement |
 /// | `play` | `false` leaves the right to play out |
@@ -124,15 +124,18 @@ public struct PlayReadyServerPolicy: Sendable {
         String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
     }
 
-    /// What stands between brackets; all of the text where there are none.
+    /// What stands between brackets, which may hold others; all of the text where there are none.
     private static func groups(_ text: String) throws(ParseError) -> [Substring] {
         guard text.contains("(") else { return text.isEmpty ? [] : [text[...]] }
         var groups: [Substring] = []
         var rest = text[...]
         while let open = rest.firstIndex(of: "(") {
-            guard let close = rest[open...].firstIndex(of: ")") else {
-                throw ParseError(description: "a bracket is open")
+            var depth = 0
+            let end = rest[open...].firstIndex { character in
+                depth += character == "(" ? 1 : character == ")" ? -1 : 0
+                return depth == 0
             }
+            guard let close = end else { throw ParseError(description: "a bracket is open") }
             groups.append(rest[rest.index(after: open)..<close])
             rest = rest[rest.index(after: close)...]
         }

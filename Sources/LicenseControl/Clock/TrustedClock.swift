@@ -16,6 +16,8 @@ public final class TrustedClock: Sendable {
         case trusted
         /// The clock's state could not be written. It goes on; a rollback while the machine is off may go unnoticed.
         case notSaved(LicenseStoreError)
+        /// What was kept of the clock cannot be read. It counts as set back; signed time replaces it.
+        case lost(LicenseStoreError)
     }
 
     private struct Core {
@@ -23,6 +25,8 @@ public final class TrustedClock: Sendable {
         /// The latest good time when the state was written.
         var savedTime: Int64
         var isSaving = false
+        /// What is kept cannot be read, and stays until signed time comes.
+        var isLost = false
     }
 
     private let core: Mutex<Core>
@@ -32,16 +36,29 @@ public final class TrustedClock: Sendable {
     private let policy: TrustedClockPolicy
     private let onEvent: @Sendable (Event) -> Void
 
-    /// Reads what is kept and takes a first look at the machine's clocks.
+    /// Reads what is kept and takes a first look at the machine's clocks. Where it cannot be read, the clock is not trusted
+    /// before signed time comes.
     ///
     /// `onEvent` is called on the thread that noticed, outside the clock's lock; it must not block.
     public static func open(
         storage: any TrustedClockStorage, clocks: any ClockSource = SystemClocks(), service: SignedTimeService? = nil,
         policy: TrustedClockPolicy = TrustedClockPolicy(), onEvent: @escaping @Sendable (Event) -> Void = { _ in }
     ) async throws(LicenseStoreError) -> TrustedClock {
-        let kept = try await storage.update { $0 ?? TrustedClockState() }
+        let kept: TrustedClockState
+        var loss: LicenseStoreError?
+        do throws(LicenseStoreError) {
+            kept = try await storage.update { $0 ?? TrustedClockState() }
+        } catch {
+            guard error.isSameKind(as: .recordUnreadable("")) else { throw error }
+            kept = .lost
+            loss = error
+        }
         let clock = TrustedClock(
             kept, storage: storage, clocks: clocks, service: service, policy: policy, onEvent: onEvent)
+        if let loss {
+            clock.core.withLock { $0.isLost = true }
+            onEvent(.lost(loss))
+        }
         _ = clock.now()
         try await clock.save()
         return clock
@@ -81,12 +98,23 @@ public final class TrustedClock: Sendable {
     /// Writes what the clock knows, and takes over what other processes found out. Call it before the process ends.
     /// Throws the errors of the storage; the clock goes on with what it knows.
     public func save() async throws(LicenseStoreError) {
-        let mine = core.withLock { $0.state }
+        let (mine, isLost) = core.withLock { ($0.state, $0.isLost) }
         defer { core.withLock { $0.isSaving = false } }
-        let merged = try await storage.update { kept in kept.map { mine.merged(with: $0) } ?? mine }
+        // What was made up says nothing against what is kept, where that can be read again.
+        let isMadeUp = isLost && mine.repairs == 0
+        let merged: TrustedClockState
+        do throws(LicenseStoreError) {
+            merged = try await storage.update { kept in kept.map { isMadeUp ? $0 : mine.merged(with: $0) } ?? mine }
+        } catch {
+            guard isLost, error.isSameKind(as: .recordUnreadable("")) else { throw error }
+            if isMadeUp { return }
+            try await storage.replace(with: mine)
+            merged = mine
+        }
         let event = core.withLock { core -> TrustedClockState.Event? in
             let before = core.state.time
-            core.state = core.state.merged(with: merged)
+            core.state = isMadeUp && core.state.repairs == 0 ? merged : core.state.merged(with: merged)
+            core.isLost = false
             core.savedTime = merged.latestGood
             let after = core.state.time
             if after.trust == .rolledBack { return before.trust == .rolledBack ? nil : .rolledBack }

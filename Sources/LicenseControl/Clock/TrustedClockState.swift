@@ -43,6 +43,14 @@ public struct TrustedClockState: Hashable, Sendable {
         repairs = 0
     }
 
+    /// A clock that may have known anything: only signed time makes it good. No licence's grace is left.
+    static var lost: TrustedClockState {
+        var state = TrustedClockState()
+        state.trust = .rolledBack
+        state.untrusted = 1000 * 365 * 86_400_000
+        return state
+    }
+
     /// What the clock says, as of the latest reading.
     public var time: TrustedTime {
         TrustedTime(

@@ -182,7 +182,7 @@ extension PlayReadyClient {
                     for record in records {
                         for keyID in record.keyIDs where now.isTrusted {
                             for old in try transaction.records(for: keyID, kind: .license)
-                            where old.keySystem == .playReady && old.ends.map({ $0 <= now.time }) ?? false {
+                            where old.keySystem == .playReady && Self.isOver(old, at: now.time, in: transaction) {
                                 _ = try transaction.delete(old.id)
                             }
                         }
@@ -196,6 +196,18 @@ extension PlayReadyClient {
         }
         for license in installed where !license.isPersistent { remember(license) }
         return installed
+    }
+
+    /// Whether a licence's end is past: its date, or the time after its first play. The mark of that play stays.
+    private static func isOver(
+        _ record: LicenseRecord, at now: UnixTime, in transaction: LicenseStoreTransaction
+    ) -> Bool {
+        if let ends = record.ends, ends <= now { return true }
+        guard let terms = try? XMRTerms(XMRLicense(reading: Array(record.payload.dropFirst(5)))),
+            let seconds = [terms.expirationAfterFirstPlay, terms.expirationAfterFirstUse].compactMap(\.self).min(),
+            let mark = (try? LicenseStore.firstPlay(of: record.id, in: transaction)).flatMap(\.self)
+        else { return false }
+        return mark.advanced(bySeconds: Int64(seconds)) <= now
     }
 
     private func remember(_ license: InstalledLicense) {

@@ -131,7 +131,10 @@ public actor PlayReadyClient {
             }
             let clock = try await TrustedClock.open(
                 storage: store, clocks: clocks, service: time, policy: configuration.clockPolicy,
-                onEvent: configuration.onClockEvent)
+                onEvent: { [configuration] event in
+                    if case .lost(let error) = event { configuration.log("\(error)") }
+                    configuration.onClockEvent(event)
+                })
             let now = clock.now()
             if now.isTrusted { try await store.deleteRemovable(at: now.time) }
             let parts = Parts(store: store, clock: clock, firstPlays: FirstPlays(clock: clock, store: store))

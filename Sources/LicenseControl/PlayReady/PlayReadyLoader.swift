@@ -23,6 +23,7 @@ public final class PlayReadyLoader: ResourceLoader {
     private let renews: Bool
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
     let inUse = Mutex(LicensesInUse())
+    private let plays = PlayNotes()
 
     /// Without `acquires`, only what is in the store counts, as where the application acquires licences by itself. Without
     /// `renews`, playing stops at the end of a licence.
@@ -66,10 +67,13 @@ public final class PlayReadyLoader: ResourceLoader {
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {
         let licenses = inUse.withLock { $0.start(keyID, in: session.playbackSessionID) }
         guard !licenses.isEmpty else { return }
-        Task { [weak self, weak session] in
+        plays.add { [weak self, weak session] in
             for license in licenses { await self?.notePlay(license, in: session) }
         }
     }
+
+    /// Returns when the first plays are in the store.
+    public func finishNotingPlays() async { await plays.finish() }
 
     private func isFor(_ request: KeyLoadingRequest) -> Bool {
         if request.keySystem == .playReady { return true }

@@ -24,7 +24,8 @@ extension LicenseStore {
         try read { transaction throws(LicenseStoreError) in try Self.firstPlay(of: license, in: transaction) }
     }
 
-    private static func firstPlay(
+    /// The same within a transaction.
+    static func firstPlay(
         of license: RecordID, in transaction: LicenseStoreTransaction
     ) throws(LicenseStoreError) -> UnixTime? {
         guard let record = try transaction.record(markID(license)) else { return nil }

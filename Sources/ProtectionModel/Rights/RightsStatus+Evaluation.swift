@@ -128,6 +128,9 @@ private struct Limits {
 
     private func problem(_ now: TrustedTime) -> String {
         switch now.trust {
+        // Nobody's clock was good then: the device does not know any more when it last was.
+        case .rolledBack where now.time.seconds < 978_307_200:
+            "what the trusted clock knew cannot be read any more; connect to the time service"
         case .rolledBack:
             "the system clock was set back before \(now.time); set it right and connect to the time service"
         case .unset: "the system clock is not set; set it"

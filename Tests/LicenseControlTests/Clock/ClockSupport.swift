@@ -64,6 +64,11 @@ final class KeptClock: TrustedClockStorage {
             return changed
         }
     }
+
+    func replace(with new: TrustedClockState) async throws(LicenseStoreError) {
+        failure.withLock { $0 = nil }
+        state.withLock { $0 = new }
+    }
 }
 
 /// A time service that says what a test wants it to.

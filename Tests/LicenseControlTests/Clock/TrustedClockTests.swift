@@ -124,6 +124,63 @@ struct TrustedClockTests {
         #expect(clock.now().trust == .rolledBack)
     }
 
+    /// A store whose record of the clock is of no format that is known.
+    private func storeWithLostClock() async throws -> (StoreFolder, LicenseStore) {
+        let folder = try StoreFolder()
+        let store = try await LicenseStore.open(folder.configuration)
+        let id = try #require(RecordID(Array("latchkey clock 1".utf8)))
+        try await store.put(LicenseRecord(id: id, kind: .clock, payload: [9, 9]))
+        return (folder, store)
+    }
+
+    private func open(_ store: LicenseStore, _ service: TestTimeService) async throws -> TrustedClock {
+        try await TrustedClock.open(
+            storage: store, clocks: machine, service: service.service, onEvent: { [log] in log.add($0) })
+    }
+
+    /// It is not trusted, through starts and whatever the system clock shows, and nothing is written, until signed time
+    /// comes.
+    @Test func whatCannotBeReadIsReplacedBySignedTimeAlone() async throws {
+        let (folder, store) = try await storeWithLostClock()
+        defer { withExtendedLifetime(folder) {} }
+        let service = TestTimeService(date(0))
+        for _ in 0..<2 {
+            let clock = try await open(store, service)
+            machine.pass(seconds: 100)
+            #expect(clock.now().trust == .rolledBack)
+            try await clock.save()
+            machine.restart()
+        }
+        guard case .lost(let error)? = log.events.first, log.events.count == 2 else {
+            Issue.record("told was \(log.events)")
+            return
+        }
+        #expect("\(error)".contains("the trusted clock's record") && "\(error)".contains("signed time"))
+        #expect(try await store.clockFailure() != nil)
+        let clock = try await open(store, service)
+        let other = try await open(store, service)
+        #expect(try await clock.repair().trust == .signed)
+        #expect(try await store.clockFailure() == nil)
+        try await other.save()
+        #expect(other.now().trust == .signed)
+        let later = try await open(store, service)
+        #expect(later.now() == TrustedTime(trust: .signed, time: date(0), latestSigned: date(0)))
+    }
+
+    /// No licence with dates counts, not even one with a grace; one without does.
+    @Test func licencesWithDatesAreDisabledWhileItIsLost() async throws {
+        let (folder, store) = try await storeWithLostClock()
+        defer { withExtendedLifetime(folder) {} }
+        let now = try await open(store, TestTimeService(date(0))).now()
+        var rights = Rights()
+        #expect(RightsStatus(of: rights, at: now).kind == .valid)
+        rights.ends = date(1)
+        rights.grace = 86_400
+        let status = RightsStatus(of: rights, at: now)
+        #expect(status.kind == .untrustedTime)
+        #expect(status.reason.contains("cannot be read any more; connect to the time service"))
+    }
+
     @Test func aStoreThatFailsIsSaidAndTheClockGoesOn() async throws {
         let clock = try await open()
         kept.failure.withLock { $0 = .diskFull("no room") }

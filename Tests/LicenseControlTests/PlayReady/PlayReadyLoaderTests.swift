@@ -146,6 +146,35 @@ struct PlayReadyLoaderTests {
         #expect(try await world.client.firstPlay(ofKey: keyID(1)) == nil)
     }
 
+    /// Who ends playback can wait for that: it is in the store then, for the next process.
+    @Test func thePlayIsWrittenWhenTheSessionSaysSo() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60")
+        let session = session(world)
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(session.unwrittenPlays.isEmpty)
+        session.didStartPlaying(keyID(1))
+        await session.unwrittenPlays.finish()
+        #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
+    }
+
+    /// Rentals that are used up do not pile up in the store. The mark stays: the same licence would not begin anew.
+    @Test func whatIsUsedUpGoesWhenANewLicenceComes() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60")
+        for _ in 0..<3 {
+            let session = session(world)
+            #expect(try await world.outcome(in: session) == nil)
+            session.didStartPlaying(keyID(1))
+            await session.unwrittenPlays.finish()
+            world.pass(61)
+            #expect(try await world.rights().kind == .expired)
+        }
+        let store = try await world.client.parts().store
+        #expect(try await store.list(kind: .license).count == 1)
+        #expect(try await store.list(kind: .firstPlay).count == 3)
+    }
+
     // MARK: Sessions
 
     @Test func aLicenceForOneSessionIsNoOthers() async throws {

@@ -15,6 +15,7 @@ final class DASHRun: AdaptiveRun {
     let printableLicenseURL: String?
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
+    private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
     private struct State {
@@ -27,16 +28,18 @@ final class DASHRun: AdaptiveRun {
         var onFailure: (@Sendable (PresentationFailure) -> Void)?
     }
 
-    /// `sleep` waits for a length of time, or throws when the task is cancelled.
+    /// `sleep` waits for a length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
         shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
-        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
         session = shared.session
         keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         self.sleep = sleep
+        self.now = now
     }
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
@@ -88,16 +91,22 @@ final class DASHRun: AdaptiveRun {
     // MARK: Live
 
     private static let shortestPeriod: Duration = .seconds(1)
-    private static let longestPeriod: Duration = .seconds(3600)
+    /// The stock demuxer's own.
+    private static let longestPeriod: Duration = .seconds(1800)
 
     /// Looks at each new version of the manifest for keys that it brings, until the end, at most once a second. The
     /// limits of the first version hold for all of them.
+    ///
+    /// Half a period ahead of the stock demuxer, which fetches for itself when a period is over: so that keys are asked
+    /// for before it wants them, and a manifest that grows is told of before it takes that in.
     private func refresh(_ manifest: DASHManifest, from url: String) {
-        let task = Task { [weak self, sleep] in
+        let task = Task { [weak self, sleep, now] in
             var (manifest, url) = (manifest, url)
-            while let period = manifest.minimumUpdatePeriod, !Task.isCancelled {
+            guard var period = Self.period(of: manifest) else { return }
+            var due = now() + period / 2
+            while !Task.isCancelled {
                 do {
-                    try await sleep(min(max(period, Self.shortestPeriod), Self.longestPeriod))
+                    try await sleep(now().duration(to: due))
                 } catch {
                     return
                 }
@@ -106,12 +115,20 @@ final class DASHRun: AdaptiveRun {
                 }
                 guard let run = self else { return }
                 do throws(PresentationFailure) {
-                    guard let new = try await run.fetch(url) else { continue }
-                    run.ask(for: new)
-                    manifest = new
+                    if let new = try await run.fetch(url) {
+                        run.ask(for: new)
+                        manifest = new
+                    }
                 } catch {
                     return run.fail(error)
                 }
+                guard let next = Self.period(of: manifest) else { return }
+                // The stock demuxer, too, waits for the old period once more.
+                due += min(period, next)
+                period = next
+                // Times that a slow server made pass are left out.
+                let late = due.duration(to: now())
+                if late > .zero { due += period * Int((late / period).rounded(.up)) }
             }
         }
         let isLate = state.withLock { state -> Bool in
@@ -119,6 +136,10 @@ final class DASHRun: AdaptiveRun {
             return state.hasEnded
         }
         if isLate { task.cancel() }
+    }
+
+    private static func period(of manifest: DASHManifest) -> Duration? {
+        manifest.minimumUpdatePeriod.map { min(max($0, shortestPeriod), longestPeriod) }
     }
 
     /// Nil where it cannot be had or read: the stock demuxer says so, which fetches it too. Throws for what is too much

@@ -214,6 +214,9 @@ class Decryptor: Element, @unchecked Sendable {
         }
     }
 
+    /// How long stopping waits for a disk that is slow to note first plays, in milliseconds.
+    private static let notingTime: UInt64 = 2000
+
     private func stop() {
         monitor.withLock {
             flow.queue.removeAll()
@@ -227,6 +230,7 @@ class Decryptor: Element, @unchecked Sendable {
             }
             return (self.observation, self.sources)
         }
+        sources?.waitForPlayNotes(milliseconds: Self.notingTime)
         sources?.session.reportTeardown(on: reference)
         sources?.end()
         observation?.cancel()

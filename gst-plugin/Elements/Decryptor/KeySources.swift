@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CGStreamer
 import ElementKit
 import HTTP
 import KeySystems
@@ -18,6 +19,7 @@ final class KeySources: Sendable {
     /// In nanoseconds; nil: for ever.
     let timeout: UInt64?
     private let loaders: [any ResourceLoader]
+    private let plays = PlayNotes()
     private let keySystem: KeySystem?
     /// A FairPlay-style key server is named, and nothing to make a request with.
     private let lacksCertificate: Bool
@@ -168,7 +170,19 @@ final class KeySources: Sendable {
         session.didStartPlaying(keyID)
         let (loaders, session) = (loaders, session)
         guard !loaders.isEmpty else { return }
-        Task { for loader in loaders { loader.didStartPlaying(keyID, in: session) } }
+        plays.add {
+            for loader in loaders {
+                loader.didStartPlaying(keyID, in: session)
+                await loader.finishNotingPlays()
+            }
+        }
+    }
+
+    /// Waits until first plays are written down: the process may end as soon as the element has stopped.
+    func waitForPlayNotes(milliseconds: UInt64) {
+        let notes = [plays, session.unwrittenPlays]
+        let end = MonotonicTime.now &+ milliseconds * 1_000_000
+        while !notes.allSatisfy(\.isEmpty), MonotonicTime.now < end { g_usleep(1000) }
     }
 
     /// Starts a request for the key of a sample, unless it is under way. Never blocks.

@@ -19,6 +19,34 @@ extension ElementTests {
             #expect(Latchkey.registerElements())
         }
 
+        /// Takes its time to write down that a key is played.
+        private final class Notary: ResourceLoader {
+            let name = "notary"
+            let isWritten = Mutex(false)
+            func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { false }
+            func finishNotingPlays() async {
+                try? await Task.sleep(for: .milliseconds(50))
+                isWritten.withLock { $0 = true }
+            }
+        }
+
+        /// The process may end right behind the stop, and a licence must not begin anew for that.
+        @Test func aStopWaitsUntilTheFirstPlayIsWrittenDown() throws {
+            let open = try OpenSession()
+            let keyID = try #require(KeyID(Media.keyID))
+            let key = try #require(ContentKey(Media.key))
+            let notary = Notary()
+            open.session.addLoader(notary)
+            open.session.install([keyID: key], terms: KeyTerms())
+            let harness = try Harness("latchkeycencdec", context: open.context)
+            harness.start(caps: Media.bareVideo)
+            #expect(harness.push(try Media.sample(Media.bytes(20)).makeBuffer()) == .ok)
+            #expect(harness.output.samples.count == 1)
+            #expect(harness.setState(GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+            #expect(notary.isWritten.withLock { $0 })
+            #expect(open.session.unwrittenPlays.isEmpty)
+        }
+
         /// The next sample may come when the session has ended the lease and has told nobody yet.
         @Test func theEndOfALeaseIsToldOnceAndBeforeTheErrorThatFollows() throws {
             let open = try OpenSession()

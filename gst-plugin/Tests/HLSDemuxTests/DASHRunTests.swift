@@ -12,7 +12,7 @@ import Testing
 
 /// The manifest of a live presentation, read again and again, without a network and on a clock of its own.
 @Suite(.timeLimit(.minutes(8))) struct DASHRunTests {
-    private static func manifest(_ number: Int, period: String = "PT5S", location: String = "") -> [UInt8] {
+    fileprivate static func manifest(_ number: Int, period: String = "PT5S", location: String = "") -> [UInt8] {
         let keyID = "00000000-0000-0000-0000-00000000000\(number)"
         return Array(
             """
@@ -50,16 +50,20 @@ import Testing
             Self.manifest(2), [], Array("<MPD".utf8), Self.manifest(3, period: "PT0.1S"), Self.manifest(3),
         ])
         let steps = Mutex(0)
+        let start = ContinuousClock.now
+        let time = Mutex(start)
         let run = DASHRun(
             shared: SharedSession(session, ControlSettings()), transport: versions,
             sleep: { duration in
                 slept.yield(duration)
+                time.withLock { $0 += duration }
                 if steps.withLock({
                     $0 += 1; return $0 > 5
                 }) {
                     try await Task.sleep(for: .seconds(3600))
                 }
-            })
+            },
+            now: { time.withLock { $0 } })
         run.observe { _ in }
         try run.start(
             Self.manifest(1, location: "<Location>b/next.mpd</Location>"), from: "https://a.test/x/live.mpd?t=1")
@@ -75,9 +79,41 @@ import Testing
             waited.append(sleep)
             if waited.count == 6 { break }
         }
-        // Nobody is asked more often than once a second.
-        #expect(waited == [.seconds(5), .seconds(5), .seconds(5), .seconds(5), .seconds(1), .seconds(5)])
+        // Half a period ahead of the stock demuxer, also where the period changes. Nobody is asked more often than once a
+        // second.
+        #expect(waited == [.seconds(2.5), .seconds(5), .seconds(5), .seconds(5), .seconds(1), .seconds(1)])
         #expect(Set(versions.urls.withLock { $0 }) == ["https://a.test/x/b/next.mpd"])
+        run.end()
+    }
+
+    /// A server that takes longer than a period is asked at the next time that is half a period ahead, not at once.
+    @Test func slowServersAreNotAskedInARow() async throws {
+        struct Slow: HTTPTransport {
+            let time: @Sendable () -> Void
+            func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+                time()
+                return HTTPResponse(status: 200, body: DASHRunTests.manifest(1), url: request.url)
+            }
+        }
+        let (sleeps, slept) = AsyncStream.makeStream(of: Duration.self)
+        let start = ContinuousClock.now
+        let time = Mutex(start)
+        let run = DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()),
+            transport: Slow { time.withLock { $0 += .seconds(12) } },
+            sleep: { duration in
+                slept.yield(duration)
+                time.withLock { $0 += duration }
+            },
+            now: { time.withLock { $0 } })
+        try run.start(Self.manifest(1), from: "https://a.test/live.mpd")
+        var waited: [Duration] = []
+        for await sleep in sleeps {
+            waited.append(sleep)
+            if waited.count == 3 { break }
+        }
+        // Asked at 2.5 s, answered at 14.5 s, asked at 17.5 s.
+        #expect(waited == [.seconds(2.5), .seconds(3), .seconds(3)])
         run.end()
     }
 

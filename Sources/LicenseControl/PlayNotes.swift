@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Synchronization
+
+/// Tasks that write down that something is played, so that whoever ends playback can wait for them. Thread-safe.
+public final class PlayNotes: Sendable {
+    private struct State {
+        var next: UInt64 = 0
+        var running: [UInt64: Task<Void, Never>] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    /// Nothing to wait for.
+    public init() {}
+
+    /// Whether there is nothing to wait for.
+    public var isEmpty: Bool { state.withLock { $0.running.isEmpty } }
+
+    /// Does this on a task.
+    public func add(_ note: @escaping @Sendable () async -> Void) {
+        state.withLock { state in
+            let number = state.next
+            state.next &+= 1
+            // Made inside the lock, so that its end cannot come before its entry.
+            state.running[number] = Task { [weak self] in
+                await note()
+                self?.state.withLock { _ = $0.running.removeValue(forKey: number) }
+            }
+        }
+    }
+
+    /// Returns when all that was added before has ended.
+    public func finish() async {
+        for task in state.withLock({ Array($0.running.values) }) { await task.value }
+    }
+}
