@@ -90,6 +90,8 @@ public struct HLSRewriting: Sendable {
     public var variables: [String: String] = [:]
     /// Of a master playlist, in order, each once.
     public var children: [Child] = []
+    /// Of a master playlist: the variants whose size it tells, but for those that were left out.
+    public var qualities: [PictureQuality] = []
     /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?

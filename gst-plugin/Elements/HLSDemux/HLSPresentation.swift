@@ -21,6 +21,7 @@ final class HLSPresentation: Sendable {
         var rewriters: [String: HLSPlaylistRewriter] = [:]
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
+        var qualities: [PictureQuality] = []
         var timeline = HLSTimeline()
         var schedule = HLSKeySchedule()
         /// Something came out of the stock demuxer.
@@ -155,6 +156,9 @@ final class HLSPresentation: Sendable {
         }
     }
 
+    /// What the stock demuxer has to choose from.
+    var qualities: [PictureQuality] { state.withLock { $0.qualities } }
+
     func rewrite(
         _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil,
         isEnveloped: Bool? = nil
@@ -187,6 +191,7 @@ final class HLSPresentation: Sendable {
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
+                state.qualities = rewriting.qualities
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
