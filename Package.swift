@@ -258,8 +258,7 @@ if withGStreamer {
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
                 "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
-                "SampleDecryption",
-                "ProtectionModel",
+                "SampleDecryption", "SessionControl", "ProtectionModel",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
         .testTarget(

@@ -10,35 +10,60 @@ extension KeySession {
     /// From now on this guard is answerable for what the licences of this session want of outputs. The session does not
     /// keep it.
     public func join(_ outputGuard: any OutputGuard) {
-        let others = core.withLock { core in
-            core.guards.removeAll { $0.value == nil || $0.value === outputGuard }
-            core.guards.append(WeakOutputGuard(value: outputGuard))
-            guardCount.store(core.guards.count, ordering: .releasing)
-            // A key that was refused for want of a guard is looked at again.
-            statusRevision.add(1, ordering: .releasing)
-            return core.guards
+        changeGuards { guards in
+            guards.removeAll { $0.value === outputGuard }
+            guards.append(WeakOutputGuard(value: outputGuard))
         }
-        withExtendedLifetime(others) {}
     }
 
-    /// The guard is gone. Keys with output rules are unusable from here on, unless there is another.
+    /// The guard is gone, and what it said of violations. Keys with output rules are unusable from here on, unless there
+    /// is another.
     public func leave(_ outputGuard: any OutputGuard) {
-        core.withLock { core in
-            core.guards.removeAll { $0.value == nil || $0.value === outputGuard }
-            guardCount.store(core.guards.count, ordering: .releasing)
-            statusRevision.add(1, ordering: .releasing)
-        }
+        changeGuards { $0.removeAll { $0.value === outputGuard } }
+        if !isShown { core.withLock { $0.use.forgetPast() } }
     }
 
-    /// Whether some guard is, or may be, in front of this medium's sink.
-    public func hasGuard(for media: OutputPolicy.Media) -> Bool {
-        core.withLock { $0.guards }.contains { $0.value.map { $0.media == nil || $0.media == media } ?? false }
+    /// The guard knows what it stands in front of, or something else than before.
+    public func mediaDidChange(of outputGuard: any OutputGuard) { changeGuards { _ in } }
+
+    /// Nothing goes to the guard's sink any more until it starts again.
+    public func didStop(_ outputGuard: any OutputGuard) {
+        if !isShown { core.withLock { $0.use.forgetPast() } }
     }
+
+    private func changeGuards(_ change: (inout [WeakOutputGuard]) -> Void) {
+        // What is removed goes after the lock: the last reference may be here.
+        let (guards, before) = core.withLock { core in
+            let before = core.guards.compactMap(\.value)
+            change(&core.guards)
+            core.guards.removeAll { $0.value == nil }
+            let guards = core.guards.compactMap(\.value)
+            core.use.guardsDidChange(to: guards.map { ObjectIdentifier($0) })
+            guardCount.store(guards.count, ordering: .releasing)
+            // A key that was refused for want of a guard is looked at again, and one that another guard let pass.
+            statusRevision.add(1, ordering: .releasing)
+            return (guards, before)
+        }
+        for outputGuard in guards { outputGuard.otherGuardsDidChange() }
+        withExtendedLifetime(before) {}
+    }
+
+    /// Whether a guard is in front of this medium's sink. One whose medium is not known counts as the picture's: that
+    /// there is none for the sound only means that its key is closed, and not the sound silenced.
+    public func hasGuard(for media: OutputPolicy.Media) -> Bool { guards.contains { $0.covers(media) } }
+
+    private var guards: [any OutputGuard] { core.withLock { $0.guards.compactMap(\.value) } }
+
+    private var isShown: Bool { guards.contains { $0.isShowing } }
+
+    /// The most pixels that frames of the keys in use may have on the outputs that there are; nil: no limit. A lower
+    /// variant can be chosen before frames have to lose detail.
+    public var maximumPixels: Int? { guards.compactMap(\.maximumPixels).min() }
 
     /// What the outputs have at least, as far as is known now: unknown outputs, and those that no guard watches, have
     /// nothing. Media that wants more need not be chosen.
     public var outputLevel: OutputRequirement {
-        core.withLock { $0.guards }.compactMap { $0.value.map { $0.outputLevel ?? .unprotected } }.min() ?? .unprotected
+        guards.map { $0.outputLevel ?? .unprotected }.min() ?? .unprotected
     }
 
     /// What the licences of the keys want whose media may be on its way to the screen: for each KID, nil being the key of
@@ -51,11 +76,15 @@ extension KeySession {
     }
 
     /// Closes the keys with rules for this medium, since the outputs have long lacked what these want, or are to end
-    /// playback; nil opens them again. Decryptors fail with the reason.
-    public func setOutputViolation(_ reason: String?, for media: OutputPolicy.Media) {
+    /// playback; nil opens them again, unless another guard closes them. Decryptors fail with the reason. Ends with the
+    /// guard.
+    public func setOutputViolation(
+        _ reason: String?, for media: OutputPolicy.Media, by outputGuard: any OutputGuard
+    ) {
         core.withLock { core in
-            guard core.use.violations[media] != reason else { return }
-            core.use.violations[media] = reason
+            guard core.guards.contains(where: { $0.value === outputGuard }),
+                core.use.setViolation(reason, for: media, by: ObjectIdentifier(outputGuard))
+            else { return }
             statusRevision.add(1, ordering: .releasing)
         }
     }
@@ -63,31 +92,48 @@ extension KeySession {
     // MARK: For decryptors
 
     /// `user` is about to decrypt media of this kind with a key. Returns why it may not: the key has an output rule and
-    /// no guard watches the outputs, or these have long lacked what it wants. Guards hear of the key before this returns.
+    /// no guard watches the outputs, or these have long lacked what it wants. Every guard has acted on the key when this
+    /// returns, also where somebody else has just begun to use it.
     public func beginUse(of keyID: KeyID?, for media: OutputPolicy.Media, by user: UInt64) -> KeyError? {
         let now = clock.now()
-        let (reason, guards) = core.withLock { core -> (String?, [WeakOutputGuard]) in
-            let hasRules = core.state.policy(of: keyID).hasRules(for: media)
-            if hasRules, !core.guards.contains(where: { $0.value != nil }) { return (Self.lacksGuard, []) }
-            if let reason = core.use.violations[media] { return (reason, []) }
-            return (nil, core.use.begin(keyID, by: user, at: now) ? core.guards : [])
+        let (reason, notice, guards) = core.withLock { core -> (String?, OutputUse.Notice?, [any OutputGuard]) in
+            let policy = core.state.policy(of: keyID)
+            let guards = core.guards.compactMap(\.value)
+            // Sound without a guard of its own is closed here by any other.
+            if policy.hasRules(for: media), !guards.contains(where: { media == .audio || $0.covers(media) }) {
+                return (Self.lacksGuard, nil, guards)
+            }
+            if let reason = core.use.violation(for: media) { return (reason, nil, guards) }
+            return (nil, core.use.begin(keyID, wanting: policy, by: user, at: now), guards)
         }
-        for weak in guards { weak.value?.keysInUseDidChange() }
         let name = keyID.map { "KID \($0)" } ?? "media without a KID"
+        if let reason { return .denied("\(name): \(reason)") }
+        guard let notice else { return nil }
+        for outputGuard in guards { outputGuard.keysInUseDidChange() }
         // A guard that has just heard of the key may have closed it.
-        let late = guards.isEmpty ? nil : core.withLock { $0.use.violations[media] }
-        return (reason ?? late).map { .denied("\(name): \($0)") }
+        let late = core.withLock { core in
+            core.use.didAnswer(notice)
+            return core.use.violation(for: media)
+        }
+        return late.map { .denied("\(name): \($0)") }
     }
 
     /// Whether there are guards, which have to know of each change of keys. One atomic load.
     public var isGuarded: Bool { guardCount.load(ordering: .acquiring) > 0 }
 
     /// `user` decrypts nothing any more.
-    public func endUse(by user: UInt64) { core.withLock { $0.use.end(user) } }
+    public func endUse(by user: UInt64) {
+        let (now, isShown) = (clock.now(), isShown)
+        core.withLock { $0.use.end(user, at: now, isShown: isShown) }
+    }
 
     private static let lacksGuard =
         "its licence has rules for outputs, and nothing watches them: put latchkeyguard in front of the sink, as in "
         + "video-sink=\"latchkeyguard ! autovideosink\""
+}
+
+extension OutputGuard {
+    fileprivate func covers(_ media: OutputPolicy.Media) -> Bool { (self.media ?? .video) == media }
 }
 
 extension KeySessionState {

@@ -22,8 +22,8 @@ extension KeySession {
         return PlayReadyError.outputProtection("\(name): \(reason)").keyError
     }
 
-    /// Whether the outputs have what the licence of this key wants, as far as somebody said so. A key with a requirement
-    /// is `pending` until then, and one without is `sufficient`.
+    /// Whether the outputs have what the licence of this key wants, as far as somebody said so. A key with rules for any
+    /// output is `pending` until then, and one without is `sufficient`.
     public func externalProtectionStatus(of keyID: KeyID?) -> ExternalProtectionStatus {
         core.withLock { $0.state.externalProtectionStatus(of: keyID) }
     }
@@ -31,9 +31,9 @@ extension KeySession {
     /// Says what outputs there are; whoever watches them calls this. Loaders hear of each change, on a task.
     public func setExternalProtectionStatus(_ status: ExternalProtectionStatus, of keyID: KeyID?) {
         let loaders = core.withLock { core -> [any ResourceLoader] in
-            guard core.state.externalProtectionStatus(of: keyID) != status, core.state.requirements[keyID] != nil else {
-                return []
-            }
+            guard core.state.externalProtectionStatus(of: keyID) != status,
+                core.state.policy(of: keyID).hasRulesForOutputs
+            else { return [] }
             core.state.protection[keyID] = status
             return core.loaders
         }
@@ -44,7 +44,10 @@ extension KeySession {
 
 extension KeySessionState {
     func externalProtectionStatus(of slot: Slot) -> ExternalProtectionStatus {
-        guard let requirement = requirements[slot], requirement != .unprotected else { return .sufficient }
-        return protection[slot] ?? .pending
+        policy(of: slot).hasRulesForOutputs ? protection[slot] ?? .pending : .sufficient
     }
+}
+
+extension OutputPolicy {
+    fileprivate var hasRulesForOutputs: Bool { hasRules(for: .video) || hasRules(for: .audio) }
 }

@@ -65,9 +65,14 @@ extension KeySessionState {
         }
         for slot in keys.keys {
             let requirement = terms?.requirement(of: slot)
-            if requirements[slot] != requirement { protection[slot] = nil }
+            let policy = slot.flatMap { terms?.outputPolicies[$0] }
+            if requirements[slot] != requirement || outputPolicies[slot] != policy {
+                protection[slot] = nil
+                // The same key may have other rules now: whoever uses it has to look again.
+                action.changesStatus = true
+            }
             requirements[slot] = requirement
-            outputPolicies[slot] = slot.flatMap { terms?.outputPolicies[$0] }
+            outputPolicies[slot] = policy
         }
         if let terms, terms.isLimited {
             action.begun.append((begin(terms, for: Set(keys.keys), from: start ?? now, id, random), id))

@@ -34,7 +34,8 @@ public struct OutputError: Error, Hashable, Sendable {
         OutputError(
             .refused,
             "HDCP cannot be requested on \(connector) (error \(number)): only the owner of the display, such as the "
-                + "compositor, may; give its descriptor or have it ask")
+                + "compositor, may; give its descriptor or have it ask (a Wayland compositor: by the application that "
+                + "owns the window, through weston_content_protection)")
     }
 
     /// The driver has no such property.

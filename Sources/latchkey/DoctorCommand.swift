@@ -105,6 +105,7 @@
         /// What the kernel tells of the outputs, for keys with rules about them.
         static func outputs(_ facts: OutputFacts) -> DiagnosisSection {
             let findings: [Finding]
+            let owner = DisplayOwner(environment: ProcessInfo.processInfo.environment)
             switch facts {
             case .unreadable(let reason):
                 findings = [
@@ -126,9 +127,7 @@
                     let isOpen = output.kind == .digital && output.level == .unprotected
                     return Finding(
                         .fact, "\(output.name): \(output.kind.rawValue), \(output.protection.rawValue)",
-                        advice: isOpen
-                            ? "HDCP is asked for by the owner of the display: the compositor, or an application with "
-                                + "latchkeyguard display-fd=…; latchkey outputs --request asks by hand." : nil)
+                        advice: isOpen ? owner.advice : nil)
                 }
             }
             return DiagnosisSection("Outputs", findings)

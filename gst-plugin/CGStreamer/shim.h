@@ -261,6 +261,17 @@ static inline GPtrArray *ek_elements_of_factory_around(GstElement *element, cons
   return found;
 }
 
+/* Whether messages of the element come to a bus that takes them: that of a pipeline at NULL does not. */
+static inline gboolean ek_has_listener(GstElement *element) {
+  GstObject *top = gst_object_ref(GST_OBJECT_CAST(element));
+  for (GstObject *parent; (parent = gst_object_get_parent(top)); top = parent) gst_object_unref(top);
+  GstBus *bus = gst_element_get_bus(GST_ELEMENT_CAST(top));
+  gboolean takes = bus && !GST_OBJECT_FLAG_IS_SET(bus, GST_BUS_FLUSHING);
+  gst_clear_object(&bus);
+  gst_object_unref(top);
+  return takes;
+}
+
 /* Whether the bin around the element knows streams and their selection, as those of playbin3 do. */
 static inline gboolean ek_parent_is_streams_aware(GstElement *element) {
   GstObject *parent = gst_object_get_parent(GST_OBJECT_CAST(element));
@@ -312,6 +323,29 @@ static inline GstBaseSink *ek_base_sink_behind(GstPad *source) {
   }
   gst_clear_object(&pad);
   return sink;
+}
+static inline gboolean ek_value_holds_caps(const GValue *value) { return GST_VALUE_HOLDS_CAPS(value); }
+
+/* What the sink behind a source pad says that it is for: 1 pictures, 2 sound, 0 where it says neither or both. */
+static inline int ek_sink_medium_behind(GstPad *source) {
+  GstPad *pad = GST_PAD_CAST(gst_object_ref(source));
+  int medium = 0;
+  for (int step = 0; pad && !medium && step < 64; step++) {
+    GstPad *arrival = gst_pad_get_peer(pad);
+    gst_clear_object(&pad);
+    if (!arrival) break;
+    GstElement *element = gst_pad_get_parent_element(arrival);
+    const char *type = element ? gst_element_get_metadata(element, GST_ELEMENT_METADATA_KLASS) : NULL;
+    if (type && strstr(type, "Sink")) {
+      gboolean is_video = strstr(type, "Video") != NULL, is_audio = strstr(type, "Audio") != NULL;
+      if (is_video != is_audio) medium = is_video ? 1 : 2;
+    }
+    if (!medium) pad = ek_way_out(arrival);
+    gst_clear_object(&element);
+    gst_object_unref(arrival);
+  }
+  gst_clear_object(&pad);
+  return medium;
 }
 static inline int ek_message_type(const GstMessage *message) { return GST_MESSAGE_TYPE(message); }
 static inline GstObject *ek_message_source(const GstMessage *message) { return GST_MESSAGE_SRC(message); }

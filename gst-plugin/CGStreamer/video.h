@@ -29,37 +29,68 @@ static inline gboolean ek_can_pack(const GstVideoInfo *info) {
   return info->finfo->pack_func && info->finfo->unpack_func && info->finfo->pack_lines == 1;
 }
 
-/* A frame in one colour, black or white, in plain memory. NULL where the caps are no raw video of a known format. */
-static inline GstBuffer *ek_video_plain_frame(const GstCaps *caps, gboolean white) {
-  GstVideoInfo info;
+/* Makes a frame black or white. */
+static inline gboolean ek_video_fill(GstBuffer *buffer, GstVideoInfo *info, gboolean white) {
   GstVideoFrame frame;
-  if (!gst_video_info_from_caps(&info, caps) || !ek_can_pack(&info)) return NULL;
-  GstBuffer *buffer = gst_buffer_new_allocate(NULL, GST_VIDEO_INFO_SIZE(&info), NULL);
-  if (!buffer) return NULL;
-  gst_buffer_memset(buffer, 0, 0, GST_VIDEO_INFO_SIZE(&info));
-  if (!gst_video_frame_map(&frame, &info, buffer, GST_MAP_WRITE)) {
-    gst_buffer_unref(buffer);
-    return NULL;
-  }
-  const GstVideoFormatInfo *unpacked = gst_video_format_get_info(info.finfo->unpack_format);
+  if (!gst_video_frame_map(&frame, info, buffer, GST_MAP_WRITE)) return FALSE;
+  const GstVideoFormatInfo *unpacked = gst_video_format_get_info(info->finfo->unpack_format);
   gboolean is_wide = GST_VIDEO_FORMAT_INFO_BITS(unpacked) > 8;
-  gboolean is_full = info.colorimetry.range == GST_VIDEO_COLOR_RANGE_0_255;
+  gboolean is_full = info->colorimetry.range == GST_VIDEO_COLOR_RANGE_0_255;
   guint8 luma = white ? (is_full ? 255 : 235) : (is_full ? 0 : 16);
   guint8 pixel[4] = {255, white ? 255 : 0, white ? 255 : 0, white ? 255 : 0};
   if (GST_VIDEO_FORMAT_INFO_IS_YUV(unpacked)) {
     pixel[1] = luma;
     pixel[2] = pixel[3] = 128;
   }
-  guint8 *row = g_malloc0(ek_row_size(&info));
-  for (int i = 0; i < GST_VIDEO_INFO_WIDTH(&info) * 4; i++) {
+  guint8 *row = g_malloc0(ek_row_size(info));
+  for (int i = 0; i < GST_VIDEO_INFO_WIDTH(info) * 4; i++) {
     if (is_wide)
       ((guint16 *)row)[i] = pixel[i % 4] == 255 ? 65535 : (guint16)(pixel[i % 4] << 8);
     else
       row[i] = pixel[i % 4];
   }
-  for (int y = 0; y < GST_VIDEO_INFO_HEIGHT(&info); y++) ek_pack_row(&frame, row, 0, y);
+  for (int y = 0; y < GST_VIDEO_INFO_HEIGHT(info); y++) ek_pack_row(&frame, row, 0, y);
   g_free(row);
   gst_video_frame_unmap(&frame);
+  return TRUE;
+}
+
+/* A frame in one colour, black or white, in plain memory. NULL where the caps are no raw video of a known format. */
+static inline GstBuffer *ek_video_plain_frame(const GstCaps *caps, gboolean white) {
+  GstVideoInfo info;
+  if (!gst_video_info_from_caps(&info, caps) || !ek_can_pack(&info)) return NULL;
+  GstBuffer *buffer = gst_buffer_new_allocate(NULL, GST_VIDEO_INFO_SIZE(&info), NULL);
+  if (!buffer) return NULL;
+  gst_buffer_memset(buffer, 0, 0, GST_VIDEO_INFO_SIZE(&info));
+  if (!ek_video_fill(buffer, &info, white)) gst_clear_buffer(&buffer);
+  return buffer;
+}
+
+/* What the frame itself says of its format; caps with modifiers do not. */
+static inline GstVideoFormat ek_video_format_of(GstBuffer *frame, guint *width, guint *height) {
+  GstVideoMeta *meta = gst_buffer_get_video_meta(frame);
+  if (!meta) return GST_VIDEO_FORMAT_UNKNOWN;
+  *width = meta->width;
+  *height = meta->height;
+  return meta->format;
+}
+
+/* The same in the kind of memory that a pool has, of the caps' format or, where they name none, of `format`. NULL where
+ * the pool has no frame left at this moment, or where the CPU may not write there. */
+static inline GstBuffer *ek_video_plain_frame_from(GstBufferPool *pool, const GstCaps *caps, GstVideoFormat format,
+                                                   guint width, guint height, gboolean white) {
+  GstBufferPoolAcquireParams params = {.format = GST_FORMAT_DEFAULT, .flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT};
+  GstVideoInfo info;
+  GstBuffer *buffer = NULL;
+  if (!(gst_video_info_from_caps(&info, caps) && ek_can_pack(&info)) &&
+      (format == GST_VIDEO_FORMAT_UNKNOWN || !gst_video_info_set_format(&info, format, width, height) ||
+       !ek_can_pack(&info)))
+    return NULL;
+  if (gst_buffer_pool_acquire_buffer(pool, &buffer, &params) != GST_FLOW_OK) return NULL;
+  gboolean is_plain = TRUE;
+  for (guint i = 0; i < gst_buffer_n_memory(buffer); i++)
+    if (GST_MEMORY_FLAG_IS_SET(gst_buffer_peek_memory(buffer, i), GST_MEMORY_FLAG_NOT_MAPPABLE)) is_plain = FALSE;
+  if (!is_plain || !ek_video_fill(buffer, &info, white)) gst_clear_buffer(&buffer);
   return buffer;
 }
 

@@ -51,6 +51,16 @@ public final class Caps: @unchecked Sendable {
         withStructure(at: index) { gst_structure_get_string($0, field).map { String(cString: $0) } } ?? nil
     }
 
+    /// The media type of the caps in a field of the first structure.
+    public func mediaType(inside field: String) -> String? {
+        withStructure(at: 0) { structure -> String? in
+            guard let value = gst_structure_get_value(structure, field), ek_value_holds_caps(value) != 0,
+                let caps = gst_value_get_caps(value)
+            else { return nil }
+            return Caps(sharing: UnsafeMutablePointer(mutating: caps)).mediaType()
+        } ?? nil
+    }
+
     /// Whether all media that fits these caps also fits `other`.
     public func isSubset(of other: Caps) -> Bool {
         withPointer { mine in other.withPointer { gst_caps_is_subset(mine, $0) != 0 } }

@@ -22,6 +22,9 @@ public struct ElementReference: @unchecked Sendable {
     /// and then: adaptive demuxers stop their own thread before they stop their children.
     public var isBeingStopped: Bool { ek_is_being_stopped(pointer) != 0 }
 
+    /// Whether messages come to a bus that takes them: that of a pipeline at NULL does not.
+    public var hasListener: Bool { ek_has_listener(pointer) != 0 }
+
     /// The outermost bin around the element, or the element itself.
     public func withTopLevel<Result>(_ body: (UnsafeMutablePointer<GObject>) -> Result) -> Result {
         var object = UnsafeMutablePointer<GstObject>(

@@ -41,6 +41,23 @@ extension Pad {
         if loses { gst_base_sink_set_async_enabled(sink, 1) }
     }
 
+    /// What the sink behind this source pad says of itself.
+    public enum SinkMedium: Sendable { case video, audio, unknown }
+
+    /// Whether the sink behind this source pad is one for pictures or for sound, by its class.
+    public var sinkMedium: SinkMedium {
+        switch ek_sink_medium_behind(pointer) {
+        case 1: .video
+        case 2: .audio
+        default: .unknown
+        }
+    }
+
+    /// Whether what is behind this source pad takes such media.
+    public func peerAccepts(_ caps: Caps) -> Bool {
+        caps.withPointer { gst_pad_peer_query_accept_caps(pointer, $0) != 0 }
+    }
+
     /// Sends the sticky events, but the end of the stream, that came to this sink pad and that `source` lost in a flush.
     public func resendStickyEvents(to source: Pad) { ek_resend_sticky_events(pointer, source.pointer) }
 

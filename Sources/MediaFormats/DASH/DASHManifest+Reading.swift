@@ -35,9 +35,11 @@ extension DASHManifest {
         minimumUpdatePeriod = root[attribute: "minimumUpdatePeriod"].flatMap { Duration(iso8601: $0) }
         location = root.child("Location").map(\.trimmedText).flatMap { $0.isEmpty ? nil : $0 }
         protections = []
+        qualities = []
         var collector = Collector()
         collector.collect(root)
         protections = collector.protections
+        qualities = collector.qualities
     }
 
     /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most
@@ -51,6 +53,7 @@ extension DASHManifest {
         private var shared: [String: Int] = [:]
         private var setCount = 0
         private var dataSize = 0
+        private(set) var qualities: [PictureQuality] = []
 
         var protections: [Protection] {
             sets.map { numbers in Protection(descriptors: numbers.map { descriptors[$0] }) }
@@ -70,12 +73,23 @@ extension DASHManifest {
             let ofSet = numbers(of: set)
             var hasOwn = false
             for representation in set.children where representation.localName == "Representation" {
+                note(representation)
                 let own = numbers(of: representation)
                 if own.isEmpty { continue }
                 hasOwn = true
                 keep(inherited + ofSet + own)
             }
             if !hasOwn { keep(inherited + ofSet) }
+        }
+
+        /// GStreamer's demuxer goes by what the Representation says itself, and not by what it inherits.
+        private mutating func note(_ representation: XMLElement) {
+            guard qualities.count < DASHManifest.setLimit,
+                let rate = representation[attribute: "bandwidth"].flatMap({ UInt32($0) }),
+                let width = representation[attribute: "width"].flatMap({ UInt32($0) }),
+                let height = representation[attribute: "height"].flatMap({ UInt32($0) })
+            else { return }
+            qualities.append(PictureQuality(bitRate: rate, width: width, height: height))
         }
 
         private mutating func keep(_ numbers: [Int]) {

@@ -20,6 +20,8 @@ public struct DASHManifest: Hashable, Sendable {
     public var location: String?
     /// Each once, in order. Empty for clear media.
     public var protections: [Protection]
+    /// The Representations that tell their bit rate and the size of their pictures.
+    public var qualities: [PictureQuality]
 
     /// Whether anything is marked as protected.
     public var isProtected: Bool { !protections.isEmpty }

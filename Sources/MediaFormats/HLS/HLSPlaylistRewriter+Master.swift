@@ -32,6 +32,7 @@ extension HLSPlaylistRewriter {
                 case .tag("EXT-X-STREAM-INF", let value):
                     (isVariant, isLeftOut) = (true, false)
                     sounds.variantBegins(value ?? "")
+                    if let quality = Self.quality(value ?? "") { output.result.qualities.append(quality) }
                     try output.write(line)
                 case .tag(let name, let value):
                     try rewriteTag(line, name, value ?? "", to: &output, &sounds)
@@ -60,23 +61,48 @@ extension HLSPlaylistRewriter {
         output.result.sessionKeys = usable(sessionKeys)
     }
 
-    /// The numbers of the lines with variants that want more of the outputs than these have; none where all do.
+    /// The numbers of the lines with variants that want more of the outputs than these have; none where all do that have
+    /// pictures.
     private func hiddenVariants(of playlist: HLSPlaylist) -> Set<Int> {
         guard let outputLevel else { return [] }
         var hidden: Set<Int> = []
         var hasOther = false
         for line in playlist.lines {
             guard case .tag("EXT-X-STREAM-INF", let value) = line.content else { continue }
-            if let list = try? HLSAttributeList(parsing: value ?? ""), let level = list["HDCP-LEVEL"],
-                OutputRequirement(hdcpLevel: level) > outputLevel
-            {
+            let list = try? HLSAttributeList(parsing: value ?? "")
+            if let level = list?["HDCP-LEVEL"], OutputRequirement(hdcpLevel: level) > outputLevel {
                 hidden.insert(line.number)
-            } else {
+            } else if list.map(Self.hasPictures) ?? true {
                 hasOther = true
             }
         }
         return hasOther ? hidden : []
     }
+
+    /// As GStreamer's demuxer sorts variants: by the average bit rate where it is told. Nil where the size is not.
+    private static func quality(_ attributes: Substring) -> PictureQuality? {
+        guard let list = try? HLSAttributeList(parsing: attributes),
+            let rate = (list["AVERAGE-BANDWIDTH"] ?? list["BANDWIDTH"]).flatMap({ UInt32($0) }),
+            let size = list["RESOLUTION"]?.split(separator: "x"), size.count == 2,
+            let width = UInt32(size[0]), let height = UInt32(size[1])
+        else { return nil }
+        return PictureQuality(bitRate: rate, width: width, height: height)
+    }
+
+    /// Whether a variant may show something: not where it names its codecs, and all of them are for sound.
+    private static func hasPictures(_ list: HLSAttributeList) -> Bool {
+        guard list["RESOLUTION"] == nil, list["VIDEO"] == nil, let codecs = list["CODECS"], !codecs.isEmpty else {
+            return true
+        }
+        let names = codecs.split(separator: ",").map { $0.drop { $0 == " " }.prefix { $0 != "." && $0 != " " } }
+        return !names.allSatisfy { soundCodecs.contains(String($0).lowercased()) }
+    }
+
+    /// Sample entries of ISO media (RFC 6381), without what follows the first point.
+    private static let soundCodecs: Set<String> = [
+        "mp4a", "ac-3", "ec-3", "ac-4", "opus", "flac", "alac", "mp3", "dtsc", "dtse", "dtsh", "dtsl", "dtsx", "mhm1",
+        "mhm2", "iamf",
+    ]
 
     private func rewriteTag(
         _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput,

@@ -93,6 +93,8 @@ public struct HLSRewriting: Sendable {
     /// Of a master playlist, by the URL of a variant: the playlist of the sound that goes with it, where there is one
     /// alone or one is the default.
     public var defaultAudio: [String: String] = [:]
+    /// Of a master playlist: the variants whose size it tells, but for those that were left out.
+    public var qualities: [PictureQuality] = []
     /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?

@@ -17,13 +17,16 @@ public struct ISOEncryption: Hashable, Sendable {
     public var pattern: BlockPattern
     /// Nil for media that does not name it, as fragments of Smooth Streaming.
     public var keyID: KeyID?
+    /// What is encrypted so. What may hold pictures is video.
+    public var media = OutputPolicy.Media.video
     /// Whether the producer encrypts the partial block at the end of `cens` samples that have no subsamples.
     var encryptsPartialBlocks = false
 
     /// Checks nothing: with an IV size of 0, samples are opened only with a constant IV.
     public init(
         scheme: ProtectionScheme, isProtected: Bool = true, initializationVectorSize: Int,
-        constantInitializationVector: InitializationVector? = nil, pattern: BlockPattern = .none, keyID: KeyID?
+        constantInitializationVector: InitializationVector? = nil, pattern: BlockPattern = .none, keyID: KeyID?,
+        media: OutputPolicy.Media = .video
     ) {
         self.scheme = scheme
         self.isProtected = isProtected
@@ -31,6 +34,7 @@ public struct ISOEncryption: Hashable, Sendable {
         self.constantInitializationVector = constantInitializationVector
         self.pattern = pattern
         self.keyID = keyID
+        self.media = media
     }
 
     /// What a `tenc` box says.

@@ -83,7 +83,9 @@ struct ISOFragment: Sendable {
         let information = try ISOAuxiliaryInformation(boxes, in: bytes)
         var entries = track.entries
         if !track.isHidden, let override = information.override, entry >= 1, entry <= entries.count {
+            let media = entries[Int(entry) - 1]?.media ?? track.media
             entries[Int(entry) - 1] = override
+            entries[Int(entry) - 1]?.media = media
         }
         if !entries.contains(where: { $0 != nil }) { entries = [] }
         var layout = ISOSampleLayout(

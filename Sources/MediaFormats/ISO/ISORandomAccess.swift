@@ -7,9 +7,9 @@ public import ProtectionModel
 ///
 /// ```
 /// try file.prepare(range) { offset, count in … bytes of the file … }
-/// for keyID in file.keyIDs { … make sure that the key is there … }
+/// for key in file.keys { … make sure that the key is there … }
 /// var bytes = … the file's bytes in file.extent …
-/// try file.decrypt(&bytes) { plan, keyID, sample in … decrypt the sample in place … }
+/// try file.decrypt(&bytes) { plan, key, sample in … decrypt the sample in place … }
 /// ```
 ///
 /// The bytes of `range` within those of `extent` are then clear, and the boxes about protection have other types. What
@@ -45,8 +45,8 @@ public struct ISORandomAccess: Sendable {
 
     /// The range of the last `prepare`, with the whole of the encrypted samples that it cuts.
     public private(set) var extent: Range<UInt64> = 0..<0
-    /// Whose keys that extent needs, each once.
-    public private(set) var keyIDs: [KeyID?] = []
+    /// The keys that extent needs, each once.
+    public private(set) var keys: [ISOKeyUse] = []
 
     /// Whether anything in that extent is to be changed.
     public private(set) var changesExtent = false
@@ -61,7 +61,7 @@ public struct ISORandomAccess: Sendable {
     public mutating func prepare(_ range: Range<UInt64>, read: Read) throws(FormatError) {
         selected.removeAll(keepingCapacity: true)
         patching.removeAll(keepingCapacity: true)
-        keyIDs.removeAll(keepingCapacity: true)
+        keys.removeAll(keepingCapacity: true)
         changesExtent = false
         extent = range
         try lookForMovie(read)
@@ -87,7 +87,7 @@ public struct ISORandomAccess: Sendable {
     /// missing cannot. Throws what `body` throws; a failure of the formats comes back as a value.
     public mutating func decrypt<Failure: Error>(
         _ bytes: UnsafeMutableRawBufferPointer,
-        _ body: (SamplePlan, KeyID?, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
+        _ body: (SamplePlan, ISOKeyUse, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
     ) throws(Failure) -> Result<Int, FormatError> {
         movie?.patches.apply(to: bytes, at: extent.lowerBound)
         for index in patching { fragments[index].value.patches.apply(to: bytes, at: extent.lowerBound) }
@@ -109,15 +109,14 @@ public struct ISORandomAccess: Sendable {
             }
             // SAFETY: the sample ends in front of `end`, and `extent` starts in front of it.
             let part = UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + Int(sample.size)])
-            try body(plan, keyID(of: selection), part)
+            try body(plan, key(of: selection), part)
         }
         return .success(bytes.count)
     }
 
-    private func keyID(of selection: Selection) -> KeyID? {
-        selection.fragment < 0
-            ? movie?.table.keyID(of: selection.sample)
-            : fragments[selection.fragment].value.table.keyID(of: selection.sample)
+    private func key(of selection: Selection) -> ISOKeyUse {
+        guard selection.fragment < 0 else { return fragments[selection.fragment].value.table.key(of: selection.sample) }
+        return movie?.table.key(of: selection.sample) ?? ISOKeyUse(keyID: nil)
     }
 
     // MARK: What is asked for
@@ -165,8 +164,8 @@ public struct ISORandomAccess: Sendable {
             end = selection.sample.end
             lower = min(lower, selection.sample.offset)
             upper = max(upper, end)
-            let keyID = keyID(of: selection)
-            if keyIDs.last != .some(keyID), !keyIDs.contains(keyID) { keyIDs.append(keyID) }
+            let key = key(of: selection)
+            if keys.last != key, !keys.contains(key) { keys.append(key) }
         }
         extent = lower..<upper
     }

@@ -72,9 +72,11 @@ struct ISOSampleLayout {
             let index = Int(group) - (isOwn ? 0x10001 : 1)
             guard index < groups.count else { throw .malformed("\(place): no sample group \(group)") }
             let partial = found?.encryptsPartialBlocks ?? false
+            let media = found?.media ?? .video
             found = groups[index]
             found?.scheme = scheme
             found?.encryptsPartialBlocks = partial
+            found?.media = media
         }
         var index: UInt16?
         if let found, found.isProtected {

@@ -67,8 +67,11 @@ struct ISOSampleTable: Sendable {
         return low
     }
 
-    /// Whose key a sample needs.
-    func keyID(of sample: Sample) -> KeyID? { encryptions[Int(sample.encryption)].keyID }
+    /// Which key a sample needs.
+    func key(of sample: Sample) -> ISOKeyUse {
+        let encryption = encryptions[Int(sample.encryption)]
+        return ISOKeyUse(keyID: encryption.keyID, media: encryption.media)
+    }
 
     /// Writes how to decrypt a sample into `plan`, whose memory is used again.
     func fill(_ plan: inout SamplePlan, for sample: Sample) throws(FormatError) {

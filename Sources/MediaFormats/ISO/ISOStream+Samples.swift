@@ -32,10 +32,10 @@ extension ISOStream {
         current = (fragment, sample)
         if fragment < 0 {
             try movie?.table.fill(&plan, for: sample)
-            return .sample(movie?.table.keyID(of: sample))
+            return .sample(movie?.table.key(of: sample) ?? ISOKeyUse(keyID: nil))
         }
         try fragments[fragment].table.fill(&plan, for: sample)
-        return .sample(fragments[fragment].table.keyID(of: sample))
+        return .sample(fragments[fragment].table.key(of: sample))
     }
 
     /// Lends the sample that `next` announced last: its bytes, and how to decrypt them. When `body` throws, the sample

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import ProtectionModel
+import ProtectionModel
 
 /// Protected ISO media that comes in order, on its way to clear media of the same size.
 ///
@@ -10,7 +10,7 @@ public import ProtectionModel
 /// try stream.append(bytes)
 /// while true {
 ///     switch try stream.next() {
-///     case .sample(let keyID):
+///     case .sample(let key):
 ///         … make sure that the key is there …
 ///         try stream.withSample { plan, bytes in … decrypt the bytes in place … }
 ///     case .needsMovie(let place), .goBack(let place): … seek, or give up …
@@ -28,8 +28,8 @@ public struct ISOStream: Sendable {
     public enum Step: Hashable, Sendable {
         /// More bytes are needed.
         case nothing
-        /// The next sample is there, encrypted with the key of this KID.
-        case sample(KeyID?)
+        /// The next sample is there, encrypted with this key.
+        case sample(ISOKeyUse)
         /// The media is in front of the `moov` box that tells of it: `jump(to:)` this place and go on from there, or
         /// give up. What was ready before can be taken first.
         case needsMovie(from: UInt64)

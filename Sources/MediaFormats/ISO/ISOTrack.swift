@@ -10,6 +10,8 @@ struct ISOTrack: Sendable {
     var id: UInt32 = 0
     /// Of each sample entry; nil for a clear one.
     var entries: [ISOEncryption?] = []
+    /// Sound where its handler says so.
+    private(set) var media = OutputPolicy.Media.video
     var groups = ISOSampleGroups()
     /// `default_sample_description_index`
     var defaultEntry: UInt32 = 1
@@ -48,6 +50,7 @@ struct ISOTrack: Sendable {
     init(id: UInt32, encryption: ISOEncryption) {
         self.id = id
         entries = [encryption]
+        media = encryption.media
     }
 
     /// Reads a `trak` box. `origin` is where `bytes` start in the file.
@@ -112,7 +115,10 @@ struct ISOTrack: Sendable {
     private mutating func readMedia(
         _ media: ISOBox, in bytes: [UInt8], origin: UInt64, encryptsPartialBlocks: Bool
     ) throws(FormatError) {
-        for information in try media.children(in: bytes) where information.type == "minf" {
+        let parts = try media.children(in: bytes)
+        // Demuxers go by the handler too.
+        if (try? InitSegment.handler(parts, in: bytes)) == "soun" { self.media = .audio }
+        for information in parts where information.type == "minf" {
             if try information.children(in: bytes).contains(where: { $0.type == "vmhd" }) { quality = VideoQuality() }
             for table in try information.children(in: bytes) where table.type == "stbl" {
                 tables = try table.children(in: bytes)
@@ -173,6 +179,7 @@ struct ISOTrack: Sendable {
             throw .unsupported("\(place): the protection scheme “\(scheme)”")
         }
         encryption?.encryptsPartialBlocks = encryptsPartialBlocks
+        encryption?.media = entry.box.type == "encv" ? .video : media
         patches.append(ISOPatch(offset: entry.box.typeOffset(from: origin), type: Array(original)))
         for box in children where box.type == "sinf" { patches.append(box.freeing(from: origin)) }
         return encryption

@@ -117,6 +117,20 @@ public final class SampleAESStream {
         }
     }
 
+    /// What the unit that waits is. What may hold pictures is video.
+    public var unitMedia: OutputPolicy.Media {
+        switch container {
+        case .unknown: .video
+        case .transportStream: transport.unitMedia
+        case .packedAudio: .audio
+        case .carried:
+            switch carried.kind {
+            case .id3, .audio: .audio
+            case .transportStream, nil: .video
+            }
+        }
+    }
+
     /// Lends the unit that `next` announced last: the bytes, and how to decrypt them but for the IV. When `body` throws,
     /// the unit stays.
     public func withUnit<Failure: Error>(

@@ -112,6 +112,12 @@ struct SampleAESTransportStream: ~Copyable {
         return .nothing
     }
 
+    /// What that unit is.
+    var unitMedia: OutputPolicy.Media {
+        guard nextPending < pending.count, case .unit(let unit) = pending[nextPending] else { return .video }
+        return unit.codec == .h264 ? .video : .audio
+    }
+
     /// Lends the unit that `next` announced, with the plan for it, and puts it back into its packets.
     mutating func withUnit<Failure: Error>(
         _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void

@@ -75,6 +75,53 @@ import Testing
         for url in result.defaultAudio.values { #expect(result.resources.contains(.playlist(url: url))) }
     }
 
+    @Test(arguments: [
+        (#"CODECS="mp4a.40.2""#, true), (#"CODECS="ec-3, Opus""#, true), (#"CODECS="mp4a.40.2,avc1.4d400d""#, false),
+        (#"CODECS="stpp.ttml.im1t""#, false), (#"CODECS="mp4a.40.2",RESOLUTION=640x360"#, false),
+        (#"CODECS="""#, false),
+    ])
+    func soundAloneIsNoOtherVariant(attributes: String, isSound: Bool) throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-STREAM-INF:BANDWIDTH=3,HDCP-LEVEL=TYPE-1
+            high.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=1,\(attributes)
+            low.m3u8
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        rewriter.outputLevel = .unprotected
+        let names = try rewriter.rewrite(master, routes: routes).result.children.map { $0.url.suffix(8) }
+        // With the picture gone, there is nothing to choose: keys and guards decide about it.
+        #expect(names.contains { $0.hasSuffix("low.m3u8") })
+        #expect(names.contains { $0.hasSuffix("igh.m3u8") } == isSound)
+    }
+
+    @Test func variantsWithASizeAreQualities() throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-STREAM-INF:BANDWIDTH=900,AVERAGE-BANDWIDTH=800,RESOLUTION=1280x720
+            a.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=400,RESOLUTION=640x360
+            b.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=300
+            c.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=99999999999,RESOLUTION=1x1
+            d.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=1,RESOLUTION=1x-1
+            e.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=2000,RESOLUTION=1920x1080,HDCP-LEVEL=TYPE-1
+            f.m3u8
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        rewriter.outputLevel = .unprotected
+        let found = try rewriter.rewrite(master, routes: routes).result.qualities
+        #expect(
+            found == [
+                PictureQuality(bitRate: 800, width: 1280, height: 720),
+                PictureQuality(bitRate: 400, width: 640, height: 360),
+            ])
+    }
+
     @Test func everyTag() throws {
         let master = """
             #EXTM3U

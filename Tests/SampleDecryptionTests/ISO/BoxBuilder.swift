@@ -23,16 +23,19 @@ enum BoxBuilder {
         full("tenc", number(0, 2) + [1, UInt8(vectorSize)] + keyID)
     }
 
-    /// A video track with one protected sample entry and these boxes behind its `stsd`.
-    static func track(scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = []) -> [UInt8] {
+    /// A track with one protected sample entry and these boxes behind its `stsd`.
+    static func track(
+        _ id: Int = 1, scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = [], isSound: Bool = false
+    ) -> [UInt8] {
         let sinf = box(
-            "sinf", box("frma", Array("avc1".utf8)),
+            "sinf", box("frma", Array((isSound ? "mp4a" : "avc1").utf8)),
             full("schm", Array(scheme.utf8) + number(0x10000, 4)), box("schi", tenc))
-        let entry = box("encv", [UInt8](repeating: 0, count: 78), sinf)
+        let entry = box(isSound ? "enca" : "encv", [UInt8](repeating: 0, count: isSound ? 28 : 78), sinf)
         let stbl = box("stbl", full("stsd", number(1, 4), entry), table.flatMap(\.self))
         return box(
-            "trak", full("tkhd", number(0, 8) + number(1, 4)),
-            box("mdia", full("hdlr", number(0, 4) + Array("vide".utf8)), box("minf", stbl)))
+            "trak", full("tkhd", number(0, 8) + number(id, 4)),
+            box(
+                "mdia", full("hdlr", number(0, 4) + Array((isSound ? "soun" : "vide").utf8)), box("minf", stbl)))
     }
 
     static let trackExtends = box("mvex", full("trex", number(1, 4) + number(1, 4) + number(0, 12)))
@@ -49,8 +52,8 @@ enum BoxBuilder {
         return make(make(0).count)
     }
 
-    static func tfhd(base: Int? = nil) -> [UInt8] {
-        full("tfhd", flags: base == nil ? 0x20000 : 1, number(1, 4) + (base.map { number($0, 8) } ?? []))
+    static func tfhd(_ id: Int = 1, base: Int? = nil) -> [UInt8] {
+        full("tfhd", flags: base == nil ? 0x20000 : 1, number(id, 4) + (base.map { number($0, 8) } ?? []))
     }
 
     static func trun(offset: Int, sizes: [Int]) -> [UInt8] {

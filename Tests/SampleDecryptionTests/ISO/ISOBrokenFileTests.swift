@@ -108,8 +108,8 @@ import Testing
             }
             var bytes = Array(file[Int(access.extent.lowerBound)...].prefix(access.extent.count))
             try bytes.withUnsafeMutableBytes { bytes in
-                _ = try access.decrypt(bytes) { plan, keyID, sample in
-                    try table.decrypt(plan, keyID, sample)
+                _ = try access.decrypt(bytes) { plan, key, sample in
+                    try table.decrypt(plan, key.keyID, sample)
                     sums.append(try Corpus.md5(UnsafeRawBufferPointer(sample)))
                 }.get()
             }

@@ -22,8 +22,8 @@ import Testing
         var bytes = file
         try bytes.withUnsafeMutableBytes { bytes in
             let start = UnsafeRawPointer(bytes.baseAddress.unsafelyUnwrapped)
-            _ = try access.decrypt(bytes) { plan, keyID, sample in
-                #expect(keyID?.bytes == BoxBuilder.keyID)
+            _ = try access.decrypt(bytes) { plan, key, sample in
+                #expect(key.keyID?.bytes == BoxBuilder.keyID)
                 let offset = UnsafeRawPointer(sample.baseAddress.unsafelyUnwrapped) - start
                 anywhere.append(
                     Found(offset: offset, vector: plan.initializationVector.high, subsamples: plan.subsamples))
@@ -89,6 +89,53 @@ import Testing
                 Found(offset: first, vector: 0xA1, subsamples: []),
                 Found(offset: first + 20, vector: 0xA2, subsamples: []),
             ])
+    }
+
+    @Test(arguments: [[false], [true], [false, true], [true, false]])
+    func samplesTellWhatTheyAre(areSound: [Bool]) throws {
+        let tracks = areSound.enumerated().map { BoxBuilder.track($0 + 1, isSound: $1) }
+        let movie = BoxBuilder.movie(tracks.flatMap(\.self))
+        let auxiliary = [BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[0])]
+        let fragments = areSound.indices.flatMap { index in
+            BoxBuilder.fragment { size in
+                [BoxBuilder.tfhd(index + 1), BoxBuilder.trun(offset: size + 8, sizes: [50])] + auxiliary
+            } + Self.media
+        }
+        let file = movie + fragments
+        let expected = areSound.map { ISOKeyUse(keyID: KeyID(BoxBuilder.keyID), media: $0 ? .audio : .video) }
+        var access = ISORandomAccess()
+        try access.prepare(0..<UInt64(file.count)) { offset, count in
+            offset < UInt64(file.count) ? Array(file[Int(offset)...].prefix(count)) : []
+        }
+        #expect(access.keys == expected)
+        var bytes = file
+        var found: [ISOKeyUse] = []
+        _ = try bytes.withUnsafeMutableBytes { bytes in
+            try access.decrypt(bytes) { _, key, _ in found.append(key) }.get()
+        }
+        #expect(found == expected)
+        var stream = ISOStream()
+        file.withUnsafeBytes { stream.append($0) }
+        var steps: [ISOStream.Step] = []
+        while case .sample(let key) = try stream.next() {
+            steps.append(.sample(key))
+            stream.withSample { _, _ in }
+        }
+        #expect(steps == expected.map { .sample($0) })
+    }
+
+    @Test func fragmentsWithoutAMovieAreWhatTheDefaultsSay() throws {
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [50]),
+                BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[0]),
+            ]
+        }
+        let keyID = try #require(KeyID(BoxBuilder.keyID))
+        var stream = ISOStream(
+            defaults: ISOEncryption(scheme: .cenc, initializationVectorSize: 8, keyID: keyID, media: .audio))
+        (fragment + Self.media).withUnsafeBytes { stream.append($0) }
+        #expect(try stream.next() == .sample(ISOKeyUse(keyID: keyID, media: .audio)))
     }
 
     @Test func informationMayStandInTheMedia() throws {
@@ -278,7 +325,7 @@ import Testing
         file.withUnsafeBytes { stream.append($0) }
         var plans: [SamplePlan] = []
         while case .sample(let found) = try stream.next() {
-            #expect(found == keyID)
+            #expect(found == ISOKeyUse(keyID: keyID))
             stream.withSample { plan, _ in plans.append(plan) }
         }
         #expect(plans.map(\.scheme) == [.cbc1, .cbc1])

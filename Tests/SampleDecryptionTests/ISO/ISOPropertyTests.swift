@@ -95,15 +95,15 @@ import Testing
         var stream = ISOStream()
         var table = KeyTable(keys)
         file[..<20_000].withUnsafeBytes { stream.append($0) }
-        while case .sample(let keyID) = try stream.next() {
-            try stream.withSample { try table.decrypt($0, keyID, $1) }
+        while case .sample(let key) = try stream.next() {
+            try stream.withSample { try table.decrypt($0, key.keyID, $1) }
         }
         let samples = try #require(try IsoFile(file).samples["vide"])
         let place = try #require(samples.dropFirst(40).first).range.lowerBound
         try stream.jump(to: UInt64(place))
         file[place...].withUnsafeBytes { stream.append($0) }
-        while case .sample(let keyID) = try stream.next() {
-            try stream.withSample { try table.decrypt($0, keyID, $1) }
+        while case .sample(let key) = try stream.next() {
+            try stream.withSample { try table.decrypt($0, key.keyID, $1) }
         }
         var output = [UInt8](repeating: 0, count: stream.outputSize)
         output.withUnsafeMutableBytes { stream.takeOutput(into: $0) }

@@ -56,7 +56,7 @@ enum WholeFile {
         let extent = access.extent
         var bytes = Self.bytes(extent.lowerBound, extent.count, of: file)
         let size = try bytes.withUnsafeMutableBytes { bytes in
-            try access.decrypt(bytes) { plan, keyID, sample in try table.decrypt(plan, keyID, sample) }.get()
+            try access.decrypt(bytes) { plan, key, sample in try table.decrypt(plan, key.keyID, sample) }.get()
         }
         let start = Int(range.lowerBound - extent.lowerBound)
         return Array(bytes.prefix(size).dropFirst(start).prefix(range.count))
@@ -87,8 +87,8 @@ enum WholeFile {
                 take(&stream, &output)
                 switch step {
                 case .nothing: break steps
-                case .sample(let keyID):
-                    try stream.withSample { plan, bytes in try table.decrypt(plan, keyID, bytes) }
+                case .sample(let key):
+                    try stream.withSample { plan, bytes in try table.decrypt(plan, key.keyID, bytes) }
                 case .needsMovie(let place), .goBack(let place):
                     guard place <= file.count else { throw ISOStream.mediaFirst }
                     try stream.jump(to: place)

@@ -264,6 +264,27 @@ def teardown_error():
         scene.wait("sessions_active", 0, "a session is left")
 
 
+def teardown_error_at_null():
+    """What goes wrong when nobody listens to the pipeline any more, the next one tells."""
+    with Scene(count=4) as scene:
+        player = scene.player("file")
+        player.play()
+        plays(player)
+        scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
+        player.stop()
+        end = time.monotonic() + 20
+        notice = None
+        # The first start may come before the answer.
+        while notice is None:
+            demand(time.monotonic() < end, "no latchkey-session-teardown-error")
+            other = scene.player("file")
+            other.pipeline.set_state(Gst.State.PAUSED)
+            notice = other.element_message("latchkey-session-teardown-error", 1.0)
+            other.stop()
+        found = fields(notice)
+        demand(found["http-status"] == 500 and found["reason"], f"it says {found}")
+
+
 def again():
     """Each playback of one pipeline has a session of its own, also with keys that are there."""
     with Scene(count=2) as scene:
@@ -422,6 +443,7 @@ ALL = {
     "credential": credential,
     "unreachable": unreachable,
     "teardown-error": teardown_error,
+    "teardown-error-at-null": teardown_error_at_null,
     "again": again,
     "static-keys": static_keys,
     "clear-media": clear_media,

@@ -15,6 +15,7 @@ extension AdaptiveBin {
             guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier))
         }
         outputDidAppear()
+        limitQuality()
     }
 
     func removeOutput(_ inner: PadReference) {

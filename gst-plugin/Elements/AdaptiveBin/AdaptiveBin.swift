@@ -38,6 +38,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
+        var bitRates = BitRates()
         /// Why nothing may pass; nil: the gate is open.
         var closedBecause: KeyError?
     }
@@ -107,6 +108,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// The stock demuxer has a new pad.
     func outputDidAppear() {}
 
+    /// Has the stock demuxer choose qualities with frames of at most so many pixels, where it has a choice; nil: any.
+    func limitPictures(to pixels: Int?) {}
+
     /// Whether the stock demuxer waits for something that waits for a key.
     var isWaitingForKey: Bool { false }
 
@@ -156,10 +160,11 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         do throws(KeyError) {
             shared = try SharedSession.obtain(for: reference)
             // Who chooses variants asks what the outputs have, long before a decryptor needs a guard.
-            GuardElement.joinAll(around: reference, shared.session)
+            try GuardElement.joinAll(around: reference, shared.session)
         } catch {
             throw .configuration(error)
         }
+        UntoldNotices.tell(on: reference)
         let run = try makeRun(shared)
         let weak = WeakElement(reference)
         run.observe { event in weak.withElement { ($0 as? AdaptiveBin)?.keyEvent(event) } }

@@ -13,7 +13,7 @@ import ProtectionModel
 /// for before the first segment comes. The segments of protected ISO media take a type of their own inside the stock
 /// demuxer, so that its parser puts the decryptor of whole ISO media in front of qtdemux. WebM goes as always.
 final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
-    // SAFETY: `isoPath` is guarded by `monitor`.
+    // SAFETY: `guardedPath` and `guardedFrame` are guarded by `monitor`.
 
     static let log = DebugCategory("latchkeydashdemux", "Latchkey's DASH demuxer")
 
@@ -21,6 +21,8 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     enum ISOPath: String { case box, sample }
 
     private var guardedPath = ISOPath.box
+    /// The largest width and height that outputs allow; 0: no limit.
+    private var guardedFrame: (UInt32, UInt32) = (0, 0)
 
     var isoPath: ISOPath {
         get { monitor.withLock { guardedPath } }
@@ -44,6 +46,19 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
+
+    /// By the size: a limit of the bit rate would hold for the sound too.
+    override func limitPictures(to pixels: Int?) {
+        let frame = pixels.flatMap { run?.qualities.frameLimit(pixels: $0) } ?? (0, 0)
+        let isNews = monitor.withLock {
+            defer { guardedFrame = frame }
+            return guardedFrame != frame
+        }
+        // What an application has set there stays as long as outputs limit nothing.
+        guard isNews else { return }
+        child?.pointer.setProperty("max-video-width", .uint(frame.0))
+        child?.pointer.setProperty("max-video-height", .uint(frame.1))
+    }
 
     // MARK: Inside
 

@@ -21,6 +21,8 @@ final class DASHRun: AdaptiveRun {
     private struct State {
         /// Media may be encrypted, so it goes through the decryptor of whole ISO media.
         var mayBeProtected = false
+        /// Of the latest version of the manifest.
+        var qualities: [PictureQuality] = []
         var failure: PresentationFailure?
         var refresh: Task<Void, Never>?
         var hasEnded = false
@@ -43,6 +45,9 @@ final class DASHRun: AdaptiveRun {
     }
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
+
+    /// What the stock demuxer has to choose from.
+    var qualities: [PictureQuality] { state.withLock { $0.qualities } }
 
     var mayBeProtected: Bool { state.withLock { $0.mayBeProtected } }
 
@@ -83,7 +88,10 @@ final class DASHRun: AdaptiveRun {
 
     private func ask(for manifest: DASHManifest) {
         // Protection that ends does not matter to media that is there already.
-        state.withLock { $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected }
+        state.withLock {
+            $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
+            $0.qualities = manifest.qualities
+        }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
         keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd")
     }

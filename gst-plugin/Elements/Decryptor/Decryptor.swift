@@ -192,7 +192,8 @@ class Decryptor: Element, @unchecked Sendable {
     private func start() throws(KeyError) {
         let settings = settings
         let shared = try SharedSession.obtain(for: reference)
-        GuardElement.joinAll(around: reference, shared.session)
+        UntoldNotices.tell(on: reference)
+        try GuardElement.joinAll(around: reference, shared.session)
         let weak = WeakElement(reference)
         let observation = shared.session.observe { event in
             weak.withElement { ($0 as? Decryptor)?.keyEvent(event) }

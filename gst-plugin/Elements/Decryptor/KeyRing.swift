@@ -51,7 +51,7 @@ struct KeyRing {
         "The kernel does not lock the memory of keys, so that they may be swapped out: raise RLIMIT_MEMLOCK.")
 
     /// `media` is what is decrypted. What may hold pictures is video.
-    mutating func cipher(for keyID: KeyID?, of media: OutputPolicy.Media = .video) -> Lookup {
+    mutating func cipher(for keyID: KeyID?, of media: OutputPolicy.Media) -> Lookup {
         let use = Use(keyID: keyID, media: media)
         let current = sources.session.revision
         if current != revision {

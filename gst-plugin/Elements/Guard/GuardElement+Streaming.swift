@@ -10,15 +10,23 @@ extension GuardElement {
     // MARK: Upstream's threads
 
     func handle(_ event: consuming Event) -> Bool {
-        switch event.kind {
+        let kind = event.kind
+        switch kind {
         case .caps:
             if let caps = event.caps { setCaps(caps) }
-        case .flushStop:
-            stream.needsBlank = false
+        case .flushStart:
+            beginUpstreamsFlush()
         default: break
         }
         let isSerialized = event.isSerialized
         let isTaken = sinkPad.forward(event)
+        switch kind {
+        case .flushStart: upstreamsFlushDidStart()
+        case .flushStop: upstreamsFlushDidEnd()
+        case .segment:
+            if stream.needsBlank { startBlanking() }
+        default: break
+        }
         guard isSerialized, isFlushing.load(ordering: .acquiring) else { return isTaken }
         // What is lost in a flush of this element's own is sent again at its end.
         endFlushOnceStarted()
@@ -30,8 +38,9 @@ extension GuardElement {
         stream.media = Self.media(caps.mediaType())
         stream.size = caps.frameSize
         stream.plain = nil
+        stream.pool = nil
         stream.showsPlainCaps = false
-        currentPost?.setMedia(stream.media)
+        if let media = stream.media { currentPost?.setMedia(media) }
     }
 
     func chain(_ buffer: consuming Buffer) -> FlowResult {
@@ -45,6 +54,10 @@ extension GuardElement {
 
     private func show(_ buffer: consuming Buffer) -> FlowResult {
         let decision = order.withLock { $0 }
+        // Only where there may be no other way to a black frame.
+        if stream.caps?.isInSystemMemory == false, stream.pool?.isOrigin(of: buffer) != true {
+            stream.pool = FramePool(of: buffer)
+        }
         if stream.media == .audio {
             guard decision.isAudioBlocked else { return pass(buffer) }
             return pushSilence(at: buffer.presentationTime, buffer.duration)
@@ -87,25 +100,43 @@ extension GuardElement {
 
     private func pushPlain(at time: UInt64?, _ duration: UInt64?, isWhite: Bool) -> FlowResult {
         counters.withLock { $0.blocked += 1 }
-        if stream.plain?.isWhite != isWhite { stream.plain = stream.caps.flatMap { PlainFrame($0, isWhite: isWhite) } }
-        guard let plain = stream.plain else { return refuse() }
-        if plain.hasOwnCaps, !stream.showsPlainCaps {
-            guard sourcePad.push(Event(caps: plain.caps)) else { return refuse() }
-            stream.showsPlainCaps = true
-        }
-        guard let frame = plain.frame(at: time, duration: duration) else { return refuse() }
+        guard let frame = plainFrame(at: time, duration, isWhite: isWhite) else { return refuse(at: time, duration) }
+        let wasNeeded = stream.needsBlank
         stream.needsBlank = false
-        return sourcePad.push(frame)
+        let result = sourcePad.push(frame)
+        // A flush of upstream's has taken it before it was shown.
+        if result == .flushing { stream.needsBlank = wasNeeded }
+        return result
     }
 
-    /// Nothing may be shown and nothing else can be.
-    private func refuse() -> FlowResult {
+    /// In plain memory where the sink takes that, else in the memory that it has now. The sink has its caps then.
+    private func plainFrame(at time: UInt64?, _ duration: UInt64?, isWhite: Bool) -> Buffer? {
+        if stream.plain?.isWhite != isWhite { stream.plain = stream.caps.flatMap { PlainFrame($0, isWhite: isWhite) } }
+        if let plain = stream.plain {
+            if !plain.hasOwnCaps || stream.showsPlainCaps { return plain.frame(at: time, duration: duration) }
+            if sourcePad.peerAccepts(plain.caps), sourcePad.push(Event(caps: plain.caps)) {
+                stream.showsPlainCaps = true
+                return plain.frame(at: time, duration: duration)
+            }
+        }
+        guard let caps = stream.caps else { return nil }
+        return stream.pool?.plainFrame(caps, isWhite: isWhite, presentationTime: time, duration: duration)
+    }
+
+    /// Nothing may be shown and nothing else can be: the frame is left out.
+    private func refuse(at time: UInt64?, _ duration: UInt64?) -> FlowResult {
         if isFlushing.load(ordering: .acquiring) { return .flushing }
-        reference.postError(
-            GST_STREAM_ERROR_FORMAT, "The picture may not be shown, and no other can take its place.",
-            debug: "\(order.withLock { $0.reasons.joined(separator: "; ") }). The sink does not take frames in plain "
-                + "memory: put a converter between guard and sink.")
-        return .error
+        if !stream.hasRefused {
+            stream.hasRefused = true
+            reference.postWarning(
+                GST_STREAM_ERROR_FORMAT,
+                "The picture may not be shown, and no other can take its place: frames are left out, and the screen keeps "
+                    + "what it shows.",
+                debug: "\(order.withLock { $0.reasons.joined(separator: "; ") }). The sink takes no frames in plain "
+                    + "memory, and those that it takes cannot be written: put a converter between guard and sink.")
+        }
+        if let time { sourcePad.push(Event.gap(at: time, duration: duration)) }
+        return .ok
     }
 
     // MARK: Closing and opening
@@ -113,18 +144,45 @@ extension GuardElement {
     /// What may be shown from now on. When this returns, nothing is shown any more that may not be. Called on any
     /// thread but those of the sink behind; one call at a time.
     func obey(_ decision: OutputDecision) {
+        if apply(decision) { blankSoon() }
+    }
+
+    /// The same, but what is on the screen is blanked only by `blankSoon`, which is wanted where this returns true.
+    func apply(_ decision: OutputDecision) -> Bool {
         let media = currentPost?.media
         let isStricter = order.withLock { order in
             defer { order = decision }
             return order.stricter(decision).restriction(of: media) != order.restriction(of: media)
         }
-        if isStricter, canFlush { close() }
+        return isStricter && canFlush && close()
     }
 
-    /// Takes what is in the sink back: the frame that is shown or waits for its time.
-    private func close() {
+    /// The sink may hold a frame until the pipeline plays: the source pad's thread waits for that, and no other.
+    /// Nothing may be held here: a new thread is told on the bus.
+    func blankSoon() {
+        startBlanking()
+        // The pads may have stopped in between, and with them those who would have stopped the thread.
+        if !flush.withLock({ canBlank }) { sourcePad.stopTask() }
+    }
+
+    private func startBlanking() {
+        if flush.withLock({ canBlank }) { sourcePad.startTask() }
+    }
+
+    /// Takes what is in the sink back: the frame that is shown or waits for its time. Whether the screen is to be blanked.
+    private func close() -> Bool {
         counters.withLock { $0.closings += 1 }
-        isFlushing.store(true, ordering: .releasing)
+        let isUpstreams = flush.withLock { () -> Bool in
+            while upstreamsFlush == .starting { flush.wait(microseconds: 100_000) }
+            if upstreamsFlush == .none {
+                isFlushing.store(true, ordering: .releasing)
+                return false
+            }
+            // Whoever seeks has taken the frames back, and would not expect an end of the flush in the middle of it.
+            blanksAfterFlush = true
+            return true
+        }
+        if isUpstreams { return false }
         sourcePad.pushStartOfFlushKeepingState()
         flush.withLock { hasFlushStarted.store(true, ordering: .releasing) }
         flush.broadcast()
@@ -132,9 +190,49 @@ extension GuardElement {
         while isFlushing.load(ordering: .acquiring), !sinkPad.ifIdle({ endFlush() }) {
             flush.withLock { if isFlushing.load(ordering: .acquiring) { flush.wait(microseconds: 1000) } }
         }
-        // The sink may hold a frame until the pipeline plays; the caller is not to wait for that.
-        sourcePad.startTask()
+        return true
     }
+
+    // MARK: Flushes of upstream's, such as those of a seek
+
+    /// A flush of this element's own ends first, so that the sink hears of one at a time.
+    private func beginUpstreamsFlush() {
+        flush.withLock {
+            while isFlushing.load(ordering: .acquiring) { flush.wait(microseconds: 100_000) }
+            upstreamsFlush = .starting
+        }
+    }
+
+    private func upstreamsFlushDidStart() {
+        flush.withLock { upstreamsFlush = .started }
+        flush.broadcast()
+    }
+
+    /// On a thread that has the sink pad's lock. What is on the screen is from before the flush: nothing else may blank
+    /// it for a long time, such as a seek that waits for the network.
+    private func upstreamsFlushDidEnd() {
+        let blanks = flush.withLock {
+            defer { (upstreamsFlush, blanksAfterFlush) = (.none, false) }
+            return blanksAfterFlush
+        }
+        stream.needsBlank = stream.last != nil && (blanks || stream.needsBlank || isRestricted)
+    }
+
+    /// No thread is inside: a flush that was not ended never will be.
+    func forgetUpstreamsFlush() {
+        flush.withLock { (upstreamsFlush, blanksAfterFlush) = (.none, false) }
+        flush.broadcast()
+    }
+
+    /// Whether the picture or sound may not pass as it is.
+    private var isRestricted: Bool {
+        let decision = order.withLock { $0 }
+        if stream.media == .audio { return decision.isAudioBlocked }
+        let size = stream.size ?? (0, 0)
+        return decision.treatment(width: size.width, height: size.height) != .pass
+    }
+
+    // MARK: The element's own flush
 
     /// For upstream's threads. The sink is not to hear of the end while it still takes the start in.
     private func endFlushOnceStarted() {
@@ -165,20 +263,20 @@ extension GuardElement {
     /// The source pad's thread: blanks the screen unless upstream has brought a frame to do it with.
     func blank() {
         sinkPad.whileIdle {
-            guard let last = stream.last else { return }
-            if stream.needsBlank {
-                let decision = order.withLock { $0 }
-                let size = stream.size ?? (0, 0)
+            // Whoever wants another one has to come to the lock first.
+            defer { sourcePad.pauseTask() }
+            // After a flush of upstream's, the segment starts this thread once more.
+            guard let last = stream.last, PadReference(sharing: sinkPad.pointer).segmentEvent != nil else { return }
+            if stream.needsBlank, isRestricted {
                 if stream.media == .audio {
                     _ = pushSilence(at: last.time, last.duration)
-                } else if decision.treatment(width: size.width, height: size.height) != .pass {
+                } else {
                     // Without a time: a sink would drop it where its time is over.
-                    _ = pushPlain(at: nil, nil, isWhite: decision.showsAlternative)
+                    _ = pushPlain(at: nil, nil, isWhite: order.withLock { $0.showsAlternative })
                 }
             }
             if sinkPad.hasEnded { sourcePad.push(.endOfStream()) }
         }
-        sourcePad.pauseTask()
     }
 }
 

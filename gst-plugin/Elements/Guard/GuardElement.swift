@@ -13,7 +13,8 @@ import Synchronization
 /// It has to be an element: the frame that waits for its time in the sink cannot be taken back but by a flush, and only
 /// what stands behind upstream's threads can flush this branch and nothing else.
 final class GuardElement: Element, @unchecked Sendable {
-    // SAFETY: `stream` belongs to whoever holds the sink pad's stream lock; the rest is atomic or under a mutex.
+    // SAFETY: `stream` belongs to whoever holds the sink pad's stream lock; the rest is atomic, or under a mutex or
+    // `flush`.
     let sinkPad: Pad
     let sourcePad: Pad
     let settings = Mutex(GuardSettings())
@@ -22,8 +23,13 @@ final class GuardElement: Element, @unchecked Sendable {
     let isFlushing = Atomic(false)
     /// The flush has reached the sink as a whole.
     let hasFlushStarted = Atomic(false)
-    /// Told when one of the two changes.
+    /// Guards the next three, and is told when one of these or of the two above changes.
     let flush = Monitor()
+    @exclusivity(unchecked) var upstreamsFlush = UpstreamsFlush.none
+    /// The picture was closed while upstream flushed.
+    @exclusivity(unchecked) var blanksAfterFlush = false
+    /// The source pad's thread may be started.
+    @exclusivity(unchecked) var canBlank = false
     private let isActive = Atomic(false)
     @exclusivity(unchecked) var stream = StreamState()
     private let post = Mutex<GuardPost?>(nil)
@@ -31,12 +37,25 @@ final class GuardElement: Element, @unchecked Sendable {
 
     static let log = DebugCategory("latchkeyguard", "Latchkey's output guard")
 
+    /// How far a flush is that comes from upstream.
+    enum UpstreamsFlush {
+        case none
+        /// Its start is on its way to the sink.
+        case starting
+        /// The sink has it.
+        case started
+    }
+
     struct StreamState {
         var caps: Caps?
         var media: OutputPolicy.Media?
         var size: (width: Int, height: Int)?
         /// What is shown in the place of frames, with its caps where they are others. Made when it is needed.
         var plain: PlainFrame?
+        /// Where frames come from that lie in other than plain memory.
+        var pool: FramePool?
+        /// Frames were left out, and that was said.
+        var hasRefused = false
         /// The sink has the caps of the plain frame.
         var showsPlainCaps = false
         /// What passed last, so that its time can be blanked.
@@ -58,9 +77,13 @@ final class GuardElement: Element, @unchecked Sendable {
         super.init(reference, description)
         sinkPad.onChain { [unowned self] in chain($0) }
         sinkPad.onEvent { [unowned self] in handle($0) }
-        sinkPad.onActivation { [unowned self] in isActive.store($0, ordering: .releasing) }
+        sinkPad.onActivation { [unowned self] in
+            isActive.store($0, ordering: .releasing)
+            forgetUpstreamsFlush()
+        }
         sourcePad.onTask { [unowned self] in blank() }
         sourcePad.onActivation { [unowned self] isActive in
+            flush.withLock { canBlank = isActive }
             if !isActive { sourcePad.stopTask() }
         }
         sinkPad.proxyQueries()
@@ -77,7 +100,11 @@ final class GuardElement: Element, @unchecked Sendable {
         if change == .readyToPaused { stream = StreamState() }
         let result = perform()
         switch change {
-        case .pausedToReady: sinkPad.whileIdle { stream = StreamState() }
+        case .pausedToReady:
+            // Upstream's last event may have started it once more.
+            sourcePad.stopTask()
+            sinkPad.whileIdle { stream = StreamState() }
+            currentPost?.didStop()
         case .readyToNull: leaveSession()
         default: break
         }
@@ -101,16 +128,23 @@ final class GuardElement: Element, @unchecked Sendable {
 
     /// Has the guards join that stand, or will stand, in front of the sinks of the pipeline around `element`. Players put
     /// their sinks into the pipeline when the first media is decoded: too late for the key that this needs.
-    static func joinAll(around element: ElementReference, _ session: KeySession) {
+    /// Throws why one cannot: it may have no pipeline yet where it could say so itself.
+    static func joinAll(around element: ElementReference, _ session: KeySession) throws(KeyError) {
+        var failure: KeyError?
         element.forEachAround(madeBy: GuardFactory.name) { found in
             guard let outputGuard = found as? GuardElement, outputGuard.currentPost == nil else { return }
-            _ = outputGuard.joinSession(session)
+            do throws(OutputSettingError) {
+                try outputGuard.join(session, media: outputGuard.expectedMedia)
+            } catch {
+                failure = .invalidConfiguration("the output guard \(outputGuard.reference.name) cannot start: \(error)")
+            }
         }
+        if let failure { throw failure }
     }
 
-    private func joinSession(_ known: KeySession? = nil) -> Bool {
+    private func joinSession() -> Bool {
         do {
-            try join(known ?? SharedSession.obtain(for: reference).session, media: expectedMedia)
+            try join(SharedSession.obtain(for: reference).session, media: expectedMedia)
             return true
         } catch {
             reference.postError(
@@ -121,15 +155,20 @@ final class GuardElement: Element, @unchecked Sendable {
     }
 
     private func join(_ session: KeySession, media: OutputPolicy.Media?) throws(OutputSettingError) {
-        guard currentPost?.session !== session else { return }
-        let new = try GuardPost(session, settings: settings.withLock { $0 }, element: reference)
+        let settings = settings.withLock { $0 }
+        if let post = currentPost, post.session === session, post.hasSettings(settings) {
+            if let media { post.setMedia(media) }
+            return
+        }
+        let new = try GuardPost(session, settings: settings, element: reference)
         new.setMedia(media)
         let old = post.withLock { old in
             defer { old = new }
             return old
         }
-        old?.end()
+        // In this order, so that keys always have a guard.
         new.begin(replacing: old != nil)
+        old?.end()
     }
 
     /// The application tells the outputs, also before anything plays. False where others tell them.
@@ -150,11 +189,20 @@ final class GuardElement: Element, @unchecked Sendable {
         order.withLock { $0 = .allow }
     }
 
-    /// What the sink behind takes, where that is only one of both.
+    /// What the sink behind takes, or says that it is for; else what comes from what is linked in front.
     private var expectedMedia: OutputPolicy.Media? {
-        let caps = sourcePad.peerCaps()
+        if let media = Self.media(in: sourcePad.peerCaps()) { return media }
+        switch sourcePad.sinkMedium {
+        case .video: return .video
+        case .audio: return .audio
+        case .unknown: return Self.media(in: sinkPad.peerCaps())
+        }
+    }
+
+    /// Where the caps are of only one medium.
+    private static func media(in caps: Caps) -> OutputPolicy.Media? {
         guard !caps.isAny else { return nil }
-        let kinds = Set((0..<caps.count).map { Self.media(caps.mediaType(at: $0)) })
+        let kinds = Set((0..<caps.count).map { media(caps.mediaType(at: $0)) })
         return kinds.count == 1 ? kinds.first ?? nil : nil
     }
 

@@ -46,9 +46,31 @@ final class GuardPost: OutputGuard {
     }
 
     var media: OutputPolicy.Media? { knownMedia.withLock { $0 } }
-    func setMedia(_ media: OutputPolicy.Media?) { knownMedia.withLock { $0 = media } }
+
+    /// What the element stands in front of, as far as that is known. Any thread.
+    func setMedia(_ media: OutputPolicy.Media?) {
+        let isNews = knownMedia.withLock { known in
+            defer { known = media }
+            return known != media
+        }
+        if isNews { session.mediaDidChange(of: self) }
+    }
+
+    /// Whether the user has not changed anything since. What the application tells of outputs comes in other ways.
+    func hasSettings(_ other: GuardSettings) -> Bool {
+        var (mine, others) = (settings, other)
+        (mine.told, others.told) = (nil, nil)
+        return mine == others
+    }
+
+    var isShowing: Bool { element.map { ($0 as? GuardElement)?.canFlush } == true }
 
     var outputLevel: OutputRequirement? { state.withLock { $0.stability.facts.first?.level } }
+
+    var maximumPixels: Int? { state.withLock { $0.decision?.limit } }
+
+    /// The element is stopped, until it starts again.
+    func didStop() { session.didStop(self) }
 
     /// `replacing`: the element obeys another post's decision so far.
     func begin(replacing: Bool) {
@@ -59,7 +81,7 @@ final class GuardPost: OutputGuard {
             if replacing { state.decision = nil }
         }
         session.join(self)
-        let watch = OutputWatch(provider, interval: settings.pollInterval) { [weak self] facts, time in
+        let watch = OutputWatch(provider, interval: GuardSettings.pollInterval) { [weak self] facts, time in
             self?.read(facts, at: time)
         }
         self.watch.withLock { $0 = watch }
@@ -77,6 +99,8 @@ final class GuardPost: OutputGuard {
 
     func keysInUseDidChange() { decide() }
 
+    func otherGuardsDidChange() { watch.withLock { $0 }?.poke() }
+
     /// The application tells the outputs. They count when this returns; false where others are watched.
     func set(_ facts: OutputFacts) -> Bool {
         guard let outputs = provider as? ApplicationOutputs else { return false }
@@ -93,17 +117,22 @@ final class GuardPost: OutputGuard {
     }
 
     private func decide(after change: (inout sending State) -> Void = { _ in }) {
+        guard
+            let (news, blanks) = turn.withLock({
+                state.withLock { change(&$0) }
+                return decideInTurn()
+            })
+        else { return }
         // Whoever hears of it may answer at once: nothing is held then.
-        if let news = turn.withLock({
-            state.withLock { change(&$0) }
-            return decideInTurn()
-        }) {
-            element.withElement { tell(news, on: $0.reference) }
+        element.withElement { element in
+            if blanks { (element as? GuardElement)?.blankSoon() }
+            tell(news, on: element.reference)
+            AdaptiveBin.limitQualities(around: element.reference)
         }
     }
 
-    /// The decision, where it is another one than before.
-    private func decideInTurn() -> OutputDecision? {
+    /// The decision, where it is another one than before, and whether the screen is to be blanked.
+    private func decideInTurn() -> (OutputDecision, blanks: Bool)? {
         let policies = session.outputPoliciesInUse
         let (facts, isEnded) = state.withLock { ($0.stability.facts, $0.isEnded) }
         guard !isEnded else { return nil }
@@ -114,15 +143,16 @@ final class GuardPost: OutputGuard {
             state.blockedSince = isBlocked ? state.blockedSince ?? state.time : nil
             return (state.decision, state.blockedSince.map { state.time - $0 })
         }
+        var blanks = false
         if decision != before {
             element.withElement { element in
                 guard let element = element as? GuardElement, element.currentPost === self else { return }
-                element.obey(decision)
+                blanks = element.apply(decision)
             }
         }
         report(decision, blockedFor, policies, facts)
         ask(decision.request, of: facts)
-        return decision != before ? decision : nil
+        return decision != before ? (decision, blanks) : nil
     }
 
     /// To the session: the status of each key, and which are to be closed.
@@ -130,34 +160,32 @@ final class GuardPost: OutputGuard {
         _ decision: OutputDecision, _ blockedFor: Duration?, _ policies: [KeyID?: OutputPolicy], _ facts: [OutputFacts]
     ) {
         for (keyID, policy) in policies {
-            let own = evaluator.decide([policy], facts: facts)
+            var own = evaluator.decide([policy], facts: facts)
+            // It holds whatever the outputs are.
+            own.maximumFrame = nil
             let status: ExternalProtectionStatus =
                 own.isUnrestricted ? .sufficient : facts.isPending ? .pending : .insufficient
             session.setExternalProtectionStatus(status, of: keyID)
         }
         let lasts = decision.endsPlayback || settings.violationTimeout.map { blockedFor ?? .zero >= $0 } ?? false
         let reason = decision.reasons.joined(separator: "; ")
-        if media != .audio {
-            session.setOutputViolation(decision.isVideoBlocked && lasts ? reason : nil, for: .video)
-        }
+        let closesVideo = decision.isVideoBlocked && lasts && media != .audio
+        session.setOutputViolation(closesVideo ? reason : nil, for: .video, by: self)
         // Sound that no guard stands in front of ends in the decryptor.
-        if media == .audio || !session.hasGuard(for: .audio) {
-            let isClosed = decision.isAudioBlocked && (lasts || media != .audio)
-            session.setOutputViolation(isClosed ? reason : nil, for: .audio)
-        }
+        let isClosed = decision.isAudioBlocked && (media == .audio ? lasts : !session.hasGuard(for: .audio))
+        session.setOutputViolation(isClosed ? reason : nil, for: .audio, by: self)
     }
 
     private func tell(_ decision: OutputDecision, on element: ElementReference) {
         let status =
             decision.isVideoBlocked || decision.isAudioBlocked
             ? "blocked" : decision.isUnrestricted ? "allowed" : "limited"
-        let frame = decision.maximumFrame.map { OutputDecision.pixels($0.width, $0.height) }
-        let pixels = [decision.maximumPixels, frame].compactMap(\.self).min()
         element.post(
             "latchkey-output-protection",
             [
                 ("status", .string(status)), ("video", .boolean(!decision.isVideoBlocked)),
-                ("audio", .boolean(!decision.isAudioBlocked)), ("max-pixels", .uint64(UInt64(max(pixels ?? 0, 0)))),
+                ("audio", .boolean(!decision.isAudioBlocked)),
+                ("max-pixels", .uint64(UInt64(max(decision.limit ?? 0, 0)))),
                 ("reasons", .strings(decision.reasons)),
             ])
     }
@@ -191,6 +219,13 @@ private final class HDCPAsker: Sendable {
             try HDCPRequest(DRMCard(descriptor: descriptor)).request(requirement)
             return nil
         } catch { return error }
+    }
+}
+
+extension OutputDecision {
+    /// In pixels; nil: none.
+    fileprivate var limit: Int? {
+        [maximumPixels, maximumFrame.map { OutputDecision.pixels($0.width, $0.height) }].compactMap(\.self).min()
     }
 }
 

@@ -13,7 +13,7 @@ struct OutputSettingError: Error, CustomStringConvertible {
 }
 
 /// What the user sets on a guard.
-struct GuardSettings: Sendable {
+struct GuardSettings: Hashable, Sendable {
     var outputs = "kms"
     var hdmiMode = HDMIMode.standard.rawValue
     var minimumHDCP = "none"
@@ -23,7 +23,7 @@ struct GuardSettings: Sendable {
     var displayDescriptor: Int32?
     /// What the application has told of the outputs.
     var told: OutputFacts?
-    let pollInterval = Duration.milliseconds(250)
+    static let pollInterval = Duration.milliseconds(250)
 
     var violationTimeout: Duration? {
         violationMilliseconds > 0 ? .milliseconds(Int64(violationMilliseconds)) : nil

@@ -14,7 +14,7 @@ final class PlainFrame: @unchecked Sendable {
     /// Nil where the caps are no raw video of a known format.
     init?(_ caps: Caps, isWhite: Bool) {
         hasOwnCaps = !caps.isInSystemMemory
-        self.caps = hasOwnCaps ? caps.inSystemMemory() : caps
+        self.caps = hasOwnCaps ? Self.named(caps.inSystemMemory()) : caps
         self.isWhite = isWhite
         guard let buffer = Buffer(plainFrame: self.caps, isWhite: isWhite) else { return nil }
         self.buffer = buffer
@@ -23,4 +23,21 @@ final class PlainFrame: @unchecked Sendable {
     func frame(at time: UInt64?, duration: UInt64?) -> Buffer? {
         buffer.sharingBytes(presentationTime: time, duration: duration)
     }
+
+    /// Caps of GStreamer 1.24 and later name the kernel's format, which in plain memory is one of GStreamer's own.
+    private static func named(_ caps: Caps) -> Caps {
+        caps.map { structure in
+            guard structure.string("format") == "DMA_DRM" else { return true }
+            let code = structure.string("drm-format")?.split(separator: ":").first.map(String.init) ?? ""
+            structure.remove("drm-format")
+            structure.set("format", formats[code] ?? "NV12")
+            return true
+        }
+    }
+
+    /// By the kernel's codes (drm_fourcc.h), without their modifier. For others any does: the frame says nothing.
+    private static let formats = [
+        "YU12": "I420", "YV12": "YV12", "NV12": "NV12", "NV21": "NV21", "NV16": "NV16", "P010": "P010_10LE",
+        "YUYV": "YUY2", "UYVY": "UYVY", "XR24": "BGRx", "AR24": "BGRA", "XB24": "RGBx", "AB24": "RGBA",
+    ]
 }

@@ -58,6 +58,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func outputDidAppear() { run?.presentation.outputDidAppear() }
 
+    override func limitPictures(to pixels: Int?) {
+        let qualities = run?.presentation.qualities ?? []
+        setAllowedBitRate(pixels.flatMap { qualities.bitRateLimit(pixels: $0) })
+    }
+
     override var isWaitingForKey: Bool { run?.keys.isAwaited ?? false }
 
     override func willStop() { run?.presentation.end() }

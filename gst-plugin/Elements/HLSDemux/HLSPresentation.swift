@@ -25,6 +25,7 @@ final class HLSPresentation: Sendable {
         var defaultAudio: [String: String] = [:]
         /// What was prepared before it was asked for, each once.
         var prepared: Set<HLSResource> = []
+        var qualities: [PictureQuality] = []
         var timeline = HLSTimeline()
         var schedule = HLSKeySchedule()
         /// Something came out of the stock demuxer.
@@ -161,6 +162,9 @@ final class HLSPresentation: Sendable {
         }
     }
 
+    /// What the stock demuxer has to choose from.
+    var qualities: [PictureQuality] { state.withLock { $0.qualities } }
+
     func rewrite(
         _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil,
         isEnveloped: Bool? = nil
@@ -194,6 +198,7 @@ final class HLSPresentation: Sendable {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
                 state.defaultAudio = rewriting.defaultAudio
+                state.qualities = rewriting.qualities
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.

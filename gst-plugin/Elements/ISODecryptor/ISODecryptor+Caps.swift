@@ -53,6 +53,8 @@ extension ISODecryptor {
         guard keyID != nil || caps.string("variant") == "mss-fragmented" else { return nil }
         let scheme = caps.string(Field.scheme).flatMap { ProtectionScheme(rawValue: $0) } ?? .cenc
         let size = caps.string(Field.vectorSize) == "16" ? 16 : 8
-        return ISOEncryption(scheme: scheme, initializationVectorSize: size, keyID: keyID)
+        let isSound = caps.mediaType(inside: "media-caps")?.hasPrefix("audio/") ?? false
+        return ISOEncryption(
+            scheme: scheme, initializationVectorSize: size, keyID: keyID, media: isSound ? .audio : .video)
     }
 }

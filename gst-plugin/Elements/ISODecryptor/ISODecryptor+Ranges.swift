@@ -79,10 +79,11 @@ extension ISODecryptor {
 
     /// Nil when all keys of the extent are there, or why not.
     private func waitForKeys() -> FlowResult? {
-        for keyID in file.keyIDs {
+        for key in file.keys {
+            let keyID = key.keyID
             var wait: KeyWait?
             looking: while true {
-                switch stream.keys?.cipher(for: keyID) ?? .missing {
+                switch stream.keys?.cipher(for: keyID, of: key.media) ?? .missing {
                 case .usable: break looking
                 case .failed(let failure):
                     post(failure)
@@ -152,15 +153,15 @@ extension ISODecryptor {
         _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int
     ) -> Result<Int, DecryptorFailure> {
         do throws(DecryptorFailure) {
-            let result = try file.decrypt(bytes) { plan, keyID, sample throws(DecryptorFailure) in
-                guard case .usable(let cipher) = stream.keys?.cipher(for: keyID) ?? .missing else {
+            let result = try file.decrypt(bytes) { plan, key, sample throws(DecryptorFailure) in
+                guard case .usable(let cipher) = stream.keys?.cipher(for: key.keyID, of: key.media) ?? .missing else {
                     // Withdrawn since it was looked at.
-                    throw .key(keyID, .cancelled("the key was withdrawn"))
+                    throw .key(key.keyID, .cancelled("the key was withdrawn"))
                 }
                 do throws(DecryptionError) {
                     try cipher.decrypt(plan, in: sample)
                 } catch {
-                    throw .cipher("\(error)", keyID)
+                    throw .cipher("\(error)", key.keyID)
                 }
                 size += sample.count
             }

@@ -123,8 +123,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
                     guard samples.outputSize == 0 else { return makeOutput(thenMore: true) }
                     guard seek(to: place) else { return failing(.malformedStream(ISOStream.mediaFirst.description)) }
                     return .nothing
-                case .sample(let keyID):
-                    if let stopped = decryptSample(keyID) { return stopped }
+                case .sample(let key):
+                    if let stopped = decryptSample(key) { return stopped }
                 }
             }
         } catch {
@@ -140,17 +140,17 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     }
 
     /// Nil when the sample is decrypted, or what comes instead.
-    private func decryptSample(_ keyID: KeyID?) -> Prepared? {
-        switch stream.keys?.cipher(for: keyID) ?? .missing {
+    private func decryptSample(_ key: ISOKeyUse) -> Prepared? {
+        switch stream.keys?.cipher(for: key.keyID, of: key.media) ?? .missing {
         case .failed(let found):
             return failing(found)
         case .missing:
-            demandKey(keyID)
+            demandKey(key.keyID)
             // What was appended stays in `samples`: an empty buffer is enough to come back here. What is in front of
             // the sample is not held up.
-            return samples.outputSize > 0 ? makeOutput(thenMore: true) : .missingKey(Buffer(), keyID)
+            return samples.outputSize > 0 ? makeOutput(thenMore: true) : .missingKey(Buffer(), key.keyID)
         case .usable(let cipher):
-            guard let found = decrypt(with: cipher, keyID) else { return nil }
+            guard let found = decrypt(with: cipher, key.keyID) else { return nil }
             return failing(found)
         }
     }

@@ -3,11 +3,14 @@
 import ElementKit
 import LicenseControl
 import SessionControl
+import Synchronization
 
 extension ElementReference {
     /// Posts what the session server said, unless another element of the pipeline did: `latchkey-session-setup-error`,
     /// `latchkey-session-heartbeat-error` or `latchkey-session-teardown-error`.
+    /// What comes after the pipeline has stopped waits for one that somebody listens to.
     func post(_ notice: ViewingNotice) {
+        if notice.kind == .teardownError, !hasListener { return UntoldNotices.keep(notice) }
         guard notice.claim() else { return }
         let failure = notice.failure
         let fields: [(String, FieldValue)] = [
@@ -28,7 +31,35 @@ extension KeySession {
     /// Posts what goes wrong when the viewing session is ended, which comes after the element has stopped.
     func reportTeardown(on element: ElementReference) {
         let weak = WeakElement(element)
-        viewing?.onTeardownError { notice in weak.withElement { $0.reference.post(notice) } }
+        viewing?.onTeardownError { notice in
+            if weak.map({ $0.reference.post(notice) }) == nil { UntoldNotices.keep(notice) }
+        }
+    }
+}
+
+/// What went wrong at the end of viewing sessions whose pipelines nobody listened to any more: the next one that starts
+/// tells it. Thread-safe.
+enum UntoldNotices {
+    /// Whoever starts so rarely has the log.
+    private static let limit = 64
+    private static let kept = Mutex<[ViewingNotice]>([])
+
+    static func keep(_ notice: ViewingNotice) {
+        kept.withLock { kept in
+            guard !kept.contains(where: { $0 === notice }) else { return }
+            kept.append(notice)
+            if kept.count > limit { kept.removeFirst() }
+        }
+    }
+
+    /// Posts what is kept, on an element that starts.
+    static func tell(on element: ElementReference) {
+        guard element.hasListener else { return }
+        let notices = kept.withLock { kept in
+            defer { kept = [] }
+            return kept
+        }
+        for notice in notices { element.post(notice) }
     }
 }
 

@@ -171,7 +171,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func decryptUnit() -> Outcome {
         let keyID = note?.keyID ?? stream.keys?.sources.namedKeyID
-        switch stream.keys?.cipher(for: keyID) ?? .missing {
+        switch stream.keys?.cipher(for: keyID, of: samples.unitMedia) ?? .missing {
         case .failed(let failure):
             return .failed(failure)
         case .missing:
@@ -222,8 +222,11 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     /// Asks for the key of a segment before its samples need it.
     private func prefetch(_ keyID: KeyID?) {
-        guard let keyID, case .missing = stream.keys?.cipher(for: keyID) ?? .missing else { return }
-        demandKey(keyID)
+        guard let keyID, let sources = stream.keys?.sources else { return }
+        switch sources.status(of: keyID) {
+        case .absent, .pending: demandKey(keyID)
+        case .usable, .failed: break
+        }
     }
 
     private func makeOutput() -> Prepared {

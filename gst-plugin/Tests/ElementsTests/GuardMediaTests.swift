@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import ElementTestSupport
+import Latchkey
+import LicenseControl
+import OutputControl
+import ProtectionModel
+import Testing
+
+@testable import Elements
+
+extension ElementTests {
+    /// What a guard knows of its sink before the first media, and that it goes by what the user sets last.
+    @Suite struct GuardMediaTests {
+        private let session = KeySession()
+
+        init() {
+            TestProcess.prepare
+            #expect(Latchkey.registerElements())
+        }
+
+        private func outputGuard(
+            in description: String, _ body: (LaunchedPipeline, GuardElement) throws -> Void
+        ) throws {
+            let launched = try LaunchedPipeline(description, recorded: [])
+            let bin = UnsafeMutableRawPointer(launched.pipeline).assumingMemoryBound(to: GstBin.self)
+            let element = try #require(gst_bin_get_by_name(bin, "guard"))
+            defer { gst_object_unref(element) }
+            try body(launched, try #require(GuardElement.implementation(of: element)))
+        }
+
+        @Test(arguments: [
+            ("latchkeyguard name=guard ! autoaudiosink", OutputPolicy.Media.audio as OutputPolicy.Media?),
+            ("latchkeyguard name=guard ! autovideosink", .video),
+            ("latchkeyguard name=guard ! queue ! autoaudiosink", .audio),
+            ("latchkeyguard name=guard ! videoconvert ! fakesink", .video),
+            ("latchkeyguard name=guard ! audioconvert ! fakesink", .audio),
+            ("audiotestsrc ! latchkeyguard name=guard ! fakesink", .audio),
+            ("videotestsrc ! queue ! latchkeyguard name=guard ! fakesink", .video),
+            ("latchkeyguard name=guard ! fakesink", nil),
+        ])
+        func theSinkTellsBeforeAnyMedia(_ description: String, _ media: OutputPolicy.Media?) throws {
+            try outputGuard(in: description) { _, outputGuard in
+                try GuardElement.joinAll(around: outputGuard.reference, session)
+                #expect(outputGuard.currentPost?.media == media)
+                #expect(session.hasGuard(for: .audio) == (media == .audio))
+                #expect(session.hasGuard(for: .video) == (media != .audio))
+            }
+        }
+
+        @Test func capsTellInTheEnd() throws {
+            let bench = try GuardBench()
+            Latchkey.attach(session, to: bench.launched.pipeline)
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(!session.hasGuard(for: .audio))
+            let revision = session.revision
+            bench.push(gst_event_new_stream_start("bench"))
+            bench.push(try GuardBench.capsEvent("audio/x-raw,format=S16LE,rate=44100,channels=1,layout=interleaved"))
+            #expect(session.hasGuard(for: .audio))
+            #expect(!session.hasGuard(for: .video))
+            #expect(session.revision != revision)
+        }
+
+        @Test func whatIsSetAfterJoiningCounts() throws {
+            try outputGuard(in: "latchkeyguard name=guard outputs=application ! fakesink async=false") {
+                launched, outputGuard in
+                Latchkey.attach(session, to: launched.pipeline)
+                try GuardElement.joinAll(around: outputGuard.reference, session)
+                let first = try #require(outputGuard.currentPost)
+                // What the application tells meanwhile is no other setting.
+                #expect(outputGuard.set(.outputs([Output(name: "eDP-1", kind: .internalPanel)])))
+                #expect(gst_element_set_state(launched.pipeline, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+                #expect(outputGuard.currentPost === first)
+                gst_element_set_state(launched.pipeline, GST_STATE_NULL)
+
+                try GuardElement.joinAll(around: outputGuard.reference, session)
+                let second = try #require(outputGuard.currentPost)
+                outputGuard.reference.pointer.setProperty("hdmi-mode", .string("disable"))
+                #expect(gst_element_set_state(launched.pipeline, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+                #expect(outputGuard.currentPost !== second)
+                #expect(session.hasGuard(for: .video))
+                #expect(session.outputLevel == .hdcpType1)
+            }
+        }
+
+        @Test func aGuardThatCannotJoinIsTold() throws {
+            try outputGuard(in: "latchkeyguard name=guard hdmi-mode=wrong ! fakesink") { _, outputGuard in
+                let error = try #require(throws: KeyError.self) {
+                    try GuardElement.joinAll(around: outputGuard.reference, session)
+                }
+                #expect(error.description.contains("hdmi-mode=wrong"))
+                #expect(error.description.contains("guard"))
+            }
+            // The one that needs the guard says so, though the guard has no bus yet.
+            let keys = "keys=\(Media.keyIDText):\(Media.hex(Media.key))"
+            let launched = try LaunchedPipeline(
+                "latchkeycencdec name=decryptor \(keys) ! fakesink latchkeyguard hdmi-mode=wrong ! fakesink",
+                recorded: [])
+            let bin = UnsafeMutableRawPointer(launched.pipeline).assumingMemoryBound(to: GstBin.self)
+            let decryptor = try #require(gst_bin_get_by_name(bin, "decryptor"))
+            defer { gst_object_unref(decryptor) }
+            gst_element_set_locked_state(decryptor, 1)
+            #expect(gst_element_set_state(decryptor, GST_STATE_PAUSED) == GST_STATE_CHANGE_FAILURE)
+            let error = try launched.bus.nextError()
+            #expect(error.source == "decryptor")
+            #expect(error.description.contains("hdmi-mode=wrong"))
+            gst_element_set_state(decryptor, GST_STATE_NULL)
+        }
+    }
+}
