@@ -236,8 +236,26 @@ if withGStreamer {
             name: "DiagnosisTests", dependencies: ["Diagnosis", "ElementKit", "ElementTestSupport", "MediaFormats"],
             path: "gst-plugin/Tests/DiagnosisTests", swiftSettings: settings),
         .target(
-            name: "Latchkey", dependencies: ["Elements", "LicenseControl"], path: "gst-plugin/Latchkey",
-            swiftSettings: settings),
+            name: "Latchkey",
+            dependencies: [
+                "CGStreamer", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats",
+                "OutputControl", "ProtectionModel", "SessionControl",
+            ],
+            path: "gst-plugin/Latchkey", swiftSettings: settings),
+        // The sample application of the agent.
+        .executableTarget(
+            name: "play-protected",
+            dependencies: [
+                "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl", "ProtectionModel",
+            ],
+            path: "examples/play-protected", swiftSettings: settings),
+        .testTarget(
+            name: "AgentTests",
+            dependencies: [
+                "Latchkey", "Elements", "ElementKit", "CGStreamer", "ElementTestSupport", "TestSupport",
+                "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+            ],
+            path: "gst-plugin/Tests/AgentTests", swiftSettings: settings),
         .target(
             name: "CLatchkey",
             dependencies: [
@@ -279,10 +297,15 @@ if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
         "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
         "StoreFaults", "DiagnosisTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
-        "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader",
+        "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader", "play-protected",
     ]
     targets.removeAll { withoutPart.contains($0.name) }
     products.removeAll()
+}
+
+// LATCHKEY_TESTS=A,B builds these test targets and no other: the work of minutes, while one works on one part.
+if let wanted = Context.environment["LATCHKEY_TESTS"]?.split(separator: ",").map(String.init) {
+    targets.removeAll { $0.isTest && !wanted.contains($0.name) }
 }
 
 let package = Package(

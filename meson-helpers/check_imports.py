@@ -54,6 +54,10 @@ LAYERS = {
         ["ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
          "ProtectionModel", "SampleDecryption", "SessionControl"],
         ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "play-protected": (
+        "examples",
+        ["ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl", "ProtectionModel"],
+        ["Glibc"]),
     "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
     "CLatchkey": (
         "gst-plugin", ["ElementKit", "Elements", "KeySystems", "Latchkey", "LicenseControl", "ProtectionModel"],

@@ -119,6 +119,14 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     @discardableResult
     public func finishLoading(with error: KeyError) -> Bool { finish(.failure(error)) }
 
+    /// A loader that took the request leaves it to those behind it after all. It must not answer any more; it may hear of
+    /// a cancellation still. Does nothing where the request is over.
+    public func passOn() {
+        state.withLock { $0.taker = nil }
+        guard !isFinished else { return }
+        session?.ask(for: self)
+    }
+
     /// Hands over some of the keys and leaves the request to whoever has the rest.
     public func provide(_ keys: [KeyID: ContentKey]) { session?.provide(keys, for: id) }
 
@@ -170,7 +178,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Notes who will answer. False where the request was cancelled meanwhile and the loader is still to be told.
     func take(by loader: any ResourceLoader) -> Bool {
         state.withLock { state in
-            if state.status == .requestingResponse { state.taker = loader }
+            // One that passed the request on may have been quicker than this.
+            if state.status == .requestingResponse, state.candidate === loader { state.taker = loader }
             return state.status != .cancelled || state.hasAnswered
         }
     }

@@ -38,7 +38,9 @@ public final class KeySession: Sendable {
     ) {
         core = Mutex(
             Core(
-                state: KeySessionState(limits: limits, renewalPolicy: configuration.renewalPolicy),
+                state: KeySessionState(
+                    limits: limits, renewalPolicy: configuration.renewalPolicy,
+                    holdsAtEndOfLease: configuration.holdsAtEndOfLease),
                 gate: configuration.viewing == nil ? .unguarded : .closed, loaders: loaders))
         viewing = configuration.viewing.map { ViewingPermit($0) }
         self.configuration = configuration

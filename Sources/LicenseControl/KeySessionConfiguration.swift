@@ -15,6 +15,9 @@ public struct KeySessionConfiguration: Sendable {
     public var deviceSecret: SealingKey?
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
+    /// What becomes of keys in use whose lease, or licence, ends. False: playback ends, at once. True: nothing more is
+    /// decrypted, while what was decrypted plays on; the next sample asks for the key anew, and waits.
+    public var holdsAtEndOfLease = false
     /// The session server that has to agree before licences are asked for. Nil: nobody counts.
     public var viewing: ViewingConfiguration?
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.

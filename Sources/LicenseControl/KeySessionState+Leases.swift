@@ -172,14 +172,15 @@ extension KeySessionState {
                 : "KID \(names.prefix(4).map(\.description).joined(separator: ", "))"
                     + (names.count > 4 ? " and \(names.count - 4) more" : ""))
         withdrawRenewal(of: lease, with: error, into: &action)
-        if lease.isUsed { generation += 1 }
+        let isFinal = lease.isUsed && !holdsAtEndOfLease
+        if isFinal { generation += 1 }
         for slot in lease.slots {
             leases.release(slot)
             guard case .usable = entries[slot]?.entry else { continue }
-            if lease.isUsed { set(slot, .failed(error, generation)) } else { entries[slot] = nil }
+            if isFinal { set(slot, .failed(error, generation)) } else { entries[slot] = nil }
         }
         action.ended.append(id)
         action.changesStatus = true
-        action.events.append(.expired(names, error, wasInUse: lease.isUsed))
+        action.events.append(.expired(names, error, wasInUse: isFinal))
     }
 }

@@ -90,6 +90,8 @@ struct KeySessionState {
 
     let limits: Limits
     let renewalPolicy: KeyRenewalPolicy
+    /// `KeySessionConfiguration.holdsAtEndOfLease`
+    let holdsAtEndOfLease: Bool
     var entries: [Slot: (entry: Entry, age: UInt64)] = [:]
     var lastAge: UInt64 = 0
     var pendingCount = 0
@@ -107,9 +109,12 @@ struct KeySessionState {
     /// Counts failures. Zero before the first.
     var generation: UInt64 = 0
 
-    init(limits: Limits = Limits(), renewalPolicy: KeyRenewalPolicy = KeyRenewalPolicy()) {
+    init(
+        limits: Limits = Limits(), renewalPolicy: KeyRenewalPolicy = KeyRenewalPolicy(), holdsAtEndOfLease: Bool = false
+    ) {
         self.limits = limits
         self.renewalPolicy = renewalPolicy
+        self.holdsAtEndOfLease = holdsAtEndOfLease
     }
 
     // MARK: Reading

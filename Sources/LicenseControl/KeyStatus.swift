@@ -33,7 +33,7 @@ public enum KeyEvent: Sendable {
     case renewalFailed(requestID: UInt64, [KeyID], KeyError)
     /// The lease of these keys is over, and none is usable any more. `wasInUse`: somebody read one of them since the
     /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
-    /// wants them.
+    /// wants them; so are all keys of a session that `holdsAtEndOfLease`.
     case expired([KeyID], KeyError, wasInUse: Bool)
     /// What a stored key says of its time has changed and could not be written: the keys of this request are usable, but
     /// the next playback with the stored key will not know of this one. `origin` is `KeyDemand.origin`.

@@ -347,6 +347,8 @@ static inline int ek_sink_medium_behind(GstPad *source) {
   gst_clear_object(&pad);
   return medium;
 }
+/* A reference to the feature, with its plug-in in the process; the caller's. NULL where that fails. */
+static inline void *ek_load_feature(void *feature) { return gst_plugin_feature_load(GST_PLUGIN_FEATURE(feature)); }
 static inline int ek_message_type(const GstMessage *message) { return GST_MESSAGE_TYPE(message); }
 static inline GstObject *ek_message_source(const GstMessage *message) { return GST_MESSAGE_SRC(message); }
 

@@ -78,6 +78,12 @@ public enum FieldValue: Sendable, Equatable {
             self = .uint64(UInt64(g_value_get_uint64(value)))
         } else if ek_value_holds(value, ek_type_string()) != 0 {
             self = .string(g_value_get_string(value).map { String(cString: $0) })
+        } else if ek_value_holds(value, ek_type_strv()) != 0 {
+            // SAFETY: a value of that type holds a vector of texts that ends with a null pointer, or nothing.
+            let vector = g_value_get_boxed(value)?.assumingMemoryBound(to: UnsafePointer<CChar>?.self)
+            var texts: [String] = []
+            while let text = vector?[texts.count] { texts.append(String(cString: text)) }
+            self = .strings(texts)
         } else if ek_value_holds(value, ek_type_bytes()) != 0 {
             guard let boxed = g_value_get_boxed(value) else {
                 self = .bytes(nil)

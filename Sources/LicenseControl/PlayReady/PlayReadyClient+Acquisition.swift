@@ -37,6 +37,27 @@ extension PlayReadyClient {
         return try await acquire(header, suggestedURL: nil, session: nil, delegate: delegate).map(\.license.keyID)
     }
 
+    /// The same for keys of content that may have no header; `suggestedURL` is what the content says beside one.
+    package func acquireLicense(
+        forKeys keyIDs: [KeyID], data: [InitializationData], suggestedURL: String?, delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) {
+        let need = try PlayReadyNeed(keyIDs: keyIDs, data: data)
+        for header in try need.headers(for: need.keyIDs) {
+            _ = try await acquire(header, suggestedURL: suggestedURL, session: nil, delegate: delegate)
+        }
+    }
+
+    /// The same for what a pipeline asks for; licences that are for one session only are for that one.
+    package func acquireLicense(
+        for request: KeyLoadingRequest, delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) {
+        let need = try PlayReadyNeed(request)
+        for header in try need.headers(for: need.keyIDs) {
+            _ = try await acquire(
+                header, suggestedURL: request.suggestedURL, session: request.playbackSessionID, delegate: delegate)
+        }
+    }
+
     /// Throws `malformedRequest` where there is no header.
     static func header(of initializationData: [UInt8]) throws(PlayReadyAcquisitionError) -> WRMHeader {
         do throws(FormatError) {

@@ -41,6 +41,16 @@ extension PlayReadyClient {
         return try await leastRights(forKeys: keyIDs)
     }
 
+    /// The same for what a pipeline asks for, with the licences that travel with its media.
+    package func rightsStatus(of request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        let need = try PlayReadyNeed(request)
+        let status = try await rightsStatus(forKeys: need.keyIDs, repairingClock: true)
+        guard status.kind != .valid else { return status }
+        let embedded = try await judge(embedded: need.embedded).judged
+        let isEnough = need.keyIDs.allSatisfy { id in embedded.contains { $0.keyID == id && $0.verdict.mayPlay } }
+        return isEnough ? RightsStatus(kind: .valid, reason: "the licence travels with the content") : status
+    }
+
     private func leastRights(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
         var least: RightsStatus?
         for keyID in keyIDs {

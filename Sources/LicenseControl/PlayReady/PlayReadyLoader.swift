@@ -75,7 +75,8 @@ public final class PlayReadyLoader: ResourceLoader {
     /// Returns when the first plays are in the store.
     public func finishNotingPlays() async { await plays.finish() }
 
-    private func isFor(_ request: KeyLoadingRequest) -> Bool {
+    /// Whether it would take the request.
+    package func isFor(_ request: KeyLoadingRequest) -> Bool {
         if request.keySystem == .playReady { return true }
         if request.isRenewal, inUse.withLock({ $0.has(request.keyIDs, in: request.playbackSessionID) }) { return true }
         guard request.keySystem != .fairPlay, request.keyURI == nil else { return false }

@@ -36,6 +36,21 @@ struct PlayReadyNeed {
         }
     }
 
+    /// Licences for keys of content that nobody plays yet; those of the headers in `data` where `keyIDs` is empty.
+    ///
+    /// Throws `malformedRequest` where neither names a KID.
+    init(keyIDs: [KeyID], data: [InitializationData]) throws(PlayReadyAcquisitionError) {
+        let objects = data.filter { $0.system == .playReady || $0.system == nil }.compactMap {
+            try? PlayReadyObject(initializationData: $0.bytes)
+        }
+        found = objects.compactMap { try? $0.header() }
+        self.keyIDs = keyIDs.isEmpty ? found.flatMap(\.keys).map(\.keyID) : keyIDs
+        (isNamedByURI, requested, embedded) = (false, nil, [])
+        guard !self.keyIDs.isEmpty else {
+            throw .init(KeyError.malformedRequest("the content names no KID, so no licence can be asked for"))
+        }
+    }
+
     /// The same licences again, where the request has nothing of the media's. Nil without entries.
     init?(renewing entries: [LicensesInUse.Entry]) {
         guard let first = entries.first else { return nil }

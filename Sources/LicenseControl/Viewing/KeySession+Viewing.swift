@@ -12,6 +12,13 @@ extension KeySession {
     /// Whether the session is closed, for good.
     public var isClosed: Bool { core.withLock { $0.state.closure != nil } }
 
+    /// Sets the viewing session up, and waits for it, as ahead of a licence that no request of this session asks for.
+    /// Throws why there is none. Nobody counts: returns at once.
+    package func establishViewing() async throws(KeyError) {
+        beginViewing(retryFailuresUpTo: generation)
+        try await viewing?.established()
+    }
+
     /// Sees to it that a viewing session is there or on its way, where a demand wants one.
     func beginViewing(retryFailuresUpTo generation: UInt64) {
         guard let viewing else { return }

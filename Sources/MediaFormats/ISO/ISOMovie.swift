@@ -79,7 +79,7 @@ struct ISOMovie: Sendable {
 
     /// The video of a PIFF file that is to play, where there are several: files for Smooth Streaming hold one presentation
     /// at several bit rates, and a player of the file alone shows the highest. The first of equals.
-    private static func bestVideo(of tracks: [ISOTrack]) -> Int? {
+    static func bestVideo(of tracks: [ISOTrack]) -> Int? {
         let videos = tracks.indices.filter { tracks[$0].quality != nil }
         guard videos.count > 1, videos.allSatisfy({ tracks[$0].isPIFF }), var best = videos.first else { return nil }
         for index in videos.dropFirst() {

@@ -7,16 +7,23 @@ import ProtectionModel
 import Synchronization
 
 /// Keys that belong together in a manifest: one request.
-struct ManifestKeyGroup: Hashable, Sendable {
-    var system: ProtectionSystem
-    var keyIDs: [KeyID]
+package struct ManifestKeyGroup: Hashable, Sendable {
+    package var system: ProtectionSystem
+    package var keyIDs: [KeyID]
     /// What the manifest has for the system.
-    var boxes: [PSSHBox]
-    var licenseURL: String?
+    package var boxes: [PSSHBox]
+    package var licenseURL: String?
+
+    package init(system: ProtectionSystem, keyIDs: [KeyID], boxes: [PSSHBox], licenseURL: String? = nil) {
+        self.system = system
+        self.keyIDs = keyIDs
+        self.boxes = boxes
+        self.licenseURL = licenseURL
+    }
 }
 
 /// Asks for the keys that a manifest names, as soon as it names them. Thread-safe.
-final class ManifestKeys: Sendable {
+package final class ManifestKeys: Sendable {
     let session: KeySession
     private let keySystem: KeySystem?
     private let startGeneration: UInt64
@@ -40,6 +47,13 @@ final class ManifestKeys: Sendable {
     /// Which of several systems is asked: the configured one; without one the first that has an exchange here; else the
     /// first. Nil where the configured one is not among them.
     func choose(among systems: [ProtectionSystem]) -> ProtectionSystem? {
+        Self.choose(among: systems, preferring: keySystem)
+    }
+
+    /// The same, for `keySystem` as the configured one.
+    package static func choose(
+        among systems: [ProtectionSystem], preferring keySystem: KeySystem?
+    ) -> ProtectionSystem? {
         guard let keySystem else { return systems.first { KeySystem($0) != nil } ?? systems.first }
         return systems.first { KeySystem($0) == keySystem }
     }

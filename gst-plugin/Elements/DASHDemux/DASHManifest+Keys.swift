@@ -7,7 +7,7 @@ import ProtectionModel
 extension DASHManifest {
     /// What to ask for early. Media whose manifest has nothing that a request could be made of is not in it: its own
     /// boxes may have more.
-    func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
+    package func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
         struct Kind: Hashable {
             var system: ProtectionSystem
             var boxes: [PSSHBox]

@@ -79,7 +79,7 @@ final class SharedSession: Sendable {
     }
 
     /// The context's settings come before the environment's keys file, and that before the configuration.
-    private static func settings(from context: Context?) throws(KeyError) -> ControlSettings {
+    fileprivate static func settings(from context: Context?) throws(KeyError) -> ControlSettings {
         var settings = try Configuration.load()
         if let path = Environment.variable("LATCHKEY_KEYS_FILE") { settings.keysFile = path }
         guard let context else { return settings }
@@ -94,9 +94,17 @@ final class SharedSession: Sendable {
 /// Brings an application's session to a pipeline.
 public enum PipelineSession {
     /// Makes the Latchkey elements in `element`, now and later, use `session`. Call it before the pipeline leaves
-    /// READY. The pipeline keeps the session. Thread-safe.
-    public static func attach(_ session: KeySession, to element: UnsafeMutablePointer<GstElement>) {
-        guard let context = SharedSession.context(for: SharedSession(session, ControlSettings())) else { return }
+    /// READY. The pipeline keeps the session. `settings` are what the elements themselves go by, such as `keyTimeout`; no
+    /// loaders are made of them. Thread-safe.
+    public static func attach(
+        _ session: KeySession, settings: ControlSettings = ControlSettings(),
+        to element: UnsafeMutablePointer<GstElement>
+    ) {
+        guard let context = SharedSession.context(for: SharedSession(session, settings)) else { return }
         ElementReference(element).set(context)
     }
+
+    /// What a pipeline without settings of its own would go by: the configuration file, and the environment's keys file.
+    /// Throws `invalidConfiguration` for a file that cannot be used.
+    public static func settings() throws(KeyError) -> ControlSettings { try SharedSession.settings(from: nil) }
 }

@@ -71,7 +71,7 @@ final class SmoothRun: AdaptiveRun {
 
 extension SmoothManifest {
     /// What to ask for early.
-    func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
+    package func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
         let usable = protectionHeaders.filter { $0.data != nil }
         guard let system = choose(usable.map { $0.system ?? .playReady }) else { return [] }
         let own = usable.filter { ($0.system ?? .playReady) == system }

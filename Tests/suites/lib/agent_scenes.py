@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 35-agent, one function each: what examples/play-protected shows is what the agent does."""
+
+import os
+import subprocess
+import threading
+
+import children
+import corpus
+import hls_origin
+import manifests
+from playready_world import World, demand
+
+DASH = "dash-cenc-static-live"
+SMOOTH = "smooth-piff-ctr"
+PIFF = "bento4-piff-ctr-ismv"
+MP4 = "shaka-cbcs-alldrm"
+DEADLINE = 100
+PACED = "fakesink sync=true"
+FREE = "fakesink sync=false"
+
+
+class Run:
+    """What play-protected said, and how it ended."""
+
+    def __init__(self, status, lines):
+        self.status = status
+        self.lines = lines
+
+    def values(self, name):
+        """What stands behind `name: `, in order."""
+        return [line[len(name) + 2:] for line in self.lines if line.startswith(name + ": ")]
+
+    def demand(self, status, *wanted):
+        said = " | ".join(line for line in self.lines if not line.startswith(("log:", "message:")))[-1500:]
+        demand(self.status == status, f"status {self.status}, not {status}: {said}")
+        for text in wanted:
+            demand(any(text in line for line in self.lines), f"nothing says “{text}”: {said}")
+        return self
+
+    def states(self, *wanted):
+        """The states, in this order, with others between them."""
+        left = iter(self.values("state"))
+        demand(all(state in left for state in wanted), f"states {self.values('state')}, not {wanted}")
+        return self
+
+
+def play(*arguments, sink=FREE, answers="", during=None, deadline=DEADLINE):
+    """Runs play-protected. `during` is called with each line as it comes."""
+    command = ["play-protected", "--video-sink", sink, "--audio-sink", sink, *arguments]
+    # The process's own test of what it was given: a GLib warning ends it.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    timer = threading.Timer(deadline, process.kill)
+    timer.start()
+    errors = []
+    reader = threading.Thread(target=lambda: errors.extend(process.stderr))
+    reader.start()
+    try:
+        process.stdin.write(answers)
+        process.stdin.close()
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if during:
+                during(lines[-1])
+        process.wait()
+    finally:
+        timer.cancel()
+        process.kill()
+        reader.join()
+    demand(process.returncode >= 0,
+           f"ended by signal {-process.returncode}: {lines[-3:]} {''.join(errors)[-600:]}")
+    return Run(process.returncode, lines)
+
+
+def url(world, name):
+    return f"{world.server.url}/media/{name}"
+
+
+def events(run, name):
+    return [value for value in run.values("event") if value.startswith(name)]
+
+
+# The way of the manual: look, ask, acquire, play
+
+
+def dash():
+    """Content info, a question, one licence for each track's key, playback to the end."""
+    with World(name=DASH) as world:
+        run = play(url(world, "stream.mpd"), answers="y\n")
+        run.demand(0, "protected: yes", "rights: none", "Acquire a licence?", "acquired: valid")
+        run.states("ended")
+        demand(set(run.values("KIDs")[0].split(", ")) == set(world.case.keys), f"KIDs {run.values('KIDs')}")
+        demand("playready" in run.values("key systems")[0], f"key systems {run.values('key systems')}")
+        demand(not events(run, "rights not available"), "it was told that rights are missing")
+        asked = world.asked()
+        demand(1 <= asked <= 2, f"{asked} licences")
+        # What is stored is enough for the next time, and nobody is asked for it, in manual mode least of all.
+        run = play(url(world, "stream.mpd")).demand(0, "rights: valid")
+        demand(world.asked() == asked, "it was asked again")
+
+
+def refused():
+    """Whoever says no gets no licence, and nothing is asked of the service."""
+    with World(name=DASH) as world:
+        play(url(world, "stream.mpd"), answers="n\n").demand(2, "rights: none")
+        demand(world.asked() == 0, "a licence was acquired")
+
+
+def information():
+    with World(name=DASH) as world:
+        run = play("--info", url(world, "stream.mpd")).demand(0, "protected: yes")
+        demand(not run.values("state"), "it plays")
+        demand(world.asked() == 0, "a licence was acquired")
+
+
+def automatic():
+    with World(name=DASH) as world:
+        run = play("--automatic", url(world, "stream.mpd")).demand(0)
+        run.states("playing", "ended")
+        demand(world.asked() >= 1, "no licence was acquired")
+
+
+def clear_key():
+    """A licence service without a store: the licence is the agent's own, and lasts as long."""
+    with World(name=DASH) as world:
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
+        run = play("--repeat", "2", "--yes", url(world, "stream.mpd"))
+        run.demand(0, "rights: none", "acquired: valid", "round: 2")
+        demand(run.values("state").count("ended") == 2, f"states {run.values('state')}")
+        demand(len(world.server.licence_requests()) >= 1, "no licence was acquired")
+
+
+def smooth():
+    with World(name=SMOOTH) as world:
+        run = play("--yes", url(world, "Manifest"), "smooth")
+        run.demand(0, "protected: yes", "acquired: valid").states("ended")
+
+
+def audio_track():
+    """The tracks by name, and the one that is chosen."""
+    with World(name=SMOOTH) as world:
+        names = play("--info", url(world, "Manifest"), "smooth").demand(0).values("audio tracks")[0].split(", ")
+        run = play("--yes", "--audio", names[-1], url(world, "Manifest"), "smooth").demand(0).states("ended")
+        demand(run.values("audio tracks")[0].split(", ") == names, "the names changed")
+
+
+def files():
+    """PIFF and MP4, local and from a web server."""
+    for name, file, type_ in ((PIFF, "media.ismv", "piff"), (MP4, "video.mp4", "mp4")):
+        with World(name=name) as world:
+            run = play("--yes", f"file://{world.case.path(file)}", type_)
+            run.demand(0, "protected: yes", "acquired: valid").states("ended")
+            asked = world.asked()
+            play(url(world, file), type_).demand(0, "rights: valid").states("ended")
+            demand(world.asked() == asked, "it was asked again")
+
+
+def hls():
+    """`skd://` keys from a FairPlay-style key server."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case("hls-fmp4-cbcs-fairplay-skd")
+    with children.Folder() as folder:
+        lines = case.keys_file + "".join(
+            f"{uri} {next(iter(case.keys.values()))} {'00' * 16}\n" for uri in case.key_uris)
+        with ReferenceServer(lines, case.folder, os.path.join(folder.path, "authority")) as server:
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
+            run = play("--yes", f"{server.url}/media/master.m3u8")
+            run.demand(0, "protected: yes", "key systems: fairplay", "acquired: valid").states("ended")
+
+
+def delegate():
+    """An application's delegate sends the challenge, with a field of its own."""
+    with World(name=DASH) as world:
+        run = play("--yes", "--delegate-header", "X-User: anna", "--custom-data", "<user>anna</user>",
+                   url(world, "stream.mpd"))
+        run.demand(0, "acquired: valid").states("ended")
+
+
+def reset():
+    with World(name=DASH) as world:
+        play("--yes", url(world, "stream.mpd")).demand(0)
+        removed = play("--reset").demand(0).values("reset")
+        demand(removed and not removed[0].startswith("0 "), f"removed: {removed}")
+        play("--info", url(world, "stream.mpd")).demand(0, "rights: none")
+
+
+def sample_list():
+    """The terminal program: a list, a number, a question, the log, and an end."""
+    with World(name=DASH) as world:
+        samples = world.folder.write("samples.txt", f"dash {url(world, 'stream.mpd')} A film\n")
+        run = play("--samples", samples, answers="1\ny\nl\nr\ny\nnonsense\nq\n")
+        run.demand(0, "1  A film (dash)", "acquired: valid", "The log is on.", "records removed", "no such sample")
+        run.states("ended")
+
+
+def own_pipeline():
+    with World(name=DASH) as world:
+        run = play("--yes", "--attach", url(world, "stream.mpd"))
+        run.demand(0, "acquired: valid").states("ended")
+
+
+# Rights in playback
+
+
+def held():
+    """Without rights playback waits; told once; a licence lets it go on."""
+    with World(name=DASH) as world:
+        run = play("--no", "--hold", "4", url(world, "stream.mpd"))
+        run.demand(1, "rights: none")
+        demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
+        run.states("waitingForLicense", "failed")
+        demand(world.asked() == 0, "a licence was acquired")
+
+
+def expired():
+    """Each licence is for two seconds: at each end the application hears of it once, acquires, and playback goes on."""
+    with World("life:2", name=MP4) as world:
+        path = world.only_playready()
+        # No queue: what is decrypted is shown at once.
+        run = play("--yes", "--pipeline", f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec ! {PACED}",
+                   f"file://{path}")
+        run.demand(0).states("playing", "waitingForLicense", "playing", "ended")
+        told = len(events(run, "rights not available"))
+        acquired = len(run.values("acquired"))
+        demand(told >= 1 and acquired == told + 1, f"{told} times told, {acquired} licences")
+
+
+def untrusted_time():
+    """Only signed time counts, and nobody gives it."""
+    import time
+
+    with World(f"enddate:{int(time.time()) + 600}", name=DASH, lines="clock=secure\n") as world:
+        run = play("--yes", url(world, "stream.mpd"))
+        run.demand(2, "acquired: untrusted time")
+
+
+# The network
+
+
+def portal_page():
+    return b"<!DOCTYPE html><html><head><title>Log in</title></head><body>Welcome to the hotel</body></html>"
+
+
+def captive_portal():
+    """A log-in page in the place of every kind of content is invalid content, by name."""
+    page = hls_origin.Answer(200, portal_page(), Content_Type="text/html")
+    names = {"a.m3u8": "hls", "a.mpd": "dash", "Manifest": "smooth", "a.ismv": "piff", "a.mp4": "mp4"}
+    with World(name=DASH), hls_origin.Origin({name: page for name in names}) as origin:
+        for name, type_ in names.items():
+            run = play(f"{origin.url}/{name}", type_).demand(3, "error: invalid content", "web page")
+            demand(f"{origin.url}/{name}" in run.values("error")[0], f"{run.values('error')}")
+
+
+def invalid_content():
+    """What is not what its type says."""
+    contents = {
+        ("a.m3u8", "hls"): b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXT-X-ENDLIST\n", ("b.m3u8", "hls"): b"WEBVTT\n",
+        ("a.mpd", "dash"): b'<MPD xmlns="urn:mpeg:dash:schema:mpd:2011"><Period/></MPD>',
+        ("Manifest", "smooth"): b'<SmoothStreamingMedia MajorVersion="2" MinorVersion="0" Duration="1"/>',
+        ("a.mp4", "mp4"): b"\0\0\0\x18ftypisom\0\0\0\0isommp42",
+    }
+    with World(name=DASH), hls_origin.Origin({name: data for (name, _), data in contents.items()}) as origin:
+        for name, type_ in contents:
+            play(f"{origin.url}/{name}", type_).demand(3, "error: invalid content")
+        play(f"{origin.url}/nothing.mpd").demand(3, "error: server error", "404")
+        play("http://127.0.0.1:9/stream.mpd").demand(3, "error: unreachable")
+        play("ftp://127.0.0.1/stream.mpd").demand(3, "error: invalid URL")
+
+
+def protected(change):
+    """The DASH presentation from an origin; `change` may give another answer for a path."""
+    files = {**manifests.protected_files()}
+    with open(corpus.case(DASH).path("stream.mpd"), "rb") as file:
+        files["stream.mpd"] = file.read()
+    return {name: change(name) or data for name, data in files.items()}
+
+
+def server_error():
+    """The status of what the demuxer fetched, with its URL."""
+    for status in (404, 503):
+        answer = hls_origin.Answer(status)
+        with World(name=DASH) as world, hls_origin.Origin(
+                protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
+            run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED)
+            wanted = f"server error: {status} {origin.url}/v_3.m4s"
+            demand(wanted in run.values("event"), f"events: {run.values('event')}")
+            demand(world.asked() >= 1, "no licence was acquired")
+
+
+def wrong_type():
+    """Media that is called a web page, and is none, plays."""
+    with World(name=DASH), hls_origin.Origin(protected(
+            lambda name: None)) as origin:
+        files = protected(lambda name: None)
+        for name in ("v_2.m4s", "a_2.m4s"):
+            files[name] = hls_origin.Answer(200, files[name], Content_Type="text/html")
+        with hls_origin.Origin(files) as mislabelled:
+            run = play("--yes", f"{mislabelled.url}/stream.mpd").demand(0).states("ended")
+            demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+        demand(origin.url != mislabelled.url, "one origin")
+
+
+def page_in_playback():
+    """A web page in the place of a segment is told by name, once, and playback goes on behind it."""
+    page = hls_origin.Answer(200, portal_page(), Content_Type="text/html")
+    with World(name=DASH), hls_origin.Origin(protected(
+            lambda name: page if name == "v_2.m4s" else None)) as origin:
+        run = play("--yes", f"{origin.url}/stream.mpd").demand(0).states("ended")
+        told = events(run, "invalid content")
+        demand(len(told) == 1, f"events: {run.values('event')}")
+        demand(f"{origin.url}/v_2.m4s" in told[0], f"events: {told}")
+
+
+# Viewing sessions and ends
+
+
+def session_limit():
+    """A session that another one has is an event, and playback ends by name."""
+    with World(name=DASH) as world:
+        with open(os.environ["LATCHKEY_CONFIG"]) as file:
+            text = file.read()
+        # Nobody listens there.
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "session.conf", text + "[session]\nserver-url=http://127.0.0.1:9\n"
+            f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
+        run = play("--automatic", url(world, "stream.mpd"))
+        run.demand(1)
+        demand(events(run, "session setup error"), f"events: {run.values('event')}")
+        demand(world.asked() == 0, "a licence was acquired without a session")
+
+
+def released():
+    """The agent goes in the middle of playback: it ends, soon, and says why; nothing crashes."""
+    with World(name=MP4) as world:
+        run = play("--yes", "--release-after", "1500", f"file://{world.case.path('video.mp4')}", sink=PACED)
+        run.demand(1, "released at:", "the agent was released")
+
+
+def outputs():
+    """An output that the application forbids: playback will be aborted, and is."""
+    with World(name=DASH) as world:
+        script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
+        run = play("--yes", "--hdmi-mode", "disable", "--outputs", f"script:{script}", url(world, "stream.mpd"),
+                   sink=PACED)
+        run.demand(1, "event: outputs blocked", "event: playback will be aborted").states("aborted")
+
+
+def log_view():
+    """The untethered log: requests with their time, licence checks, and no secret."""
+    with World(name=DASH) as world:
+        run = play("--yes", "--log", url(world, "stream.mpd")).demand(0)
+        lines = run.values("log")
+        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "licence acquired in", "keys are there after"):
+            demand(any(wanted in line for line in lines), f"no line has “{wanted}”: {lines[:8]}")
+        said = "\n".join(run.lines).lower()
+        demand(not any(key in said for key in world.case.keys.values()), "a key is in the log")
+
+
+ALL = {
+    "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
+    "smooth": smooth, "audio-track": audio_track, "files": files, "hls": hls, "delegate": delegate, "reset": reset,
+    "sample-list": sample_list, "own-pipeline": own_pipeline, "held": held, "expired": expired,
+    "untrusted-time": untrusted_time, "captive-portal": captive_portal, "invalid-content": invalid_content,
+    "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
+    "session-limit": session_limit, "released": released, "outputs": outputs, "log-view": log_view,
+}

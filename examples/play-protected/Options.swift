@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import Latchkey
+import OutputControl
+
+/// What the command line says.
+struct Options {
+    /// One piece of content.
+    struct Content {
+        var url: String
+        var type: ContentType
+        var title: String
+
+        init(url: String, type: ContentType, title: String? = nil) {
+            self.url = url
+            self.type = type
+            self.title = title ?? url
+        }
+
+        /// The URL tells the type, where it does.
+        init?(url: String) {
+            guard url.contains("://"), let type = ContentType(url: url) else { return nil }
+            self.init(url: url, type: type)
+        }
+    }
+
+    struct Problem: Error { let text: String }
+
+    var content: Content?
+    var samples: [Content] = []
+    var agent = Agent.Configuration()
+    /// To every question.
+    var agrees = false
+    /// Looks, and does not play.
+    var onlyInforms = false
+    /// Never acquires, not even when asked for.
+    var refuses = false
+    var showsLog = false
+    var showsHelp = false
+    var resets = false
+    var customData: String?
+    var audioTrack: String?
+    var hdmiMode = HDMIMode.standard
+    /// A field for the delegate to add to licence requests, `NAME: VALUE`.
+    var delegateHeader: (name: String, value: String)?
+    var rounds = 1
+    /// Gives the agent up after so many milliseconds of playback.
+    var releaseAfter: UInt64?
+    var attaches = false
+    /// In the place of the program's own pipeline.
+    var pipeline: String?
+
+    static let usage = """
+        Usage: play-protected [OPTION…] [URL [TYPE]]
+
+        TYPE is hls, smooth, piff, dash or mp4; without it the URL's end has to tell.
+
+          --samples FILE       the list of samples: lines of TYPE, URL and title
+          --info               show the content and its rights, and do not play
+          --yes                acquire licences without asking
+          --no                 acquire none
+          --automatic          have the elements acquire licences
+          --delegate-header F  send licence requests by a delegate, which adds the field NAME: VALUE
+          --custom-data XML    for the licence service, in the signed part of the challenge
+          --audio NAME         the audio track to play
+          --hdmi-mode MODE     default, disable, allow, audio-only or alternative
+          --hold SECONDS       how long playback waits for a licence
+          --video-sink SINK    in the words of gst-launch; so --audio-sink
+          --outputs WHO        kms, application or script:FILE
+          --attach             use a pipeline of this program's own in the place of the agent's player
+          --pipeline WORDS     the same, in the words of gst-launch
+          --repeat N           play so many times
+          --release-after MS   give the agent up in the middle of playback
+          --log                show the log
+          --reset              remove all licences from this device
+
+        Exit status: 0 played to the end, 1 failed, 2 no rights, 3 the content cannot be used, 64 wrong use.
+        """
+
+    static func read(_ arguments: [String]) -> Result<Options, Problem> {
+        var options = Options()
+        var rest = arguments[...]
+        var plain: [String] = []
+        do throws(Problem) {
+            while let argument = rest.popFirst() {
+                guard argument.hasPrefix("--") else {
+                    plain.append(argument)
+                    continue
+                }
+                try options.take(argument, &rest)
+            }
+            if let url = plain.first {
+                let type = plain.count > 1 ? ContentType(rawValue: plain[1]) : ContentType(url: url)
+                guard plain.count <= 2, let type else { throw Problem(text: "what type of content is \(url)?") }
+                options.content = Content(url: url, type: type)
+            }
+            return .success(options)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private mutating func take(_ argument: String, _ rest: inout ArraySlice<String>) throws(Problem) {
+        func value() throws(Problem) -> String {
+            guard let value = rest.popFirst() else { throw Problem(text: "\(argument) needs a value") }
+            return value
+        }
+        func number() throws(Problem) -> UInt64 {
+            let text = try value()
+            guard let number = UInt64(text), number < 1_000_000 else { throw Problem(text: "\(text) is no number") }
+            return number
+        }
+        switch argument {
+        case "--samples": samples = try Self.samples(try value())
+        case "--info": onlyInforms = true
+        case "--yes": agrees = true
+        case "--no": refuses = true
+        case "--automatic": agent.acquisition = .automatic
+        case "--delegate-header":
+            let parts = try value().split(separator: ":", maxSplits: 1).map(String.init)
+            guard parts.count == 2 else { throw Problem(text: "--delegate-header wants NAME: VALUE") }
+            delegateHeader = (parts[0], String(parts[1].drop { $0 == " " }))
+        case "--custom-data": customData = try value()
+        case "--audio": audioTrack = try value()
+        case "--hdmi-mode":
+            guard let mode = HDMIMode(rawValue: try value()) else { throw Problem(text: "no such --hdmi-mode") }
+            hdmiMode = mode
+        case "--hold": agent.holdTimeout = .seconds(Int64(try number()))
+        case "--video-sink": agent.videoSink = try value()
+        case "--audio-sink": agent.audioSink = try value()
+        case "--outputs": agent.outputs = try value()
+        case "--attach": attaches = true
+        case "--pipeline":
+            pipeline = try value()
+            attaches = true
+        case "--repeat": rounds = Int(try number())
+        case "--release-after": releaseAfter = try number()
+        case "--log": showsLog = true
+        case "--reset": resets = true
+        case "--help": showsHelp = true
+        default: throw Problem(text: "there is no option \(argument)")
+        }
+    }
+
+    private static func samples(_ path: String) throws(Problem) -> [Content] {
+        guard let file = fopen(path, "r") else { throw Problem(text: "\(path) cannot be read") }
+        defer { fclose(file) }
+        var samples: [Content] = []
+        var line: UnsafeMutablePointer<CChar>?
+        var size = 0
+        defer { free(line) }
+        while getline(&line, &size, file) > 0, let text = line.map({ String(cString: $0) }) {
+            let words = text.split(maxSplits: 2, whereSeparator: \.isWhitespace).map(String.init)
+            guard words.count >= 2, let type = ContentType(rawValue: words[0]) else { continue }
+            let title = words.count > 2 ? String(words[2].prefix { !$0.isNewline }) : nil
+            samples.append(Content(url: words[1], type: type, title: title))
+        }
+        return samples
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import CGStreamer
+public import LicenseControl
+public import OutputControl
+public import ProtectionModel
+
+/// Plays one piece of protected content: looks at it, manages its rights, and makes the player for it.
+///
+/// After the Downloadable Agent's manual, section 5.3: `contentInfo`, `acquireLicense`, `makePlayer`, and the events of
+/// `events`. Keep the agent for as long as the playback goes on: when it goes, its keys are closed, and a playback that
+/// is under way ends with an error that says so. The same agent may play its content again and again. Thread-safe; no
+/// method blocks, but those of GStreamer that set states.
+///
+/// ```swift
+/// let agent = Agent(contentURL: "https://example.com/movie/stream.mpd", type: .dash)
+/// let info = try await agent.contentInfo()
+/// if info.rightsStatus != .valid { try await agent.acquireLicense() }
+/// let player = try agent.makePlayer()
+/// player.play()
+/// for await event in agent.events { … }
+/// ```
+public final class Agent: Sendable {
+    /// Who acquires licences.
+    public enum Acquisition: String, Sendable, CaseIterable {
+        /// The application, by `acquireLicense`: nothing is asked of a licence service otherwise. Samples without rights
+        /// wait, and the application hears of it.
+        case manual
+        /// The elements, as soon as a key is needed.
+        case automatic
+    }
+
+    /// What an agent is made with.
+    public struct Configuration: Sendable {
+        /// Who acquires licences.
+        public var acquisition = Acquisition.manual
+        /// Where keys and licences come from. Nil: what the configuration file and the environment say, as for elements.
+        public var settings: ControlSettings?
+        /// Asked before those of the settings and before those that are registered with `Latchkey.register`.
+        public var loaders: [any ResourceLoader] = []
+        /// How long samples wait for a licence, with `.manual`, before playback ends.
+        public var holdTimeout = Duration.seconds(120)
+        /// The players' sinks, in the words of gst-launch.
+        public var videoSink = "autovideosink"
+        /// The players' sinks for sound.
+        public var audioSink = "autoaudiosink"
+        /// Who tells the outputs (`latchkeyguard`'s property `outputs`).
+        public var outputs = "kms"
+        /// Lines of the log below this are no events. The log itself has all of them.
+        public var logThreshold = AgentLogMessage.Level.info
+
+        /// Licences are acquired by the application; the rest is configured as for elements.
+        public init() {}
+    }
+
+    let core: AgentCore
+
+    /// Never fails: a URL that cannot be used is an error of `contentInfo`. `contentURL` is an absolute `http`, `https`
+    /// or, for files, `file` URL.
+    public init(contentURL: String, type: ContentType, configuration: Configuration = Configuration()) {
+        core = AgentCore(contentURL: contentURL, type: type, configuration: configuration)
+    }
+
+    deinit { core.release() }
+
+    /// As it was given.
+    public var contentURL: String { core.contentURL }
+    /// As it was given.
+    public var type: ContentType { core.type }
+
+    // MARK: Content and rights
+
+    /// Looks at the content, and at the rights that are installed for it. An untrusted clock is repaired, where a time
+    /// service is configured.
+    ///
+    /// Checks that the content is what its type says: a playlist names segments, or variants that do; a manifest has
+    /// streams that are played; a file has tracks. Throws `invalidURL`, `unreachable`, `serverError`, `invalidContent`
+    /// (by name where a web page came), `unsupportedContent` and `configuration`.
+    public func contentInfo() async throws(AgentError) -> ContentInfo { try await core.contentInfo() }
+
+    /// Acquires the licences for the content and installs them. Whatever waits for one goes on. Returns how the rights
+    /// stand then: a licence may be one for the future.
+    ///
+    /// With a delegate, that sends the challenges, and those to join a domain. Delegates are for PlayReady-style
+    /// licences; for others register a `ResourceLoader`. Throws `licenseNotAcquired` with the reason, `notProtected`, and
+    /// what `contentInfo` throws.
+    @discardableResult
+    public func acquireLicense(
+        delegate: (any PlayReadyDelegate)? = nil
+    ) async throws(AgentError) -> RightsStatus {
+        try await core.acquireLicense(delegate)
+    }
+
+    /// Takes every licence out of the store, with the domains, whoever acquired them: “Reset DRM database”. Returns how
+    /// many records there were. `settings` nil: those of the configuration file. Throws `configuration` where no
+    /// PlayReady-style licences are configured, or the store cannot be used.
+    @discardableResult
+    public static func resetLicenses(settings: ControlSettings? = nil) async throws(AgentError) -> Int {
+        try await AgentSession.resetLicenses(settings)
+    }
+
+    /// Goes into the signed part of licence challenges from now on, for the service to read: XML, say. Nil: nothing.
+    /// PlayReady-style licences only.
+    public var customLicenseChallengeData: String? {
+        get { core.customData }
+        set { core.customData = newValue }
+    }
+
+    // MARK: Playback
+
+    /// What is made of external digital outputs while this agent's protected content plays. Counts for players that are
+    /// made, and for pipelines that are attached, later.
+    public var hdmiMode: HDMIMode {
+        get { core.hdmiMode }
+        set { core.hdmiMode = newValue }
+    }
+
+    /// The name of the audio track that plays (`ContentInfo.audioTrackNames`); nil: the first. May be changed while it
+    /// plays. Smooth Streaming only.
+    public var selectedAudioTrack: String? {
+        get { core.selectedAudioTrack }
+        set { core.selectedAudioTrack = newValue }
+    }
+
+    /// A player for the content: `playbin3` with this agent's session, its loaders and its output guards. Throws
+    /// `configuration` where an element is missing or a sink cannot be made, and `cancelled` after the agent's end.
+    public func makePlayer() throws(AgentError) -> Player { try core.makePlayer() }
+
+    /// Makes a pipeline of the application's own use this agent's session and loaders, and watches it. Call it before the
+    /// pipeline leaves READY. Guards (`latchkeyguard`) that are in it get `hdmiMode`; it is the application that puts them
+    /// in front of the sinks. The pipeline is not kept alive. Throws as `makePlayer`.
+    public func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
+        try core.attach(to: pipeline)
+    }
+
+    /// The same for a pipeline in the words of gst-launch, which this makes. Throws `configuration` with what GStreamer
+    /// says of the words.
+    public func attach(pipeline description: String) throws(AgentError) -> Player {
+        try core.attach(pipeline: description)
+    }
+
+    // MARK: What happens
+
+    /// Where the agent stands.
+    public var state: AgentState { core.state }
+
+    /// The states, from the present one on.
+    public var states: AsyncStream<AgentState> { core.states }
+
+    /// Everything that happens from now on. Each listener has a stream of its own, which ends with the agent; one who
+    /// does not listen for a thousand events loses the oldest.
+    public var events: AsyncStream<AgentEvent> { core.events.stream() }
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import Elements
+import HTTP
+import LicenseControl
+import MediaFormats
+import OutputControl
+import ProtectionModel
+import Synchronization
+
+extension AgentCore {
+    // MARK: Making
+
+    func makePlayer() throws(AgentError) -> Player {
+        guard Latchkey.registerElements() else { throw .configuration("GStreamer refuses Latchkey's elements") }
+        guard let element = gst_element_factory_make("playbin3", nil) else {
+            throw .configuration("GStreamer's playbin3 is missing: install gstreamer1.0-plugins-base")
+        }
+        let pipeline = Pipeline(element)
+        element.setProperty("uri", .string(contentURL))
+        do throws(PipelineError) {
+            for (name, sink) in [
+                ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
+            ] {
+                let bin = try Pipeline.bin("latchkeyguard name=latchkey-guard ! \(sink)")
+                element.setElement(name, bin)
+                if let guardElement = Pipeline.element("latchkey-guard", in: bin) {
+                    guardElement.pointer.setProperty("outputs", .string(configuration.outputs))
+                    guardElement.pointer.setProperty("hdmi-mode", .string(hdmiMode.rawValue))
+                }
+            }
+        } catch {
+            throw .configuration(error.description)
+        }
+        return Player(pipeline, of: self, attachment: try attachment(to: element))
+    }
+
+    func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
+        guard Latchkey.registerElements() else { throw .configuration("GStreamer refuses Latchkey's elements") }
+        setMode(in: pipeline)
+        _ = try attachment(to: pipeline)
+    }
+
+    func attach(pipeline description: String) throws(AgentError) -> Player {
+        guard Latchkey.registerElements() else { throw .configuration("GStreamer refuses Latchkey's elements") }
+        let element: UnsafeMutablePointer<GstElement>
+        do throws(PipelineError) {
+            element = try Pipeline.launch(description)
+        } catch {
+            throw .configuration(error.description)
+        }
+        let pipeline = Pipeline(element)
+        setMode(in: element)
+        return Player(pipeline, of: self, attachment: try attachment(to: element))
+    }
+
+    private func setMode(in pipeline: UnsafeMutablePointer<GstElement>) {
+        let mode = hdmiMode.rawValue
+        ElementReference(pipeline).forEachAround(madeBy: "latchkeyguard") {
+            $0.reference.pointer.setProperty("hdmi-mode", .string(mode))
+        }
+    }
+
+    /// Gives the pipeline the session, and watches it. Returns the attachment's number.
+    private func attachment(to element: UnsafeMutablePointer<GstElement>) throws(AgentError) -> UInt64 {
+        let parts = try session()
+        PipelineSession.attach(parts.session, settings: parts.settings, to: element)
+        let id = guarded.withLock { guarded in
+            guarded.lastAttachment += 1
+            guarded.attachments[guarded.lastAttachment] = Attachment(
+                pipeline: WeakPipeline(element), session: parts.session)
+            return guarded.lastAttachment
+        }
+        let bus = BusObservation(element) { [weak self] event in self?.handle(event) }
+        let watch = guarded.withLock { $0.http != nil } ? nil : HTTPClientWatch { [weak self] in self?.handle($0) }
+        let surplus = guarded.withLock { guarded -> HTTPClientWatch? in
+            guarded.attachments[id]?.bus = bus
+            guard guarded.http == nil else { return watch }
+            guarded.http = watch
+            return nil
+        }
+        withExtendedLifetime(surplus) {}
+        Pipeline.onElementAdded(to: element) { [weak self] in self?.elementDidAppear($0, in: id) }
+        let version = Environment.gstreamerVersion
+        log(.info, "Latchkey \(Latchkey.version), GStreamer \(version.major).\(version.minor).\(version.micro)")
+        return id
+    }
+
+    /// Before the pipeline of an attachment starts: a session that was closed meanwhile gives way to a new one.
+    func willStart(_ id: UInt64, _ element: UnsafeMutablePointer<GstElement>) throws(AgentError) {
+        let parts = try session()
+        let isNew = guarded.withLock { guarded in
+            guard guarded.attachments[id]?.session !== parts.session else { return false }
+            guarded.attachments[id]?.session = parts.session
+            return true
+        }
+        if isNew { PipelineSession.attach(parts.session, settings: parts.settings, to: element) }
+    }
+
+    /// The pipeline of an attachment is gone.
+    func forget(_ id: UInt64) {
+        let (attachment, watch) = guarded.withLock { guarded in
+            let attachment = guarded.attachments.removeValue(forKey: id)
+            guard guarded.attachments.isEmpty else { return (attachment, nil as HTTPClientWatch?) }
+            defer { guarded.http = nil }
+            return (attachment, guarded.http)
+        }
+        withExtendedLifetime((attachment, watch)) {}
+    }
+
+    // MARK: Inside
+
+    private func elementDidAppear(_ element: ElementReference, in id: UInt64) {
+        switch element.factoryName {
+        case "latchkeymssdemux":
+            let track = guarded.withLock { guarded in
+                guarded.attachments[id]?.demuxers.append(WeakPipeline(element.pointer))
+                return guarded.selectedAudioTrack
+            }
+            if let track { element.pointer.setProperty("audio-track", .string(track)) }
+        case "parsebin":
+            // What an adaptive demuxer has fetched comes in here.
+            guard let sink = element.pad("sink") else { return }
+            let check = FragmentCheck()
+            sink.probeBuffers { [weak self] buffer in
+                switch check.look(at: buffer) {
+                case .webPage:
+                    self?.webPageDidCome()
+                    return nil
+                case .start: self?.guarded.withLock { $0.frequency.contentWasRead() }
+                case .rest: break
+                }
+                return buffer
+            }
+        default: break
+        }
+    }
+
+    private func webPageDidCome() {
+        let url = guarded.withLock { $0.webPageURL } ?? contentURL
+        contentIsInvalid("a web page came in the place of media, as from the log-in page of a network", at: url)
+    }
+
+    var selectedAudioTrack: String? {
+        get { guarded.withLock { $0.selectedAudioTrack } }
+        set {
+            let demuxers = guarded.withLock { guarded in
+                guarded.selectedAudioTrack = newValue
+                return guarded.attachments.values.flatMap(\.demuxers)
+            }
+            for demuxer in demuxers {
+                demuxer.with { $0.pointer.setProperty("audio-track", .string(newValue ?? "")) }
+            }
+        }
+    }
+
+    // MARK: The network
+
+    private func handle(_ answer: HTTPClientAnswer) {
+        guard isOurs(answer) else { return }
+        if answer.isFinished {
+            guard answer.status > 0 else { return }
+            let time = answer.elapsed.map { $0 / 1_000_000 } ?? 0
+            let rate = answer.length.flatMap { length in time > 0 ? length / time * 8 : nil }
+            log(
+                .debug,
+                "\(HTTPRequest(url: answer.url).printableURL): HTTP \(answer.status) in \(time) ms"
+                    + (answer.length.map { ", \($0) bytes" } ?? "") + (rate.map { ", \($0) kbit/s" } ?? ""))
+            return
+        }
+        if answer.status >= 400 { serverDidFail(Int(answer.status), at: answer.url) }
+        if answer.status < 300, answer.contentType?.lowercased().hasPrefix("text/html") == true {
+            guarded.withLock { $0.webPageURL = answer.url }
+        }
+    }
+
+    /// Adaptive demuxers name their manifest as the referrer. What they ask this process itself for is no server's.
+    private func isOurs(_ answer: HTTPClientAnswer) -> Bool {
+        let content = URIReference(contentURL)
+        let url = URIReference(answer.url)
+        if url.printable == content.printable { return true }
+        guard let referrer = answer.referrer, URIReference(referrer).printable == content.printable else {
+            return false
+        }
+        let isLoopback = url.origin?.hasPrefix("http://127.0.0.1:") == true
+        return !isLoopback || url.origin == content.origin
+    }
+
+    // MARK: The bus
+
+    func handle(_ event: BusEvent) {
+        switch event {
+        case .stateChanged(from: .null, to: .ready): advance(.begins)
+        case .stateChanged(from: _, to: .playing):
+            log(.info, "the player plays")
+            advance(.plays)
+        case .stateChanged(from: _, to: .paused): advance(.pauses)
+        case .stateChanged: advance(.stopped)
+        case .endOfStream:
+            log(.info, "the player has come to the end")
+            advance(.endOfStream)
+        case .warning(let text, let debug): log(.warning, "\(text) \(debug)")
+        case .error(let domain, let code, let text, let debug, _): playbackDidFail(domain, code, text, debug)
+        case .element(let name, let fields): handle(name, fields)
+        }
+    }
+
+    private func playbackDidFail(_ domain: String, _ code: Int32, _ text: String, _ debug: String) {
+        log(.error, "\(text) \(debug)")
+        let isStream = domain == "gst-stream-error-quark"
+        func isOne(of codes: GstStreamError...) -> Bool { isStream && codes.contains { $0.number == code } }
+        let (hasToldEnd, blocked, webPage, isProtected) = guarded.withLock {
+            ($0.hasToldEnd, $0.outputsBlocked, $0.webPageURL, $0.content?.isProtected ?? true)
+        }
+        if isOne(of: GST_STREAM_ERROR_DECRYPT_NOKEY), hasToldEnd || blocked != nil {
+            if !hasToldEnd { playbackWillBeAborted(blocked ?? text) }
+            return advance(.aborted)
+        }
+        if let webPage, isOne(of: GST_STREAM_ERROR_TYPE_NOT_FOUND, GST_STREAM_ERROR_WRONG_TYPE, GST_STREAM_ERROR_DEMUX)
+        {
+            contentIsInvalid("it is a web page, as the log-in page of a network", at: webPage)
+        } else if isProtected,
+            isOne(
+                of: GST_STREAM_ERROR_DECRYPT, GST_STREAM_ERROR_DECODE, GST_STREAM_ERROR_DEMUX, GST_STREAM_ERROR_FORMAT,
+                GST_STREAM_ERROR_WRONG_TYPE)
+        {
+            playbackShouldBeAborted(text)
+        }
+        advance(.failed)
+    }
+
+    private func handle(_ name: String, _ fields: [String: FieldValue]) {
+        func text(_ field: String) -> String { if case .string(let text?)? = fields[field] { text } else { "" } }
+        func flag(_ field: String) -> Bool { fields[field] == .boolean(true) }
+        func texts(_ field: String) -> [String] { if case .strings(let list)? = fields[field] { list } else { [] } }
+        var details: SessionErrorDetails {
+            var status = 0
+            if case .uint(let number)? = fields["http-status"] { status = Int(number) }
+            return SessionErrorDetails(
+                httpStatus: status, code: text("code"), message: text("message"), reason: text("reason"),
+                conflicts: texts("conflicts"))
+        }
+        switch name {
+        case "latchkey-session-setup-error": events.send(.sessionSetupError(details))
+        case "latchkey-session-heartbeat-error":
+            events.send(.sessionHeartbeatError(details, isFinal: flag("final")))
+        case "latchkey-session-teardown-error": events.send(.sessionTeardownError(details))
+        case "latchkey-output-protection":
+            var pixels: UInt64 = 0
+            if case .uint64(let number)? = fields["max-pixels"] { pixels = number }
+            let reasons = texts("reasons")
+            let isBlocked = text("status") == "blocked"
+            guarded.withLock { $0.outputsBlocked = isBlocked ? reasons.joined(separator: "; ") : nil }
+            events.send(
+                .outputStatus(
+                    OutputStatus(
+                        status: text("status"), showsVideo: flag("video"), playsAudio: flag("audio"),
+                        maximumPixels: pixels > 0 ? pixels : nil, reasons: reasons)))
+        default: return
+        }
+        log(.info, "\(name): \(text("reason"))\(text("status"))")
+    }
+}

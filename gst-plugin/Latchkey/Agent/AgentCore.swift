@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CGStreamer
+import ElementKit
+import Elements
+import HTTP
+import LicenseControl
+import OutputControl
+import ProtectionModel
+import Synchronization
+
+/// What an agent is, apart from its lifetime: players hold this, and the application holds the agent. Thread-safe.
+final class AgentCore: Sendable {
+    let contentURL: String
+    let type: ContentType
+    let configuration: Agent.Configuration
+    let events = Broadcast<AgentEvent>()
+    private let stateBroadcast = Broadcast<AgentState>()
+    let guarded = Mutex(Guarded())
+
+    struct Guarded {
+        var parts: AgentSession?
+        var content: InspectedContent?
+        var customData: String?
+        var hdmiMode = HDMIMode.standard
+        var selectedAudioTrack: String?
+        var progress = AgentProgress()
+        var frequency = EventFrequency()
+        var attachments: [UInt64: Attachment] = [:]
+        var lastAttachment: UInt64 = 0
+        var http: HTTPClientWatch?
+        var isReleased = false
+        /// Why the outputs show nothing; nil where they do.
+        var outputsBlocked: String?
+        /// Told that playback is being ended: the error that follows is no news.
+        var hasToldEnd = false
+        /// The URL of the last answer that was a web page.
+        var webPageURL: String?
+    }
+
+    /// A pipeline that plays this content.
+    struct Attachment: Sendable {
+        let pipeline: WeakPipeline
+        var bus: BusObservation?
+        /// The session that its elements use.
+        var session: KeySession
+        /// What takes the name of an audio track.
+        var demuxers: [WeakPipeline] = []
+    }
+
+    init(contentURL: String, type: ContentType, configuration: Agent.Configuration) {
+        self.contentURL = contentURL
+        self.type = type
+        self.configuration = configuration
+    }
+
+    // MARK: State
+
+    var state: AgentState { guarded.withLock { $0.progress.state } }
+    var states: AsyncStream<AgentState> { stateBroadcast.stream(beginningWith: state) }
+
+    func advance(_ event: AgentProgress.Event) {
+        guard let new = guarded.withLock({ $0.progress.take(event) }) else { return }
+        log(.debug, "the agent is \(new.rawValue)")
+        stateBroadcast.send(new)
+        events.send(.stateChanged(new))
+    }
+
+    // MARK: Telling
+
+    func log(_ level: AgentLogMessage.Level, _ text: String) {
+        let message = AgentLogMessage(level, String(text.map { $0.isNewline ? " " : $0 }))
+        AgentLog.write(message)
+        guard level >= configuration.logThreshold else { return }
+        events.send(.logMessage(message))
+        post("latchkey-agent-log", [("level", .string("\(level)")), ("text", .string(message.text))])
+    }
+
+    /// Posts an element message on every pipeline that plays the content.
+    func post(_ name: String, _ fields: [(String, FieldValue)]) {
+        for attachment in guarded.withLock({ Array($0.attachments.values) }) {
+            attachment.pipeline.with { $0.post(name, fields) }
+        }
+    }
+
+    func rightsAreMissing(_ status: RightsStatus, _ keyIDs: [KeyID]) {
+        if status.kind == .untrustedTime { return timeIsUntrusted(status.reason) }
+        guard guarded.withLock({ $0.frequency.rightsAreMissing() }) else { return }
+        log(.warning, "no rights: \(status)")
+        events.send(.rightsNotAvailable(status, keyIDs))
+        post(
+            "latchkey-agent-rights-not-available",
+            [
+                ("status", .string(status.kind.rawValue)), ("reason", .string(status.reason)),
+                ("key-ids", .strings(keyIDs.map(\.description))),
+            ])
+    }
+
+    func timeIsUntrusted(_ reason: String) {
+        guard guarded.withLock({ $0.frequency.timeIsUntrusted() }) else { return }
+        log(.warning, "the time is not trusted: \(reason)")
+        events.send(.untrustedSystemTime(reason: reason))
+        post("latchkey-agent-untrusted-time", [("reason", .string(reason))])
+    }
+
+    func contentIsInvalid(_ reason: String, at url: String) {
+        guard guarded.withLock({ $0.frequency.contentIsInvalid() }) else { return }
+        let url = HTTPRequest(url: url).printableURL
+        log(.warning, "\(url): \(reason)")
+        events.send(.invalidContent(url: url, reason: reason))
+        post("latchkey-agent-invalid-content", [("url", .string(url)), ("reason", .string(reason))])
+    }
+
+    func serverDidFail(_ status: Int, at url: String) {
+        let url = HTTPRequest(url: url).printableURL
+        log(.warning, "\(url) answers with HTTP status \(status)")
+        events.send(.serverError(url: url, status: status))
+        post("latchkey-agent-server-error", [("url", .string(url)), ("http-status", .uint(UInt32(clamping: status)))])
+    }
+
+    func playbackShouldBeAborted(_ reason: String) {
+        log(.error, "playback should be aborted: \(reason)")
+        events.send(.playbackShouldBeAborted(reason: reason))
+        post("latchkey-agent-playback-should-be-aborted", [("reason", .string(reason))])
+    }
+
+    func playbackWillBeAborted(_ reason: String) {
+        log(.error, "playback will be aborted: \(reason)")
+        events.send(.playbackWillBeAborted(reason: reason))
+        post("latchkey-agent-playback-will-be-aborted", [("reason", .string(reason))])
+    }
+
+    // MARK: Settings
+
+    var customData: String? {
+        get { guarded.withLock { $0.customData } }
+        set { guarded.withLock { $0.customData = newValue } }
+    }
+
+    var hdmiMode: HDMIMode {
+        get { guarded.withLock { $0.hdmiMode } }
+        set { guarded.withLock { $0.hdmiMode = newValue } }
+    }
+
+    // MARK: The end
+
+    /// The application gave the agent up: keys are closed, and whoever plays ends.
+    func release() {
+        let (parts, attachments, watch) = guarded.withLock { guarded in
+            guarded.isReleased = true
+            defer { (guarded.parts, guarded.attachments, guarded.http) = (nil, [:], nil) }
+            return (guarded.parts, guarded.attachments, guarded.http)
+        }
+        parts?.session.close(.sessionClosed("the agent was released"))
+        withExtendedLifetime((attachments, watch)) {}
+        events.finish()
+        stateBroadcast.finish()
+    }
+
+    /// The session that keys come from; a new one where the last was closed, as by the loss of the viewing session.
+    func session() throws(AgentError) -> AgentSession {
+        let (known, isReleased) = guarded.withLock { ($0.parts, $0.isReleased) }
+        guard !isReleased else { throw .cancelled("the agent was released") }
+        if let known, !known.session.isClosed { return known }
+        let fresh: AgentSession
+        do throws(KeyError) {
+            fresh = try AgentSession(for: self)
+        } catch {
+            throw .configuration(error.description)
+        }
+        // Another thread may have been faster.
+        return guarded.withLock { guarded in
+            if let parts = guarded.parts, !parts.session.isClosed { return parts }
+            guarded.parts = fresh
+            guarded.hasToldEnd = false
+            return fresh
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Elements
+import HTTP
+import KeySystems
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+/// An agent's key session with what belongs to it. Made anew after the session was closed. Thread-safe.
+final class AgentSession: Sendable {
+    let session: KeySession
+    /// What elements go by.
+    let settings: ControlSettings
+    /// Nil where no PlayReady-style licences are configured.
+    let playReady: PlayReadyLoader?
+    /// Nil where elements acquire licences.
+    let gate: AcquisitionGate?
+    private let localKeys: StaticKeys?
+    private let observation: KeyObservation
+
+    /// Throws `invalidConfiguration` for settings that cannot be used.
+    init(for core: AgentCore) throws(KeyError) {
+        let isManual = core.configuration.acquisition == .manual
+        var settings: ControlSettings
+        if let own = core.configuration.settings { settings = own } else { settings = try PipelineSession.settings() }
+        var configuration = try settings.makeConfiguration()
+        configuration.holdsAtEndOfLease = isManual
+        let log = configuration.log
+        configuration.log = { [weak core] line in
+            log(line)
+            core?.log(.warning, line)
+        }
+        localKeys = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
+        let gate = isManual ? AcquisitionGate(core.gateHooks) : nil
+        self.gate = gate
+        let front: [any ResourceLoader] = gate.map { [$0] } ?? []
+        session = KeySession(
+            loaders: front + core.configuration.loaders + ResourceLoaderFactory.default.makeLoaders(),
+            configuration: configuration)
+        let transport = session.transport(over: CurlTransport.shared)
+        var playReady: PlayReadyLoader?
+        for loader in settings.makeLoaders(transport: transport) {
+            if let own = loader as? PlayReadyLoader {
+                let renews = settings.playReady?.renews ?? true
+                let known = Self.loader(
+                    own.client.configuration, transport, for: core, acquires: !isManual, renews: renews)
+                playReady = known
+                session.addLoader(known)
+            } else {
+                session.addLoader(loader)
+            }
+        }
+        self.playReady = playReady
+        if isManual { settings.keyTimeout = core.configuration.holdTimeout }
+        self.settings = settings
+        observation = session.observe { [weak core] event in core?.handle(event) }
+    }
+
+    private static func loader(
+        _ configuration: PlayReadyClient.Configuration, _ transport: any HTTPTransport, for core: AgentCore,
+        acquires: Bool, renews: Bool
+    ) -> PlayReadyLoader {
+        var configuration = configuration
+        let log = configuration.log
+        configuration.log = { [weak core] line in
+            log(line)
+            core?.log(.warning, line)
+        }
+        configuration.onClockEvent = { [weak core] event in core?.handle(event) }
+        return PlayReadyLoader(
+            client: PlayReadyClient(configuration: configuration, transport: transport), acquires: acquires,
+            renews: acquires && renews)
+    }
+
+    // MARK: Rights
+
+    /// How the installed rights stand to what a pipeline asks for.
+    func rights(of request: KeyLoadingRequest) async -> RightsStatus {
+        if hasLocalKeys(request.keyIDs, uri: request.keyURI) { return Self.local }
+        guard let playReady, playReady.isFor(request), !prefersClearKey || request.keySystem == .playReady else {
+            return .noLicense
+        }
+        do throws(PlayReadyAcquisitionError) {
+            return try await playReady.client.rightsStatus(of: request)
+        } catch {
+            return RightsStatus(kind: .none, reason: error.description)
+        }
+    }
+
+    /// The same for content that was looked at. Throws where the licence store cannot be used.
+    func rights(of content: InspectedContent) async throws(AgentError) -> RightsStatus {
+        guard content.isProtected else { return RightsStatus(kind: .valid, reason: "the content is not protected") }
+        guard !content.needs.isEmpty else {
+            return RightsStatus(kind: .valid, reason: "the content's keys come without a licence")
+        }
+        if content.needs.allSatisfy({ hasLocalKeys($0.keyIDs, uri: $0.key?.uri) }) { return Self.local }
+        var isUsable = true
+        for need in content.needs {
+            let keyIDs = keyIDs(of: need)
+            isUsable = isUsable && !keyIDs.isEmpty && keyIDs.allSatisfy(isUsableNow)
+        }
+        if isUsable { return RightsStatus(kind: .valid, reason: "the keys are there, for this agent") }
+        let keyIDs = content.needs.filter(isForPlayReady).flatMap(\.keyIDs)
+        guard let playReady, !keyIDs.isEmpty else { return .noLicense }
+        do throws(PlayReadyAcquisitionError) {
+            return try await playReady.client.rightsStatus(forKeys: keyIDs, repairingClock: true)
+        } catch {
+            throw .configuration(error.description)
+        }
+    }
+
+    private static let local = RightsStatus(kind: .valid, reason: "the keys file has the keys")
+
+    private func hasLocalKeys(_ keyIDs: [KeyID], uri: String?) -> Bool {
+        guard let localKeys else { return false }
+        if let uri, localKeys.key(forURI: uri) != nil { return true }
+        return !keyIDs.isEmpty && keyIDs.allSatisfy { localKeys.key(for: $0) != nil }
+    }
+
+    private func isUsableNow(_ keyID: KeyID) -> Bool {
+        if case .usable = session.status(of: keyID) { true } else { false }
+    }
+
+    /// See `Agent.resetLicenses`.
+    static func resetLicenses(_ settings: ControlSettings?) async throws(AgentError) -> Int {
+        do {
+            guard let playReady = try (settings ?? PipelineSession.settings()).playReady else {
+                throw AgentError.configuration("no PlayReady-style licences are configured: there is no [playready]")
+            }
+            return try await PlayReadyClient(configuration: try playReady.makeConfiguration()).resetDatabase()
+        } catch let error as AgentError {
+            throw error
+        } catch {
+            throw .configuration("\(error)")
+        }
+    }
+
+    // MARK: Needs
+
+    private var prefersClearKey: Bool { settings.keySystem == .clearKey && settings.licenseURL != nil }
+
+    /// Whether the licence store has what such a need asks for.
+    func isForPlayReady(_ need: InspectedContent.Need) -> Bool {
+        guard let playReady else { return false }
+        if need.system == .playReady || need.data.contains(where: { $0.system == .playReady }) { return true }
+        // A configured service has licences for whatever names a KID.
+        return playReady.client.configuration.licenseURL != nil && !prefersClearKey && need.key == nil
+            && need.system != .fairPlay && !need.keyIDs.isEmpty
+    }
+
+    /// What the session calls the keys.
+    func keyIDs(of need: InspectedContent.Need) -> [KeyID] {
+        guard let key = need.key, let uri = key.uri else { return need.keyIDs }
+        return [session.keyID(forURI: uri, mediaKeyID: key.keyID)]
+    }
+
+    /// What asks the session for them.
+    func demand(for need: InspectedContent.Need) -> KeyDemand {
+        let keyIDs = keyIDs(of: need)
+        var data = need.data
+        if let key = need.key, let keyID = keyIDs.first {
+            let box = key.initializationData(keyID: keyID)
+            data = [InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")]
+        }
+        return KeyDemand(
+            keyIDs: keyIDs, keySystem: settings.keySystem ?? KeySystem(need.system), initializationData: data,
+            suggestedURL: need.suggestedURL, retryFailuresUpTo: session.generation)
+    }
+}

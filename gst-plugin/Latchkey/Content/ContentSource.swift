@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import HTTP
+import MediaFormats
+
+/// Fetches what is looked at before playback: playlists, manifests and the heads of files. Thread-safe.
+struct ContentSource: Sendable {
+    let transport: any HTTPTransport
+    /// Hears of every fetch, for the log.
+    var onFetch: @Sendable (String) -> Void = { _ in }
+
+    /// What came from where; `url` is the one that answered.
+    struct Answer: Sendable {
+        var bytes: [UInt8]
+        var url: String
+        var contentType: String?
+    }
+
+    private static let timeout = Duration.seconds(20)
+
+    /// The whole of a resource, of at most so many bytes. Throws `unreachable`, `serverError`, `invalidContent` where
+    /// there are more, and `invalidURL`.
+    func whole(_ url: String, limit: Int) async throws(AgentError) -> Answer {
+        try await fetch(url, range: nil, limit: limit)
+    }
+
+    /// A part of a resource; shorter only where the resource ends.
+    func part(_ url: String, offset: UInt64, count: Int) async throws(AgentError) -> Answer {
+        if let path = Self.path(ofFile: url) {
+            return Answer(bytes: try Self.read(path, offset: offset, count: count), url: url)
+        }
+        guard let range = HLSByteRange(offset: offset, length: UInt64(max(count, 1))) else {
+            throw .invalidContent("it asks for bytes from \(offset) on", at: url)
+        }
+        return try await fetch(url, range: range, limit: count)
+    }
+
+    private func fetch(_ url: String, range: HLSByteRange?, limit: Int) async throws(AgentError) -> Answer {
+        if let path = Self.path(ofFile: url) {
+            let bytes = try Self.read(path, offset: 0, count: limit + 1)
+            guard bytes.count <= limit else { throw .invalidContent("it has more than \(limit) bytes", at: url) }
+            return Answer(bytes: bytes, url: url)
+        }
+        var request = HTTPRequest(url: url)
+        if let range { request.headers = [HTTPHeader(name: "Range", value: range.httpRange)] }
+        request.timeout = Self.timeout
+        // A server without ranges sends all.
+        request.maximumResponseSize = range == nil ? limit : max(limit, Self.unrangedLimit)
+        let start = ContinuousClock.now
+        let response: HTTPResponse
+        do throws(HTTPError) {
+            response = try await transport.send(request)
+        } catch {
+            onFetch("\(request.printableURL): \(error)")
+            if error.isSameKind(as: .tooLarge("")) {
+                throw .invalidContent(
+                    range == nil
+                        ? "it has more than \(limit) bytes"
+                        : "the server sends all of it where a part is asked for: byte ranges have to be supported",
+                    at: url)
+            }
+            if error.isSameKind(as: .invalidURL("")) { throw .invalidURL("\(error)") }
+            if error.isSameKind(as: .cancelled("")) { throw .cancelled("\(error)") }
+            throw .unreachable("\(error)")
+        }
+        onFetch(
+            "\(response.printableURL): HTTP \(response.status), \(response.body.count) bytes in "
+                + "\((ContinuousClock.now - start).milliseconds) ms")
+        let type = response.header("Content-Type")
+        switch response.status {
+        case 416 where range != nil: return Answer(bytes: [], url: response.url, contentType: type)
+        case 206: return Answer(bytes: Array(response.body.prefix(limit)), url: response.url, contentType: type)
+        case 200..<300:
+            let skipped = Int(clamping: range?.offset ?? 0)
+            return Answer(
+                bytes: Array(response.body.dropFirst(skipped).prefix(limit)), url: response.url, contentType: type)
+        default: throw .serverError(response.status, at: response.url)
+        }
+    }
+
+    private static let unrangedLimit = 64 << 20
+
+    // MARK: Files
+
+    /// The path of a `file:` URL (RFC 8089) on this machine; nil for every other URL.
+    static func path(ofFile url: String) -> String? {
+        let reference = URIReference(url)
+        guard reference.scheme?.lowercased() == "file", ["", "localhost"].contains(reference.authority ?? "") else {
+            return nil
+        }
+        return PercentEncoding.decode(reference.path.utf8).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private static func read(_ path: String, offset: UInt64, count: Int) throws(AgentError) -> [UInt8] {
+        guard !path.utf8.contains(0), let offset = off_t(exactly: offset) else { throw .invalidURL("the path \(path)") }
+        // A pipe would block the open without O_NONBLOCK.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw failure(path) }
+        defer { close(descriptor) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw failure(path) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw .invalidURL("\(path) is no regular file") }
+        let available = max(0, Int(status.st_size) - Int(clamping: offset))
+        var bytes = [UInt8](repeating: 0, count: min(count, available))
+        var filled = 0
+        while filled < bytes.count {
+            let space = filled
+            let received = bytes.withUnsafeMutableBytes { buffer in
+                // SAFETY: a part of the buffer, whose bounds the slice checks.
+                let free = UnsafeMutableRawBufferPointer(rebasing: buffer[space...])
+                return pread(descriptor, free.baseAddress, free.count, offset + off_t(space))
+            }
+            if received < 0 && errno == EINTR { continue }
+            guard received >= 0 else { throw failure(path) }
+            if received == 0 { break }
+            filled += received
+        }
+        return Array(bytes.prefix(filled))
+    }
+
+    private static func failure(_ path: String) -> AgentError {
+        let code = errno
+        // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
+        let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
+        return .unreachable("the file \(path): \(reason)")
+    }
+}
+
+extension Duration {
+    /// Whole milliseconds, for people.
+    var milliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return seconds * 1000 + attoseconds / 1_000_000_000_000_000
+    }
+}
+
+/// Tells web pages from media, playlists and manifests: captive portals answer with one in the place of everything.
+enum WebPage {
+    /// What is looked at.
+    static let size = 512
+
+    /// Whether the bytes start as a page of HTML does. Media, playlists and manifests never do.
+    static func isOne(start bytes: some Sequence<UInt8>) -> Bool {
+        let bytes = Array(bytes.prefix(size))
+        var text = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? bytes[3...] : bytes[...]
+        while true {
+            text = text.drop { $0 == 0x20 || 0x09...0x0D ~= $0 }
+            // A comment may stand in front.
+            guard text.starts(with: "<!--".utf8) else { break }
+            guard let end = text.indices.first(where: { text[$0...].starts(with: "-->".utf8) }) else { return false }
+            text = text[(end + 3)...]
+        }
+        let start = String(decoding: text.prefix(16), as: UTF8.self).lowercased()
+        return ["<!doctype html", "<html", "<head", "<body", "<script", "<meta"].contains { start.hasPrefix($0) }
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+import LicenseControl
+import MediaFormats
+import ProtectionModel
+
+/// What the content itself says, without the rights that are installed. A value.
+struct InspectedContent: Sendable {
+    /// What a licence is asked for with.
+    struct Need: Hashable, Sendable {
+        var system: ProtectionSystem
+        var keyIDs: [KeyID]
+        var data: [InitializationData]
+        var suggestedURL: String?
+        /// A key that a playlist names by URI.
+        var key: HLSKey?
+    }
+
+    var isProtected = false
+    var systems: [ProtectionSystem] = []
+    var keyIDs: [KeyID] = []
+    var audioTrackNames: [String] = []
+    var licenseURLs: [String] = []
+    /// Each asks for other keys. Empty where keys come without a licence, or where the content says nothing.
+    var needs: [Need] = []
+
+    /// The most keys and names that are kept: content is not trusted.
+    static let limit = 4096
+
+    /// Adds what is not there yet.
+    mutating func add(_ system: ProtectionSystem) { Self.add([system], to: &systems) }
+    mutating func add(keyIDs new: [KeyID]) { Self.add(new, to: &keyIDs) }
+    mutating func add(licenseURLs new: [String]) { Self.add(new, to: &licenseURLs) }
+    mutating func add(_ need: Need) {
+        if !needs.contains(need), needs.count < 64 { needs.append(need) }
+    }
+
+    /// A name that is there already gets a number, so that each can be chosen.
+    mutating func add(audioTrack name: String) {
+        guard audioTrackNames.count < 256 else { return }
+        var unique = name
+        var number = 2
+        while audioTrackNames.contains(unique) {
+            unique = "\(name) \(number)"
+            number += 1
+        }
+        audioTrackNames.append(unique)
+    }
+
+    private static func add<Value: Hashable>(_ new: [Value], to list: inout [Value]) {
+        var seen = Set(list)
+        for value in new where list.count < limit && seen.insert(value).inserted { list.append(value) }
+    }
+
+    var keySystems: [KeySystem] {
+        var found: [KeySystem] = []
+        for system in systems {
+            if let known = KeySystem(system), !found.contains(known) { found.append(known) }
+        }
+        return found
+    }
+
+    /// What the initialization data of a system say beside the KIDs.
+    mutating func note(_ box: PSSHBox) {
+        add(box.system)
+        add(keyIDs: box.keyIDs)
+        guard box.system == .playReady else { return }
+        guard let header = try? PlayReadyObject(initializationData: box.data).header() else { return }
+        if header.details.isOnDemand != true { add(keyIDs: header.keys.map(\.keyID)) }
+        add(licenseURLs: [header.details.licenseAcquisitionURL].compactMap(\.self))
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import KeySystems
+import MediaFormats
+import ProtectionModel
+import TestSupport
+import Testing
+
+@testable import Latchkey
+
+/// What content says before it plays, and what is no content.
+@Suite struct ContentInspectorTests {
+    private let base = "https://media.example/"
+
+    private func inspect(
+        _ name: String, _ type: ContentType, _ resources: [String: String], silent: Set<String> = []
+    ) async throws(AgentError) -> InspectedContent {
+        let all = Dictionary(uniqueKeysWithValues: resources.map { (base + $0.key, Array($0.value.utf8)) })
+        let transport = StubTransport(all, silent: Set(silent.map { base + $0 }))
+        return try await ContentInspector(source: ContentSource(transport: transport)).inspect(base + name, type)
+    }
+
+    private func failure(
+        _ name: String, _ type: ContentType, _ resources: [String: String], silent: Set<String> = []
+    ) async -> AgentError? {
+        do throws(AgentError) {
+            _ = try await inspect(name, type, resources, silent: silent)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test(arguments: ContentType.allCases)
+    func aWebPageIsNoContent(_ type: ContentType) async {
+        for page in ["<!DOCTYPE html><title>x</title>", " \n<!-- x --><HTML>", "\u{FEFF}<html lang=en>"] {
+            let error = await failure("a", type, ["a": page])
+            #expect(error?.code == .invalidContent, "\(page)")
+            #expect(error?.reason.contains("web page") == true, "\(error?.reason ?? "nothing")")
+        }
+    }
+
+    @Test(arguments: ContentType.allCases)
+    func namesWhatTheServerSaid(_ type: ContentType) async {
+        let missing = await failure("b", type, [:])
+        #expect(missing?.code == .serverError && missing?.httpStatus == 404 && missing?.isTemporary == false)
+        let silent = await failure("b", type, [:], silent: ["b"])
+        #expect(silent?.code == .unreachable && silent?.isTemporary == true)
+    }
+
+    // MARK: HLS
+
+    private let media = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\ns1.mp4\n#EXT-X-ENDLIST\n"
+
+    @Test func readsEachVariant() async throws {
+        let master =
+            "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"English\",URI=\"en.m3u8\"\n"
+            + "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"b\",NAME=\"English\",URI=\"en.m3u8\"\n"
+            + "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"Deutsch\",URI=\"de.m3u8\"\n"
+            + "#EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"a\"\nlow.m3u8\n#EXT-X-STREAM-INF:BANDWIDTH=2\nhigh.m3u8\n"
+        let key =
+            "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://film\","
+            + "KEYFORMAT=\"com.apple.streamingkeydelivery\",KEYFORMATVERSIONS=\"1\"\n#EXT-X-MAP:URI=\"i.mp4\"\n"
+            + "#EXTINF:4,\ns1.mp4\n#EXT-X-ENDLIST\n"
+        var all = ["m.m3u8": master, "low.m3u8": media, "high.m3u8": key, "en.m3u8": media, "de.m3u8": media]
+        let content = try await inspect("m.m3u8", .hls, all)
+        #expect(content.isProtected)
+        #expect(content.keySystems == [.fairPlay])
+        #expect(content.audioTrackNames == ["English", "Deutsch"])
+        #expect(content.needs.count == 1 && content.needs.first?.key?.uri == "skd://film")
+        all["high.m3u8"] = nil
+        #expect(await failure("m.m3u8", .hls, all)?.httpStatus == 404)
+        all["high.m3u8"] = "<html>"
+        #expect(await failure("m.m3u8", .hls, all)?.code == .invalidContent)
+        all["high.m3u8"] = master
+        #expect(await failure("m.m3u8", .hls, all)?.code == .invalidContent)
+    }
+
+    @Test func aPlaylistNeedsSegments() async throws {
+        #expect(try await !inspect("a.m3u8", .hls, ["a.m3u8": media]).isProtected)
+        for text in ["#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXT-X-ENDLIST\n", "WEBVTT\n", "", "#EXTM3U\n#EXT-X-KEY:\n"] {
+            #expect(await failure("a.m3u8", .hls, ["a.m3u8": text])?.code == .invalidContent, "\(text)")
+        }
+    }
+
+    // MARK: DASH
+
+    @Test func readsAManifest() async throws {
+        let kid = "5ef5d7d4-385c-8a86-8582-7ce71131b939"
+        let protection =
+            "<ContentProtection schemeIdUri='urn:mpeg:dash:mp4protection:2011' value='cenc' cenc:default_KID='\(kid)'/>"
+            + "<ContentProtection schemeIdUri='urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e'>"
+            + "<dashif:Laurl xmlns:dashif='https://dashif.org/CPS'>https://l.example/ck</dashif:Laurl></ContentProtection>"
+        let text =
+            "<MPD xmlns='urn:mpeg:dash:schema:mpd:2011' xmlns:cenc='urn:mpeg:cenc:2013'><Period>"
+            + "<AdaptationSet contentType='video'>\(protection)<Representation/></AdaptationSet>"
+            + "<AdaptationSet contentType='audio' lang='en'><Representation/></AdaptationSet>"
+            + "<AdaptationSet mimeType='audio/mp4' lang='en'><Representation/></AdaptationSet></Period></MPD>"
+        let content = try await inspect("a.mpd", .dash, ["a.mpd": text])
+        #expect(content.isProtected)
+        #expect(content.keyIDs == [try #require(KeyID(hex: kid.filter { $0 != "-" }))])
+        #expect(content.keySystems == [.clearKey])
+        #expect(content.audioTrackNames == ["en", "en 2"])
+        #expect(content.licenseURLs == ["https://l.example/ck"])
+        for broken in ["<MPD/>", "<MPD><Period><AdaptationSet/></Period></MPD>", "<a/>", "<MPD", ""] {
+            #expect(await failure("a.mpd", .dash, ["a.mpd": broken])?.code == .invalidContent, "\(broken)")
+        }
+    }
+
+    // MARK: Smooth Streaming
+
+    private func smooth(_ streams: String) -> [String: String] {
+        [
+            "Manifest":
+                "<SmoothStreamingMedia MajorVersion='2' MinorVersion='0' Duration='1'>\(streams)</SmoothStreamingMedia>"
+        ]
+    }
+
+    private let video =
+        "<StreamIndex Type='video'><QualityLevel FourCC='H264'/><QualityLevel FourCC='AVC1'/></StreamIndex>"
+    private let audio = "<StreamIndex Type='audio' Name='x'><QualityLevel FourCC='AACL'/></StreamIndex>"
+
+    @Test func aManifestNeedsVideoAndSound() async throws {
+        #expect(try await inspect("Manifest", .smoothStreaming, smooth(video + audio)).audioTrackNames == ["x"])
+        let tagged = "<StreamIndex Type='audio'><QualityLevel FourCC='' AudioTag='255'/></StreamIndex>"
+        #expect(try await !inspect("Manifest", .smoothStreaming, smooth(video + tagged)).isProtected)
+        for streams in ["", video, audio] {
+            #expect(await failure("Manifest", .smoothStreaming, smooth(streams))?.code == .invalidContent, "\(streams)")
+        }
+        let other = video.replacingWords("H264", "WVC1")
+        let two = "<StreamIndex Type='audio'><QualityLevel FourCC='AACL'/><QualityLevel FourCC='AACL'/></StreamIndex>"
+        for streams in [other + audio, video + two, video + "<StreamIndex Type='audio'/>"] {
+            #expect(
+                await failure("Manifest", .smoothStreaming, smooth(streams))?.code == .unsupportedContent, "\(streams)")
+        }
+        // One stream that is played is enough.
+        #expect(try await inspect("Manifest", .smoothStreaming, smooth(video + two + audio)).audioTrackNames.count == 2)
+    }
+
+    @Test func nothingTraps() async {
+        var generator = SeededGenerator(seed: 35)
+        let seeds = [
+            media, "<MPD><Period><AdaptationSet><Representation/></AdaptationSet></Period></MPD>", video + audio,
+        ]
+        for round in 0..<300 {
+            var bytes = Array(seeds[round % seeds.count].utf8)
+            for _ in 0..<4 where !bytes.isEmpty {
+                bytes[Int.random(in: 0..<bytes.count, using: &generator)] = .random(in: 0 ... .max, using: &generator)
+            }
+            bytes = Array(bytes.prefix(Int.random(in: 0...bytes.count, using: &generator)))
+            for type in ContentType.allCases {
+                let transport = StubTransport([base + "x": bytes])
+                let inspector = ContentInspector(source: ContentSource(transport: transport))
+                // Whatever comes out of it: it comes out.
+                let content = try? await inspector.inspect(base + "x", type)
+                #expect(content?.needs.count ?? 0 <= 64)
+                #expect(transport.requests.count < 200)
+            }
+        }
+    }
+}
+
+extension String {
+    fileprivate func replacingWords(_ old: String, _ new: String) -> String {
+        split(separator: old, omittingEmptySubsequences: false).joined(separator: new)
+    }
+}
