@@ -31,7 +31,7 @@ extension ElementTests {
         }
 
         /// The process may end right behind the stop, and a licence must not begin anew for that.
-        @Test func aStopWaitsUntilTheFirstPlayIsWrittenDown() throws {
+        @Test func aStopWaitsUntilTheFirstPlayIsWrittenDown() async throws {
             let open = try OpenSession()
             let keyID = try #require(KeyID(Media.keyID))
             let key = try #require(ContentKey(Media.key))
@@ -42,7 +42,11 @@ extension ElementTests {
             harness.start(caps: Media.bareVideo)
             #expect(harness.push(try Media.sample(Media.bytes(20)).makeBuffer()) == .ok)
             #expect(harness.output.samples.count == 1)
-            #expect(harness.setState(GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+            // On a thread of its own: tasks need theirs.
+            let change = await withCheckedContinuation { continuation in
+                DispatchQueue.global().async { continuation.resume(returning: harness.setState(GST_STATE_READY)) }
+            }
+            #expect(change == GST_STATE_CHANGE_SUCCESS)
             #expect(notary.isWritten.withLock { $0 })
             #expect(open.session.unwrittenPlays.isEmpty)
         }
