@@ -83,7 +83,12 @@ struct PlayProtected {
     /// What the user types; nil at the end of the input.
     static func ask(_ question: String) -> String? {
         print(question, terminator: "")
-        fflush(nil)
         return readLine()
     }
+}
+
+/// Prints at once, also into a pipe.
+func print(_ text: String, terminator: String = "\n") {
+    Swift.print(text, terminator: terminator)
+    fflush(nil)
 }

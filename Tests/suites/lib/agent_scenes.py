@@ -235,7 +235,7 @@ def untrusted_time():
 
     with World(f"enddate:{int(time.time()) + 600}", name=DASH, lines="clock=secure\n") as world:
         run = play("--yes", url(world, "stream.mpd"))
-        run.demand(2, "acquired: untrusted time")
+        run.demand(2, "acquired: untrustedTime")
 
 
 # The network
@@ -276,19 +276,18 @@ def protected(change):
     files = {**manifests.protected_files()}
     with open(corpus.case(DASH).path("stream.mpd"), "rb") as file:
         files["stream.mpd"] = file.read()
-    return {name: change(name) or data for name, data in files.items()}
+    return {name: data if change(name) is None else change(name) for name, data in files.items()}
 
 
 def server_error():
-    """The status of what the demuxer fetched, with its URL."""
-    for status in (404, 503):
-        answer = hls_origin.Answer(status)
-        with World(name=DASH) as world, hls_origin.Origin(
-                protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
-            run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED)
-            wanted = f"server error: {status} {origin.url}/v_3.m4s"
-            demand(wanted in run.values("event"), f"events: {run.values('event')}")
-            demand(world.asked() >= 1, "no licence was acquired")
+    """The status of what the demuxer fetched, with its URL, each time; the demuxer gives up."""
+    answer = hls_origin.Answer(404)
+    with World(name=DASH) as world, hls_origin.Origin(
+            protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
+        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
+        told = events(run, "server error")
+        demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        demand(world.asked() >= 1, "no licence was acquired")
 
 
 def wrong_type():
@@ -309,7 +308,7 @@ def page_in_playback():
     page = hls_origin.Answer(200, portal_page(), Content_Type="text/html")
     with World(name=DASH), hls_origin.Origin(protected(
             lambda name: page if name == "v_2.m4s" else None)) as origin:
-        run = play("--yes", f"{origin.url}/stream.mpd").demand(0).states("ended")
+        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(0).states("ended")
         told = events(run, "invalid content")
         demand(len(told) == 1, f"events: {run.values('event')}")
         demand(f"{origin.url}/v_2.m4s" in told[0], f"events: {told}")
@@ -327,7 +326,7 @@ def session_limit():
         os.environ["LATCHKEY_CONFIG"] = world.folder.write(
             "session.conf", text + "[session]\nserver-url=http://127.0.0.1:9\n"
             f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
-        run = play("--automatic", url(world, "stream.mpd"))
+        run = play("--automatic", "--no", url(world, "stream.mpd"))
         run.demand(1)
         demand(events(run, "session setup error"), f"events: {run.values('event')}")
         demand(world.asked() == 0, "a licence was acquired without a session")
@@ -340,13 +339,35 @@ def released():
         run.demand(1, "released at:", "the agent was released")
 
 
-def outputs():
-    """An output that the application forbids: playback will be aborted, and is."""
-    with World(name=DASH) as world:
-        script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
-        run = play("--yes", "--hdmi-mode", "disable", "--outputs", f"script:{script}", url(world, "stream.mpd"),
-                   sink=PACED)
-        run.demand(1, "event: outputs blocked", "event: playback will be aborted").states("aborted")
+def viewing(folder, count):
+    """Media of so many seconds at a server that counts sessions."""
+    import session_scenes
+
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(folder.path, "latchkey.conf")
+    return session_scenes.Scene(count=count)
+
+
+def session_kept():
+    """One session for a playback, which ends with it; the token is in the licence request."""
+    for how in ("--automatic", "--yes"):
+        with children.Folder() as folder, viewing(folder, 4) as scene:
+            run = play(how, f"{scene.server.url}/media/stream.mpd").demand(0).states("playing", "ended")
+            demand(not events(run, "session"), f"events: {run.values('event')}")
+            licences = scene.requests("/clearkey")
+            demand(licences and all(entry.get("session") for entry in licences), f"licences: {licences}")
+            scene.wait("sessions_active", 0, "the session is not ended")
+
+
+def session_lost():
+    """The server ends the session in the middle of playback: the event, and playback will be aborted, and is."""
+    with children.Folder() as folder, viewing(folder, 24) as scene:
+        def during(line):
+            if line == "state: playing":
+                demand(scene.server.end_sessions("anna") == 1, "there was no session")
+
+        run = play("--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during)
+        run.demand(1, "event: session heartbeat error, final", "event: playback will be aborted")
+        run.states("playing", "aborted")
 
 
 def log_view():
@@ -366,5 +387,6 @@ ALL = {
     "sample-list": sample_list, "own-pipeline": own_pipeline, "held": held, "expired": expired,
     "untrusted-time": untrusted_time, "captive-portal": captive_portal, "invalid-content": invalid_content,
     "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
-    "session-limit": session_limit, "released": released, "outputs": outputs, "log-view": log_view,
+    "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost, "released": released,
+    "log-view": log_view,
 }

@@ -72,7 +72,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.send_response(status)
             kind = TYPES.get("." + request.path.rsplit(".", 1)[-1], "application/octet-stream")
-            for name, value in {**fields, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+            for name, value in {"Content-Type": kind, **fields, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             if isinstance(body, Halves):

@@ -73,9 +73,8 @@ extension AgentCore {
             throw .licenseNotAcquired(
                 .invalidConfiguration("delegates are for PlayReady-style licences; register a ResourceLoader"))
         }
-        // While licences are asked for, somebody counts as playing.
+        // From here to playback, somebody counts as playing: keys count only while the viewing session is there.
         let use = parts.session.beginPlayback()
-        defer { use?.end() }
         do throws(KeyError) {
             try await parts.session.establishViewing()
             if let client = parts.playReady?.client {
@@ -87,9 +86,20 @@ extension AgentCore {
                 }
             }
             if !others.isEmpty { try await demand(others, parts) }
+            keep(use)
         } catch {
+            use?.end()
             throw .licenseNotAcquired(error)
         }
+    }
+
+    /// Until something plays, whose elements count from then on, or until the agent's end.
+    func keep(_ use: PlaybackUse?) {
+        let old = guarded.withLock { guarded in
+            defer { guarded.use = use }
+            return guarded.use
+        }
+        old?.end()
     }
 
     /// Into the licence store; and what is held and has other keys, as after a change of keys.

@@ -171,8 +171,17 @@ extension AgentCore {
             return
         }
         if answer.status >= 400 { serverDidFail(Int(answer.status), at: answer.url) }
-        if answer.status < 300, answer.contentType?.lowercased().hasPrefix("text/html") == true {
-            guarded.withLock { $0.webPageURL = answer.url }
+        if answer.status < 300, answer.contentType?.lowercased().hasPrefix("text/html") == true { check(answer.url) }
+    }
+
+    /// Looks whether it is a web page that a server sends there, or media with a wrong type: demuxers may swallow either.
+    private func check(_ url: String) {
+        guarded.withLock { $0.webPageURL = url }
+        Task { [weak self] in
+            let start = try? await ContentSource(transport: CurlTransport.shared).part(
+                url, offset: 0, count: WebPage.size)
+            guard let start, WebPage.isOne(start: start.bytes) else { return }
+            self?.webPageDidCome()
         }
     }
 
@@ -195,6 +204,7 @@ extension AgentCore {
         case .stateChanged(from: .null, to: .ready): advance(.begins)
         case .stateChanged(from: _, to: .playing):
             log(.info, "the player plays")
+            keep(nil)
             advance(.plays)
         case .stateChanged(from: _, to: .paused): advance(.pauses)
         case .stateChanged: advance(.stopped)

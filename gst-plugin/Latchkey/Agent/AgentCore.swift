@@ -29,6 +29,8 @@ final class AgentCore: Sendable {
         var attachments: [UInt64: Attachment] = [:]
         var lastAttachment: UInt64 = 0
         var http: HTTPClientWatch?
+        /// Keeps the viewing session between a licence and its playback.
+        var use: PlaybackUse?
         var isReleased = false
         /// Why the outputs show nothing; nil where they do.
         var outputsBlocked: String?
@@ -153,6 +155,7 @@ final class AgentCore: Sendable {
         }
         parts?.session.close(.sessionClosed("the agent was released"))
         withExtendedLifetime((attachments, watch)) {}
+        keep(nil)
         events.finish()
         stateBroadcast.finish()
     }

@@ -89,16 +89,18 @@ extension ContentInspector {
     private func add(
         _ playlist: HLSRewriting, from url: String, to content: inout InspectedContent
     ) async throws(AgentError) {
-        guard !playlist.durations.isEmpty || !playlist.isEnded else {
+        guard !playlist.durations.isEmpty else {
             throw .invalidContent("it names neither segments nor variants", at: url)
         }
         content.isProtected = content.isProtected || playlist.isProtected
         for use in playlist.keys { content.note(use.key) }
         if let key = playlist.upcomingKey { content.note(key) }
         guard let probe = playlist.segmentToProbe, !playlist.isProtected else { return }
-        let start = try await source.part(
+        // A segment that cannot be had is in none: playback will say so.
+        let fetched = try? await source.part(
             probe.url, offset: probe.byteRange?.offset ?? 0,
             count: min(Self.probeSize, Int(clamping: probe.byteRange?.length ?? .max)))
+        guard let start = fetched else { return }
         try Self.refuseWebPage(start, in: "segment")
         guard let parser = EnvelopeParsers.parser(of: start.bytes) else { return }
         content.isProtected = true

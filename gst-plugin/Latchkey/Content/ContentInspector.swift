@@ -82,6 +82,10 @@ struct ContentInspector: Sendable {
             }
         }
         for group in manifest.keyGroups(choose: choose) { content.add(group, origin: "dash/mpd") }
+        // KIDs without any system: whoever has keys by KID may have these.
+        if content.needs.isEmpty, !content.keyIDs.isEmpty {
+            content.add(.init(system: .common, keyIDs: content.keyIDs, data: []))
+        }
         return content
     }
 

@@ -70,29 +70,29 @@ import Testing
 
     @Test func rightsAreToldOnceUntilALicenceComes() {
         var frequency = EventFrequency()
-        #expect(frequency.rightsAreMissing())
+        #expect(frequency.rightsAreMissing() == true)
         frequency.contentWasDecrypted()
         frequency.contentWasRead()
-        #expect(!frequency.rightsAreMissing())
+        #expect(frequency.rightsAreMissing() == false)
         frequency.licenseWasInstalled()
-        #expect(frequency.rightsAreMissing())
+        #expect(frequency.rightsAreMissing() == true)
     }
 
     @Test func timeIsToldOnceUntilSomethingWasDecrypted() {
         var frequency = EventFrequency()
-        #expect(frequency.timeIsUntrusted())
+        #expect(frequency.timeIsUntrusted() == true)
         frequency.licenseWasInstalled()
-        #expect(!frequency.timeIsUntrusted())
+        #expect(frequency.timeIsUntrusted() == false)
         frequency.contentWasDecrypted()
-        #expect(frequency.timeIsUntrusted())
+        #expect(frequency.timeIsUntrusted() == true)
     }
 
     @Test func contentIsToldOnceUntilAPieceCouldBeRead() {
         var frequency = EventFrequency()
-        #expect(frequency.contentIsInvalid())
-        #expect(!frequency.contentIsInvalid())
+        #expect(frequency.contentIsInvalid() == true)
+        #expect(frequency.contentIsInvalid() == false)
         frequency.contentWasRead()
-        #expect(frequency.contentIsInvalid())
+        #expect(frequency.contentIsInvalid() == true)
     }
 
     @Test func everyListenerGetsEverythingInOrder() async {
