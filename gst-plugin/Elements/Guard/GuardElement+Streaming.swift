@@ -19,6 +19,8 @@ extension GuardElement {
         default: break
         }
         let isSerialized = event.isSerialized
+        // The pad keeps it only after this.
+        let kept = kind == .streamStart || kind == .caps || kind == .segment ? event.share() : nil
         let isTaken = sinkPad.forward(event)
         switch kind {
         case .flushStart: upstreamsFlushDidStart()
@@ -30,6 +32,7 @@ extension GuardElement {
         guard isSerialized, isFlushing.load(ordering: .acquiring) else { return isTaken }
         // What is lost in a flush of this element's own is sent again at its end.
         endFlushOnceStarted()
+        if let kept { sourcePad.push(kept) }
         return true
     }
 

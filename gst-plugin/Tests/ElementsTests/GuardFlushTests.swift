@@ -44,8 +44,8 @@ extension ElementTests {
             try bench.start(GST_STATE_PAUSED)
             let source = TestThread { _ = try? bench.pushFrame() }
             #expect(bench.shows(GuardTests.white, from: 0))
-            bench.outputGuard.obey(GuardTests.blocked)
             let closed = bench.frames.count
+            bench.outputGuard.obey(GuardTests.blocked)
             #expect(bench.shows(GuardTests.black, from: closed))
             source.join()
             bench.flushStart()
