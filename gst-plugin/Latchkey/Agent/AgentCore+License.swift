@@ -219,6 +219,7 @@ extension AgentCore {
             let gate = guarded.withLock { $0.parts }?.gate
             Task { await gate?.reconsider() }
         case .notSaved(let error): log(.warning, "the clock's state is not saved: \(error)")
+        case .lost(let error): timeIsUntrusted("what was kept of the clock cannot be read: \(error)")
         }
     }
 }
