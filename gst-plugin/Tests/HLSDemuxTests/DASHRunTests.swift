@@ -10,8 +10,13 @@ import Testing
 
 @testable import Elements
 
-/// The manifest of a live presentation, read again and again, without a network and on a clock of its own.
-@Suite(.timeLimit(.minutes(8))) struct DASHRunTests {
+extension HLSDemuxTests {
+    /// The manifest of a live presentation, read again and again, without a network and on a clock of its own. Not
+    /// beside a presentation: the largest manifests take the few threads that Swift's tasks have.
+    @Suite(.timeLimit(.minutes(8))) struct DASHRunTests {}
+}
+
+extension HLSDemuxTests.DASHRunTests {
     fileprivate static func manifest(_ number: Int, period: String = "PT5S", location: String = "") -> [UInt8] {
         let keyID = "00000000-0000-0000-0000-00000000000\(number)"
         return Array(
@@ -92,7 +97,7 @@ import Testing
             let time: @Sendable () -> Void
             func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
                 time()
-                return HTTPResponse(status: 200, body: DASHRunTests.manifest(1), url: request.url)
+                return HTTPResponse(status: 200, body: HLSDemuxTests.DASHRunTests.manifest(1), url: request.url)
             }
         }
         let (sleeps, slept) = AsyncStream.makeStream(of: Duration.self)

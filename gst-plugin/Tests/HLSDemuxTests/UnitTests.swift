@@ -83,7 +83,7 @@ struct HLSUnitTests {
     }
 
     @Test func theEndAnswersEverybody() async {
-        let answers = HLSAnswers()
+        let answers = HLSAnswers(patience: .seconds(3600))
         let (started, begun) = AsyncStream.makeStream(of: Void.self)
         async let answer = answers.answer("a") {
             begun.yield()
@@ -136,7 +136,7 @@ struct HLSUnitTests {
 
     /// What came to nothing before anybody asked is made again for who asks, and that tells of what was wrong.
     @Test func nothingIsTakenForAnAnswer() async {
-        let answers = HLSAnswers()
+        let answers = HLSAnswers(patience: .seconds(3600))
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
         answers.prepare("a") {
             for await _ in gate { break }
