@@ -162,11 +162,9 @@ def hls():
     """`skd://` keys from a FairPlay-style key server."""
     from reference_server import ReferenceServer
 
-    case = corpus.case("hls-fmp4-cbcs-fairplay-skd")
+    case = corpus.case("hls-ts-sampleaes-skd-aac")
     with children.Folder() as folder:
-        lines = case.keys_file + "".join(
-            f"{uri} {next(iter(case.keys.values()))} {'00' * 16}\n" for uri in case.key_uris)
-        with ReferenceServer(lines, case.folder, os.path.join(folder.path, "authority")) as server:
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
             os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
             run = play("--yes", f"{server.url}/media/master.m3u8")
             run.demand(0, "protected: yes", "key systems: fairplay", "acquired: valid").states("ended")
