@@ -9,7 +9,7 @@ public struct ISOKeyUse: Hashable, Sendable {
     /// What may hold pictures is video.
     public var media: OutputPolicy.Media
 
-    public init(keyID: KeyID?, media: OutputPolicy.Media = .video) {
+    public init(keyID: KeyID?, media: OutputPolicy.Media) {
         self.keyID = keyID
         self.media = media
     }

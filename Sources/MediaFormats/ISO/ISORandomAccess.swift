@@ -116,7 +116,7 @@ public struct ISORandomAccess: Sendable {
 
     private func key(of selection: Selection) -> ISOKeyUse {
         guard selection.fragment < 0 else { return fragments[selection.fragment].value.table.key(of: selection.sample) }
-        return movie?.table.key(of: selection.sample) ?? ISOKeyUse(keyID: nil)
+        return movie?.table.key(of: selection.sample) ?? ISOKeyUse(keyID: nil, media: .video)
     }
 
     // MARK: What is asked for

@@ -32,7 +32,7 @@ extension ISOStream {
         current = (fragment, sample)
         if fragment < 0 {
             try movie?.table.fill(&plan, for: sample)
-            return .sample(movie?.table.key(of: sample) ?? ISOKeyUse(keyID: nil))
+            return .sample(movie?.table.key(of: sample) ?? ISOKeyUse(keyID: nil, media: .video))
         }
         try fragments[fragment].table.fill(&plan, for: sample)
         return .sample(fragments[fragment].table.key(of: sample))

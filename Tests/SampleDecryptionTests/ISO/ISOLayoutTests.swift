@@ -325,7 +325,7 @@ import Testing
         file.withUnsafeBytes { stream.append($0) }
         var plans: [SamplePlan] = []
         while case .sample(let found) = try stream.next() {
-            #expect(found == ISOKeyUse(keyID: keyID))
+            #expect(found == ISOKeyUse(keyID: keyID, media: .video))
             stream.withSample { plan, _ in plans.append(plan) }
         }
         #expect(plans.map(\.scheme) == [.cbc1, .cbc1])
