@@ -2,10 +2,7 @@
 
 import Foundation
 import HTTPTypes
-import Hummingbird
-import HummingbirdTesting
 import KeySystems
-import Logging
 import MediaFormats
 import NIOCore
 import ProtectionModel
@@ -37,9 +34,7 @@ import Testing
                 _ send: @Sendable (String, HTTPRequest.Method, [UInt8]) async throws -> TestResponse
             ) async throws -> Void
     ) async throws {
-        var logger = Logger(label: "test")
-        logger.logLevel = .critical
-        try await server.application(logger: logger).test(.router) { client in
+        try await withTestClient(of: server) { client in
             try await body { uri, method, bytes in
                 try await client.execute(uri: uri, method: method, body: ByteBuffer(bytes: bytes))
             }

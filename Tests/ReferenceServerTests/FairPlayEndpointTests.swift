@@ -2,10 +2,7 @@
 
 import Foundation
 import HTTPTypes
-import Hummingbird
-import HummingbirdTesting
 import KeySystems
-import Logging
 import MediaFormats
 import NIOCore
 import ProtectionModel
@@ -38,9 +35,7 @@ import Testing
         _ uri: String, method: HTTPRequest.Method = .post, type: String? = nil, _ body: [UInt8] = [],
         to server: ServerApplication? = nil
     ) async throws -> TestResponse {
-        var logger = Logger(label: "test")
-        logger.logLevel = .critical
-        return try await (server ?? self.server).application(logger: logger).test(.router) { client in
+        try await withTestClient(of: server ?? self.server) { client in
             try await client.execute(
                 uri: uri, method: method, headers: type.map { [.contentType: $0] } ?? [:], body: ByteBuffer(bytes: body)
             )

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTPTypes
-import Hummingbird
-import HummingbirdTesting
 import KeySystems
 import MediaFormats
 import NIOCore

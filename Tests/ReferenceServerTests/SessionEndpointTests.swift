@@ -2,9 +2,6 @@
 
 import Foundation
 import HTTPTypes
-import Hummingbird
-import HummingbirdTesting
-import Logging
 import NIOCore
 import Testing
 
@@ -14,18 +11,16 @@ import Testing
 struct SessionEndpointTests {
     private static func test(
         _ change: (inout SessionSettings) -> Void = { _ in },
-        _ body: @escaping @Sendable (any TestClientProtocol) async throws -> Void
+        _ body: @escaping @Sendable (TestClient) async throws -> Void
     ) async throws {
         var settings = ServerSettings()
         change(&settings.sessions)
-        var logger = Logger(label: "test")
-        logger.logLevel = .critical
         let server = try #require(ServerApplication(settings: settings))
-        try await server.application(logger: logger).test(.router) { try await body($0) }
+        try await withTestClient(of: server, body)
     }
 
     private static func post(
-        _ client: any TestClientProtocol, _ uri: String, _ body: String = "", _ headers: HTTPFields = [:]
+        _ client: TestClient, _ uri: String, _ body: String = "", _ headers: HTTPFields = [:]
     ) async throws -> TestResponse {
         try await client.execute(uri: uri, method: .post, headers: headers, body: ByteBuffer(string: body))
     }

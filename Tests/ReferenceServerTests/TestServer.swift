@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
-import Hummingbird
-import HummingbirdTesting
 import KeySystems
 import Logging
 import NIOCore
 import NIOPosix
 import ProtectionModel
+import ServiceLifecycle
 import Synchronization
 import Testing
 
@@ -58,14 +57,43 @@ final class TestServer: Sendable {
         for await _ in waits.begun { return }
     }
 
-    func test<Value>(
-        _ setup: TestingSetup = .live, _ body: @Sendable (any TestClientProtocol) async throws -> Value
-    ) async throws -> Value {
-        var logger = Logger(label: "test")
-        logger.logLevel = .critical
-        return try await server.application(logger: logger).test(setup, body)
+    /// Runs the server for as long as `body` needs it.
+    func test<Value: Sendable>(_ body: @Sendable (TestClient) async throws -> Value) async throws -> Value {
+        try await withTestClient(of: server, body)
     }
 }
+
+/// Runs `server` on a free port for as long as `body` needs it.
+func withTestClient<Value: Sendable>(
+    of server: ServerApplication, _ body: @Sendable (TestClient) async throws -> Value
+) async throws -> Value {
+    var logger = Logger(label: "test")
+    logger.logLevel = .critical
+    let (ports, port) = AsyncStream<Int>.makeStream()
+    let application = server.application(logger: logger) { number in
+        port.yield(number)
+        port.finish()
+    }
+    let group = ServiceGroup(
+        configuration: ServiceGroupConfiguration(services: [application], logger: logger))
+    return try await withThrowingTaskGroup(of: Void.self) { tasks in
+        tasks.addTask {
+            defer { port.finish() }
+            try await group.run()
+        }
+        guard let number = await ports.first(where: { _ in true }) else {
+            try await tasks.next()
+            throw ServerDidNotListen()
+        }
+        let result: Result<Value, any Error>
+        do { result = .success(try await body(TestClient(port: number))) } catch { result = .failure(error) }
+        await group.triggerGracefulShutdown()
+        try await tasks.waitForAll()
+        return try result.get()
+    }
+}
+
+struct ServerDidNotListen: Error {}
 
 /// Everything that comes back for `request`, sent as it is, until the server closes.
 func exchange(_ request: String, port: Int) async throws -> [UInt8] {
@@ -81,9 +109,4 @@ func exchange(_ request: String, port: Int) async throws -> [UInt8] {
         for try await buffer in inbound { bytes += Array(buffer: buffer) }
         return bytes
     }
-}
-
-extension TestResponse {
-    var text: String { String(buffer: body) }
-    var bytes: [UInt8] { Array(buffer: body) }
 }
