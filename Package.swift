@@ -7,8 +7,7 @@ import PackageDescription
 // library builds and tests on a machine without GStreamer's headers.
 let withGStreamer = Context.environment["LATCHKEY_NO_GSTREAMER"] == nil
 
-// LATCHKEY_NO_SERVER=1 leaves the reference server, the command-line tool and the packages that they need out: sanitizer
-// runs build in a quarter of the time without them.
+// LATCHKEY_NO_SERVER=1 leaves the reference server, the command-line tool and the packages that they need out.
 let withServer = Context.environment["LATCHKEY_NO_SERVER"] == nil
 
 let settings: [SwiftSetting] = [
@@ -151,6 +150,7 @@ if withServer {
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0", traits: []),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     ]
@@ -160,9 +160,11 @@ if withServer {
             dependencies: [
                 "ProtectionModel", "MediaFormats", "KeySystems",
                 .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -298,6 +300,7 @@ if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
         "StoreFaults", "DiagnosisTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader", "play-protected",
+        "ReferenceServer", "ReferenceServerTests", "latchkey-server", "latchkey", "CommandTests",
     ]
     targets.removeAll { withoutPart.contains($0.name) }
     products.removeAll()

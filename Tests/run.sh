@@ -70,11 +70,13 @@ scratch=$build/swift-tests
 results=$logs/results
 work=$(mktemp -d)
 running=
+ahead=
 : >"$results"
 
 # What is still running of the current command, all in one process group, ends with us.
 clean_up() {
     if [ -n "$running" ]; then kill -TERM -- "-$running" 2>/dev/null; fi
+    if [ -n "$ahead" ]; then kill -TERM -- "-$ahead" 2>/dev/null; fi
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -93,7 +95,7 @@ record() {
     tee -a "$results" | grep -v '^PASS ' || true
 }
 
-title() { printf '== %s\n' "$1"; }
+title() { printf '== %s (after %d s)\n' "$1" "$SECONDS"; }
 
 show_log() {
     printf -- '---- the end of %s\n' "$1"
@@ -173,6 +175,27 @@ if is_selected core; then
         swift build "${jobs[@]}" --scratch-path "$scratch"
 fi
 
+suite_selected=false
+for suite in "${suites[@]}"; do
+    if is_selected "${suite#Tests/suites/}"; then suite_selected=true; fi
+done
+
+# What later steps need is built while earlier ones run, of what these leave of the processors. Whether that succeeds is
+# found out by the step itself, which waits for it where it is not ready. In a session of its own with the least share,
+# since the kernel divides the processors among sessions first.
+builds=()
+if is_selected shipping || "$suite_selected"; then builds+=("meson-helpers/with-plugin true"); fi
+for suite in 40-asan 41-tsan; do
+    if is_selected "$suite"; then builds+=("Tests/suites/$suite --build"); fi
+done
+if [ "${#selected[@]}" -gt 1 ] && [ "${#builds[@]}" -gt 0 ]; then
+    # shellcheck disable=SC2016
+    setsid chrt --idle 0 bash -c '
+        { echo 19 >/proc/self/autogroup; } 2>/dev/null
+        for build; do $build; done' ahead "${builds[@]}" >"$logs/build-ahead.log" 2>&1 </dev/null &
+    ahead=$!
+fi
+
 run_swift_tests() {
     check swift-build 1500 swift build "${jobs[@]}" --build-tests --scratch-path "$scratch" || return
     # Writes the registry, so that what it says about the machine's plug-ins is no failure of a test.
@@ -210,10 +233,6 @@ if is_selected swift; then
 fi
 
 # The shipped form, for the checks and for the suites.
-suite_selected=false
-for suite in "${suites[@]}"; do
-    if is_selected "${suite#Tests/suites/}"; then suite_selected=true; fi
-done
 built=true
 if is_selected shipping || "$suite_selected"; then
     title "the build that ships"

@@ -2,6 +2,7 @@
 
 import HTTPTypes
 public import Hummingbird
+import HummingbirdCore
 public import Logging
 import NIOCore
 import ServiceLifecycle
@@ -50,6 +51,7 @@ public struct ServerApplication: Sendable {
     ) -> some ApplicationProtocol {
         Application(
             router: router,
+            server: .http1(configuration: HTTP1Channel.Configuration(additionalChannelHandlers: [OwnDateHandler()])),
             configuration: ApplicationConfiguration(
                 address: .hostname(settings.host, port: settings.port), serverName: "latchkey-server"),
             onServerRunning: { channel in await onListening(channel.localAddress?.port ?? 0) },

@@ -60,7 +60,7 @@ extension SessionEndpoints {
     private func place(_ session: SessionBook.Session, headers: HTTPFields = [:]) -> Response {
         var headers = headers
         let date = Date().addingTimeInterval(TimeInterval(settings.clockSkew))
-        headers[.date] = Self.text(date)
+        headers[OwnDateHandler.field] = Self.text(date)
         headers[.expires] = Self.text(date.addingTimeInterval(TimeInterval(settings.interval * settings.missedBeats)))
         return Response(status: .accepted, headers: headers)
     }
