@@ -32,8 +32,8 @@ LAYERS = {
     "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "Glibc", "Synchronization"]),
     "ReferenceServer": (
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel"],
-        ["COpenSSL", "Foundation", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "Logging", "NIOCore",
-         "NIOPosix", "ServiceLifecycle", "Synchronization", "UnixSignals"]),
+        ["COpenSSL", "Foundation", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",
+         "Logging", "NIOCore", "NIOHTTPTypes", "NIOPosix", "ServiceLifecycle", "Synchronization", "UnixSignals"]),
     "latchkey-server": (
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel", "ReferenceServer"],
         ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),

@@ -12,7 +12,7 @@ final class OwnDateHandler: ChannelOutboundHandler, RemovableChannelHandler {
     typealias OutboundOut = HTTPResponsePart
 
     /// The field whose value is sent as `Date`; it is not sent itself.
-    static let field = HTTPField.Name("Latchkey-Own-Date")!
+    static let field = HTTPField.Name("Latchkey-Own-Date") ?? .date
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         guard case .head(var head) = Self.unwrapOutboundIn(data), let date = head.headerFields[Self.field] else {
