@@ -182,16 +182,17 @@ if withServer {
             name: "latchkey",
             dependencies: [
                 "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
+                "SessionControl",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ] + (withGStreamer ? ["Diagnosis"] : []),
+            ] + (withGStreamer ? ["Diagnosis", "Latchkey"] : []),
             swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
         .testTarget(
             name: "CommandTests",
             dependencies: [
                 "latchkey", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
-            swiftSettings: settings),
+            ] + (withGStreamer ? ["Latchkey"] : []),
+            swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
         .testTarget(
             name: "ReferenceServerTests",
             dependencies: [

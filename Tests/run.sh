@@ -70,13 +70,13 @@ scratch=$build/swift-tests
 results=$logs/results
 work=$(mktemp -d)
 running=
-ahead=
+ahead=()
 : >"$results"
 
 # What is still running of the current command, all in one process group, ends with us.
 clean_up() {
     if [ -n "$running" ]; then kill -TERM -- "-$running" 2>/dev/null; fi
-    if [ -n "$ahead" ]; then kill -TERM -- "-$ahead" 2>/dev/null; fi
+    for group in "${ahead[@]}"; do kill -TERM -- "-$group" 2>/dev/null; done
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -180,20 +180,29 @@ for suite in "${suites[@]}"; do
     if is_selected "${suite#Tests/suites/}"; then suite_selected=true; fi
 done
 
-# What later steps need is built while earlier ones run, of what these leave of the processors. Whether that succeeds is
-# found out by the step itself, which waits for it where it is not ready. In a session of its own with the least share,
-# since the kernel divides the processors among sessions first.
-builds=()
-if is_selected shipping || "$suite_selected"; then builds+=("meson-helpers/with-plugin true"); fi
-for suite in 40-asan 41-tsan; do
-    if is_selected "$suite"; then builds+=("Tests/suites/$suite --build"); fi
-done
-if [ "${#selected[@]}" -gt 1 ] && [ "${#builds[@]}" -gt 0 ]; then
+# NICE CLASS COMMAND…: runs the commands one after the other, of what everybody else leaves of the processors. In a
+# session of its own, since the kernel divides the processors among sessions first.
+build_ahead() {
+    local nice=$1 class=$2 log
+    shift 2
+    log=$logs/build-ahead-$nice.log
     # shellcheck disable=SC2016
-    setsid chrt --idle 0 bash -c '
-        { echo 19 >/proc/self/autogroup; } 2>/dev/null
-        for build; do $build; done' ahead "${builds[@]}" >"$logs/build-ahead.log" 2>&1 </dev/null &
-    ahead=$!
+    setsid nice -n "$nice" chrt "$class" 0 bash -c '
+        { echo "$1" >/proc/self/autogroup; } 2>/dev/null
+        shift
+        for build; do $build; done' ahead "$nice" "$@" >"$log" 2>&1 </dev/null &
+    ahead+=($!)
+}
+
+# What later steps need is built while earlier ones run. Whether that succeeds is found out by the step itself, which
+# waits for it where it is not ready.
+if [ "${#selected[@]}" -gt 1 ]; then
+    if is_selected shipping || "$suite_selected"; then build_ahead 10 --batch "meson-helpers/with-plugin true"; fi
+    builds=()
+    for suite in 40-asan 41-tsan; do
+        if is_selected "$suite"; then builds+=("Tests/suites/$suite --build"); fi
+    done
+    if [ "${#builds[@]}" -gt 0 ]; then build_ahead 19 --idle "${builds[@]}"; fi
 fi
 
 run_swift_tests() {

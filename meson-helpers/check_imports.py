@@ -40,8 +40,8 @@ LAYERS = {
     "latchkey": (
         "Sources",
         ["Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
-         "ProtectionModel"],
-        ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc"]),
+         "ProtectionModel", "SessionControl"],
+        ["ArgumentParser", "Dispatch", "Foundation", "FoundationEssentials", "Glibc", "Synchronization"]),
     "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
     "Diagnosis": ("gst-plugin", ["ElementKit", "MediaFormats"], ["CGStreamer", "Glibc"]),
     "Elements": (

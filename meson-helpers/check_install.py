@@ -24,6 +24,27 @@ def run(*command, **options):
     return result.stdout
 
 
+def check_shell(share):
+    """The manual page and the completions, as the programs that read them see them."""
+    page = os.path.join(share, "man", "man1", "latchkey.1")
+    warnings = run("groff", "-man", "-ww", "-z", page)
+    if warnings:
+        sys.exit(f"check_install: groff warns of {page}: {warnings}")
+    text = run("groff", "-man", "-Tascii", "-P-cbou", page)
+    for wanted in ("latchkey inspect", "latchkey licenses reset", "EXIT STATUS", "--json"):
+        if wanted not in text:
+            sys.exit(f"check_install: the manual page has no “{wanted}”")
+    bash = os.path.join(share, "bash-completion", "completions", "latchkey")
+    words = run("bash", "-c", 'source "$1" && COMP_WORDS=(latchkey in) COMP_CWORD=1 COMP_LINE="latchkey in" '
+                'COMP_POINT=11 && _latchkey latchkey in latchkey && echo "${COMPREPLY[@]}"', "bash", bash)
+    if "inspect" not in words.split():
+        sys.exit(f"check_install: bash completes “latchkey in” to “{words.strip()}”")
+    for name in ("zsh/site-functions/_latchkey", "fish/vendor_completions.d/latchkey.fish"):
+        with open(os.path.join(share, name), encoding="utf-8") as file:
+            if "licenses" not in file.read():
+                sys.exit(f"check_install: {name} knows no commands")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", required=True)
@@ -61,6 +82,7 @@ def main():
         if version != arguments.version:
             sys.exit(f"check_install: the installed library is version {version}, not {arguments.version}")
         run(os.path.join(prefix, "bin", "latchkey"), "--help", env=environment)
+        check_shell(os.path.join(prefix, "share"))
         if arguments.server:
             run(os.path.join(prefix, "bin", "latchkey-server"), "--help", env=environment)
 

@@ -51,13 +51,7 @@
 
         func run() async throws {
             let report = try await report()
-            if json {
-                let encoder = JSONEncoder()
-                encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-                print(String(decoding: try encoder.encode(report), as: UTF8.self))
-            } else {
-                print(report.text)
-            }
+            print(json ? try JSONText.of(report) : report.text)
             if report.hasProblem { throw ExitCode.failure }
         }
 

@@ -18,9 +18,12 @@ struct LatchkeyCommand: AsyncParsableCommand {
 
     private static var subcommands: [any ParsableCommand.Type] {
         #if LATCHKEY_GSTREAMER
-            [DoctorCommand.self, LicensesCommand.self, OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
+            [
+                InspectCommand.self, PlayCommand.self, AcquireCommand.self, LicensesCommand.self, SessionCommand.self,
+                OutputsCommand.self, DoctorCommand.self, ProvisionCommand.self, PackageCommand.self,
+            ]
         #else
-            [LicensesCommand.self, OutputsCommand.self, PackageCommand.self, ProvisionCommand.self]
+            [LicensesCommand.self, OutputsCommand.self, ProvisionCommand.self, PackageCommand.self]
         #endif
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import FoundationEssentials
 import LicenseControl
 import MediaFormats
 import ProtectionModel
@@ -13,16 +12,9 @@ struct LicenseTable {
 
     /// Columns are as wide as they have to be; the last one is the reason.
     var lines: [String] {
-        let titles = ["KID", "STATUS", "BEGINS", "ENDS", "DOMAIN", "WHY"]
-        let rows = [titles] + licenses.flatMap(Self.rows)
-        let widths = titles.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        return rows.map { row in
-            let last = row.indices.last
-            return row.indices.map { column in
-                column == last
-                    ? row[column] : row[column] + String(repeating: " ", count: widths[column] - row[column].count)
-            }.joined(separator: "  ")
-        }
+        TextTable(
+            titles: ["KID", "STATUS", "BEGINS", "ENDS", "DOMAIN", "WHY"], rows: licenses.flatMap(Self.rows)
+        ).lines
     }
 
     /// A licence of several keys has a row for each.
@@ -38,11 +30,7 @@ struct LicenseTable {
         }
     }
 
-    func json() throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(licenses.map(Entry.init)), as: UTF8.self)
-    }
+    func json() throws -> String { try JSONText.of(licenses.map(Entry.init)) }
 
     private struct Entry: Encodable {
         let keyIds: [String]
@@ -57,15 +45,10 @@ struct LicenseTable {
             keyIds = license.keyIDs.map(\.description)
             status = license.rights.kind.rawValue
             reason = license.rights.reason
-            begins = license.rights.begins.map(Self.text)
-            ends = license.rights.ends.map(Self.text)
+            begins = license.rights.begins.map(JSONText.time)
+            ends = license.rights.ends.map(JSONText.time)
             expiresAfterFirstUse = license.rights.rightsExpireAfterFirstUse
             domain = license.domain?.description
-        }
-
-        /// ISO 8601, in UTC.
-        private static func text(_ time: UnixTime) -> String {
-            Date(timeIntervalSince1970: Double(time.seconds)).formatted(.iso8601)
         }
     }
 }

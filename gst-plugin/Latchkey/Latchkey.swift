@@ -4,6 +4,7 @@ public import CGStreamer
 public import Elements
 import ElementKit
 public import LicenseControl
+public import ProtectionModel
 import Synchronization
 
 /// What an application written in Swift imports.
@@ -30,6 +31,10 @@ public enum Latchkey {
     }
 
     private static let registration = Mutex(())
+
+    /// What the configuration file and the environment say, as elements read them. Throws `invalidConfiguration` with
+    /// the file and the line.
+    public static func settings() throws(KeyError) -> ControlSettings { try PipelineSession.settings() }
 
     /// Makes the Latchkey elements in `pipeline`, now and later, use `session` with its loaders. Call it before the
     /// pipeline leaves READY. The pipeline keeps the session. Thread-safe.

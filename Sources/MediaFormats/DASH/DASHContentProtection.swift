@@ -49,8 +49,9 @@ extension DASHContentProtection {
     /// The most KIDs and URLs of one descriptor that are taken.
     private static let listLimit = 256
 
-    /// Reads a descriptor as packagers write them: names by their local part, whatever the namespace.
-    init(_ element: XMLElement) {
+    /// Reads a descriptor as packagers write them: names by their local part, whatever the namespace. What cannot be read
+    /// is one of `flaws`.
+    public init(_ element: XMLElement) {
         self.init(scheme: .other, value: element.attribute(anyNamespace: "value"))
         let uri = (element.attribute(anyNamespace: "schemeIdUri") ?? "").lowercased()
         if uri == "urn:mpeg:dash:mp4protection:2011" {

@@ -128,7 +128,7 @@ extension DASHManifest {
 extension Duration {
     /// Reads `P…DT…H…M…S` (ISO 8601), whole days and less. Nil for anything else, for months and years, which have no
     /// fixed length, and for a thousand years and more.
-    init?(iso8601 text: String) {
+    public init?(iso8601 text: String) {
         var rest = Substring(text)
         guard rest.popFirst() == "P", !rest.isEmpty else { return nil }
         var seconds = 0.0

@@ -11,6 +11,10 @@ public struct ISOFileSummary: Hashable, Sendable {
         public var handler: String
         /// Of `mdhd`, as ISO 639-2 spells it; nil for `und` and for none.
         public var language: String?
+        /// The four characters of the first sample entry, of an encrypted one as it is in the clear.
+        public var codec: String?
+        /// Of the first sample entry that is encrypted.
+        public var scheme: ProtectionScheme?
         /// Of the sample entries that are encrypted, each once.
         public var keyIDs: [KeyID]
         /// A sample entry or a sample group says that samples are encrypted.
@@ -62,7 +66,8 @@ public struct ISOFileSummary: Hashable, Sendable {
         var seen: Set<KeyID> = []
         let all = track.entries.compactMap(\.self) + track.groups.descriptions
         var summary = Track(
-            handler: "", language: nil,
+            handler: "", language: nil, codec: track.codec,
+            scheme: all.first(where: \.isProtected)?.scheme,
             keyIDs: all.filter(\.isProtected).compactMap(\.keyID).filter { seen.insert($0).inserted },
             isProtected: track.isProtected)
         for media in try trak.children(in: bytes) where media.type == "mdia" {

@@ -10,6 +10,8 @@ struct ISOTrack: Sendable {
     var id: UInt32 = 0
     /// Of each sample entry; nil for a clear one.
     var entries: [ISOEncryption?] = []
+    /// The four characters of the first sample entry; of an encrypted one those of the clear form.
+    private(set) var codec: String?
     /// Sound where its handler says so.
     private(set) var media = OutputPolicy.Media.video
     var groups = ISOSampleGroups()
@@ -143,6 +145,7 @@ struct ISOTrack: Sendable {
         let children = try entry.children(in: bytes)
         if quality != nil, let rate = Self.bitRate(of: children, in: bytes) { quality?.bitRate = rate }
         guard let sinf = children.first(where: { $0.type == "sinf" }) else {
+            codec = codec ?? entry.box.type
             guard ["encv", "enca", "enct", "encs"].contains(entry.box.type) else { return nil }
             throw .malformed("\(place): no box “sinf”, so that nothing tells how it is encrypted")
         }
@@ -151,6 +154,7 @@ struct ISOTrack: Sendable {
         guard let original = try format?.readBytes(4) else {
             throw .malformed("\(place): no box “frma”, so that nothing tells what it is in the clear")
         }
+        codec = codec ?? String(decoding: original, as: UTF8.self)
         var schemeReader = boxes.first { $0.type == "schm" }?.reader(bytes)
         try schemeReader?.skip(4)
         guard let scheme = try schemeReader?.readFourCC() else {

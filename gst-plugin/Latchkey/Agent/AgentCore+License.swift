@@ -22,6 +22,7 @@ extension AgentCore {
             return ContentInfo(
                 isProtected: content.isProtected, keySystems: content.keySystems, protectionSystems: content.systems,
                 keyIDs: content.keyIDs, rights: rights, audioTrackNames: content.audioTrackNames,
+                tracks: content.tracks, keyNeeds: content.needs.map { parts.keyNeed($0, rights) },
                 licenseURLs: content.licenseURLs)
         } catch {
             log(.error, "\(error)")

@@ -149,6 +149,36 @@ final class AgentSession: Sendable {
             && need.system != .fairPlay && !need.keyIDs.isEmpty
     }
 
+    /// Who will be asked for the keys. `rights` are those of the content.
+    func keyNeed(_ need: InspectedContent.Need, _ rights: RightsStatus) -> ContentKeyNeed {
+        let system = need.key.map { KeySystem(HLSKeyFormat($0.keyFormat).protectionSystem) } ?? KeySystem(need.system)
+        return ContentKeyNeed(
+            keySystem: system, keyIDs: need.keyIDs, keyURI: need.key?.printableURI, source: source(of: need, rights))
+    }
+
+    private func source(of need: InspectedContent.Need, _ rights: RightsStatus) -> String? {
+        if hasLocalKeys(need.keyIDs, uri: need.key?.uri) { return "the keys file" }
+        if isForPlayReady(need), let playReady {
+            if rights.kind == .valid { return "the licence store" }
+            return Self.service("PlayReady-style", playReady.client.configuration.licenseURL ?? need.suggestedURL)
+        }
+        if need.system == .fairPlay {
+            guard let fairPlay = settings.fairPlay else { return nil }
+            let own = settings.keySystem == .fairPlay ? settings.licenseURL : nil
+            return Self.service("FairPlay-style", fairPlay.service.url ?? own)
+                ?? "the FairPlay-style key server that the key's URI names"
+        }
+        guard settings.keySystem ?? .clearKey == .clearKey, need.system != .playReady || settings.licenseURL != nil
+        else {
+            return nil
+        }
+        return Self.service("ClearKey", settings.licenseURL ?? need.suggestedURL)
+    }
+
+    private static func service(_ name: String, _ url: String?) -> String? {
+        url.map { "the \(name) service at \(HTTPRequest(url: $0).printableURL)" }
+    }
+
     /// What the session calls the keys.
     func keyIDs(of need: InspectedContent.Need) -> [KeyID] {
         guard let key = need.key, let uri = key.uri else { return need.keyIDs }

@@ -17,6 +17,11 @@ public struct ContentInfo: Hashable, Sendable {
     public var rights: RightsStatus
     /// What to choose an audio track by (`Agent.selectedAudioTrack`). Each once; empty where there is no choice to name.
     public var audioTrackNames: [String]
+    /// The tracks and their qualities, in the order of the content. Of a PIFF file only those that play.
+    public var tracks: [ContentTrack]
+    /// The keys that playback will ask for. Empty where none is needed; keys that the content itself gives away, as
+    /// AES-128 of HLS does, need none.
+    public var keyNeeds: [ContentKeyNeed]
     /// Where the content says that licences are. Not trusted: nothing secret is sent there.
     public var licenseURLs: [String]
 

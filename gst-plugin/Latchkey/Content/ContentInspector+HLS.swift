@@ -19,7 +19,10 @@ extension ContentInspector {
         let first = try read(answer, variables: [:], sessionKeys: [])
         var content = InspectedContent()
         guard first.kind == .master else {
-            try await add(first, from: answer.url, to: &content)
+            let periods = try await add(first, from: answer.url, to: &content)
+            var track = ContentTrack(.video)
+            track.keyPeriods = periods
+            content.add(track)
             return content
         }
         for name in try Self.audioNames(in: answer) { content.add(audioTrack: name) }
@@ -31,17 +34,23 @@ extension ContentInspector {
         guard first.children.contains(where: { $0.role == .variant }) else {
             throw .invalidContent("it names neither segments nor variants", at: answer.url)
         }
+        var periods: [String: [KeyPeriod]] = [:]
         // A playlist that fails is one that playback may come to, so all are looked at.
         for start in stride(from: 0, to: urls.count, by: Self.concurrency) {
             let group = urls[start..<min(start + Self.concurrency, urls.count)]
-            for fetched in await fetch(group) {
+            for (url, fetched) in zip(group, await fetch(group)) {
                 let answer = try fetched.get()
                 let variant = try read(answer, variables: first.variables, sessionKeys: first.sessionKeys)
                 guard variant.kind == .media else {
                     throw .invalidContent("a variant of the master playlist is a master playlist", at: answer.url)
                 }
-                try await add(variant, from: answer.url, to: &content)
+                periods[url] = try await add(variant, from: answer.url, to: &content)
             }
+        }
+        for (described, url) in Self.tracks(in: first) {
+            var track = described
+            track.keyPeriods = periods[url] ?? []
+            content.add(track)
         }
         return content
     }
@@ -71,7 +80,10 @@ extension ContentInspector {
         var rewriter = HLSPlaylistRewriter(
             keyFormats: Self.keyFormats(preferring: keySystem), importedVariables: variables, sessionKeys: sessionKeys)
         do throws(FormatError) {
-            return try rewriter.rewrite(answer.bytes, from: answer.url) { _ in "https://unused.invalid/" }
+            // Playlists keep their URLs, so that those of a master playlist are found again.
+            return try rewriter.rewrite(answer.bytes, from: answer.url) { resource in
+                if case .playlist(let url) = resource { url } else { "https://unused.invalid/" }
+            }
         } catch {
             throw Self.failure(error, at: answer.url)
         }
@@ -86,27 +98,30 @@ extension ContentInspector {
         return preferred + known.filter { !preferred.contains($0) }
     }
 
+    /// Returns when which key is for its segments.
     private func add(
         _ playlist: HLSRewriting, from url: String, to content: inout InspectedContent
-    ) async throws(AgentError) {
+    ) async throws(AgentError) -> [KeyPeriod] {
         guard !playlist.durations.isEmpty else {
             throw .invalidContent("it names neither segments nor variants", at: url)
         }
         content.isProtected = content.isProtected || playlist.isProtected
         for use in playlist.keys { content.note(use.key) }
         if let key = playlist.upcomingKey { content.note(key) }
-        guard let probe = playlist.segmentToProbe, !playlist.isProtected else { return }
+        let periods = Self.keyPeriods(of: playlist)
+        guard let probe = playlist.segmentToProbe, !playlist.isProtected else { return periods }
         // A segment that cannot be had is in none: playback will say so.
         let fetched = try? await source.part(
             probe.url, offset: probe.byteRange?.offset ?? 0,
             count: min(Self.probeSize, Int(clamping: probe.byteRange?.length ?? .max)))
-        guard let start = fetched else { return }
+        guard let start = fetched else { return periods }
         try Self.refuseWebPage(start, in: "segment")
-        guard let parser = EnvelopeParsers.parser(of: start.bytes) else { return }
+        guard let parser = EnvelopeParsers.parser(of: start.bytes) else { return periods }
         content.isProtected = true
+        var enveloped = KeyPeriod(start: 0, end: periods.last?.end, method: "envelope")
         guard let header = try? parser.header(of: start.bytes),
             let bytes = try? header.playReadyObject.serialized()
-        else { return }
+        else { return [enveloped] }
         content.note(PSSHBox(system: .playReady, data: bytes))
         let details = try? header.playReadyObject.header()
         content.add(
@@ -114,6 +129,77 @@ extension ContentInspector {
                 system: .playReady, keyIDs: details?.keys.map(\.keyID) ?? [],
                 data: [InitializationData(system: .playReady, bytes: bytes, origin: "hls/envelope")],
                 suggestedURL: details?.details.licenseAcquisitionURL))
+        enveloped.keyIDs = details?.keys.map(\.keyID) ?? []
+        return [enveloped]
+    }
+
+    // MARK: Tracks
+
+    /// The variants and renditions of a master playlist, with the URLs of their playlists.
+    private static func tracks(in master: HLSRewriting) -> [(ContentTrack, url: String)] {
+        guard let playlist = try? HLSPlaylist(master.bytes) else { return [] }
+        var tracks: [(ContentTrack, url: String)] = []
+        var variant: HLSAttributeList?
+        for line in playlist.lines where tracks.count < InspectedContent.limit {
+            switch line.content {
+            case .tag("EXT-X-STREAM-INF", let value?): variant = try? HLSAttributeList(parsing: value)
+            case .tag("EXT-X-MEDIA", let value?):
+                // Without a URI it is in the stream of its variant.
+                guard let list = try? HLSAttributeList(parsing: value), let url = list["URI"] else { continue }
+                tracks.append((rendition(list), url))
+            case .uri(let url):
+                if let list = variant { tracks.append((self.variant(list), String(url))) }
+                variant = nil
+            default: break
+            }
+        }
+        return tracks
+    }
+
+    private static func variant(_ list: HLSAttributeList) -> ContentTrack {
+        let codecs = list["CODECS"]
+        let names = codecs?.split(separator: ",").map { $0.drop { $0 == " " }.prefix(4) } ?? []
+        let isSound =
+            !names.isEmpty && names.allSatisfy { ["mp4a", "ac-3", "ec-3", "fLaC", "Opus", "opus"].contains($0) }
+        var track = ContentTrack(isSound && list["RESOLUTION"] == nil ? .audio : .video)
+        track.codecs = codecs
+        track.bitRate = list["BANDWIDTH"].flatMap { UInt64($0) }
+        let size = list["RESOLUTION"]?.split(separator: "x").map { UInt32($0) } ?? []
+        if size.count == 2 { (track.width, track.height) = (size[0], size[1]) }
+        return track
+    }
+
+    private static func rendition(_ list: HLSAttributeList) -> ContentTrack {
+        var track =
+            switch list["TYPE"] {
+            case "AUDIO": ContentTrack(.audio)
+            case "VIDEO": ContentTrack(.video)
+            case "SUBTITLES": ContentTrack(.text)
+            default: ContentTrack(.other)
+            }
+        track.name = list["NAME"]
+        track.language = list["LANGUAGE"]
+        return track
+    }
+
+    /// The runs of keys, and the clear segments between them.
+    private static func keyPeriods(of playlist: HLSRewriting) -> [KeyPeriod] {
+        let total = playlist.durations.reduce(0, +)
+        var track = ContentTrack(.video)
+        var place = 0.0
+        // Sums of decimal fractions do not meet exactly.
+        let smallest = 0.001
+        for use in playlist.keys {
+            if use.start > place + smallest { track.add(KeyPeriod(start: place, end: use.start)) }
+            track.add(
+                KeyPeriod(
+                    start: use.start, end: use.end, method: use.key.method.name,
+                    keyFormat: use.key.keyFormat, keyURI: use.key.printableURI,
+                    keyIDs: use.key.keyID.map { [$0] } ?? []))
+            place = use.end
+        }
+        if total > place + smallest { track.add(KeyPeriod(start: place, end: total)) }
+        return track.keyPeriods
     }
 
     /// The names of `EXT-X-MEDIA` with TYPE=AUDIO, in order (RFC 8216, 4.3.4.1).
@@ -152,5 +238,14 @@ extension InspectedContent {
             data = [InitializationData(system: box.system, bytes: bytes, origin: "hls/m3u8")]
         }
         add(Need(system: box.system, keyIDs: key.keyID.map { [$0] } ?? data.flatMap(\.keyIDs), data: data, key: key))
+    }
+}
+
+extension HLSKey {
+    /// For people: without the query, and of a `data:` URI without the data.
+    var printableURI: String? {
+        guard let uri else { return nil }
+        guard DataURI.isOne(uri) else { return URIReference(uri).printable }
+        return String(uri.prefix { $0 != "," && $0 != ";" }.prefix(64))
     }
 }

@@ -72,6 +72,7 @@ struct ContentInspector: Sendable {
             let label = set.child("Label")?.trimmedText ?? ""
             content.add(audioTrack: label.isEmpty ? set[attribute: "lang"] ?? set[attribute: "id"] ?? "audio" : label)
         }
+        DASHTracks(root).add(to: &content)
         content.isProtected = manifest.isProtected
         for protection in manifest.protections {
             for system in protection.systems { content.add(system) }
@@ -105,8 +106,10 @@ struct ContentInspector: Sendable {
         } catch {
             throw Self.failure(error, at: answer.url)
         }
-        try SmoothTracks(root).check(at: answer.url)
+        let tracks = SmoothTracks(root)
+        try tracks.check(at: answer.url)
         var content = InspectedContent()
+        tracks.add(to: &content, of: manifest, root: root)
         for stream in manifest.streams where stream.type == .audio { content.add(audioTrack: stream.label ?? "audio") }
         content.isProtected = manifest.isProtected
         content.add(keyIDs: manifest.keyIDs)
@@ -148,6 +151,7 @@ struct ContentInspector: Sendable {
         var content = InspectedContent()
         content.isProtected = movie.isProtected
         for track in movie.tracks where track.handler == "soun" { content.add(audioTrack: track.language ?? "audio") }
+        for track in movie.tracks { content.tracks.append(ContentTrack(track)) }
         content.add(keyIDs: movie.keyIDs)
         guard movie.isProtected else { return content }
         let boxes = movie.protections.flatMap { PSSHBox.readableBoxes(in: $0.box) }

@@ -22,6 +22,8 @@ struct InspectedContent: Sendable {
     var keyIDs: [KeyID] = []
     var audioTrackNames: [String] = []
     var licenseURLs: [String] = []
+    /// In the order of the content.
+    var tracks: [ContentTrack] = []
     /// Each asks for other keys. Empty where keys come without a licence, or where the content says nothing.
     var needs: [Need] = []
 
@@ -34,6 +36,15 @@ struct InspectedContent: Sendable {
     mutating func add(licenseURLs new: [String]) { Self.add(new, to: &licenseURLs) }
     mutating func add(_ need: Need) {
         if !needs.contains(need), needs.count < 64 { needs.append(need) }
+    }
+
+    /// A track that goes on, as in the next Period, gets the new times. Times without a change of key are one.
+    mutating func add(_ track: ContentTrack) {
+        if let index = tracks.firstIndex(where: { $0.isSame(as: track) }) {
+            for period in track.keyPeriods { tracks[index].add(period) }
+        } else if tracks.count < Self.limit {
+            tracks.append(track)
+        }
     }
 
     /// A name that is there already gets a number, so that each can be chosen.
@@ -69,5 +80,22 @@ struct InspectedContent: Sendable {
         guard let header = try? PlayReadyObject(initializationData: box.data).header() else { return }
         if header.details.isOnDemand != true { add(keyIDs: header.keys.map(\.keyID)) }
         add(licenseURLs: [header.details.licenseAcquisitionURL].compactMap(\.self))
+    }
+}
+
+extension ContentTrack {
+    /// Behind the others; one that goes on is made longer.
+    mutating func add(_ period: KeyPeriod) {
+        if let last = keyPeriods.last, last.end != nil, last.end == period.start {
+            var longer = period
+            longer.start = last.start
+            var same = last
+            same.end = period.end
+            if longer == same {
+                keyPeriods[keyPeriods.count - 1] = longer
+                return
+            }
+        }
+        if keyPeriods.count < InspectedContent.limit { keyPeriods.append(period) }
     }
 }

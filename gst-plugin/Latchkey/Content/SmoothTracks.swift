@@ -5,7 +5,7 @@ import MediaFormats
 /// The streams that a Smooth Streaming manifest needs to have, by the Downloadable Agent manual, 5.3.2: a video of H.264
 /// with a quality, and an audio of AAC with one quality.
 struct SmoothTracks {
-    private let streams: [XMLElement]
+    let streams: [XMLElement]
 
     init(_ manifest: XMLElement) { streams = manifest.children.filter { $0.localName == "StreamIndex" } }
 
@@ -36,7 +36,7 @@ struct SmoothTracks {
                 + others.sorted().joined(separator: ", "), at: url)
     }
 
-    private static func codec(of level: XMLElement, in stream: XMLElement) -> String {
+    static func codec(of level: XMLElement, in stream: XMLElement) -> String {
         let code = [level, stream].compactMap { $0[attribute: "FourCC"] }.first { !$0.isEmpty }
         return code?.uppercased() ?? level[attribute: "AudioTag"] ?? "no FourCC"
     }

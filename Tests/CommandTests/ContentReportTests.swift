@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MPL-2.0
+
+#if LATCHKEY_GSTREAMER
+    import ArgumentParser
+    import Latchkey
+    import Testing
+
+    @testable import latchkey
+
+    /// What `latchkey inspect` and `play` write.
+    @Suite struct ContentReportTests {
+        @Test(arguments: [
+            (0, "0:00"), (9.96, "0:10"), (59.94, "0:59.9"), (59.96, "1:00"), (600, "10:00"), (3599.5, "59:59.5"),
+            (3600, "1:00:00"), (36_061.2, "10:01:01.2"), (-1, "…"), (.infinity, "…"), (.nan, "…"), (1e300, "…"),
+        ])
+        func times(seconds: Double, text: String) { #expect(ContentReport.time(seconds) == text) }
+
+        @Test(
+            arguments: [
+                (0, "0 kb/s"), (64_000, "64 kb/s"), (999_999, "999 kb/s"), (1_000_000, "1.0 Mb/s"),
+                (2_570_000, "2.5 Mb/s"), (UInt64.max, "18446744073709.5 Mb/s"),
+            ] as [(UInt64, String)])
+        func rates(bits: UInt64, text: String) { #expect(ContentReport.rate(bits) == text) }
+
+        @Test func theBarFitsTheTerminal() {
+            let second: UInt64 = 1_000_000_000
+            #expect(PlaybackScreen.bar(5 * second, of: nil, width: 80) == "0:05")
+            #expect(PlaybackScreen.bar(5 * second, of: 10 * second, width: 20) == "0:05 / 0:10")
+            for width in [40, 80, 160] {
+                for position in [0, 3, 10, 12] as [UInt64] {
+                    let line = PlaybackScreen.bar(position * second, of: 10 * second, width: width)
+                    #expect(line.count <= width)
+                    let filled = line.count { $0 == "#" },
+                        empty = line.reversed().prefix { $0 != "[" }.count { $0 == " " }
+                    #expect(filled == Int(Double(filled + empty) * min(Double(position) / 10, 1)))
+                }
+            }
+        }
+
+        @Test func tablesAlign() {
+            let table = TextTable(
+                titles: ["A", "NUMBER", "LAST"], rows: [["xyz", "1", "some words"], ["x", "1000000", "-"]], right: [1])
+            #expect(table.lines == ["A     NUMBER  LAST", "xyz        1  some words", "x    1000000  -"])
+        }
+
+        @Test func whatIsTooWideIsCutOnATerminalAlone() {
+            let line = String(repeating: "x", count: 100)
+            #expect(Terminal(isInteractive: true, hasColor: false, width: 80).fit(line).count == 80)
+            #expect(Terminal(isInteractive: true, hasColor: false, width: 160).fit(line) == line)
+            #expect(Terminal(isInteractive: false, hasColor: false, width: 80).fit(line) == line)
+        }
+
+        @Test func parsesAsTheHelpSays() throws {
+            let inspect = try #require(
+                try LatchkeyCommand.parseAsRoot(["inspect", "--json", "--type", "hls", "https://x/y"])
+                    as? InspectCommand)
+            #expect(inspect.json && inspect.place.contentType == .hls && inspect.place.absoluteURL == "https://x/y")
+            let file = try #require(try LatchkeyCommand.parseAsRoot(["inspect", "/a b/c.mp4"]) as? InspectCommand)
+            #expect(file.place.absoluteURL == "file:///a%20b/c.mp4")
+            for wrong in [
+                ["inspect"], ["inspect", "https://x/y"], ["inspect", "--type", "avi", "x"],
+                ["play", "--hdmi-mode", "x", "a.mp4"],
+            ] {
+                #expect(throws: (any Error).self, "\(wrong)") { try LatchkeyCommand.parseAsRoot(wrong) }
+            }
+        }
+    }
+#endif

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 37-command, one function each: what `latchkey` shows of content, as a person and as a program sees it."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import children
+import corpus
+from playready_world import World, demand
+
+DASH = "dash-cenc-static-live"
+SMOOTH = "smooth-piff-ctr"
+PIFF = "bento4-piff-ctr-ismv"
+SINKS = ("--video-sink", "fakesink sync=false", "--audio-sink", "fakesink sync=false")
+DEADLINE = 60
+
+
+class Run:
+    def __init__(self, status, output, errors=""):
+        self.status = status
+        self.output = output
+        self.errors = errors
+
+    def demand(self, status, *wanted):
+        said = f"{self.output[-800:]} {self.errors[-500:]}"
+        demand(self.status == status, f"status {self.status}, not {status}: {said}")
+        for text in wanted:
+            demand(text in self.output + self.errors, f"nothing says “{text}”: {said}")
+        return self
+
+    @property
+    def json(self):
+        return json.loads(self.output)
+
+
+def latchkey(*arguments):
+    done = subprocess.run(
+        ["latchkey", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        timeout=DEADLINE)
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def on_terminal(*arguments, columns=80, answers=b"", interrupt=None, **variables):
+    """On a terminal of its own. `interrupt`: Ctrl-C once the screen has this."""
+    child, terminal = pty.fork()
+    if child == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        os.environ.update({"TERM": "xterm", **variables})
+        os.execvp("latchkey", ["latchkey", *arguments])
+    screen, end = b"", time.monotonic() + DEADLINE
+    if answers:
+        os.write(terminal, answers)
+    try:
+        while time.monotonic() < end:
+            if not select.select([terminal], [], [], 0.2)[0]:
+                continue
+            try:
+                read = os.read(terminal, 65536)
+            except OSError:  # So Linux tells that nobody has the other side.
+                break
+            if not read:
+                break
+            screen += read
+            if interrupt and interrupt.encode() in screen:
+                os.write(terminal, b"\x03")
+                interrupt = None
+        else:
+            os.kill(child, signal.SIGKILL)
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(child, 0)
+    return Run(os.waitstatus_to_exitcode(status), screen.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+def url(world, name):
+    return f"{world.server.url}/media/{name}"
+
+
+def without_configuration():
+    os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+
+
+# inspect
+
+
+def inspect_json():
+    """Every kind of content: the tracks, and the KIDs that the case has keys for."""
+    without_configuration()
+    for name, file, kinds in (
+            (DASH, "stream.mpd", {"video", "audio"}), (SMOOTH, "Manifest", {"video", "audio"}),
+            (PIFF, "media.ismv", {"video", "audio"}), ("gpac-cenc-progressive", "media.mp4", {"video", "audio"})):
+        case = corpus.case(name)
+        path = case.path(file)
+        seen = latchkey("inspect", "--json", path).demand(0).json
+        demand(seen["isProtected"], f"{name}: not protected")
+        demand({track["kind"] for track in seen["tracks"]} >= kinds, f"{name}: {seen['tracks']}")
+        known = set(case.keys)
+        in_tracks = {key for track in seen["tracks"] for period in track["keyPeriods"] for key in period["keyIds"]}
+        demand(in_tracks and in_tracks <= known, f"{name}: KIDs {in_tracks}, keys for {known}")
+        demand({key for need in seen["keyNeeds"] for key in need["keyIds"]} <= known, f"{name}: {seen['keyNeeds']}")
+        demand(all("source" not in need for need in seen["keyNeeds"]), f"{name}: a source, and nothing is configured")
+        demand(seen["rights"]["status"] == "none", f"{name}: {seen['rights']}")
+
+
+def inspect_keys_file():
+    """Where keys would come from follows the configuration."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder:
+        os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", f"[latchkey]\nkeys-file={case.keys_file}\n")
+        seen = latchkey("inspect", "--json", case.path("stream.mpd")).demand(0).json
+        demand({need.get("source") for need in seen["keyNeeds"]} == {"the keys file"}, f"{seen['keyNeeds']}")
+        demand(seen["rights"]["status"] == "valid", f"{seen['rights']}")
+        for key in case.keys.values():
+            demand(key not in json.dumps(seen).lower(), "a key is shown")
+
+
+def inspect_hls():
+    from reference_server import ReferenceServer
+
+    case = corpus.case("hls-ts-sampleaes-skd-aac")
+    with children.Folder() as folder:
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
+            seen = latchkey("inspect", "--json", f"{server.url}/media/master.m3u8").demand(0).json
+            demand(seen["keySystems"] == ["fairplay"], f"{seen['keySystems']}")
+            periods = [period for track in seen["tracks"] for period in track["keyPeriods"]]
+            demand(any(period.get("keyUri", "").startswith("skd://") for period in periods), f"{periods}")
+            sources = [need.get("source", "") for need in seen["keyNeeds"]]
+            demand(sources and all("FairPlay-style" in source for source in sources), f"{sources}")
+            asked = [entry for entry in server.log() if "license" in entry["path"] or "fairplay" in entry["path"]]
+            demand(not asked, f"looking asked for keys: {asked}")
+
+
+def screens():
+    """On terminals of 80 and 160 columns, in colour and without, and into a pipe."""
+    without_configuration()
+    path = corpus.case(DASH).path("stream.mpd")
+    piped = latchkey("inspect", path).demand(0, "On play", "TRACK", "KID ").output
+    demand("\x1b" not in piped, "colours in a pipe")
+    for columns in (80, 160):
+        plain = on_terminal("inspect", path, columns=columns, NO_COLOR="1").demand(0, "On play").output
+        demand("\x1b" not in plain, "colours, though NO_COLOR is set")
+        widest = max(map(len, plain.splitlines()))
+        demand(widest <= columns, f"a line of {widest} on {columns} columns")
+        if columns == 160:
+            demand(all(line in piped.splitlines() or len(line) == 160 for line in plain.splitlines()), plain)
+        colored = on_terminal("inspect", path, columns=columns).demand(0).output
+        demand("\x1b[1m" in colored, "no colours on a terminal")
+        demand(re.sub("\x1b\\[[0-9;]*m", "", colored) == plain, "colours change the words")
+    demand("\x1b" not in on_terminal("inspect", path, TERM="dumb").demand(0).output, "colours on a dumb terminal")
+
+
+def wrong_inputs():
+    """What is wrong is said in one line on standard error, with the place."""
+    without_configuration()
+    with children.Folder() as folder:
+        page = folder.write("page.mpd", "<!DOCTYPE html><title>Log in</title>")
+        for arguments, status, text in (
+                (["inspect", "/nowhere/a.mp4"], 1, "/nowhere/a.mp4"), (["inspect", page], 1, "web page"),
+                (["inspect", "http://127.0.0.1:9/a.mpd"], 1, "127.0.0.1:9"), (["inspect", "https://x/y"], 64, "--type"),
+                (["inspect", "--type", "avi", "x"], 64, "hls, smooth"), (["inspect"], 64, "url"),
+                (["play", "--yes", *SINKS, page], 1, "web page"),
+                (["acquire", "/nowhere/a.mp4"], 1, "/nowhere/a.mp4")):
+            run = latchkey(*arguments).demand(status, text)
+            demand(not run.output, f"{arguments}: on standard output: {run.output}")
+            demand(text in run.errors, f"{arguments}: {run.errors}")
+
+
+# acquire and play
+
+
+def acquire():
+    """A licence that is kept plays without the service."""
+    with World(name=DASH) as world:
+        run = latchkey("acquire", url(world, "stream.mpd")).demand(0, "acquired: valid")
+        demand("nothing was stored" not in run.output, run.output)
+        asked = world.asked()
+        again = latchkey("inspect", "--json", url(world, "stream.mpd")).demand(0).json
+        demand({need["source"] for need in again["keyNeeds"]} == {"the licence store"}, f"{again['keyNeeds']}")
+        latchkey("play", *SINKS, url(world, "stream.mpd")).demand(0, "rights: valid", "state: ended")
+        demand(world.asked() == asked, "it was asked again")
+
+
+def acquire_for_one_playback():
+    with World(name=DASH) as world:
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
+        latchkey("acquire", url(world, "stream.mpd")).demand(0, "acquired: valid", "nothing was stored")
+        answer = latchkey("acquire", "--json", url(world, "stream.mpd")).demand(0).json
+        demand(answer["isStored"] is False and answer["rights"]["status"] == "valid", f"{answer}")
+
+
+def acquire_nothing():
+    """Without a service, and for content that needs none."""
+    without_configuration()
+    latchkey("acquire", corpus.case(DASH).path("stream.mpd")).demand(1, "no licence")
+    with World("errorcode:0x8004C600", name=DASH) as world:
+        latchkey("acquire", url(world, "stream.mpd")).demand(1, "no licence acquired")
+
+
+def play_asks():
+    with World(name=DASH) as world:
+        refused = on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"n\n")
+        refused.demand(2, "rights: none", "Acquire a licence?")
+        demand(world.asked() == 0, "a licence was acquired")
+        on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"y\n").demand(0, "acquired: valid", "state: ended")
+        latchkey("licenses", "reset", "--yes", "--store", os.path.join(world.folder.path, "store")).demand(0)
+        latchkey("play", *SINKS, url(world, "stream.mpd")).demand(2, "nobody can be asked")
+
+
+def play_json():
+    """Each event is an object on a line of its own."""
+    with World(name=DASH) as world:
+        run = latchkey("play", "--yes", "--json", *SINKS, url(world, "stream.mpd")).demand(0)
+        events = [json.loads(line) for line in run.output.splitlines()]
+        states = [event["state"] for event in events if event["event"] == "state"]
+        demand(states[-1] == "ended" and "playing" in states, f"{states}")
+        demand({"rights", "acquired"} <= {event["event"] for event in events}, f"{events}")
+
+
+def play_on_terminal():
+    """The position under the lines, and Ctrl-C."""
+    with World(name=DASH) as world:
+        paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+        run = on_terminal("play", "--yes", *paced, url(world, "stream.mpd"), interrupt="0:01 / ")
+        run.demand(130, "state: playing", "0:01 / 0:")
+        widest = max(len(part) for line in run.output.splitlines() for part in re.split("\r\x1b\\[K", line))
+        demand(widest <= 80, f"a line of {widest} columns")
+
+
+ALL = {
+    "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
+    "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
+    "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
+    "play/json": play_json, "play/terminal": play_on_terminal,
+}

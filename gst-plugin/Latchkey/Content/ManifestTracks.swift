@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+import ProtectionModel
+
+/// The tracks of a DASH manifest (ISO/IEC 23009-1): each Representation, over all Periods.
+struct DASHTracks {
+    private let root: XMLElement
+
+    init(_ manifest: XMLElement) { root = manifest }
+
+    func add(to content: inout InspectedContent) {
+        var place: Double? = root[attribute: "type"] == "dynamic" ? nil : 0
+        let periods = root.children.filter { $0.localName == "Period" }
+        let total = Self.seconds(root[attribute: "mediaPresentationDuration"])
+        for (index, period) in periods.enumerated() {
+            let start = Self.seconds(period[attribute: "start"]) ?? place
+            let next = index + 1 < periods.count ? Self.seconds(periods[index + 1][attribute: "start"]) : total
+            let duration = Self.seconds(period[attribute: "duration"])
+            let end = start.flatMap { start in duration.map { start + $0 } } ?? next
+            place = end
+            for set in period.children where set.localName == "AdaptationSet" {
+                for representation in set.children where representation.localName == "Representation" {
+                    guard content.tracks.count < InspectedContent.limit else { return }
+                    var track = Self.track(representation, in: set)
+                    track.keyPeriods = [
+                        Self.keyPeriod([period, set, representation], start: start, end: end)
+                    ]
+                    content.add(track)
+                }
+            }
+        }
+    }
+
+    private static func seconds(_ text: String?) -> Double? {
+        text.flatMap { Duration(iso8601: $0) }.map { Double($0.milliseconds) / 1000 }
+    }
+
+    private static func track(_ representation: XMLElement, in set: XMLElement) -> ContentTrack {
+        func value(_ name: String) -> String? {
+            (representation[attribute: name] ?? set[attribute: name]).flatMap { $0.isEmpty ? nil : $0 }
+        }
+        let type = value("contentType") ?? value("mimeType").map { String($0.prefix { $0 != "/" }) }
+        let codecs = value("codecs")
+        var track =
+            switch type {
+            case "video": ContentTrack(.video)
+            case "audio": ContentTrack(.audio)
+            case "text": ContentTrack(.text)
+            case "application" where ["stpp", "wvtt"].contains(codecs.map { String($0.prefix(4)) }):
+                ContentTrack(.text)
+            default: ContentTrack(.other)
+            }
+        let label = set.child("Label")?.trimmedText ?? ""
+        track.name = label.isEmpty ? nil : label
+        track.language = value("lang")
+        track.codecs = codecs
+        track.bitRate = value("bandwidth").flatMap { UInt64($0) }
+        track.width = value("width").flatMap { UInt32($0) }
+        track.height = value("height").flatMap { UInt32($0) }
+        return track
+    }
+
+    private static func keyPeriod(_ elements: [XMLElement], start: Double?, end: Double?) -> KeyPeriod {
+        var period = KeyPeriod(start: start, end: end)
+        for element in elements {
+            for child in element.children where child.localName == "ContentProtection" {
+                let descriptor = DASHContentProtection(child)
+                if descriptor.scheme == .commonEncryption, let scheme = descriptor.value { period.method = scheme }
+                if descriptor.scheme != .other || !descriptor.defaultKeyIDs.isEmpty {
+                    period.method = period.method ?? "encrypted"
+                }
+                for keyID in descriptor.defaultKeyIDs where !period.keyIDs.contains(keyID) {
+                    period.keyIDs.append(keyID)
+                }
+            }
+        }
+        return period
+    }
+}
+
+extension SmoothTracks {
+    /// Each QualityLevel ([MS-SSTR], 2.2.2.5). All of video and sound has the keys of the manifest's header.
+    func add(to content: inout InspectedContent, of manifest: SmoothManifest, root: XMLElement) {
+        let scale = root[attribute: "TimeScale"].flatMap { Double($0) } ?? 10_000_000
+        let ticks = root[attribute: "Duration"].flatMap { Double($0) } ?? 0
+        let end: Double? = ticks > 0 && scale > 0 ? ticks / scale : nil
+        for stream in streams {
+            let name = stream[attribute: "Name"], language = stream[attribute: "Language"]
+            for level in stream.children where level.localName == "QualityLevel" {
+                var track = ContentTrack(
+                    ContentTrack.Kind(rawValue: stream[attribute: "Type"]?.lowercased() ?? "") ?? .other)
+                track.name = name?.isEmpty == false ? name : nil
+                track.language = language?.isEmpty == false ? language : nil
+                track.codecs = Self.codec(of: level, in: stream)
+                track.bitRate = level[attribute: "Bitrate"].flatMap { UInt64($0) }
+                track.width = (level[attribute: "MaxWidth"] ?? stream[attribute: "MaxWidth"]).flatMap { UInt32($0) }
+                track.height = (level[attribute: "MaxHeight"] ?? stream[attribute: "MaxHeight"]).flatMap { UInt32($0) }
+                let encryption = track.kind == .video || track.kind == .audio ? manifest.encryption : nil
+                track.keyPeriods = [
+                    KeyPeriod(
+                        start: manifest.isLive ? nil : 0, end: end, method: encryption?.scheme.rawValue,
+                        keyIDs: encryption == nil ? [] : manifest.keyIDs)
+                ]
+                content.add(track)
+            }
+        }
+    }
+}
+
+extension ContentTrack {
+    /// A track of an ISO file.
+    init(_ track: ISOFileSummary.Track) {
+        switch track.handler {
+        case "vide": self.init(.video)
+        case "soun": self.init(.audio)
+        case "text", "subt", "sbtl", "clcp": self.init(.text)
+        default: self.init(.other)
+        }
+        language = track.language
+        codecs = track.codec
+        let method = track.isProtected ? track.scheme?.rawValue ?? "encrypted" : nil
+        keyPeriods = [KeyPeriod(start: 0, end: nil, method: method, keyIDs: track.keyIDs)]
+    }
+}
