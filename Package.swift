@@ -22,7 +22,8 @@ var products: [Product] = [
 ]
 
 var dependencies: [Package.Dependency] = [
-    .package(url: "https://github.com/apple/swift-nio", from: "2.101.0")
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
 ]
 
 var targets: [Target] = [
@@ -149,7 +150,6 @@ if withServer {
     dependencies += [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0", traits: []),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
@@ -213,6 +213,7 @@ if withGStreamer {
     products += [
         .library(name: "ElementKit", targets: ["ElementKit"]),
         .library(name: "Latchkey", targets: ["Latchkey"]),
+        .library(name: "LatchkeyLogging", targets: ["LatchkeyLogging"]),
         .library(name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"]),
     ]
     targets += [
@@ -245,6 +246,10 @@ if withGStreamer {
                 "OutputControl", "ProtectionModel", "SessionControl",
             ],
             path: "gst-plugin/Latchkey", swiftSettings: settings),
+        .target(
+            name: "LatchkeyLogging",
+            dependencies: ["Latchkey", .product(name: "Logging", package: "swift-log")],
+            path: "gst-plugin/LatchkeyLogging", swiftSettings: settings),
         // The sample application of the agent.
         .executableTarget(
             name: "play-protected",
@@ -256,7 +261,8 @@ if withGStreamer {
             name: "AgentTests",
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "ElementTestSupport", "TestSupport",
-                "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+                "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "LatchkeyLogging",
+                .product(name: "Logging", package: "swift-log"),
             ],
             path: "gst-plugin/Tests/AgentTests", swiftSettings: settings),
         .target(

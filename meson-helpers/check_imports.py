@@ -49,6 +49,7 @@ LAYERS = {
         ["ElementKit", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl", "ProtectionModel",
          "SampleDecryption", "SessionControl"],
         ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "LatchkeyLogging": ("gst-plugin", ["Latchkey"], ["Logging"]),
     "Latchkey": (
         "gst-plugin",
         ["ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",

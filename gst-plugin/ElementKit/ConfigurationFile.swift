@@ -16,9 +16,14 @@ public struct ConfigurationFile: ~Copyable {
         public let isMissing: Bool
     }
 
-    /// Reads the file. Throws where it is not there, cannot be read, or is not in that syntax.
+    /// Reads the file. Throws where it is not there, cannot be read, or is not in that syntax. `/dev/null` has nothing in
+    /// it, for whoever wants no file to be read.
     public init(path: String) throws(Failure) {
         guard let file = g_key_file_new() else { throw Failure(description: "out of memory", isMissing: false) }
+        guard path != "/dev/null" else {
+            pointer = file
+            return
+        }
         var error: UnsafeMutablePointer<GError>?
         guard g_key_file_load_from_file(file, path, G_KEY_FILE_KEEP_TRANSLATIONS, &error) != 0 else {
             g_key_file_free(file)
@@ -45,6 +50,9 @@ public struct ConfigurationFile: ~Copyable {
         case G_KEY_FILE_ERROR_UNKNOWN_ENCODING: return "it is not in UTF-8"
         case G_KEY_FILE_ERROR_GROUP_NOT_FOUND: return "its first line is in no [group]"
         default:
+            // GLib has no code of its own for this.
+            let isThere = g_file_test(path, G_FILE_TEST_EXISTS) != 0
+            if isThere, g_file_test(path, G_FILE_TEST_IS_REGULAR) == 0 { return "it is no regular file" }
             let line = firstBadLine(path).map { "line \($0)" } ?? "a line"
             return "\(line) is no “[group]”, “key=value” or “# comment”"
         }

@@ -115,7 +115,8 @@ def inspect_keys_file():
     """Where keys would come from follows the configuration."""
     case = corpus.case(DASH)
     with children.Folder() as folder:
-        os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", f"[latchkey]\nkeys-file={case.keys_file}\n")
+        folder.write("keys.txt", case.keys_file)
+        os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", "[latchkey]\nkeys-file=keys.txt\n")
         seen = latchkey("inspect", "--json", case.path("stream.mpd")).demand(0).json
         demand({need.get("source") for need in seen["keyNeeds"]} == {"the keys file"}, f"{seen['keyNeeds']}")
         demand(seen["rights"]["status"] == "valid", f"{seen['rights']}")

@@ -15,9 +15,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 # of its tests take a minute and a half, and its own pointers are in media that the others read. ThreadSanitizer gets
 # what has threads. Where a target is new here, the switch LATCHKEY_SANITIZED_TESTS in Package.swift has to leave it in.
 TARGETS = {
-    "address": "ElementKitTests|ElementsTests|HTTPTests|SampleAESTests|SampleDecryptionTests"
+    "address": "AgentTests|ElementKitTests|ElementsTests|HTTPTests|SampleAESTests|SampleDecryptionTests"
                r"|MediaFormatsTests\.(XMLElementTests|WRMHeaderTests)",
-    "thread": "ElementKitTests|ElementsTests|HTTPTests|SampleAESTests",
+    "thread": "AgentTests|ElementKitTests|ElementsTests|HTTPTests|SampleAESTests",
 }
 BUILD_DEADLINE = 1500
 # Beside the suites, with what they leave of the processors.

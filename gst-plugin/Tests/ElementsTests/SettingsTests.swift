@@ -277,6 +277,13 @@ extension ElementTests {
             #expect(!error.description.contains(secret))
         }
 
+        /// `/dev/null` is how people say “none”; a folder is a mistake.
+        @Test func whatIsNoRegularFileIsNoneOrNamed() throws {
+            #expect(try Configuration.read("/dev/null", required: true) == ControlSettings())
+            setenv("LATCHKEY_CONFIG", "/tmp", 1)
+            #expect(try refusal().text.contains("/tmp cannot be used: it is no regular file"))
+        }
+
         @Test func theFairPlayGroupsAreRead() throws {
             let path = try write(
                 "fairplay.conf",

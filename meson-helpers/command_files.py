@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Writes the manual page of a command made with swift-argument-parser to standard output, from what its own help says.
+"""Writes what belongs to a command made with swift-argument-parser to standard output, from what the command itself says:
+its manual page, or the completion for a shell.
 
-    man_page.py PATH-OF-THE-COMMAND
+    command_files.py man|bash|zsh|fish PATH-OF-THE-COMMAND
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 
 
-def ask(program, argument):
-    return subprocess.run([program, argument], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def ask(program, *arguments):
+    return subprocess.run([os.path.abspath(program), *arguments], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True).stdout
 
 
@@ -91,7 +93,7 @@ def commands(path, command):
             yield from commands([*path, sub["commandName"]], sub)
 
 
-def main(program):
+def manual_page(program):
     root = json.loads(ask(program, "--experimental-dump-help"))["command"]
     name = root["commandName"]
     every = list(commands([name], root))
@@ -110,7 +112,15 @@ def main(program):
     print("\n".join(page))
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
+def main():
+    if len(sys.argv) != 3 or sys.argv[1] not in ("man", "bash", "zsh", "fish"):
         sys.exit(__doc__)
-    main(sys.argv[1])
+    kind, program = sys.argv[1:]
+    if kind == "man":
+        manual_page(program)
+    else:
+        print(ask(program, "--generate-completion-script", kind), end="")
+
+
+if __name__ == "__main__":
+    main()

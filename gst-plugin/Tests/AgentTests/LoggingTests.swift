@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyLogging
+import Logging
+import Synchronization
+import Testing
+
+@testable import Latchkey
+
+/// The agent's log in swift-log.
+@Suite struct LoggingTests {
+    private final class Lines: Sendable {
+        let all = Mutex<[(level: Logger.Level, text: String)]>([])
+    }
+
+    private struct Handler: LogHandler {
+        let lines: Lines
+        var logLevel = Logger.Level.trace
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) { lines.all.withLock { $0.append((event.level, "\(event.message)")) } }
+    }
+
+    @Test func linesComeWithTheirLevelUntilTheWatchEnds() {
+        let lines = Lines()
+        let logger = Logger(label: "test") { _ in Handler(lines: lines) }
+        // Other tests log meanwhile.
+        let mark = "line of this test"
+        func mine() -> [(level: Logger.Level, text: String)] {
+            lines.all.withLock { $0.filter { $0.text.contains(mark) } }
+        }
+        var watch: AgentLogWatch? = AgentLog.forward(to: logger, threshold: .info)
+        for level in AgentLogMessage.Level.allCases { AgentLog.write(AgentLogMessage(level, "\(mark) \(level)")) }
+        withExtendedLifetime(watch) {}
+        #expect(mine().map(\.level) == [.info, .warning, .error])
+        #expect(mine().map(\.text) == ["info", "warning", "error"].map { "\(mark) \($0)" })
+        watch = nil
+        AgentLog.write(AgentLogMessage(.error, mark))
+        #expect(mine().count == 3)
+    }
+}
