@@ -238,9 +238,47 @@ def play_on_terminal():
         demand(widest <= 80, f"a line of {widest} columns")
 
 
+# session
+
+
+def sessions():
+    """A session of a player that was killed is listed, and ended; the server is tried, also where it is full or away."""
+    from session_scenes import Scene
+
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"session-{os.getpid()}.conf")
+    try:
+        with Scene() as scene:
+            demand(latchkey("session", "list", "--json").demand(0).json == [], "sessions before the first")
+            latchkey("session", "check").demand(0, "setup: ", "teardown: ")
+            demand(scene.metric("sessions_active") == 0, "the trial is counted")
+            paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+            player = subprocess.Popen(
+                ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
+                stdout=subprocess.PIPE, text=True)
+            while '"playing"' not in player.stdout.readline():
+                demand(player.poll() is None, "the player ended")
+            held = latchkey("session", "list", "--json").demand(0).json
+            demand([entry["process"] for entry in held] == [player.pid], f"{held}")
+            latchkey("session", "check").demand(1, "setup: ", "limit")
+            latchkey("session", "end").demand(0, "ended: 0")
+            player.kill()
+            player.communicate()
+            left = latchkey("session", "list").demand(0, held[0]["session"], "gone").output
+            demand(scene.server.url in left, left)
+            latchkey("session", "end").demand(0, "ended: 1")
+            demand(scene.metric("sessions_active") == 0, "the session is counted on")
+            latchkey("session", "list").demand(0, "no sessions")
+            scene.configure(url="http://127.0.0.1:9")
+            latchkey("session", "check").demand(1, "setup: ")
+        without_configuration()
+        latchkey("session", "list").demand(1, "no session server is configured")
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
 ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/terminal": play_on_terminal,
+    "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions,
 }
