@@ -257,6 +257,9 @@ if withGStreamer {
                 "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl", "ProtectionModel",
             ],
             path: "examples/play-protected", swiftSettings: settings),
+        .executableTarget(
+            name: "agent-benchmark", dependencies: ["Latchkey", "CGStreamer"], path: "Tests/Benchmarks/Agent",
+            swiftSettings: settings),
         .testTarget(
             name: "AgentTests",
             dependencies: [
@@ -307,7 +310,7 @@ if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
         "StoreFaults", "DiagnosisTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader", "play-protected",
-        "ReferenceServer", "ReferenceServerTests", "latchkey-server", "latchkey", "CommandTests",
+        "agent-benchmark", "ReferenceServer", "ReferenceServerTests", "latchkey-server", "latchkey", "CommandTests",
     ]
     targets.removeAll { withoutPart.contains($0.name) }
     products.removeAll()

@@ -9,6 +9,8 @@
  *   pipelines memory PIPELINE [FACTORY]   the process's peak resident memory in KiB; an element of FACTORY is made first
  *   pipelines start ROUNDS URI…      each round plays every URI with playbin3 up to the first picture, "stock:URI" with
  *                                    GStreamer's own HLS demuxer; a line a round: "WAIT CPU" of each, in s
+ *   pipelines player URI             the KiB (proportional set size) of the process with a playbin3 in READY, then the
+ *                                    ms from GStreamer's initialisation to its first picture
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -174,6 +176,45 @@ static void first_picture(const char *uri, double *wait, double *cpu) {
   *cpu = start.cpu - cpu_begin;
 }
 
+static long proportional_size(void) {
+  FILE *file = fopen("/proc/self/smaps_rollup", "r");
+  char line[256];
+  long size = 0;
+  while (file && fgets(line, sizeof line, file) && sscanf(line, "Pss: %ld", &size) != 1) {
+  }
+  if (file) fclose(file);
+  return size;
+}
+
+static GstPadProbeReturn note_time(GstPad *pad, GstPadProbeInfo *info, gpointer data) {
+  *(double *)data = seconds(CLOCK_MONOTONIC);
+  return GST_PAD_PROBE_REMOVE;
+}
+
+/* As Agent/AgentBenchmark.swift does it. */
+static void bare_player(const char *uri) {
+  double start = seconds(CLOCK_MONOTONIC), picture = 0;
+  GstElement *player = gst_element_factory_make("playbin3", NULL);
+  GstElement *video = gst_element_factory_make("fakesink", NULL), *audio = gst_element_factory_make("fakesink", NULL);
+  if (!player || !video || !audio) exit(1);
+  g_object_set(player, "uri", uri, "video-sink", video, "audio-sink", audio, NULL);
+  gst_element_set_state(player, GST_STATE_READY);
+  double made = seconds(CLOCK_MONOTONIC);
+  long memory = proportional_size();
+  double begun = seconds(CLOCK_MONOTONIC);
+  GstPad *pad = gst_element_get_static_pad(video, "sink");
+  gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, note_time, &picture, NULL);
+  gst_object_unref(pad);
+  gst_element_set_state(player, GST_STATE_PLAYING);
+  if (gst_element_get_state(player, NULL, NULL, 20 * GST_SECOND) != GST_STATE_CHANGE_SUCCESS) {
+    fprintf(stderr, "%s: no picture\n", uri);
+    exit(1);
+  }
+  printf("%ld %.3f\n", memory, (made - start + picture - begun) * 1e3);
+  gst_element_set_state(player, GST_STATE_NULL);
+  gst_object_unref(player);
+}
+
 int main(int argc, char **argv) {
   gst_init(NULL, NULL);
   const char *mode = argc > 2 ? argv[1] : "";
@@ -215,6 +256,8 @@ int main(int argc, char **argv) {
     if (element) gst_object_unref(gst_object_ref_sink(element));
     play(argv[2], NULL, NULL);
     printf("%d\n", peak_memory());
+  } else if (!strcmp(mode, "player")) {
+    bare_player(argv[2]);
   } else if (!strcmp(mode, "start") && argc > 3) {
     int rounds = atoi(argv[2]);
     double wait, cpu;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 37-command, one function each: what `latchkey` shows of content, as a person and as a program sees it."""
 
+import ctypes
 import fcntl
 import json
 import os
@@ -276,9 +277,75 @@ def sessions():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+# The service of examples/systemd
+
+
+UNIT = os.path.join(corpus.REPOSITORY, "examples", "systemd", "latchkey-play@.service")
+# prctl's PR_SET_MDWE, and that it holds for children (Linux 6.3).
+DENY_WRITE_EXECUTE, FROM_NOW_ON = 65, 1
+
+
+def unit_values(name):
+    with open(UNIT, encoding="utf-8") as unit:
+        return [line.split("=", 1)[1].strip() for line in unit if line.startswith(name + "=")]
+
+
+def unit():
+    """systemd understands the unit, and finds little that it may do."""
+    with children.Folder() as folder:
+        with open(UNIT, encoding="utf-8") as text:
+            path = folder.write("latchkey-play@x.service", text.read().replace("/usr/bin/latchkey", "/bin/true"))
+        for command in (["verify", path], ["security", "--offline=true", "--threshold=20", path]):
+            done = subprocess.run(["systemd-analyze", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, timeout=DEADLINE)
+            demand(done.returncode == 0, f"{command}: {done.stdout[-600:]}")
+            demand(command[0] != "verify" or path not in done.stdout, done.stdout)
+
+
+def confined():
+    """What the unit starts plays with as little as can be taken away without systemd: another user, no capabilities, no
+    memory that can be written and run, little that can be locked, and two folders to write to."""
+    limit = unit_values("LimitMEMLOCK")[0]
+    demand(limit.endswith("M"), f"LimitMEMLOCK={limit}")
+    # As root there is another user to be; without, what is left is tried.
+    account = ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    with World(name=DASH) as world:
+        written = {"/var/lib": "state", "/var/cache/latchkey": "cache"}
+        for name in written.values():
+            os.mkdir(os.path.join(world.folder.path, name))
+        if account:
+            subprocess.run(["chown", "-R", "65534:65534", world.folder.path], check=True)
+        values = dict(pair.split("=", 1) for line in unit_values("Environment") for pair in line.split())
+        for variable, value in values.items():
+            for place, name in written.items():
+                if value.startswith(place):
+                    values[variable] = os.path.join(world.folder.path, name) + value[len(place):]
+        with open(os.environ["LATCHKEY_CONFIG"], encoding="utf-8") as file:
+            text = "".join(line for line in file if not line.startswith("store="))
+        values["LATCHKEY_CONFIG"] = world.folder.write("confined.conf", text)
+        command = unit_values("ExecStart")[0].replace("kmssink", "fakesink").replace("alsasink", "fakesink").split()
+        command = [url(world, "stream.mpd") if word == "%I" else word for word in command]
+        demand(command[0] == "/usr/bin/latchkey", command[0])
+        locked = int(limit[:-1]) << 20
+        done = subprocess.run(
+            ["prlimit", "--core=0", f"--memlock={locked}", "setpriv", "--no-new-privs", *account, "latchkey",
+             *command[1:]],
+            env={**os.environ, "HOME": "/", **values}, preexec_fn=deny_write_execute, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+        Run(done.returncode, done.stdout, done.stderr).demand(0, '"state":"ended"', '"event":"acquired"')
+        kept = [name for _, _, names in os.walk(os.path.join(world.folder.path, "state")) for name in names]
+        demand(kept, "no licence was kept")
+
+
+def deny_write_execute():
+    # A kernel that does not know it leaves that part out.
+    ctypes.CDLL(None).prctl(DENY_WRITE_EXECUTE, FROM_NOW_ON, 0, 0, 0)
+
+
 ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions,
+    "service/unit": unit, "service/confined": confined,
 }
