@@ -25,7 +25,7 @@ public struct HLSByteRange: Hashable, Sendable {
     public var httpRange: String { "bytes=\(offset)-\(end &- 1)" }
 
     /// Reads `length` or `length@offset`. `previousEnd` is where a range without an offset starts.
-    init(parsing text: some StringProtocol, previousEnd: UInt64?) throws(FormatError) {
+    public init(parsing text: some StringProtocol, previousEnd: UInt64?) throws(FormatError) {
         let parts = text.split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
         guard let length = parts.first.flatMap({ hlsInteger($0) }) else { throw .malformed("a byte range") }
         var offset = previousEnd

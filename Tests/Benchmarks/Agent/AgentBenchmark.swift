@@ -43,9 +43,15 @@ struct AgentBenchmark {
 
     /// When the first picture came.
     private static func waitForPicture(_ player: Player) -> UInt64 {
-        // SAFETY: a playbin3 is a GstBin, and what is found in it is given away with a reference.
-        let bin = UnsafeMutableRawPointer(player.element).assumingMemoryBound(to: GstBin.self)
-        guard let sink = gst_bin_get_by_name(bin, "picture") else { stop("there is no sink for pictures", 1) }
+        var value = GValue()
+        g_value_init(&value, gst_element_get_type())
+        g_object_get_property(
+            UnsafeMutableRawPointer(player.element).assumingMemoryBound(to: GObject.self), "video-sink", &value)
+        defer { g_value_unset(&value) }
+        // SAFETY: the player's sink is a bin of a guard and the sink, which the value keeps.
+        guard let bin = g_value_get_object(&value)?.assumingMemoryBound(to: GstBin.self),
+            let sink = gst_bin_get_by_name(bin, "picture")
+        else { stop("there is no sink for pictures", 1) }
         defer { gst_object_unref(sink) }
         guard let pad = gst_element_get_static_pad(sink, "sink") else { stop("the sink has no pad", 1) }
         defer { gst_object_unref(pad) }
@@ -88,7 +94,8 @@ struct AgentBenchmark {
     }
 
     private static func stop(_ text: String, _ status: Int32) -> Never {
-        fputs("agent-benchmark: \(text)\n", stderr)
+        let line = Array("agent-benchmark: \(text)\n".utf8)
+        write(STDERR_FILENO, line, line.count)
         exit(status)
     }
 }

@@ -109,7 +109,9 @@ extension ContentInspector {
         for use in playlist.keys { content.note(use.key) }
         if let key = playlist.upcomingKey { content.note(key) }
         let periods = Self.keyPeriods(of: playlist)
-        guard let probe = playlist.segmentToProbe, !playlist.isProtected else { return periods }
+        guard !playlist.isProtected else { return periods }
+        if let movie = await initSection(of: playlist) { return add(movie, lasting: periods.last?.end, to: &content) }
+        guard let probe = playlist.segmentToProbe else { return periods }
         // A segment that cannot be had is in none: playback will say so.
         let fetched = try? await source.part(
             probe.url, offset: probe.byteRange?.offset ?? 0,
@@ -131,6 +133,31 @@ extension ContentInspector {
                 suggestedURL: details?.details.licenseAcquisitionURL))
         enveloped.keyIDs = details?.keys.map(\.keyID) ?? []
         return [enveloped]
+    }
+
+    /// Some packagers leave the keys out of the playlist: the media says it alone. What cannot be had, or read, is nil.
+    private func initSection(of playlist: HLSRewriting) async -> ISOFileSummary? {
+        guard let lines = try? HLSPlaylist(playlist.bytes).lines else { return nil }
+        for line in lines {
+            guard case .tag("EXT-X-MAP", let value?) = line.content, let list = try? HLSAttributeList(parsing: value),
+                let url = list["URI"]
+            else { continue }
+            let range = list["BYTERANGE"].flatMap { try? HLSByteRange(parsing: $0, previousEnd: nil) }
+            let count = min(ISOMovieSearch.chunk, Int(clamping: range?.length ?? .max))
+            guard let answer = try? await source.part(url, offset: range?.offset ?? 0, count: count) else { return nil }
+            var search = ISOMovieSearch()
+            guard case .found(let movie)? = try? search.take(answer.bytes), movie.isProtected else { return nil }
+            return movie
+        }
+        return nil
+    }
+
+    private func add(
+        _ movie: ISOFileSummary, lasting end: Double?, to content: inout InspectedContent
+    ) -> [KeyPeriod] {
+        take(movie, into: &content)
+        let scheme = movie.tracks.lazy.compactMap(\.scheme).first?.rawValue
+        return [KeyPeriod(start: 0, end: end, method: scheme ?? "encrypted", keyIDs: movie.keyIDs)]
     }
 
     // MARK: Tracks

@@ -149,21 +149,26 @@ struct ContentInspector: Sendable {
             throw .invalidContent("it has neither video nor sound", at: url)
         }
         var content = InspectedContent()
-        content.isProtected = movie.isProtected
         for track in movie.tracks where track.handler == "soun" { content.add(audioTrack: track.language ?? "audio") }
         for track in movie.tracks { content.tracks.append(ContentTrack(track)) }
+        take(movie, into: &content)
+        return content
+    }
+
+    /// The keys of its tracks, and what asks for them.
+    func take(_ movie: ISOFileSummary, into content: inout InspectedContent) {
         content.add(keyIDs: movie.keyIDs)
-        guard movie.isProtected else { return content }
+        guard movie.isProtected else { return }
+        content.isProtected = true
         let boxes = movie.protections.flatMap { PSSHBox.readableBoxes(in: $0.box) }
         for box in boxes { content.note(box) }
         guard let system = choose(boxes.map(\.system)) else {
             content.add(.init(system: .common, keyIDs: movie.keyIDs, data: []))
-            return content
+            return
         }
         content.add(
             ManifestKeyGroup(system: system, keyIDs: movie.keyIDs, boxes: boxes.filter { $0.system == system }),
             origin: ISOProtection.Origin.movie.rawValue)
-        return content
     }
 }
 

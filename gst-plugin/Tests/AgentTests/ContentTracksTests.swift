@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Foundation
 import KeySystems
 import MediaFormats
 import ProtectionModel
@@ -103,6 +104,18 @@ import Testing
             ])
         #expect(content.tracks[1].name == "Français" && content.tracks[1].language == "fr")
         #expect(content.tracks[1].keyPeriods == [KeyPeriod(start: 0, end: 40)])
+    }
+
+    /// A packager that encrypts and writes no EXT-X-KEY: what its init segments say counts.
+    @Test func anInitSectionTellsWhatThePlaylistDoesNot() async throws {
+        let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+            "../../../Tests/Corpus/dash-cenc-keyrot")
+        let playlist = try String(contentsOf: folder.appendingPathComponent("v.m3u8"), encoding: .utf8)
+        #expect(!playlist.contains("EXT-X-KEY") && playlist.contains("EXT-X-MAP"))
+        let content = try await ContentInspector(source: ContentSource(transport: StubTransport([:]))).inspect(
+            folder.appendingPathComponent("v.m3u8").absoluteString, .hls)
+        #expect(content.isProtected && !content.keyIDs.isEmpty && !content.needs.isEmpty)
+        #expect(content.tracks.flatMap(\.keyPeriods).map(\.method) == ["cenc"])
     }
 
     @Test func aSmoothManifestHasAQualityEach() async throws {
