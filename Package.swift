@@ -37,6 +37,7 @@ var targets: [Target] = [
     .systemLibrary(
         name: "CSQLite", path: "Sources/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
+    .systemLibrary(name: "CWayland", path: "Sources/CWayland"),
     .systemLibrary(
         name: "CLibXML2", path: "Sources/CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
     .systemLibrary(
@@ -68,7 +69,8 @@ var targets: [Target] = [
         swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
     .target(
-        name: "OutputControl", dependencies: ["ProtectionModel", "CLibDRM", "CLibUdev"], swiftSettings: settings),
+        name: "OutputControl", dependencies: ["ProtectionModel", "CLibDRM", "CLibUdev", "CWayland"],
+        swiftSettings: settings),
 
     // examples/fairplay: the three ways to a FairPlay-style key
     .executableTarget(
@@ -101,8 +103,14 @@ var targets: [Target] = [
             "TestSupport", "LoopbackSupport", "SessionControl", "HTTP", "ProtectionModel", "session-holder",
         ],
         swiftSettings: settings),
+    // A compositor of libwayland-server's, and an application's connection to it.
+    .target(
+        name: "WaylandStandIn", dependencies: ["CWayland"], path: "Tests/WaylandStandIn",
+        exclude: ["weston-content-protection.xml", "weston-content-protection-protocol.c"],
+        linkerSettings: [.linkedLibrary("wayland-client"), .linkedLibrary("wayland-server")]),
     .testTarget(
-        name: "OutputControlTests", dependencies: ["OutputControl", "ProtectionModel"], swiftSettings: settings),
+        name: "OutputControlTests", dependencies: ["OutputControl", "ProtectionModel", "WaylandStandIn"],
+        swiftSettings: settings),
     .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
     .executableTarget(
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
@@ -197,7 +205,7 @@ if withServer {
             name: "ReferenceServerTests",
             dependencies: [
                 "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
-                "ProtectionModel", "SessionControl", "HTTP",
+                "ProtectionModel", "SessionControl", "HTTP", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -288,7 +296,7 @@ if withGStreamer {
             dependencies: [
                 "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
                 "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
-                "SampleDecryption", "SessionControl", "ProtectionModel",
+                "SampleDecryption", "SessionControl", "ProtectionModel", "WaylandStandIn",
             ],
             path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
         .testTarget(

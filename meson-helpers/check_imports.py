@@ -29,7 +29,7 @@ LAYERS = {
         "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel", "SessionControl"],
         ["CKeyring", "COpenSSL", "CSQLite", "FoundationEssentials", "Glibc", "Synchronization"]),
     "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
-    "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "Glibc", "Synchronization"]),
+    "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "CWayland", "Glibc", "Synchronization"]),
     "ReferenceServer": (
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel"],
         ["COpenSSL", "Foundation", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",

@@ -2,8 +2,7 @@
 
 /// Who owns the display, and so has to ask its links for HDCP. A value.
 public enum DisplayOwner: Hashable, Sendable {
-    /// A Wayland compositor. It may offer weston_content_protection, by which the owner of a window asks; Latchkey does
-    /// not speak that protocol.
+    /// A Wayland compositor. It may offer weston_content_protection, by which the owner of a window asks.
     case waylandCompositor
     /// The DRM master: an X server, or an application that shows its pictures by itself.
     case master
@@ -19,8 +18,8 @@ public enum DisplayOwner: Hashable, Sendable {
         switch self {
         case .waylandCompositor:
             "A Wayland compositor owns the display, and it alone can ask for HDCP: let it (Weston: allow_hdcp=true for "
-                + "the output in weston.ini), and have the application that owns the window ask for it through "
-                + "weston_content_protection. latchkeyguard reads what comes of that."
+                + "the output in weston.ini), and have the application that owns the window give it to latchkeyguard "
+                + "(wayland-display=… wayland-surface=…), which asks through weston_content_protection."
         case .master:
             "HDCP is asked for by the owner of the display: the compositor, or an application with latchkeyguard "
                 + "display-fd=…; latchkey outputs --request asks by hand."

@@ -2,7 +2,9 @@
 
 /// Why outputs cannot be read or asked.
 public struct OutputError: Error, Hashable, Sendable {
-    private enum Code: Hashable { case badScript, noDevice, failed, refused, notOffered }
+    private enum Code: Hashable {
+        case badScript, noDevice, failed, refused, notOffered, noWayland, notOfferedByCompositor
+    }
 
     private let code: Code
     /// What failed, and what to do.
@@ -34,14 +36,23 @@ public struct OutputError: Error, Hashable, Sendable {
         OutputError(
             .refused,
             "HDCP cannot be requested on \(connector) (error \(number)): only the owner of the display, such as the "
-                + "compositor, may; give its descriptor or have it ask (a Wayland compositor: by the application that "
-                + "owns the window, through weston_content_protection)")
+                + "compositor, may; give its descriptor or have it ask (a Wayland compositor: give latchkeyguard the "
+                + "window, as wayland-display and wayland-surface)")
     }
 
     /// The driver has no such property.
     static func notOffered(_ connector: String, _ property: String) -> OutputError {
         OutputError(.notOffered, "the driver of \(connector) has no property “\(property)”")
     }
+
+    /// Nobody can be asked through Wayland.
+    static func noWayland(_ reason: String) -> OutputError { OutputError(.noWayland, reason) }
+
+    /// The compositor does not speak weston_content_protection.
+    static let notOfferedByCompositor = OutputError(
+        .notOfferedByCompositor,
+        "the compositor does not offer weston_content_protection, so that HDCP cannot be requested through it: use one "
+            + "that does (Weston, with allow_hdcp=true for the output), or have the owner of the display ask")
 
     /// Whether it is the same kind of failure, whatever the text says.
     public func isSameKind(as other: OutputError) -> Bool { code == other.code }

@@ -98,7 +98,7 @@
 
         /// What the kernel tells of the outputs, for keys with rules about them.
         static func outputs(_ facts: OutputFacts) -> DiagnosisSection {
-            let findings: [Finding]
+            var findings: [Finding]
             let owner = DisplayOwner(environment: ProcessInfo.processInfo.environment)
             switch facts {
             case .unreadable(let reason):
@@ -124,7 +124,22 @@
                         advice: isOpen ? owner.advice : nil)
                 }
             }
+            if owner == .waylandCompositor { findings.append(compositor()) }
             return DiagnosisSection("Outputs", findings)
+        }
+
+        /// Whether the Wayland compositor can be asked for HDCP.
+        private static func compositor() -> Finding {
+            do throws(OutputError) {
+                guard try WaylandCompositor.offersContentProtection() else {
+                    return Finding(
+                        .hint, "the Wayland compositor does not offer weston_content_protection",
+                        advice: "Nobody but the compositor can ask for HDCP: use one that offers it, such as Weston.")
+                }
+                return Finding(.fact, "the Wayland compositor offers weston_content_protection")
+            } catch {
+                return Finding(.hint, "nothing is known of the Wayland compositor: \(error)")
+            }
         }
 
         private func streams() async throws -> [ClipStream] {

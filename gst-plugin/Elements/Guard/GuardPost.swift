@@ -13,7 +13,7 @@ final class GuardPost: OutputGuard {
     private let evaluator: OutputEvaluator
     private let provider: any OutputProvider
     /// Where HDCP is asked for; nil where this process may not.
-    private let request: HDCPAsker?
+    private let request: (any HDCPAsking)?
     private let element: WeakElement
     private let knownMedia = Mutex<OutputPolicy.Media?>(nil)
     private let state = Mutex(State())
@@ -41,7 +41,7 @@ final class GuardPost: OutputGuard {
         self.settings = settings
         evaluator = try settings.evaluator()
         provider = try settings.provider()
-        request = settings.displayDescriptor.map { HDCPAsker(descriptor: $0) }
+        request = try settings.asker(provider)
         self.element = WeakElement(element)
     }
 
@@ -95,6 +95,8 @@ final class GuardPost: OutputGuard {
             return watch
         }
         watch?.stop()
+        // The application may destroy its window then.
+        for window in [provider as? WaylandOutputs, request as? WaylandOutputs] { window?.stop() }
     }
 
     func keysInUseDidChange() { decide() }
@@ -197,7 +199,7 @@ final class GuardPost: OutputGuard {
             defer { state.asked = (requirement, facts) }
             return state.asked.map { $0.requirement != requirement || $0.facts != facts } ?? true
         }
-        guard isNew else { return }
+        guard isNew || request.mayFailLater else { return }
         let error = request.ask(requirement).map { "\($0)" }
         let isNews = state.withLock { state in
             if error != nil { state.asked = nil }
@@ -205,20 +207,6 @@ final class GuardPost: OutputGuard {
             return error != state.askingError
         }
         if let error, isNews { GuardElement.log.log(.warning, nil, "HDCP is not requested: \(error)") }
-    }
-}
-
-/// Asks on a descriptor of the application's.
-private final class HDCPAsker: Sendable {
-    private let descriptor: Int32
-
-    init(descriptor: Int32) { self.descriptor = descriptor }
-
-    func ask(_ requirement: OutputRequirement) -> OutputError? {
-        do throws(OutputError) {
-            try HDCPRequest(DRMCard(descriptor: descriptor)).request(requirement)
-            return nil
-        } catch { return error }
     }
 }
 

@@ -21,6 +21,9 @@ struct GuardSettings: Hashable, Sendable {
     var violationMilliseconds: UInt32 = 30_000
     /// Of the DRM master; nil: none.
     var displayDescriptor: Int32?
+    /// The addresses of the application's `wl_display` and `wl_surface`; 0: none.
+    var waylandDisplay: UInt64 = 0
+    var waylandSurface: UInt64 = 0
     /// What the application has told of the outputs.
     var told: OutputFacts?
     static let pollInterval = Duration.milliseconds(250)
@@ -46,16 +49,33 @@ struct GuardSettings: Hashable, Sendable {
         switch outputs {
         case "kms": return KMSOutputs()
         case "application": return told.map { ApplicationOutputs($0) } ?? ApplicationOutputs()
+        case "wayland": return try waylandOutputs()
         default: break
         }
         guard outputs.hasPrefix("script:") else {
-            throw OutputSettingError(description: "outputs=\(outputs) is none of kms, application, script:FILE")
+            throw OutputSettingError(
+                description: "outputs=\(outputs) is none of kms, application, wayland, script:FILE")
         }
         let path = String(outputs.dropFirst(7))
         do {
             return try ScriptedOutputs(script: Self.read(path))
         } catch {
             throw OutputSettingError(description: "the output script \(path): \(error)")
+        }
+    }
+
+    /// Where HDCP is asked for; nil where this process may not. `provider`: who tells the outputs.
+    func asker(_ provider: any OutputProvider) throws(OutputSettingError) -> (any HDCPAsking)? {
+        if let displayDescriptor { return DisplayAsker(descriptor: displayDescriptor) }
+        if let outputs = provider as? WaylandOutputs { return outputs }
+        return waylandSurface == 0 ? nil : try waylandOutputs()
+    }
+
+    private func waylandOutputs() throws(OutputSettingError) -> WaylandOutputs {
+        do throws(OutputError) {
+            return try WaylandOutputs(display: waylandDisplay, surface: waylandSurface)
+        } catch {
+            throw OutputSettingError(description: "the window cannot be used: \(error)")
         }
     }
 
@@ -74,8 +94,8 @@ struct GuardSettings: Hashable, Sendable {
         Property(
             "outputs", nick: "Outputs",
             blurb:
-                "Who tells the outputs: kms (the kernel's display devices), application (the set-outputs signal), or "
-                + "script:FILE for tests",
+                "Who tells the outputs: kms (the kernel's display devices), application (the set-outputs signal), "
+                + "wayland (the compositor, of wayland-surface), or script:FILE for tests",
             kind: .string(default: "kms"), get: read { .string($0.outputs) },
             set: change { $0.outputs = $1.text ?? "kms" }),
         Property(
@@ -107,6 +127,25 @@ struct GuardSettings: Hashable, Sendable {
                 if case .uint(let number) = value { settings.displayDescriptor = Int32(exactly: number) }
             }),
         Property(
+            "wayland-display", nick: "Wayland display",
+            blurb: "Address of the application's wl_display, which it keeps until the guard is stopped",
+            kind: .uint64(default: 0, range: 0...UInt64.max), get: read { .uint64($0.waylandDisplay) },
+            set: change { settings, value in
+                if case .uint64(let address) = value {
+                    settings.giveWindow(display: address, surface: settings.waylandSurface)
+                }
+            }),
+        Property(
+            "wayland-surface", nick: "Wayland surface",
+            blurb: "Address of the wl_surface of the window, for which HDCP is requested of the compositor through "
+                + "weston_content_protection. Set it to 0 before the surface is destroyed",
+            kind: .uint64(default: 0, range: 0...UInt64.max), get: read { .uint64($0.waylandSurface) },
+            set: change { settings, value in
+                if case .uint64(let address) = value {
+                    settings.giveWindow(display: settings.waylandDisplay, surface: address)
+                }
+            }),
+        Property(
             "stats", nick: "Statistics", blurb: "Frames passed, blocked and constricted, and closings",
             kind: .structure, mutability: .playing,
             get: { element in
@@ -119,6 +158,14 @@ struct GuardSettings: Hashable, Sendable {
                     ])
             }),
     ]
+
+    /// The window that was there before is taken back.
+    mutating func giveWindow(display: UInt64, surface: UInt64) {
+        if waylandDisplay != 0, waylandSurface != 0, (display, surface) != (waylandDisplay, waylandSurface) {
+            WaylandOutputs.release(display: waylandDisplay, surface: waylandSurface)
+        }
+        (waylandDisplay, waylandSurface) = (display, surface)
+    }
 
     static let setOutputs = ActionSignal("set-outputs", arguments: [.string]) { element, arguments in
         guard case .string(let text?) = arguments.first else { return false }
