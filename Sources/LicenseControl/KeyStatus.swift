@@ -40,6 +40,9 @@ public enum KeyEvent: Sendable {
     case notStored(KeyLoadingRequest, KeyError, origin: UInt64)
     /// What the session server said, or did not say. Where that ends playback, `failed` or `closed` follows.
     case viewing(ViewingNotice)
+    /// The system clock was set back while something played whose licence depends on the date. What plays goes on for as
+    /// long as it may; such licences are of no use for the next request, until signed time repairs the clock.
+    case clockSetBack(ClockNotice)
     /// The session is closed. Nothing comes after it but failures of later demands.
     case closed(KeyError)
 }

@@ -7,6 +7,7 @@ public final class PlayNotes: Sendable {
     private struct State {
         var next: UInt64 = 0
         var running: [UInt64: Task<Void, Never>] = [:]
+        var waiting: [@Sendable () -> Void] = []
     }
 
     private let state = Mutex(State())
@@ -17,6 +18,16 @@ public final class PlayNotes: Sendable {
     /// Whether there is nothing to wait for.
     public var isEmpty: Bool { state.withLock { $0.running.isEmpty } }
 
+    /// Calls this as soon as there is nothing to wait for: on this thread where that is now, else on the task that ended
+    /// last. It must not block.
+    public func whenEmpty(_ body: @escaping @Sendable () -> Void) {
+        let isEmpty = state.withLock { state in
+            if !state.running.isEmpty { state.waiting.append(body) }
+            return state.running.isEmpty
+        }
+        if isEmpty { body() }
+    }
+
     /// Does this on a task.
     public func add(_ note: @escaping @Sendable () async -> Void) {
         state.withLock { state in
@@ -25,9 +36,19 @@ public final class PlayNotes: Sendable {
             // Made inside the lock, so that its end cannot come before its entry.
             state.running[number] = Task { [weak self] in
                 await note()
-                self?.state.withLock { _ = $0.running.removeValue(forKey: number) }
+                self?.didEnd(number)
             }
         }
+    }
+
+    private func didEnd(_ number: UInt64) {
+        let bodies = state.withLock { state -> [@Sendable () -> Void] in
+            state.running.removeValue(forKey: number)
+            guard state.running.isEmpty else { return [] }
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for body in bodies { body() }
     }
 
     /// Returns when all that was added before has ended.

@@ -40,6 +40,7 @@ extension KeyEvent {
         case .expired(let keyIDs, _, let wasInUse): "expired \(keyIDs.count)\(wasInUse ? " in use" : "")"
         case .notStored(let request, let error, _): "not stored \(request.keyIDs.count): \(error.shortDescription)"
         case .viewing(let notice): "viewing \(notice.kind)"
+        case .clockSetBack: "clock set back"
         case .closed(let error): "closed: \(error.shortDescription)"
         }
     }
@@ -49,6 +50,7 @@ extension KeyEvent {
     var isUsable: Bool { if case .usable = self { true } else { false } }
     var isExpired: Bool { if case .expired = self { true } else { false } }
     var isFailed: Bool { if case .failed = self { true } else { false } }
+    var isClockSetBack: Bool { if case .clockSetBack = self { true } else { false } }
 }
 
 /// A session's events, to wait for and to look back on.

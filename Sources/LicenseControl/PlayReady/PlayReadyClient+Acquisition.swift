@@ -208,6 +208,7 @@ extension PlayReadyClient {
                             }
                         }
                         try transaction.put(record)
+                        for keyID in record.keyIDs { try Self.deleteSurplus(for: keyID, in: transaction) }
                     }
                     if let pending { try Self.acknowledgement(pending, in: transaction, at: now) }
                 }
@@ -217,6 +218,18 @@ extension PlayReadyClient {
         }
         for license in installed where !license.isPersistent { remember(license) }
         return installed
+    }
+
+    /// Where the time is not known, no licence is known to be over, and each acquisition would add one for ever. Of those
+    /// for a key, the latest stay; those without an end go last.
+    private static func deleteSurplus(
+        for keyID: KeyID, in transaction: LicenseStoreTransaction
+    ) throws(LicenseStoreError) {
+        let records = try transaction.records(for: keyID, kind: .license).filter { $0.keySystem == .playReady }
+        let ordered = records.filter { $0.ends == nil } + records.filter { $0.ends != nil }
+        // The latest one is what was asked for just now.
+        let kept = Set(records.prefix(1).map(\.id) + ordered.prefix(licensesPerKey).map(\.id))
+        for record in records where !kept.contains(record.id) { _ = try transaction.delete(record.id) }
     }
 
     /// Whether a licence's end is past: its date, or the time after its first play. The mark of that play stays.

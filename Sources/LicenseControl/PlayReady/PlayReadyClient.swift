@@ -61,6 +61,8 @@ public actor PlayReadyClient {
 
     /// Licences for the session alone that are remembered at most.
     static let sessionLicenseLimit = 4096
+    /// Licences in the store that one key has at most, and one more where all of them have no end.
+    static let licensesPerKey = 16
     private static let deviceID = RecordID(prefixOf: Array("latchkey device 1".utf8))
 
     /// What the client was made with.

@@ -24,12 +24,24 @@ public final class PlayReadyLoader: ResourceLoader {
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
     let inUse = Mutex(LicensesInUse())
     private let plays = PlayNotes()
+    private let clockWatch: ClockWatch
 
     /// Without `acquires`, only what is in the store counts, as where the application acquires licences by itself. Without
     /// `renews`, playing stops at the end of a licence.
-    public init(
+    public convenience init(
         client: PlayReadyClient, delegate: (any PlayReadyDelegate)? = nil, acquires: Bool = true, renews: Bool = true
     ) {
+        self.init(client: client, delegate: delegate, acquires: acquires, renews: renews) {
+            try await Task.sleep(for: $0)
+        }
+    }
+
+    /// `pause` waits between two looks at the clock.
+    init(
+        client: PlayReadyClient, delegate: (any PlayReadyDelegate)? = nil, acquires: Bool = true, renews: Bool = true,
+        pause: @escaping @Sendable (Duration) async throws -> Void
+    ) {
+        clockWatch = ClockWatch(client, pause: pause)
         self.client = client
         self.delegate = delegate
         self.acquires = acquires
@@ -67,6 +79,7 @@ public final class PlayReadyLoader: ResourceLoader {
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {
         let licenses = inUse.withLock { $0.start(keyID, in: session.playbackSessionID) }
         guard !licenses.isEmpty else { return }
+        if licenses.contains(where: { $0.license.license.terms.dependsOnTime }) { clockWatch.begin(for: session) }
         plays.add { [weak self, weak session] in
             for license in licenses { await self?.notePlay(license, in: session) }
         }
@@ -89,6 +102,7 @@ public final class PlayReadyLoader: ResourceLoader {
         let session = request.playbackSessionID
         request.atSessionEnd(ObjectIdentifier(self)) { [weak self, client] in
             self?.inUse.withLock { $0.end(session) }
+            self?.clockWatch.end(for: session)
             Task { await client.endSession(session) }
         }
     }
@@ -250,6 +264,9 @@ public final class PlayReadyLoader: ResourceLoader {
 extension XMRTerms {
     /// Whether a time counts from the first play.
     fileprivate var limitsPlaying: Bool { expirationAfterFirstPlay != nil || expirationAfterFirstUse != nil }
+
+    /// Whether the time decides about it.
+    fileprivate var dependsOnTime: Bool { limitsPlaying || begin ?? 0 != 0 || end != nil || removalDate != nil }
 
     fileprivate var saysOutputs: Bool {
         outputLevels != nil || !analogProtections.isEmpty || !digitalVideoProtections.isEmpty

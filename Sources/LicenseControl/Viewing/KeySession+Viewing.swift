@@ -55,6 +55,10 @@ extension KeySession {
         }
     }
 
+    func tell(_ notice: ClockNotice) {
+        perform { _ in (KeySessionState.Action(events: [.clockSetBack(notice)]), ()) }
+    }
+
     func tell(_ notice: ViewingNotice) {
         perform { _ in (KeySessionState.Action(events: [.viewing(notice)]), ()) }
     }

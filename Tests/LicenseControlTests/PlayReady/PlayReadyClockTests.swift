@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import KeySystems
-import LicenseControl
 import ProtectionModel
 import Synchronization
 import Testing
+
+@testable import LicenseControl
 
 /// What an application hears of the clock, and what asking for rights does about it.
 @Suite("PlayReady and the clock", .timeLimit(.minutes(2)))
@@ -64,5 +65,75 @@ struct PlayReadyClockTests {
         world.machine.move(wallBySeconds: -86_400)
         _ = try await world.rights()
         #expect(events.all == [.trusted, .rolledBack, .trusted, .rolledBack])
+    }
+
+    /// The ticks of a clock watch: each is let go by the test.
+    private final class Looks: Sendable {
+        private let stream: AsyncStream<Void>
+        private let source: AsyncStream<Void>.Continuation
+        let waits: AsyncStream<Void>
+        private let waiting: AsyncStream<Void>.Continuation
+
+        init() {
+            (stream, source) = AsyncStream.makeStream()
+            (waits, waiting) = AsyncStream.makeStream()
+        }
+
+        func pause() async throws {
+            waiting.yield()
+            for await _ in stream { return }
+            throw CancellationError()
+        }
+
+        func lookOnce() { source.yield() }
+    }
+
+    /// Nobody else reads the clock while media plays.
+    @Test func aRollbackIsHeardOfWhileItPlays() async throws {
+        let world = try PlayReadyWorld()
+        let looks = Looks()
+        let loader = PlayReadyLoader(client: world.client) { _ in try await looks.pause() }
+        world.service.setPolicy("enddate:@+3600")
+        let session = KeySession(loaders: [loader])
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        session.didStartPlaying(keyID(1))
+        var waits = looks.waits.makeAsyncIterator()
+        await waits.next()
+        looks.lookOnce()
+        await waits.next()
+        #expect(!watcher.events.contains { $0.isClockSetBack })
+        world.machine.move(wallBySeconds: -86_400)
+        for _ in 0..<3 {
+            looks.lookOnce()
+            await waits.next()
+        }
+        #expect(watcher.events.count { $0.isClockSetBack } == 1)
+        // What plays goes on.
+        #expect(session.status(of: keyID(1)).key != nil)
+        try await world.client.repairClock()
+        looks.lookOnce()
+        await waits.next()
+        world.machine.move(wallBySeconds: -86_400)
+        looks.lookOnce()
+        await waits.next()
+        #expect(watcher.events.count { $0.isClockSetBack } == 2)
+    }
+
+    /// No licence is known to be over then, and each acquisition brings another one.
+    @Test func licencesDoNotPileUpWhileTheClockIsUntrusted() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        world.service.setTimeService(false)
+        world.service.setPolicy("enddate:@+3600")
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        world.machine.move(wallBySeconds: -86_400)
+        for _ in 0..<20 { try await world.client.acquireLicense(for: PlayReadyWorld.data()) }
+        let store = try await world.client.parts().store
+        let records = try await store.records(for: keyID(1), kind: .license)
+        #expect(records.count == PlayReadyClient.licensesPerKey)
+        // The one that needs no clock stays, and the latest.
+        #expect(records.count { $0.ends == nil } == 1 && records.first?.ends != nil)
+        #expect(try await world.rights().kind == .valid)
     }
 }

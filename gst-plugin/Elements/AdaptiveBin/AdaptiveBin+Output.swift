@@ -109,6 +109,7 @@ extension AdaptiveBin {
         case .notStored(let request, let error, let origin):
             if let run = currentRun, origin == run.observerID { reference.post(notStored: request, error) }
         case .viewing(let notice): reference.post(notice)
+        case .clockSetBack(let notice): reference.post(notice)
         case .untaken, .expired: break
         }
     }

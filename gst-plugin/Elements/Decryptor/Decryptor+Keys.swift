@@ -54,6 +54,8 @@ extension Decryptor {
             if origin == observerID { reference.post(notStored: request, error) }
         case .viewing(let notice):
             reference.post(notice)
+        case .clockSetBack(let notice):
+            reference.post(notice)
         case .closed(let reason):
             wake { _ in }
             if currentSources?.hasViewingSession == true { endPlayback(reason) }

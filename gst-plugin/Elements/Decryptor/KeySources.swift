@@ -180,9 +180,35 @@ final class KeySources: Sendable {
 
     /// Waits until first plays are written down: the process may end as soon as the element has stopped.
     func waitForPlayNotes(milliseconds: UInt64) {
-        let notes = [plays, session.unwrittenPlays]
-        let end = MonotonicTime.now &+ milliseconds * 1_000_000
-        while !notes.allSatisfy(\.isEmpty), MonotonicTime.now < end { g_usleep(1000) }
+        let pending = PendingNotes()
+        for notes in [plays, session.unwrittenPlays] {
+            pending.add()
+            notes.whenEmpty { pending.remove() }
+        }
+        pending.wait(milliseconds: milliseconds)
+    }
+
+    /// Counts what is to be waited for.
+    private final class PendingNotes: @unchecked Sendable {
+        // SAFETY: `count` is guarded by `monitor`.
+        private let monitor = Monitor()
+        private var count = 0
+
+        func add() { monitor.withLock { count += 1 } }
+
+        func remove() {
+            monitor.withLock { count -= 1 }
+            monitor.broadcast()
+        }
+
+        func wait(milliseconds: UInt64) {
+            let end = MonotonicTime.now &+ milliseconds * 1_000_000
+            monitor.withLock {
+                while count > 0, MonotonicTime.now < end {
+                    monitor.wait(microseconds: Int64(clamping: (end &- MonotonicTime.now) / 1000))
+                }
+            }
+        }
     }
 
     /// Starts a request for the key of a sample, unless it is under way. Never blocks.

@@ -27,6 +27,13 @@ extension ElementReference {
     }
 }
 
+extension ElementReference {
+    /// Posts `latchkey-clock-set-back`, unless another element of the pipeline did.
+    func post(_ notice: ClockNotice) {
+        if notice.claim() { post("latchkey-clock-set-back", [("reason", .string(notice.reason))]) }
+    }
+}
+
 extension KeySession {
     /// Posts what goes wrong when the viewing session is ended, which comes after the element has stopped.
     func reportTeardown(on element: ElementReference) {

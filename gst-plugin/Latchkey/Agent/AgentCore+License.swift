@@ -195,7 +195,8 @@ extension AgentCore {
             advance(.aborted)
         // With a pipeline, that of its elements which tells first is the one.
         case .viewing(let notice): if guarded.withLock({ $0.attachments.isEmpty }), notice.claim() { tell(notice) }
-        case .untaken: break
+        // The client's clock has told it already.
+        case .clockSetBack, .untaken: break
         }
     }
 
