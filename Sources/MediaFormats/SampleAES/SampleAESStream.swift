@@ -117,8 +117,9 @@ public final class SampleAESStream {
         }
     }
 
-    /// What the unit that waits is. What may hold pictures is video.
-    public var unitMedia: OutputPolicy.Media {
+    /// What the unit that waits is. What may hold pictures is video. Nil: it shows when the unit is decrypted, and nothing
+    /// goes on before.
+    public var unitMedia: OutputPolicy.Media? {
         switch container {
         case .unknown: .video
         case .transportStream: transport.unitMedia
@@ -126,7 +127,8 @@ public final class SampleAESStream {
         case .carried:
             switch carried.kind {
             case .id3, .audio: .audio
-            case .transportStream, nil: .video
+            case .transportStream: .video
+            case nil: nil
             }
         }
     }

@@ -171,7 +171,8 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func decryptUnit() -> Outcome {
         let keyID = note?.keyID ?? stream.keys?.sources.namedKeyID
-        switch stream.keys?.cipher(for: keyID, of: samples.unitMedia) ?? .missing {
+        let media = samples.unitMedia
+        switch cipher(for: keyID, of: media) {
         case .failed(let failure):
             return .failed(failure)
         case .missing:
@@ -197,10 +198,29 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             } catch {
                 return .failed(.cipher("\(error)", keyID))
             }
+            if media == nil, let found = samples.unitMedia,
+                case .failed(let failure) = self.cipher(for: keyID, of: found)
+            {
+                // What was decrypted goes nowhere.
+                samples = SampleAESStream()
+                return .failed(failure)
+            }
             countDecrypted(size, since: start)
             if isWrong { warnOfWrongKey(keyID) }
             return .done
         }
+    }
+
+    /// Nil: it may be pictures or sound, and one of them has to be allowed.
+    private func cipher(for keyID: KeyID?, of media: OutputPolicy.Media?) -> KeyRing.Lookup {
+        guard let media else {
+            let asPictures = cipher(for: keyID, of: .video)
+            guard case .failed = asPictures, case .usable(let usable) = cipher(for: keyID, of: .audio) else {
+                return asPictures
+            }
+            return .usable(usable)
+        }
+        return stream.keys?.cipher(for: keyID, of: media) ?? .missing
     }
 
     private func warnOfWrongKey(_ keyID: KeyID?) {
