@@ -40,11 +40,15 @@ public struct SmoothManifest: Hashable, Sendable {
     public var isProtected: Bool
     /// In the order of the manifest, those of all Protection elements.
     public var protectionHeaders: [ProtectionHeader]
+    /// Of all video streams, those whose QualityLevel tells a bit rate and a size; 4,096 at most.
+    public var qualities: [PictureQuality]
     /// Nil where it was dropped.
     private var root: XMLElement?
 
     /// The most streams and headers that are looked at.
     private static let limit = 256
+    /// The most qualities that are looked at.
+    private static let qualityLimit = 4096
     /// All headers together, in bytes.
     private static let dataLimit = 1 << 20
 
@@ -57,6 +61,7 @@ public struct SmoothManifest: Hashable, Sendable {
         }
         isLive = root[attribute: "IsLive"]?.lowercased() == "true"
         streams = []
+        qualities = []
         isProtected = false
         protectionHeaders = []
         var dataSize = 0
@@ -65,6 +70,9 @@ public struct SmoothManifest: Hashable, Sendable {
             switch element.localName {
             case "StreamIndex" where streams.count < Self.limit:
                 streams.append(Self.stream(element, at: index))
+                if streams.last?.type == .video {
+                    qualities += Self.qualities(of: element).prefix(Self.qualityLimit - qualities.count)
+                }
             case "Protection":
                 isProtected = true
                 for child in element.children
@@ -106,6 +114,19 @@ public struct SmoothManifest: Hashable, Sendable {
         func text(_ name: String) -> String? { element[attribute: name].flatMap { $0.isEmpty ? nil : $0 } }
         let (name, language) = (text("Name"), text("Language"))
         return Stream(type: type, name: name, language: language, node: node, label: name ?? language)
+    }
+
+    /// [MS-SSTR], 2.2.2.5; early encoders call the size Width and Height.
+    private static func qualities(of stream: XMLElement) -> [PictureQuality] {
+        stream.children.lazy.filter { $0.localName == "QualityLevel" }.compactMap { level in
+            func number(_ names: String...) -> UInt32? {
+                names.lazy.compactMap { level[attribute: $0].flatMap { UInt32($0) } }.first
+            }
+            guard let rate = number("Bitrate"), let width = number("MaxWidth", "Width"),
+                let height = number("MaxHeight", "Height")
+            else { return nil }
+            return PictureQuality(bitRate: rate, width: width, height: height)
+        }
     }
 
     private static func header(_ element: XMLElement) -> ProtectionHeader {

@@ -26,6 +26,23 @@ import Testing
         #expect(!rest.isProtected && rest.encryption == nil && rest.streams.map(\.type) == [.video, .audio])
     }
 
+    @Test func qualitiesAreThoseOfPicturesWithASize() throws {
+        let found = try manifest(
+            """
+            <StreamIndex Type="video"><QualityLevel Index="0" Bitrate="900" MaxWidth="1280" MaxHeight="720"/>
+            <QualityLevel Bitrate="300" Width="640" Height="360"/><QualityLevel Bitrate="200"/>
+            <QualityLevel Bitrate="x" MaxWidth="1" MaxHeight="1"/><c n="0"/></StreamIndex>
+            <StreamIndex Type="audio"><QualityLevel Bitrate="64" MaxWidth="1" MaxHeight="1"/></StreamIndex>
+            """)
+        #expect(
+            found.qualities == [
+                PictureQuality(bitRate: 900, width: 1280, height: 720),
+                PictureQuality(bitRate: 300, width: 640, height: 360),
+            ])
+        let many = String(repeating: #"<QualityLevel Bitrate="1" Width="1" Height="1"/>"#, count: 5000)
+        #expect(try manifest(#"<StreamIndex Type="video">\#(many)</StreamIndex>"#).qualities.count == 4096)
+    }
+
     @Test func utf16IsRead() throws {
         let text = String(decoding: try CorpusBoxes.corpusFile("smooth-piff-ctr/Manifest"), as: UTF8.self)
         var bytes: [UInt8] = [0xFF, 0xFE]

@@ -68,6 +68,8 @@ extension AdaptiveBin {
             }
             let bytes = try handOn(takeBytes(), from: url)
             manifest.isHandedOn = true
+            // Limits that are there already are for the first segment too.
+            limitQuality()
             guard let buffer = Buffer(copying: bytes) else { return false }
             return sink.chain(buffer) == .ok
         } catch {

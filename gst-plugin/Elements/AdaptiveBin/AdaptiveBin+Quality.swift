@@ -7,19 +7,6 @@ import MediaFormats
 /// Limits of what outputs may show become limits of what is fetched: a lower variant plays undisturbed, where larger
 /// frames would lose detail or be black.
 extension AdaptiveBin {
-    /// What the user wants of the stock demuxer, and what outputs allow.
-    struct BitRates {
-        /// 0: no limit.
-        var wanted: UInt32 = 0
-        /// Nil: no limit.
-        var allowed: UInt32?
-
-        var effective: UInt32 {
-            guard let allowed else { return wanted }
-            return wanted == 0 ? max(allowed, 1) : Swift.min(wanted, max(allowed, 1))
-        }
-    }
-
     /// Has all adaptive demuxers around a guard keep to what their sessions say of outputs.
     static func limitQualities(around element: ElementReference) {
         for factory in AdaptiveDemuxerFactory.all {
@@ -34,25 +21,53 @@ extension AdaptiveBin {
     }
 
     /// In bits a second; what the user set holds too. Nil: no limit.
-    func setAllowedBitRate(_ rate: UInt32?) { changeBitRates { $0.allowed = rate } }
+    func setAllowedBitRate(_ rate: UInt32?) { changeRates { $0.allowed = rate } }
 
-    private func changeBitRates(_ change: (inout BitRates) -> Void) {
-        let rate = withGuarded { guarded -> UInt32? in
-            let before = guarded.bitRates.effective
-            change(&guarded.bitRates)
-            let after = guarded.bitRates.effective
-            return before == after ? nil : after
+    private func changeRates(_ change: (inout RateLimits) -> Void) {
+        let (before, after) = withGuarded { guarded in
+            let before = guarded.rates
+            change(&guarded.rates)
+            return (before, guarded.rates)
         }
-        if let rate { child?.pointer.setProperty("max-bitrate", .uint(rate)) }
+        if before.effectiveMaximum != after.effectiveMaximum {
+            child?.pointer.setProperty("max-bitrate", .uint(after.effectiveMaximum))
+        }
+        if before.effectiveConnection != after.effectiveConnection {
+            child?.pointer.setProperty("connection-bitrate", .uint(after.effectiveConnection))
+        }
     }
 
-    static let maximumBitRate = Property(
-        "max-bitrate", nick: "max-bitrate", blurb: "Highest bitrate of a variant in bits/s; 0: no limit",
-        kind: .uint(default: 0, range: 0...UInt32.max), mutability: .playing,
-        get: { element in
-            (element as? AdaptiveBin).map { bin in FieldValue.uint(bin.withGuarded { $0.bitRates.wanted }) } ?? .none
-        },
-        set: { element, value in
-            if case .uint(let rate) = value { (element as? AdaptiveBin)?.changeBitRates { $0.wanted = rate } }
-        })
+    /// Those of the stock demuxer that outputs may lower. They keep what the user has set.
+    static let rateProperties = [
+        rate(
+            "connection-speed", "Network connection speed in kbps; 0: measured", 0...4_294_967, scale: 1000,
+            \.connection),
+        rate(
+            "connection-bitrate", "Network connection speed in bits/s; 0: measured", 0...UInt32.max, scale: 1,
+            \.connection),
+        rate(
+            "max-bitrate", "Highest bitrate of a variant in bits/s; 0: no limit", 0...UInt32.max, scale: 1, \.maximum),
+    ]
+
+    private static func rate(
+        _ name: String, _ blurb: String, _ range: ClosedRange<UInt32>, scale: UInt32,
+        _ field: sending WritableKeyPath<RateLimits, UInt32>
+    ) -> Property {
+        let field = FieldPath(path: field)
+        return Property(
+            name, nick: name, blurb: blurb, kind: .uint(default: 0, range: range), mutability: .playing,
+            get: { element in
+                guard let bin = element as? AdaptiveBin else { return .none }
+                return .uint(bin.withGuarded { $0.rates[keyPath: field.path] } / scale)
+            },
+            set: { element, value in
+                guard case .uint(let number) = value, range.contains(number) else { return }
+                (element as? AdaptiveBin)?.changeRates { $0[keyPath: field.path] = number * scale }
+            })
+    }
+
+    private struct FieldPath: @unchecked Sendable {
+        // SAFETY: a path to a stored field holds nothing but its place.
+        let path: WritableKeyPath<RateLimits, UInt32>
+    }
 }

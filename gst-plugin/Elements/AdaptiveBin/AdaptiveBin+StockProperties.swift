@@ -4,15 +4,13 @@ import ElementKit
 
 extension AdaptiveBin {
     /// Those of the stock demuxers that applications and playbin3 set, passed on to them.
-    static let stockProperties = [
-        stock("connection-speed", "Network connection speed in kbps; 0: measured", 0...4_294_967),
-        stock("connection-bitrate", "Network connection speed in bits/s; 0: measured", 0...UInt32.max),
-        stock("min-bitrate", "Lowest bitrate of a variant in bits/s", 0...UInt32.max),
-        maximumBitRate,
-        stockTime("max-buffering-time", "Upper limit of what is buffered, in ns", 30_000_000_000),
-        stockTime("high-watermark-time", "Buffered time above which nothing is fetched, in ns", 30_000_000_000),
-        stockTime("low-watermark-time", "Buffered time below which fetching goes on, in ns; 0: automatic", 0),
-    ]
+    static let stockProperties =
+        rateProperties + [
+            stock("min-bitrate", "Lowest bitrate of a variant in bits/s", 0...UInt32.max),
+            stockTime("max-buffering-time", "Upper limit of what is buffered, in ns", 30_000_000_000),
+            stockTime("high-watermark-time", "Buffered time above which nothing is fetched, in ns", 30_000_000_000),
+            stockTime("low-watermark-time", "Buffered time below which fetching goes on, in ns; 0: automatic", 0),
+        ]
 
     /// Of the stock demuxer of HLS alone.
     static let startBitrate = stock(

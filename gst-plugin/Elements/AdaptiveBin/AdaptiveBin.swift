@@ -38,7 +38,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
-        var bitRates = BitRates()
+        var rates = RateLimits()
         /// Why nothing may pass; nil: the gate is open.
         var closedBecause: KeyError?
     }

@@ -25,7 +25,7 @@ extension DASHDemuxer {
                     guard case .string(let text?) = value, let path = ISOPath(rawValue: text) else { return }
                     (element as? DASHDemuxer)?.isoPath = path
                 })
-        ] + stockProperties,
+        ] + stockProperties + frameProperties,
         signals: [
             KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },
             SessionEvent.signal { ($0 as? DASHDemuxer)?.run?.session },

@@ -13,7 +13,7 @@ import ProtectionModel
 /// for before the first segment comes. The segments of protected ISO media take a type of their own inside the stock
 /// demuxer, so that its parser puts the decryptor of whole ISO media in front of qtdemux. WebM goes as always.
 final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
-    // SAFETY: `guardedPath` and `guardedFrame` are guarded by `monitor`.
+    // SAFETY: `guardedPath` and `frames` are guarded by `monitor`.
 
     static let log = DebugCategory("latchkeydashdemux", "Latchkey's DASH demuxer")
 
@@ -21,8 +21,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     enum ISOPath: String { case box, sample }
 
     private var guardedPath = ISOPath.box
-    /// The largest width and height that outputs allow; 0: no limit.
-    private var guardedFrame: (UInt32, UInt32) = (0, 0)
+    private var frames = FrameLimits()
 
     var isoPath: ISOPath {
         get { monitor.withLock { guardedPath } }
@@ -49,15 +48,45 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     /// By the size: a limit of the bit rate would hold for the sound too.
     override func limitPictures(to pixels: Int?) {
-        let frame = pixels.flatMap { run?.qualities.frameLimit(pixels: $0) } ?? (0, 0)
-        let isNews = monitor.withLock {
-            defer { guardedFrame = frame }
-            return guardedFrame != frame
+        setAllowedFrame(pixels.flatMap { run?.qualities.frameLimit(pixels: $0) })
+    }
+
+    /// In pixels; what the user set holds too. Nil: no limit.
+    func setAllowedFrame(_ frame: (width: UInt32, height: UInt32)?) {
+        changeFrames { $0.allowed = .init(width: frame?.width ?? 0, height: frame?.height ?? 0) }
+    }
+
+    private func changeFrames(_ change: (inout FrameLimits) -> Void) {
+        let (before, after) = monitor.withLock {
+            let before = frames.effective
+            change(&frames)
+            return (before, frames.effective)
         }
-        // What an application has set there stays as long as outputs limit nothing.
-        guard isNews else { return }
-        child?.pointer.setProperty("max-video-width", .uint(frame.0))
-        child?.pointer.setProperty("max-video-height", .uint(frame.1))
+        guard before != after else { return }
+        child?.pointer.setProperty("max-video-width", .uint(after.width))
+        child?.pointer.setProperty("max-video-height", .uint(after.height))
+    }
+
+    /// Those of the stock demuxer that outputs may lower. They keep what the user has set.
+    static let frameProperties = [
+        frame("max-video-width", "Largest width of pictures; 0: no limit", { $0.width }, { $0.width = $1 }),
+        frame("max-video-height", "Largest height of pictures; 0: no limit", { $0.height }, { $0.height = $1 }),
+    ]
+
+    private static func frame(
+        _ name: String, _ blurb: String, _ get: @escaping @Sendable (FrameLimits.Size) -> UInt32,
+        _ set: @escaping @Sendable (inout FrameLimits.Size, UInt32) -> Void
+    ) -> Property {
+        Property(
+            name, nick: name, blurb: blurb, kind: .uint(default: 0, range: 0...UInt32.max), mutability: .playing,
+            get: { element in
+                (element as? DASHDemuxer).map { bin in .uint(get(bin.monitor.withLock { bin.frames.wanted })) } ?? .none
+            },
+            set: { element, value in
+                if case .uint(let number) = value {
+                    (element as? DASHDemuxer)?.changeFrames { set(&$0.wanted, number) }
+                }
+            })
     }
 
     // MARK: Inside

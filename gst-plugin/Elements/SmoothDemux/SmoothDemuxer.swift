@@ -63,6 +63,12 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         return bytes
     }
 
+    /// By the bit rate, which the stock demuxer keeps below of each stream: nothing else limits it.
+    override func limitPictures(to pixels: Int?) {
+        let rate = pixels.flatMap { run?.manifest?.qualities.bitRateLimit(pixels: $0) }
+        setAllowedBitRate(rate.map { $0 < .max ? $0 + 1 : $0 })
+    }
+
     // MARK: Audio tracks
 
     /// The name of the audio that plays, or its language; nil: the first one. Another one may be set while it plays.
