@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MPL-2.0 */
-/* A display device that is not there: card1 with one HDMI connector, in a umockdev test bed, for unmodified libdrm and
+/* A display device that is not there: card1 with one connector, HDMI at first, in a umockdev test bed, for unmodified libdrm and
  * libudev in other processes. To be run under umockdev-wrapper.
  *
  * Its first line names the test bed, for UMOCKDEV_DIR of those processes. Each line of standard input changes the device
@@ -10,6 +10,7 @@
  *   lose           the link loses HDCP, with an event
  *   lose-silently  the same, and nobody is told
  *   authenticate   what was asked for and can be had becomes enabled, with an event
+ *   connector TYPE the connector is another one: a number of DRM_MODE_CONNECTOR_…
  *   fail on|off    every call fails
  */
 #include <drm_mode.h>
@@ -27,6 +28,7 @@ static const char *card = "/sys/devices/pci0/drm/card1";
 static GMutex lock;
 static guint64 protection, type;
 static int is_connected = 1, capable = 1, is_failing;
+static guint32 connector = DRM_MODE_CONNECTOR_HDMIA;
 
 static void tell(void) {
   umockdev_testbed_set_property(bed, card, "HOTPLUG", "1");
@@ -71,7 +73,7 @@ static void get_connector(UMockdevIoctlData *data) {
   answer.count_modes = 0;
   answer.count_encoders = 1;
   answer.encoder_id = ENCODER;
-  answer.connector_type = DRM_MODE_CONNECTOR_HDMIA;
+  answer.connector_type = connector;
   answer.connector_type_id = 1;
   answer.connection = is_connected ? 1 : 2;
   put(data, 0, &answer, sizeof answer);
@@ -170,6 +172,8 @@ static void obey(const char *line) {
   } else if (g_str_has_prefix(line, "lose")) {
     if (protection == 2) protection = 1;
     tells = !strcmp(line, "lose");
+  } else if (g_str_has_prefix(line, "connector ")) {
+    connector = (guint32)g_ascii_strtoull(line + 10, NULL, 10);
   } else if (!strcmp(line, "authenticate")) {
     tells = protection == 1 && is_connected && capable >= (int)type;
     if (tells) protection = 2;
