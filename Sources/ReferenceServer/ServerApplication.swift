@@ -32,6 +32,14 @@ public struct ServerApplication: Sendable {
         settings: ServerSettings,
         pause: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
     ) {
+        self.init(settings: settings, pause: pause, sessionTime: nil)
+    }
+
+    /// `sessionTime` is the time that viewing sessions live by, since some start; nil for that of the machine.
+    init?(
+        settings: ServerSettings, pause: @escaping @Sendable (Duration) async throws -> Void,
+        sessionTime: (@Sendable () -> Duration)?
+    ) {
         media = settings.mediaFolder.flatMap { MediaFolder(path: $0) }
         if settings.mediaFolder != nil, media == nil { return nil }
         playReady = settings.playReadyAuthority.flatMap { PlayReadyService(authority: $0) }
@@ -41,7 +49,7 @@ public struct ServerApplication: Sendable {
         state = ServerState(faults: settings.faults)
         fairPlay = FairPlayEndpoint(settings: settings, state: state)
         entitlement = EntitlementEndpoints(settings: settings, state: state)
-        sessions = SessionEndpoints(settings: settings.sessions)
+        sessions = SessionEndpoints(settings: settings.sessions, now: sessionTime)
     }
 
     /// The application for Hummingbird to run or to test. `onListening` is called with the port, once connections are

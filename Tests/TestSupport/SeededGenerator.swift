@@ -3,7 +3,7 @@
 import Glibc
 
 /// A generator with a seed, so that a failing case can be had again (SplitMix64).
-public struct SeededGenerator: RandomNumberGenerator {
+public struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
     /// Long runs set `LATCHKEY_TEST_SEED` to get other numbers each time.

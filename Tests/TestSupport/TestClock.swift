@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import SessionControl
 import Synchronization
 
-/// A clock that goes on when it is told to.
-final class TestClock: Sendable {
+/// A clock that goes on when it is told to. In milliseconds. Thread-safe.
+public final class TestClock: Sendable {
     private struct Sleeper {
         let id: Int
         let time: Int64
@@ -20,13 +19,12 @@ final class TestClock: Sendable {
 
     private let core = Mutex(Core())
 
-    var now: Int64 { core.withLock(\.now) }
+    public init() {}
 
-    var clock: SessionClock {
-        SessionClock(now: { self.now }, sleep: { time in try await self.sleep(until: time) })
-    }
+    /// Since some time that nobody asks for.
+    public var now: Int64 { core.withLock(\.now) }
 
-    func advance(by milliseconds: Int64) {
+    public func advance(by milliseconds: Int64) {
         let due = core.withLock { core in
             core.now += milliseconds
             let due = core.sleepers.filter { $0.time <= core.now }
@@ -36,9 +34,11 @@ final class TestClock: Sendable {
         for sleeper in due { sleeper.continuation.resume() }
     }
 
-    func advance(to time: Int64) { advance(by: max(0, time - now)) }
+    /// Never back.
+    public func advance(to time: Int64) { advance(by: max(0, time - now)) }
 
-    private func sleep(until time: Int64) async throws {
+    /// Waits for a time of `now`. Throws when the task is cancelled.
+    public func sleep(until time: Int64) async throws {
         let id = core.withLock { core in
             core.lastID += 1
             return core.lastID

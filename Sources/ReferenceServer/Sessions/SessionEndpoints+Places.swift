@@ -13,6 +13,21 @@ extension SessionEndpoints {
         var contentId: String?
     }
 
+    private struct Conflicts: Encodable { var conflicts: [Conflict] }
+
+    /// What a session was set up with is in `attributes`.
+    private struct Conflict: Encodable {
+        var sessionId: String
+        var terminationCode: String
+        var attributes: [String: String]
+
+        init(_ session: SessionBook.Session) {
+            sessionId = session.id
+            terminationCode = session.terminationCode
+            attributes = ["deviceId": session.device]
+        }
+    }
+
     @Sendable func setUpPlace(_ request: Request, context: ServerContext) async throws -> Response {
         if let refusal = checkCredential(request, "Basic") { return refusal }
         guard let account = context.parameters.get("account") else { return .error(.badRequest, "no account") }
@@ -24,12 +39,7 @@ extension SessionEndpoints {
             return place(session, headers: [.location: "/terminate/sessions/\(session.id)"])
         } catch {
             guard case .limit(let sessions) = error else { return .error(.serviceUnavailable, "too many sessions") }
-            struct Conflicts: Encodable { var conflicts: [Failure.Conflict] }
-            return .json(
-                Conflicts(
-                    conflicts: sessions.map {
-                        .init(sessionId: $0.id, deviceId: $0.device, terminationCode: $0.terminationCode)
-                    }), status: .conflict)
+            return .json(Conflicts(conflicts: sessions.map(Conflict.init)), status: .conflict)
         }
     }
 

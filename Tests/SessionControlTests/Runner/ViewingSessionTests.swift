@@ -311,6 +311,3 @@ struct ViewingSessionTests {
         #expect(ProcessIdentity.current.isRunning && !Self.dead.isRunning)
     }
 }
-
-// SAFETY: a value of one integer.
-extension SeededGenerator: @unchecked Sendable {}
