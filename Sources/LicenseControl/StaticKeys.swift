@@ -24,8 +24,8 @@ public struct StaticKeys: Sendable {
     /// The `*` key: for media that names no key.
     public var keyWithoutID: ContentKey? { bySubject[.unnamed]?.key }
 
-    /// The key that a playlist names by this URI. Compared as it is written.
-    public func key(forURI uri: String) -> ContentKey? { bySubject[.uri(uri)]?.key }
+    /// The key that a playlist names by this URI. Schemes compare without case, the rest as it is written.
+    public func key(forURI uri: String) -> ContentKey? { bySubject[KeysFile.Subject(uri: uri)]?.key }
 }
 
 extension StaticKeys {

@@ -20,7 +20,7 @@ public struct KeysFile: Sendable {
     public enum Subject: Hashable, Sendable {
         /// The key of this KID, whatever the media.
         case keyID(KeyID)
-        /// An absolute URI, compared as it is written.
+        /// An absolute URI as `init(uri:)` gives it: its scheme in small letters.
         case uri(String)
         /// Media that names no key: `*`.
         case unnamed
@@ -119,10 +119,20 @@ extension KeysFile.Subject {
         } else if let keyID = KeyID(hex: text) {
             self = .keyID(keyID)
         } else if let colon = text.firstIndex(of: ":"), Self.isScheme(text[..<colon]) {
-            self = .uri(text)
+            self.init(uri: text)
         } else {
             throw .malformed("the first field is no KID (32 hexadecimal digits or a UUID), no absolute URI and not “*”")
         }
+    }
+
+    /// What is named by a URI. Schemes are compared without regard to case (RFC 3986, section 3.1), all the rest as it is
+    /// written.
+    public init(uri: String) {
+        guard let colon = uri.firstIndex(of: ":"), Self.isScheme(uri[..<colon]) else {
+            self = .uri(uri)
+            return
+        }
+        self = .uri(uri[..<colon].lowercased() + uri[colon...])
     }
 
     /// RFC 3986, 3.1.

@@ -57,6 +57,7 @@ struct StaticKeysTests {
         #expect(keys.key(for: keyID(3)) == nil)
         #expect(hex(keys.keyWithoutID) == keyHex(3))
         #expect(hex(keys.key(forURI: "skd://a")) == keyHex(4))
+        #expect(hex(keys.key(forURI: "SKD://a")) == keyHex(4))
         #expect(keys.key(forURI: "skd://b") == nil)
     }
 

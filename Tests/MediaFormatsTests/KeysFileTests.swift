@@ -32,6 +32,19 @@ import Testing
         #expect(entries.map(\.key.initializationVector) == [nil, nil, vector, vector, nil])
     }
 
+    /// RFC 3986, section 3.1: schemes compare without case. Of the rest nothing is known to this library.
+    @Test(arguments: [
+        ("skd://Movie/A", true), ("SKD://Movie/A", true), ("sKd://Movie/A", true), ("skd://movie/A", false),
+        ("skd:Movie/A", false), ("skd://Movie/A ", false), ("SKDS://Movie/A", false),
+    ])
+    func comparesSchemesWithoutCase(uri: String, isSame: Bool) throws {
+        for line in ["SKD://Movie/A \(key)", "skd://Movie/A \(key)"] {
+            let entries = try KeysFile(contents: Array(line.utf8), name: "keys").entries
+            #expect((entries.first?.subject == KeysFile.Subject(uri: uri)) == isSame)
+        }
+        #expect(KeysFile.Subject(uri: "no scheme: A") == .uri("no scheme: A"))
+    }
+
     @Test func toleratesAByteOrderMarkAndCRLFAndAnEndWithoutNewline() throws {
         let text = [0xEF, 0xBB, 0xBF] + Array("\r\n\(kid) \(key)\r\n\r\n* \(key) \(iv)\r".utf8)
         #expect(try KeysFile(contents: text, name: "keys").entries.count == 2)

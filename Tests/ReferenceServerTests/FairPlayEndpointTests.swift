@@ -96,7 +96,7 @@ import Testing
     @Test(arguments: [
         ("asset/1", 1), ("skd://asset/1", 1), ("skd://asset/1?a=b%20c&ü==", 2), ("asset/1?a=b%20c&ü==", 2), ("bare", 3),
         ("skd:bare", 3), ("https://keys.example/x", 4), ("00112233445566778899AABBCCDDEEFF", 5),
-        ("00112233-4455-6677-8899-aabbccddeeff", 5),
+        ("00112233-4455-6677-8899-aabbccddeeff", 5), ("SKD://asset/1", 1),
     ])
     func findsTheKeyByContentIdentifier(identifier: String, number: Int) async throws {
         let exchange = try exchange(identifier)

@@ -21,7 +21,7 @@ struct ContentIdentifierKeys: Sendable {
     subscript(identifier: [UInt8], mediaKeyID mediaKeyID: KeyID? = nil) -> FairPlayKeyServer.Key? {
         var subjects: [KeysFile.Subject] = mediaKeyID.map { [.keyID($0)] } ?? []
         if let text = String(validating: identifier, as: UTF8.self) {
-            subjects += [.uri(text), .uri("skd://\(text)"), .uri("skd:\(text)")]
+            subjects += [text, "skd://\(text)", "skd:\(text)"].map { KeysFile.Subject(uri: $0) }
             if let keyID = KeyID(hex: text) { subjects.append(.keyID(keyID)) }
         }
         if let keyID = KeyID(identifier) { subjects.append(.keyID(keyID)) }
