@@ -18,7 +18,9 @@ let settings: [SwiftSetting] = [
 var products: [Product] = [
     .library(
         name: "LatchkeyControl",
-        targets: ["LicenseControl", "SessionControl", "OutputControl", "KeySystems", "HTTP", "ProtectionModel"])
+        targets: [
+            "ContentCache", "LicenseControl", "SessionControl", "OutputControl", "KeySystems", "HTTP", "ProtectionModel",
+        ])
 ]
 
 var dependencies: [Package.Dependency] = [
@@ -60,13 +62,17 @@ var targets: [Target] = [
             .product(name: "NIOPosix", package: "swift-nio"),
         ],
         swiftSettings: settings),
+    .target(name: "Storage", dependencies: ["HTTP", "CSQLite"], swiftSettings: settings),
     .target(
         name: "LicenseControl",
         dependencies: [
-            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "CKeyring", "COpenSSL",
-            "CSQLite",
+            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "Storage", "CKeyring",
+            "COpenSSL", "CSQLite",
         ],
         swiftSettings: settings),
+    .target(
+        name: "ContentCache",
+        dependencies: ["MediaFormats", "HTTP", "ProtectionModel", "Storage", "COpenSSL"], swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
     .target(
         name: "OutputControl", dependencies: ["ProtectionModel", "CLibDRM", "CLibUdev", "CWayland"],
@@ -115,6 +121,10 @@ var targets: [Target] = [
     .executableTarget(
         name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
         path: "Tests/StoreWriter", swiftSettings: settings),
+    .testTarget(
+        name: "ContentCacheTests",
+        dependencies: ["TestSupport", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel", "Storage"],
+        swiftSettings: settings),
     .executableTarget(
         name: "license-benchmark",
         dependencies: ["HTTP", "KeySystems", "LicenseControl", "MediaFormats", "ProtectionModel"],
@@ -250,8 +260,8 @@ if withGStreamer {
         .target(
             name: "Latchkey",
             dependencies: [
-                "CGStreamer", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats",
-                "OutputControl", "ProtectionModel", "SessionControl",
+                "CGStreamer", "ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl",
+                "MediaFormats", "OutputControl", "ProtectionModel", "SessionControl",
             ],
             path: "gst-plugin/Latchkey", swiftSettings: settings),
         .target(
@@ -262,7 +272,8 @@ if withGStreamer {
         .executableTarget(
             name: "play-protected",
             dependencies: [
-                "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl", "ProtectionModel",
+                "ContentCache", "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
+                "OutputControl", "ProtectionModel",
             ],
             path: "examples/play-protected", swiftSettings: settings),
         .executableTarget(

@@ -25,9 +25,13 @@ LAYERS = {
     "HTTP": (
         "Sources", [],
         ["CCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
+    "Storage": ("Sources", ["HTTP"], ["CSQLite", "Glibc", "Synchronization"]),
     "LicenseControl": (
-        "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel", "SessionControl"],
-        ["CKeyring", "COpenSSL", "CSQLite", "FoundationEssentials", "Glibc", "Synchronization"]),
+        "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel", "SessionControl", "Storage"],
+        ["CKeyring", "COpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "ContentCache": (
+        "Sources", ["HTTP", "MediaFormats", "ProtectionModel", "Storage"],
+        ["COpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
     "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
     "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "CWayland", "Glibc", "Synchronization"]),
     "ReferenceServer": (
@@ -52,12 +56,13 @@ LAYERS = {
     "LatchkeyLogging": ("gst-plugin", ["Latchkey"], ["Logging"]),
     "Latchkey": (
         "gst-plugin",
-        ["ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
+        ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
          "ProtectionModel", "SampleDecryption", "SessionControl"],
         ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
     "play-protected": (
         "examples",
-        ["ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl", "ProtectionModel"],
+        ["ContentCache", "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
+         "OutputControl", "ProtectionModel"],
         ["Glibc"]),
     "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
     "CLatchkey": (

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ContentCache
 import Glibc
 import Latchkey
+import MediaFormats
 import OutputControl
 
 /// What the command line says.
@@ -25,9 +27,13 @@ struct Options {
         }
     }
 
+    enum Caching { case download, show, purge }
+
     struct Problem: Error { let text: String }
 
     var content: Content?
+    /// What is downloaded or purged.
+    var contents: [Content] = []
     var samples: [Content] = []
     var agent = Agent.Configuration()
     /// To every question.
@@ -47,7 +53,16 @@ struct Options {
     var rounds = 1
     /// Gives the agent up after so many milliseconds of playback.
     var releaseAfter: UInt64?
+    /// Takes the content out of the cache after so many milliseconds of playback.
+    var purgeAfter: UInt64?
+    /// Goes there when playback has begun, in milliseconds.
+    var seeksTo: UInt64?
     var attaches = false
+    /// What is done with the cache in the place of playing.
+    var caching: Caching?
+    var selection = TrackSelection()
+    /// So many items at once.
+    var downloadLimit = 3
     /// In the place of the program's own pipeline.
     var pipeline: String?
 
@@ -72,6 +87,15 @@ struct Options {
           --pipeline WORDS     the same, in the words of gst-launch
           --repeat N           play so many times
           --release-after MS   give the agent up in the middle of playback
+          --cache DIR          where content is kept for playback offline, in the place of the user's cache
+          --download           download the content, and do not play; several URLs are downloaded at once
+          --cached             show what is in the cache, and do not play
+          --purge              take the content out of the cache; without a URL, everything
+          --bit-rate N         download the best variant up to N kbit/s
+          --keep-audio NAME    download this audio track; may be given several times
+          --limit N            download so many at once
+          --purge-after MS     take the content out of the cache in the middle of playback
+          --seek MS            go there when playback has begun
           --log                show the log
           --reset              remove all licences from this device
 
@@ -90,7 +114,12 @@ struct Options {
                 }
                 try options.take(argument, &rest)
             }
-            if let url = plain.first {
+            if options.caching != nil {
+                options.contents = try plain.map { (url) throws(Problem) in
+                    guard let content = Content(url: url) else { throw Problem(text: "what type of content is \(url)?") }
+                    return content
+                }
+            } else if let url = plain.first {
                 let type = plain.count > 1 ? ContentType(rawValue: plain[1]) : ContentType(url: url)
                 guard plain.count <= 2, let type else { throw Problem(text: "what type of content is \(url)?") }
                 options.content = Content(url: url, type: type)
@@ -136,6 +165,15 @@ struct Options {
             attaches = true
         case "--repeat": rounds = Int(try number())
         case "--release-after": releaseAfter = try number()
+        case "--cache": agent.cache = ContentCache(ContentCache.Configuration(folder: try value()))
+        case "--download": caching = .download
+        case "--cached": caching = .show
+        case "--purge": caching = .purge
+        case "--bit-rate": selection.maximumBitRate = try number() * 1000
+        case "--keep-audio": selection.audioTracks.append(try value())
+        case "--limit": downloadLimit = Int(try number())
+        case "--purge-after": purgeAfter = try number()
+        case "--seek": seeksTo = try number()
         case "--log": showsLog = true
         case "--reset": resets = true
         case "--help": showsHelp = true

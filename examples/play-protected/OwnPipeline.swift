@@ -9,6 +9,8 @@ protocol Playing: Sendable {
     func stop()
     /// In nanoseconds.
     var position: UInt64? { get }
+    /// Goes to a position, in nanoseconds.
+    @discardableResult func seek(to position: UInt64) -> Bool
     /// Empties the bus. What ended playback, where something did.
     func takeMessages() -> (text: String, isError: Bool)?
 }
@@ -42,5 +44,6 @@ final class OwnPipeline: Playing {
     func play() -> Bool { player.play() }
     func stop() { player.stop() }
     var position: UInt64? { player.position }
+    func seek(to position: UInt64) -> Bool { player.seek(to: position) }
     func takeMessages() -> (text: String, isError: Bool)? { player.takeMessages() }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ContentCache
 import HTTP
 import KeySystems
 import Latchkey
@@ -90,6 +91,8 @@ struct Playback {
             if options.rounds > 1 { print("round: \(round)") }
             let events = agent?.events
             guard pipeline.play() else { return .failed }
+            if let target = options.seeksTo { seek(pipeline, to: target) }
+            if let time = options.purgeAfter { purge(after: time) }
             if let time = options.releaseAfter {
                 outcome = await release(&agent, after: time, pipeline)
             } else {
@@ -110,6 +113,32 @@ struct Playback {
         } catch {
             print("error: \(error)")
             return nil
+        }
+    }
+
+    /// As soon as the pipeline can.
+    private func seek(_ pipeline: any Playing, to milliseconds: UInt64) {
+        Task {
+            for _ in 0..<500 {
+                try? await Task.sleep(for: .milliseconds(20))
+                guard (pipeline.position ?? 0) > 0 else { continue }
+                print("seek: \(pipeline.seek(to: milliseconds * 1_000_000) ? "yes" : "no")")
+                return
+            }
+        }
+    }
+
+    /// While it plays.
+    private func purge(after milliseconds: UInt64) {
+        Task {
+            try? await Task.sleep(for: .milliseconds(Int64(milliseconds)))
+            do throws(CacheError) {
+                let cached = try CachedContent(url: content.url, type: content.type, cache: options.agent.cache)
+                try await cached.purgeAndWait()
+                print("purged while playing")
+            } catch {
+                print("error: \(error)")
+            }
         }
     }
 
@@ -157,6 +186,8 @@ struct Playback {
                 print("event: playback should be aborted: \(reason)")
                 return .failed
             case .playbackWillBeAborted(let reason): print("event: playback will be aborted: \(reason)")
+            case .cacheEdgeReached(let edge, let reason):
+                print("event: cache edge reached: \(edge.map { "\($0.inMilliseconds) ms" } ?? "unknown"): \(reason)")
             case .sessionSetupError(let details): print("event: session setup error: \(text(details))")
             case .sessionHeartbeatError(let details, let isFinal):
                 print("event: session heartbeat error\(isFinal ? ", final" : ""): \(text(details))")

@@ -107,24 +107,57 @@ final class LoopbackConnection: ChannelInboundHandler {
             fields.add(name: header.name, value: header.value)
         }
         let hasContent = response.status != 204 && response.status != 304
-        if hasContent { fields.add(name: "Content-Length", value: String(response.body.count)) }
+        let length = response.stream?.length ?? UInt64(response.body.count)
+        if hasContent { fields.add(name: "Content-Length", value: String(length)) }
         if isLast { fields.add(name: "Connection", value: "close") }
         let status = (200...599).contains(response.status) ? response.status : 500
         channel.write(
             HTTPServerResponsePart.head(
                 HTTPResponseHead(version: .http1_1, status: HTTPResponseStatus(statusCode: status), headers: fields)),
             promise: nil)
+        if head.method != .HEAD, hasContent, let stream = response.stream {
+            return send(stream, on: channel, isLast: isLast)
+        }
         if head.method != .HEAD, hasContent, !response.body.isEmpty {
             channel.write(
                 HTTPServerResponsePart.body(.byteBuffer(channel.allocator.buffer(bytes: response.body))), promise: nil)
         }
         gate.answerDidStart(channel)
+        end(on: channel, isLast: isLast)
+    }
+
+    private func end(on channel: any Channel, isLast: Bool) {
         let connection = NIOLoopBound(self, eventLoop: channel.eventLoop)
         channel.writeAndFlush(HTTPServerResponsePart.end(nil)).whenComplete { _ in
             if isLast {
                 channel.close(promise: nil)
             } else {
                 connection.value.gate.answerDidEnd(channel)
+            }
+        }
+    }
+
+    /// Piece by piece, each when the client has taken the last one. A player that stands still takes none for hours, so
+    /// no clock runs.
+    private func send(_ stream: LoopbackStream, on channel: any Channel, isLast: Bool) {
+        let connection = NIOLoopBound(self, eventLoop: channel.eventLoop)
+        channel.flush()
+        answering = Task {
+            var left = stream.length
+            while left > 0, !Task.isCancelled, var piece = await stream.next(), !piece.isEmpty {
+                if UInt64(piece.count) > left { piece = Array(piece.prefix(Int(left))) }
+                left -= UInt64(piece.count)
+                let buffer = channel.allocator.buffer(bytes: piece)
+                do {
+                    try await channel.writeAndFlush(HTTPServerResponsePart.body(.byteBuffer(buffer)))
+                } catch {
+                    return
+                }
+            }
+            guard left == 0 else { return channel.close(promise: nil) }
+            channel.eventLoop.execute {
+                connection.value.answering = nil
+                connection.value.end(on: channel, isLast: isLast)
             }
         }
     }

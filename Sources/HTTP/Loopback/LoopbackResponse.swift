@@ -8,12 +8,21 @@ public struct LoopbackResponse: Sendable {
     public var headers: [HTTPHeader]
     /// Not sent in answer to HEAD.
     public var body: [UInt8]
+    /// In the place of `body`, for what is too large or not there yet.
+    public var stream: LoopbackStream?
 
     /// The server adds `Content-Length`, and cuts a range out of a body with the status 200.
     public init(status: Int = 200, headers: [HTTPHeader] = [], body: [UInt8] = []) {
         self.status = status
         self.headers = headers
         self.body = body
+    }
+
+    /// An answer whose body comes piece by piece. Ranges are the handler's business: `status` is 206 and `headers` have a
+    /// `Content-Range` where it is a part.
+    public init(status: Int, headers: [HTTPHeader], stream: LoopbackStream) {
+        self.init(status: status, headers: headers)
+        self.stream = stream
     }
 
     /// 404, without a body.
@@ -23,7 +32,7 @@ public struct LoopbackResponse: Sendable {
 
     /// The part of a whole answer that a request asks for (RFC 9110, section 14).
     func part(_ range: LoopbackRange?) -> LoopbackResponse {
-        guard status == 200, let range else { return self }
+        guard status == 200, stream == nil, let range else { return self }
         guard let bounds = range.bounds(in: body.count) else {
             return LoopbackResponse(
                 status: 416, headers: [HTTPHeader(name: "Content-Range", value: "bytes */\(body.count)")])
@@ -37,9 +46,24 @@ public struct LoopbackResponse: Sendable {
     }
 }
 
+/// A body that comes piece by piece, as fast as the client takes it.
+public struct LoopbackStream: Sendable {
+    /// Of all pieces together, in bytes.
+    public var length: UInt64
+    /// The next piece; nil where no more can be had. Where that is before `length`, the connection is closed, by which the
+    /// client sees that something is missing.
+    public var next: @Sendable () async -> [UInt8]?
+
+    /// `next` is asked for a piece when the client has taken the one before, and not again after `length` bytes.
+    public init(length: UInt64, next: @escaping @Sendable () async -> [UInt8]?) {
+        self.length = length
+        self.next = next
+    }
+}
+
 extension LoopbackResponse: CustomStringConvertible, CustomReflectable {
     /// Status and size of the body.
-    public var description: String { "\(status), \(body.count) bytes" }
+    public var description: String { "\(status), \(stream?.length ?? UInt64(body.count)) bytes" }
     /// The same two; the body may be a key.
     public var customMirror: Mirror { Mirror(self, children: ["status": status, "bodySize": body.count]) }
 }

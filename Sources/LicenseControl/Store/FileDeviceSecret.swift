@@ -2,6 +2,7 @@
 
 import Glibc
 public import ProtectionModel
+import Storage
 
 /// A device secret of 32 random bytes in a file that only its owner may read and write (mode 0600).
 ///

@@ -3,6 +3,7 @@
 import CKeyring
 import Glibc
 public import ProtectionModel
+import Storage
 
 /// A device secret of 32 random bytes in the kernel's keyring of this user (keyrings(7)), where no file holds it.
 ///

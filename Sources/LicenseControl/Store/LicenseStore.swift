@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import ProtectionModel
+import Storage
 
 /// Licences, domains, persistable keys, first-play marks and reports on disk, sealed for this device.
 ///
@@ -21,7 +22,7 @@ public import ProtectionModel
 /// Thread-safe. Everything happens on a thread of its own, so that no caller ever waits for a disk. Several stores, also
 /// of several processes, may have the same files open.
 public actor LicenseStore {
-    private let executor: StoreExecutor
+    private let executor: StorageExecutor
     private let configuration: LicenseStoreConfiguration
     private var stage: Stage
 
@@ -36,7 +37,7 @@ public actor LicenseStore {
     public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     private init(_ configuration: LicenseStoreConfiguration) {
-        executor = StoreExecutor()
+        executor = StorageExecutor()
         self.configuration = configuration
         stage = .new
     }

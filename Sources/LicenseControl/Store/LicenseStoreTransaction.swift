@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import ProtectionModel
+import Storage
 
 /// The records as one transaction sees them. Good only within the body that it is given to, on the store's thread;
 /// afterwards every call throws `closed`.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ProtectionModel
+import Storage
 
 /// What happens to the database and its counter when a store is opened.
 extension OpenStore {

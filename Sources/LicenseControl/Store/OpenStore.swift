@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ProtectionModel
+import Storage
 
 /// The files of a licence store while they are open. Used from the thread of its store alone.
 final class OpenStore {
@@ -168,3 +169,8 @@ final class OpenStore {
         }
     }
 }
+
+extension LicenseStoreError: SQLiteFailure {}
+
+typealias SQLiteConnection = Storage.SQLiteConnection<LicenseStoreError>
+typealias SQLiteStatement = Storage.SQLiteStatement<LicenseStoreError>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
+import Storage
 
 /// The files of a store: made in one step, moved aside together, and locked while they are in use.
 ///

@@ -2,6 +2,7 @@
 
 import KeySystems
 import ProtectionModel
+import Storage
 
 /// The columns of a record that stand in clear: what queries use, and what the set's code covers.
 struct StoredRow: Hashable {

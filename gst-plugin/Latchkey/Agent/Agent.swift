@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CGStreamer
+public import ContentCache
 public import LicenseControl
 public import OutputControl
 public import ProtectionModel
@@ -46,6 +47,8 @@ public final class Agent: Sendable {
         public var audioSink = "autoaudiosink"
         /// Who tells the outputs (`latchkeyguard`'s property `outputs`).
         public var outputs = "kms"
+        /// Where content is kept for playback without the network. What is in there plays from there. Nil: nothing does.
+        public var cache = ContentCache.standard
         /// Lines of the log below this are no events. The log itself has all of them.
         public var logThreshold = AgentLogMessage.Level.info
 
@@ -122,8 +125,9 @@ public final class Agent: Sendable {
         set { core.selectedAudioTrack = newValue }
     }
 
-    /// A player for the content: `playbin3` with this agent's session, its loaders and its output guards. Throws
-    /// `configuration` where an element is missing or a sink cannot be made, and `cancelled` after the agent's end.
+    /// A player for the content: `playbin3` with this agent's session, its loaders and its output guards. Content that is
+    /// in the cache plays from there, as far as it is there; the rest comes from the network, and is in the cache then.
+    /// Throws `configuration` where an element is missing or a sink cannot be made, and `cancelled` after the agent's end.
     public func makePlayer() throws(AgentError) -> Player { try core.makePlayer() }
 
     /// Makes a pipeline of the application's own use this agent's session and loaders, and watches it. Call it before the

@@ -34,7 +34,7 @@ extension AgentCore {
     private var printableURL: String { HTTPRequest(url: contentURL).printableURL }
 
     private func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
-        let source = ContentSource(transport: CurlTransport.shared) { [weak self] in self?.log(.info, $0) }
+        let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         let inspector = ContentInspector(source: source, keySystem: parts.settings.keySystem)
         let content = try await inspector.inspect(contentURL, type)
         guarded.withLock { $0.content = content }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
+import ContentCache
 import ElementKit
 import Elements
 import HTTP
@@ -19,7 +20,8 @@ extension AgentCore {
             throw .configuration("GStreamer's playbin3 is missing: install gstreamer1.0-plugins-base")
         }
         let pipeline = Pipeline(element)
-        element.setProperty("uri", .string(contentURL))
+        let gateway = try cacheGateway()
+        element.setProperty("uri", .string(gateway?.url ?? contentURL))
         do throws(PipelineError) {
             for (name, sink) in [
                 ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
@@ -34,7 +36,9 @@ extension AgentCore {
         } catch {
             throw .configuration(error.description)
         }
-        return Player(pipeline, of: self, attachment: try attachment(to: element))
+        let id = try attachment(to: element)
+        guarded.withLock { $0.attachments[id]?.gateway = gateway }
+        return Player(pipeline, of: self, attachment: id)
     }
 
     func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
@@ -209,6 +213,7 @@ extension AgentCore {
         case .stateChanged(from: _, to: .paused): advance(.pauses)
         case .stateChanged: advance(.stopped)
         case .endOfStream:
+            tellCacheEdge()
             log(.info, "the player has come to the end")
             advance(.endOfStream)
         case .warning(let text, let debug): log(.warning, "\(text) \(debug)")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
+import ContentCache
 import ElementKit
 import Elements
 import HTTP
@@ -48,6 +49,8 @@ final class AgentCore: Sendable {
         var session: KeySession
         /// What takes the name of an audio track.
         var demuxers: [WeakPipeline] = []
+        /// Serves what is cached of the content.
+        var gateway: CacheGateway?
     }
 
     init(contentURL: String, type: ContentType, configuration: Agent.Configuration) {
@@ -130,6 +133,15 @@ final class AgentCore: Sendable {
         log(.error, "playback will be aborted: \(reason)")
         events.send(.playbackWillBeAborted(reason: reason))
         post("latchkey-agent-playback-will-be-aborted", [("reason", .string(reason))])
+    }
+
+    func cacheEdgeWasReached(_ edge: Duration?, _ reason: String) {
+        log(.warning, "playback has come to the end of what is cached: \(reason)")
+        events.send(.cacheEdgeReached(cachedDuration: edge, reason: reason))
+        let milliseconds = edge.map { UInt64(clamping: $0.milliseconds) } ?? 0
+        post(
+            "latchkey-agent-cache-edge-reached",
+            [("cached-duration", .uint64(milliseconds * 1_000_000)), ("reason", .string(reason))])
     }
 
     // MARK: Settings

@@ -22,6 +22,9 @@ public enum AgentEvent: Sendable {
     case playbackShouldBeAborted(reason: String)
     /// Playback is being ended: the right to it is gone, or the outputs may not show it. Each time.
     case playbackWillBeAborted(reason: String)
+    /// Playback has come to the end of what is cached, and the rest cannot be had without the network: it stops. Once a
+    /// playback, or again where the network was back in between.
+    case cacheEdgeReached(cachedDuration: Duration?, reason: String)
     /// The session server refused a session. Playback ends. Each time.
     case sessionSetupError(SessionErrorDetails)
     /// A heartbeat failed; where `isFinal`, playback ends. Each time.

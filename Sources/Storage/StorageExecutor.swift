@@ -4,16 +4,19 @@ import Glibc
 import HTTP
 import Synchronization
 
-/// Runs the jobs of one licence store, one after the other, on a thread of its own.
+/// Runs the jobs of one store, one after the other, on a thread of its own.
 ///
 /// SQLite and the disk may make it wait; nobody else's thread does. The thread starts with the first job and ends with
 /// the executor.
-final class StoreExecutor: SerialExecutor {
+package final class StorageExecutor: SerialExecutor {
     private let queue = JobQueue()
+
+    /// Starts nothing yet.
+    package init() {}
 
     deinit { queue.stop() }
 
-    func enqueue(_ job: consuming ExecutorJob) {
+    package func enqueue(_ job: consuming ExecutorJob) {
         // The entry keeps the executor until the job has run.
         queue.add(JobQueue.Entry(job: UnownedJob(job), executor: self))
     }
@@ -24,7 +27,7 @@ private final class JobQueue: @unchecked Sendable {
     // SAFETY: `entries`, `isStarted` and `isStopped` are read and written under `lock` alone.
     struct Entry {
         let job: UnownedJob
-        let executor: StoreExecutor
+        let executor: StorageExecutor
     }
 
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)

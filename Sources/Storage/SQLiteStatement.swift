@@ -3,18 +3,18 @@
 import CSQLite
 
 /// One prepared statement. Places and columns are counted from 1 and from 0, as SQLite does. Not thread-safe.
-final class SQLiteStatement {
+package final class SQLiteStatement<Failure: SQLiteFailure> {
     private let handle: OpaquePointer
-    private let connection: SQLiteConnection.Failures
+    private let connection: SQLiteConnection<Failure>.Failures
 
-    init(_ handle: OpaquePointer, failures: SQLiteConnection.Failures) {
+    init(_ handle: OpaquePointer, failures: SQLiteConnection<Failure>.Failures) {
         self.handle = handle
         connection = failures
     }
 
     deinit { sqlite3_finalize(handle) }
 
-    func bind(_ place: Int32, _ value: Int64?) throws(LicenseStoreError) {
+    package func bind(_ place: Int32, _ value: Int64?) throws(Failure) {
         if let value {
             try connection.check(sqlite3_bind_int64(handle, place, value))
         } else {
@@ -22,7 +22,7 @@ final class SQLiteStatement {
         }
     }
 
-    func bind(_ place: Int32, _ bytes: [UInt8]) throws(LicenseStoreError) {
+    package func bind(_ place: Int32, _ bytes: [UInt8]) throws(Failure) {
         // An empty array may have no address, and then SQLite would bind NULL.
         guard !bytes.isEmpty else { return try connection.check(sqlite3_bind_zeroblob(handle, place, 0)) }
         // SAFETY: SQLite copies exactly these bytes before the call returns.
@@ -33,7 +33,7 @@ final class SQLiteStatement {
     }
 
     /// Whether there is a row. After the last one, and after an error, the statement can be bound and run again.
-    func step() throws(LicenseStoreError) -> Bool {
+    package func step() throws(Failure) -> Bool {
         let code = sqlite3_step(handle)
         if code == SQLITE_ROW { return true }
         sqlite3_reset(handle)
@@ -42,24 +42,24 @@ final class SQLiteStatement {
     }
 
     /// Runs a statement that gives no rows, or whose rows do not matter.
-    func run() throws(LicenseStoreError) { while try step() {} }
+    package func run() throws(Failure) { while try step() {} }
 
     /// Ends a run before its last row.
-    func reset() { sqlite3_reset(handle) }
+    package func reset() { sqlite3_reset(handle) }
 
-    func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
+    package func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(handle, column) }
 
-    func optionalInteger(_ column: Int32) -> Int64? {
+    package func optionalInteger(_ column: Int32) -> Int64? {
         sqlite3_column_type(handle, column) == SQLITE_NULL ? nil : sqlite3_column_int64(handle, column)
     }
 
     /// A copy of the bytes of this row.
-    func bytes(_ column: Int32) -> [UInt8] {
+    package func bytes(_ column: Int32) -> [UInt8] {
         guard let start = sqlite3_column_blob(handle, column) else { return [] }
         let size = Int(sqlite3_column_bytes(handle, column))
         // SAFETY: SQLite vouches for `size` bytes until the next step; they are copied here.
         return Array(UnsafeRawBufferPointer(start: start, count: size))
     }
 
-    func text(_ column: Int32) -> String { String(decoding: bytes(column), as: UTF8.self) }
+    package func text(_ column: Int32) -> String { String(decoding: bytes(column), as: UTF8.self) }
 }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Gives everybody who listens each value, in order. Thread-safe; nobody waits for a slow listener, who loses the oldest
 /// of more than `limit` values instead.
-final class Broadcast<Value: Sendable>: Sendable {
+package final class Broadcast<Value: Sendable>: Sendable {
     private struct State {
         var listeners: [UInt64: AsyncStream<Value>.Continuation] = [:]
         var lastID: UInt64 = 0
@@ -14,12 +14,13 @@ final class Broadcast<Value: Sendable>: Sendable {
     private let state = Mutex(State())
     private let limit: Int
 
-    init(limit: Int = 1024) { self.limit = limit }
+    /// The most values that wait for one listener.
+    package init(limit: Int = 1024) { self.limit = limit }
 
     deinit { finish() }
 
     /// Everything from now on. Ends with `finish`.
-    func stream(beginningWith first: Value? = nil) -> AsyncStream<Value> {
+    package func stream(beginningWith first: Value? = nil) -> AsyncStream<Value> {
         let (stream, continuation) = AsyncStream.makeStream(of: Value.self, bufferingPolicy: .bufferingNewest(limit))
         if let first { continuation.yield(first) }
         let id = state.withLock { state -> UInt64? in
@@ -42,11 +43,13 @@ final class Broadcast<Value: Sendable>: Sendable {
         withExtendedLifetime(gone) {}
     }
 
-    func send(_ value: Value) {
+    /// Gives the value to everybody who listens.
+    package func send(_ value: Value) {
         for listener in state.withLock({ Array($0.listeners.values) }) { listener.yield(value) }
     }
 
-    func finish() {
+    /// Ends all streams; later ones end at once.
+    package func finish() {
         let listeners = state.withLock { state in
             state.isFinished = true
             defer { state.listeners = [:] }

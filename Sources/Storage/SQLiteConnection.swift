@@ -3,15 +3,34 @@
 import CSQLite
 import Glibc
 
+/// What a store that keeps its things with SQLite makes of SQLite's result codes. Each text names the file and says what
+/// to do.
+package protocol SQLiteFailure: Error {
+    /// Another connection kept the database locked for longer than this one waits.
+    static func busy(_ detail: String) -> Self
+    /// The file is damaged, no database, or not one of ours.
+    static func corrupted(_ detail: String) -> Self
+    /// No room is left.
+    static func diskFull(_ detail: String) -> Self
+    /// The disk or the file system failed.
+    static func inputOutput(_ detail: String) -> Self
+    /// The file or its folder cannot be written.
+    static func readOnly(_ detail: String) -> Self
+    /// The file cannot be opened or made.
+    static func cannotOpen(_ detail: String) -> Self
+    /// More bytes than SQLite takes.
+    static func recordTooLarge(_ detail: String) -> Self
+}
+
 /// An open SQLite database. Used from the thread of its store alone.
-final class SQLiteConnection {
+package final class SQLiteConnection<Failure: SQLiteFailure> {
     private let handle: OpaquePointer
     private let failures: Failures
-    private var statements: [String: SQLiteStatement] = [:]
+    private var statements: [String: SQLiteStatement<Failure>] = [:]
     private var isClosed = false
 
     /// Opens the file, which is made where it is not there. `fileSystem` names a registered VFS; nil is SQLite's own.
-    init(path: String, fileSystem: String?, busyTimeout: Duration) throws(LicenseStoreError) {
+    package init(path: String, fileSystem: String?, busyTimeout: Duration) throws(Failure) {
         var opened: OpaquePointer?
         let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX
         let code = sqlite3_open_v2(path, &opened, flags, fileSystem)
@@ -26,7 +45,7 @@ final class SQLiteConnection {
     deinit { close() }
 
     /// Lets go of the file. Nothing may be asked of the connection afterwards.
-    func close() {
+    package func close() {
         guard !isClosed else { return }
         isClosed = true
         statements = [:]
@@ -34,13 +53,13 @@ final class SQLiteConnection {
     }
 
     /// Runs statements that give no rows.
-    func execute(_ sql: String) throws(LicenseStoreError) {
+    package func execute(_ sql: String) throws(Failure) {
         try failures.check(sqlite3_exec(handle, sql, nil, nil, nil))
     }
 
     /// A statement ready to be bound. The same text gives the same statement, so one that gives rows is run to its end
     /// or reset before it is asked for again.
-    func statement(_ sql: String) throws(LicenseStoreError) -> SQLiteStatement {
+    package func statement(_ sql: String) throws(Failure) -> SQLiteStatement<Failure> {
         if let statement = statements[sql] { return statement }
         var prepared: OpaquePointer?
         try failures.check(sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil))
@@ -51,17 +70,17 @@ final class SQLiteConnection {
     }
 
     /// The one number that a statement gives.
-    func integer(_ sql: String) throws(LicenseStoreError) -> Int64 {
+    package func integer(_ sql: String) throws(Failure) -> Int64 {
         let statement = try statement(sql)
         defer { statement.reset() }
         return try statement.step() ? statement.integer(0) : 0
     }
 
     /// Whether a transaction is open.
-    var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+    package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
     /// Undoes the open transaction, where there is one. SQLite has done so itself after some errors.
-    func rollBack() {
+    package func rollBack() {
         if isInTransaction { sqlite3_exec(handle, "ROLLBACK", nil, nil, nil) }
     }
 
@@ -70,11 +89,11 @@ final class SQLiteConnection {
         fileprivate let handle: OpaquePointer
         fileprivate let path: String
 
-        func check(_ code: Int32) throws(LicenseStoreError) {
+        func check(_ code: Int32) throws(Failure) {
             guard code == SQLITE_OK else { throw failure(code) }
         }
 
-        func failure(_ code: Int32) -> LicenseStoreError {
+        func failure(_ code: Int32) -> Failure {
             // SAFETY: a constant string of SQLite's that ends in NUL.
             let reason = sqlite3_errstr(code).map { String(cString: $0) } ?? "error"
             var detail = "\(path): \(reason) (SQLite \(code)"
@@ -99,7 +118,7 @@ final class SQLiteConnection {
 }
 
 /// What the system says to an error number.
-func errorText(_ code: Int32) -> String {
+package func errorText(_ code: Int32) -> String {
     // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
     strerror(code).map { String(cString: $0) } ?? "error \(code)"
 }

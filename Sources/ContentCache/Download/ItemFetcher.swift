@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+
+/// Gives the blocks of one item's resources: from disk, or from the origin, and then they are on disk.
+///
+/// A download and any number of players share one of these: a block that is on its way for one comes to the other too,
+/// and is asked for once.
+actor ItemFetcher {
+    /// What came for a run of blocks.
+    private struct Fetched: Sendable {
+        var first: UInt64
+        var blocks: [[UInt8]] = []
+        var error: CacheError?
+        /// The bytes came, and could not be stored.
+        var storageError: CacheError?
+    }
+
+    private struct Key: Hashable {
+        var resource: Int64
+        var block: UInt64
+    }
+
+    private final class Flight {
+        let task: Task<Fetched, Never>
+        var waiters = 0
+
+        init(_ task: Task<Fetched, Never>) { self.task = task }
+    }
+
+    nonisolated let store: ItemStore
+    private let transport: any HTTPTransport
+    private let onChange: @Sendable () -> Void
+    private var flights: [Key: Flight] = [:]
+
+    /// What is asked for at once, in bytes: by a download, and by a player, who wants the first of it soon.
+    nonisolated let downloadSize: Int
+    nonisolated var playbackSize: Int { min(downloadSize, 256 << 10) }
+    /// What a server sends that knows no ranges.
+    private static let unrangedLimit = 64 << 20
+    private static let timeout = Duration.seconds(60)
+
+    /// `onChange` hears whenever more is on disk, or less.
+    init(
+        store: ItemStore, transport: any HTTPTransport, downloadSize: Int, onChange: @escaping @Sendable () -> Void
+    ) {
+        self.store = store
+        self.downloadSize = downloadSize
+        self.transport = transport
+        self.onChange = onChange
+    }
+
+    // MARK: Bytes
+
+    /// A block: empty behind the end of the resource. `ahead`: what else to ask for at once, in bytes.
+    ///
+    /// `mustStore`: what cannot be stored is an error; otherwise the bytes count.
+    func block(
+        _ number: UInt64, of url: String, ahead: Int, mustStore: Bool
+    ) async throws(CacheError) -> [UInt8] {
+        let resource = try await store.resource(url)
+        if let size = resource.size, number * UInt64(store.blockSize) >= size { return [] }
+        if flights[Key(resource: resource.number, block: number)] == nil {
+            if let bytes = try await stored(number, resource) { return bytes }
+        }
+        var fetched = await fetched(number, resource, ahead)
+        // Whoever asked first may have given up.
+        while fetched.error?.code == .cancelled, !Task.isCancelled {
+            fetched = await self.fetched(number, resource, ahead)
+        }
+        if let error = fetched.error { throw error }
+        if mustStore, let error = fetched.storageError { throw error }
+        guard number >= fetched.first, let index = Int(exactly: number - fetched.first),
+            fetched.blocks.indices.contains(index)
+        else { return [] }
+        return fetched.blocks[index]
+    }
+
+    /// A damaged disk is as good as none, for those who play.
+    private func stored(_ number: UInt64, _ resource: CachedResource) async throws(CacheError) -> [UInt8]? {
+        let wasPresent = await store.isPresent(number * UInt64(store.blockSize), 1, of: resource)
+        guard wasPresent else { return nil }
+        let bytes = try await store.read(number, of: resource)
+        if bytes == nil { onChange() }
+        return bytes
+    }
+
+    /// Bytes of a resource; fewer at its end.
+    func bytes(_ range: Range<UInt64>, of url: String, ahead: Int, mustStore: Bool) async throws(CacheError) -> [UInt8] {
+        let blockSize = UInt64(store.blockSize)
+        var result: [UInt8] = []
+        var position = range.lowerBound
+        while position < range.upperBound {
+            let block = try await block(position / blockSize, of: url, ahead: ahead, mustStore: mustStore)
+            let skipped = Int(position % blockSize)
+            guard skipped < block.count else { break }
+            let part = block[skipped...].prefix(Int(clamping: range.upperBound - position))
+            result += part
+            position += UInt64(part.count)
+        }
+        return result
+    }
+
+    /// A whole resource. Throws `unsupportedContent` above `limit` bytes.
+    func whole(_ url: String, limit: Int, mustStore: Bool) async throws(CacheError) -> [UInt8] {
+        let bytes = try await bytes(
+            0..<UInt64(limit) + 1, of: url, ahead: downloadSize, mustStore: mustStore)
+        guard bytes.count <= limit else { throw .unsupportedContent("it has more than \(limit) bytes", at: url) }
+        return bytes
+    }
+
+    /// Sees to it that the bytes are on disk; nil: to the end. Returns the size of the resource.
+    @discardableResult
+    func store(_ offset: UInt64, _ length: UInt64?, of url: String) async throws(CacheError) -> UInt64 {
+        let blockSize = UInt64(store.blockSize)
+        var resource = try await store.resource(url)
+        if resource.size == nil {
+            _ = try await block(offset / blockSize, of: url, ahead: downloadSize, mustStore: true)
+            resource = try await store.resource(url)
+        }
+        guard let size = resource.size else {
+            throw .invalidContent("the server does not tell its size", at: url)
+        }
+        let end = length.map { min(size, offset.addingReportingOverflow($0).partialValue) } ?? size
+        let last = (end + blockSize - 1) / blockSize
+        var next = offset / blockSize
+        while let missing = await store.missing(resource.number, from: next, to: last, limit: 1) {
+            next = missing.lowerBound
+            if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
+            let bytes = try await block(
+                missing.lowerBound, of: url, ahead: downloadSize, mustStore: true)
+            guard !bytes.isEmpty else { throw CacheError(.cancelled, "the item was purged") }
+            // One that is gone again would be asked for again and again.
+            guard await store.isPresent(missing.lowerBound * blockSize, 1, of: try await store.resource(url)) else {
+                throw CacheError(.cancelled, "the item was purged")
+            }
+        }
+        return size
+    }
+
+    // MARK: The origin
+
+    private func fetched(_ number: UInt64, _ resource: CachedResource, _ ahead: Int) async -> Fetched {
+        let key = Key(resource: resource.number, block: number)
+        let flight: Flight
+        if let known = flights[key] {
+            flight = known
+        } else {
+            let blocks = await run(from: number, resource, ahead)
+            // Meanwhile somebody else may have asked.
+            if let known = flights[key] {
+                flight = known
+            } else {
+                let free = blocks.prefix { flights[Key(resource: resource.number, block: $0)] == nil }
+                flight = Flight(Task { await self.fetch(resource, free) })
+                for block in free { flights[Key(resource: resource.number, block: block)] = flight }
+            }
+        }
+        flight.waiters += 1
+        let task = flight.task
+        let result = await withTaskCancellationHandler {
+            await task.value
+        } onCancel: {
+            Task { await self.leave(key) }
+        }
+        if !Task.isCancelled { flight.waiters -= 1 }
+        return result
+    }
+
+    private func leave(_ key: Key) {
+        guard let flight = flights[key] else { return }
+        flight.waiters -= 1
+        if flight.waiters <= 0 { flight.task.cancel() }
+    }
+
+    private func run(from number: UInt64, _ resource: CachedResource, _ ahead: Int) async -> Range<UInt64> {
+        let blockSize = UInt64(store.blockSize)
+        let limit = UInt64(max(1, min(ahead, downloadSize) / store.blockSize))
+        let end = resource.size.map { ($0 + blockSize - 1) / blockSize } ?? number + limit
+        return await store.missing(resource.number, from: number, to: max(end, number + 1), limit: limit)
+            .flatMap { $0.lowerBound == number ? $0 : nil } ?? number..<number + 1
+    }
+
+    private func fetch(_ resource: CachedResource, _ blocks: Range<UInt64>) async -> Fetched {
+        var result = Fetched(first: blocks.lowerBound)
+        do throws(CacheError) {
+            let answer = try await answer(resource, blocks)
+            result.first = answer.first
+            result.blocks = answer.blocks(of: store.blockSize)
+            do throws(CacheError) {
+                if answer.bytes.isEmpty {
+                    try await store.write(answer.resource)
+                } else {
+                    try await store.write(answer.bytes, from: answer.first, of: answer.resource)
+                }
+            } catch {
+                result.storageError = error
+            }
+        } catch {
+            result.error = error
+        }
+        for block in blocks { flights[Key(resource: resource.number, block: block)] = nil }
+        onChange()
+        return result
+    }
+
+    private func answer(_ resource: CachedResource, _ blocks: Range<UInt64>) async throws(CacheError) -> RangeAnswer {
+        let blockSize = UInt64(store.blockSize)
+        let start = blocks.lowerBound * blockSize
+        let end = min(blocks.upperBound * blockSize, resource.size ?? .max)
+        var request = HTTPRequest(url: resource.url)
+        request.headers = [HTTPHeader(name: "Range", value: "bytes=\(start)-\(end - 1)")]
+        request.timeout = Self.timeout
+        request.maximumResponseSize = Self.unrangedLimit
+        let response: HTTPResponse
+        do throws(HTTPError) {
+            response = try await transport.send(request)
+        } catch {
+            throw CacheError(error)
+        }
+        return try RangeAnswer(response, to: start..<end, of: resource, blockSize: store.blockSize)
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+
+/// What an origin answered where a part of a resource was asked for, checked against what is known of the resource. A
+/// value.
+struct RangeAnswer: Sendable {
+    /// The first block that is there as a whole.
+    let first: UInt64
+    /// Whole blocks; the last may be shorter where the resource ends.
+    let bytes: [UInt8]
+    /// With its size and its validator.
+    let resource: CachedResource
+
+    /// Throws `serverError`, `invalidContent` for a web page and for a malformed answer, and `contentChanged` where size or
+    /// validator are others than before: bytes of two versions never come together.
+    init(
+        _ response: HTTPResponse, to range: Range<UInt64>, of known: CachedResource, blockSize: Int
+    ) throws(CacheError) {
+        var resource = known
+        var offset: UInt64 = 0
+        let total: UInt64
+        switch response.status {
+        case 206:
+            guard let range = Self.contentRange(response.header("Content-Range") ?? ""),
+                range.count == response.body.count
+            else {
+                throw .invalidContent("an answer with a part has no usable Content-Range", at: response.url)
+            }
+            (offset, total) = (range.first, range.total)
+        case 200..<300: total = UInt64(response.body.count)
+        // A resource without bytes has no part.
+        case 416 where range.lowerBound == 0 && (known.size ?? 0) == 0: total = 0
+        case 416: throw Self.changed(known)
+        default: throw .serverError(response.status, at: response.url)
+        }
+        let body = response.status == 416 ? [] : response.body
+        if WebPage.isOne(start: body.prefix(WebPage.size)) {
+            throw .invalidContent(
+                "a web page came in the place of media, such as the log-in page of a network: open the URL in a browser",
+                at: response.url)
+        }
+        let validator = response.header("ETag") ?? response.header("Last-Modified") ?? ""
+        let isOther = !known.validator.isEmpty && !validator.isEmpty && validator != known.validator
+        guard known.size == nil || known.size == total, !isOther else { throw Self.changed(known) }
+        resource.size = total
+        if !validator.isEmpty { resource.validator = validator }
+        resource.answeringURL = response.url
+        resource.contentType = response.header("Content-Type") ?? ""
+        self.resource = resource
+
+        // From the start of a block to the end of one, or of the resource.
+        let size = UInt64(blockSize)
+        first = (offset + size - 1) / size
+        let skipped = first * size - offset
+        let end = offset + UInt64(body.count)
+        let stop = end >= total ? end : end / size * size
+        bytes = stop > first * size ? Array(body[Int(skipped)..<Int(stop - offset)]) : []
+        guard first * size <= range.lowerBound, stop > range.lowerBound || total <= range.lowerBound else {
+            throw .invalidContent("the server sends other bytes than were asked for", at: response.url)
+        }
+    }
+
+    /// One array for each block.
+    func blocks(of size: Int) -> [[UInt8]] {
+        stride(from: 0, to: bytes.count, by: size).map { Array(bytes[$0..<min($0 + size, bytes.count)]) }
+    }
+
+    private static func changed(_ resource: CachedResource) -> CacheError {
+        CacheError(
+            .contentChanged,
+            "\(CacheError.printable(resource.url)) is not any more what it was when a part of it was cached; "
+                + "purge it and start again")
+    }
+
+    /// `bytes 0-99/1000` (RFC 9110, section 14.4). Nil for an unknown size.
+    private static func contentRange(_ text: String) -> (first: UInt64, count: Int, total: UInt64)? {
+        guard text.hasPrefix("bytes ") else { return nil }
+        let parts = text.dropFirst(6).split { $0 == "-" || $0 == "/" }
+        guard parts.count == 3, let first = UInt64(parts[0]), let last = UInt64(parts[1]), let total = UInt64(parts[2]),
+            first <= last, last < total, total < 1 << 62
+        else { return nil }
+        return (first, Int(clamping: last - first + 1), total)
+    }
+}

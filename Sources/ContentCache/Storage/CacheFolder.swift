@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+
+/// The folders of the cache. All are for the owner alone.
+enum CacheFolder {
+    /// Makes the folder and those above it, with mode 0700.
+    static func create(_ path: String) throws(CacheError) {
+        if mkdir(path, 0o700) == 0 || errno == EEXIST { return }
+        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
+            throw CacheError(system: errno, path)
+        }
+        try create(String(path[..<slash]))
+        guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw CacheError(system: errno, path) }
+    }
+
+    static func exists(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0
+    }
+
+    /// The names in a folder, without those that start with a point. Empty where there is no folder.
+    static func names(in path: String, hidden: Bool = false) throws(CacheError) -> [String] {
+        guard let folder = opendir(path) else {
+            if errno == ENOENT { return [] }
+            throw CacheError(system: errno, path)
+        }
+        defer { closedir(folder) }
+        var names: [String] = []
+        while let entry = readdir(folder) {
+            // SAFETY: the name ends in NUL, within the entry.
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name != ".", name != "..", name.hasPrefix(".") == hidden { names.append(name) }
+        }
+        return names.sorted()
+    }
+
+    /// Takes a folder of files away: under another name at once, so that it is never there by half.
+    static func remove(_ path: String, through temporary: String) throws(CacheError) {
+        guard rename(path, temporary) == 0 else {
+            if errno == ENOENT { return }
+            throw CacheError(system: errno, path)
+        }
+        try clear(temporary)
+    }
+
+    /// Removes a folder with its files.
+    static func clear(_ path: String) throws(CacheError) {
+        for hidden in [false, true] {
+            for name in try names(in: path, hidden: hidden) { unlink("\(path)/\(name)") }
+        }
+        guard rmdir(path) == 0 || errno == ENOENT else { throw CacheError(system: errno, path) }
+    }
+
+    /// When this returns, the names in the folder survive a loss of power.
+    static func synchronize(_ path: String) throws(CacheError) {
+        let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw CacheError(system: errno, path) }
+        defer { close(descriptor) }
+        // Some file systems cannot; they have no order to keep then.
+        guard fsync(descriptor) == 0 || errno == EINVAL else { throw CacheError(system: errno, path) }
+    }
+
+    /// A lock on a folder that ends with this object, or with the process.
+    final class Lock: Sendable {
+        private let descriptor: Int32
+
+        /// `isExclusive`: nobody else has one. Throws `inUse`.
+        init(_ path: String, isExclusive: Bool) throws(CacheError) {
+            descriptor = open("\(path)/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+            guard descriptor >= 0 else { throw CacheError(system: errno, path) }
+            guard flock(descriptor, (isExclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 else {
+                throw CacheError(.inUse, "\(path): another process uses the item; end its download or its playback")
+            }
+        }
+
+        deinit { close(descriptor) }
+    }
+}

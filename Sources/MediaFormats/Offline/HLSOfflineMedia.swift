@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// A media playlist (RFC 8216, 4.3.3) that is played from a cache: its segments with their times, and the playlist as far
+/// as it is cached. A value.
+public struct HLSOfflineMedia: Sendable {
+    /// A segment, or a media initialization section: a duration of 0.
+    public struct Piece: Hashable, Sendable {
+        /// Absolute.
+        public var url: String
+        /// Nil for the whole resource.
+        public var byteRange: HLSByteRange?
+        /// From the start of the playlist, in seconds.
+        public var begin: Double
+        /// In seconds.
+        public var duration: Double
+    }
+
+    /// In order; what a segment needs first stands in front of it.
+    public private(set) var pieces: [Piece] = []
+    /// No segment comes any more. One that is not so is live.
+    public let isEnded: Bool
+    /// In seconds.
+    public private(set) var duration = 0.0
+
+    private let playlist: HLSMediaPlaylist
+    private let base: URIBase
+
+    /// Reads what was fetched from `url`. `variables` are those of the master playlist. Throws as the demuxer does.
+    public init(
+        _ bytes: some Collection<UInt8>, from url: String, variables: [String: String]
+    ) throws(FormatError) {
+        let text = try HLSPlaylist(bytes)
+        guard text.kind == .media else { throw .malformed("a master playlist in the place of a media playlist") }
+        base = URIBase(URIReference(url))
+        playlist = try HLSMediaPlaylist(
+            text, base: base, variables: HLSVariables(imported: variables, url: base.reference),
+            keyFormats: [.identity, .fairPlay, .playReady, .widevine], window: HLSWindow())
+        isEnded = playlist.isEnded
+        var map: HLSMap?
+        for segment in playlist.segments {
+            guard let url = segment.url else { continue }
+            if let next = segment.map, next != map {
+                pieces.append(Piece(url: next.url, byteRange: next.byteRange, begin: duration, duration: 0))
+            }
+            map = segment.map
+            pieces.append(
+                Piece(url: url, byteRange: segment.byteRange, begin: duration, duration: segment.duration))
+            duration += segment.duration
+        }
+        guard duration.isFinite, duration < 1e9 else { throw .malformed("segments of \(duration) seconds") }
+    }
+
+    /// The playlist, with what `route` makes of the URLs of segments and initialization sections; key URIs become
+    /// absolute. Segments that end behind `end`, in seconds, are left out; nil: none.
+    public func serialized(until end: Double?, route: (String) -> String) -> [UInt8] {
+        var text = ""
+        var time = 0.0
+        var written = 0
+        for segment in playlist.segments where segment.url != nil {
+            time += segment.duration
+            // What adds up in two ways may differ in the last digits.
+            if let end, time > end + 1e-3 { break }
+            for line in playlist.lines[segment.lines] { write(line, segment, to: &text, route) }
+            written = segment.lines.upperBound
+        }
+        if end == nil {
+            for line in playlist.lines[written...] where line.content.isTag { text += "\(line.text)\n" }
+        } else {
+            // The playlist may start with a segment that is missing.
+            if written == 0 { for line in playlist.lines.prefix(1) { text += "\(line.text)\n" } }
+            text += "#EXT-X-ENDLIST\n"
+        }
+        return Array(text.utf8)
+    }
+
+    private func write(
+        _ line: HLSLine, _ segment: HLSMediaPlaylist.Segment, to text: inout String, _ route: (String) -> String
+    ) {
+        switch line.content {
+        case .blank, .comment: return
+        case .uri: text += route(segment.url ?? "")
+        case .tag("EXT-X-MAP", let value):
+            guard var list = try? HLSAttributeList(parsing: value ?? "") else { return }
+            list = list.withAbsoluteURI(base)
+            list.set("URI", route(list["URI"] ?? ""))
+            text += "#EXT-X-MAP:\(list.text)"
+        case .tag("EXT-X-KEY", let value):
+            guard let list = try? HLSAttributeList(parsing: value ?? "") else { return }
+            text += "#EXT-X-KEY:\(list.withAbsoluteURI(base).text)"
+        // Of live streams, and of what is not cached.
+        case .tag("EXT-X-PART", _), .tag("EXT-X-PRELOAD-HINT", _), .tag("EXT-X-RENDITION-REPORT", _),
+            .tag("EXT-X-SERVER-CONTROL", _), .tag("EXT-X-PART-INF", _), .tag("EXT-X-ENDLIST", _):
+            return
+        case .tag: text += line.text
+        }
+        text += "\n"
+    }
+}
+
+extension HLSLine.Content {
+    fileprivate var isTag: Bool { if case .tag = self { true } else { false } }
+}

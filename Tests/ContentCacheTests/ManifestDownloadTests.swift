@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+import Testing
+
+@testable import ContentCache
+
+/// HLS and DASH: the tracks that are kept, and nothing else.
+struct ManifestDownloadTests {
+    private let base = "https://media.example/show/"
+
+    private var hls: [String: [UInt8]] {
+        let master = """
+            #EXTM3U
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="English",LANGUAGE="en",URI="en.m3u8",DEFAULT=YES
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="Deutsch",LANGUAGE="de",URI="de.m3u8"
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="text",URI="text.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO="a",SUBTITLES="s"
+            low.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO="a",SUBTITLES="s"
+            high.m3u8
+            """
+        var files = [base + "master.m3u8": Array(master.utf8)]
+        for name in ["low", "high", "en", "de"] {
+            var text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://k\",KEYFORMAT="
+            text += "\"com.apple.streamingkeydelivery\"\n#EXT-X-MAP:URI=\"\(name)/init.mp4\"\n"
+            for number in 1...4 {
+                text += "#EXTINF:2,\n\(name)/\(number).m4s\n"
+                files[base + "\(name)/\(number).m4s"] = [UInt8](repeating: UInt8(number), count: 3000)
+            }
+            files[base + "\(name)/init.mp4"] = [UInt8](repeating: 9, count: 500)
+            files[base + "\(name).m3u8"] = Array((text + "#EXT-X-ENDLIST\n").utf8)
+        }
+        return files
+    }
+
+    private var dash: [String: [UInt8]] {
+        func set(_ kind: String, _ names: [(String, Int)], _ extra: String = "") -> String {
+            "<AdaptationSet contentType=\"\(kind)\" \(extra)>"
+                + names.map { name, rate in
+                    """
+                    <Representation id="\(name)" bandwidth="\(rate)"><SegmentTemplate timescale="10" \
+                    initialization="$RepresentationID$/init.mp4" media="$RepresentationID$/$Number%03d$.m4s">\
+                    <SegmentTimeline><S t="0" d="20" r="3"/></SegmentTimeline></SegmentTemplate></Representation>
+                    """
+                }.joined() + "</AdaptationSet>"
+        }
+        let manifest =
+            "<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" type=\"static\" mediaPresentationDuration=\"PT8S\"><Period>"
+            + set("video", [("low", 1000), ("high", 9000)]) + set("audio", [("en", 100)], "lang=\"en\"")
+            + set("audio", [("de", 100)], "lang=\"de\"") + set("text", [("text", 1)]) + "</Period></MPD>"
+        var files = [base + "stream.mpd": Array(manifest.utf8)]
+        for name in ["low", "high", "en", "de"] {
+            files[base + "\(name)/init.mp4"] = [UInt8](repeating: 9, count: 500)
+            for number in 1...4 {
+                files[base + "\(name)/00\(number).m4s"] = [UInt8](repeating: UInt8(number), count: 3000)
+            }
+        }
+        return files
+    }
+
+    private func names(_ origin: TestOrigin) -> Set<String> {
+        Set(origin.requests.map { String($0.url.dropFirst(base.count)) })
+    }
+
+    private func text(_ item: CachedItem, _ name: String) async throws -> String {
+        guard case .document(let document)? = try await CacheReader(item).answer(base + name, route: { $0 }) else {
+            return ""
+        }
+        return String(decoding: document.bytes, as: UTF8.self)
+    }
+
+    @Test func hlsKeepsOneVariantAndItsSound() async throws {
+        let origin = TestOrigin(hls)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.totalDuration == .seconds(8))
+        #expect(item.progress.cachedDuration == .seconds(8))
+        let asked = names(origin)
+        #expect(asked.contains("high/4.m4s") && asked.contains("en/init.mp4"))
+        #expect(!asked.contains { $0.hasPrefix("low") || $0.hasPrefix("de") || $0.hasPrefix("text") })
+        origin.switchOff()
+        let master = try await text(item, "master.m3u8")
+        #expect(master.contains("high.m3u8") && master.contains("en.m3u8"))
+        #expect(!master.contains("low.m3u8") && !master.contains("de.m3u8") && !master.contains("SUBTITLES"))
+        let playlist = try await text(item, "high.m3u8")
+        #expect(playlist.contains("skd://k") && playlist.contains(base + "high/4.m4s"))
+        #expect(playlist.hasSuffix("#EXT-X-ENDLIST\n"))
+        #expect(try await item.read(base + "high/3.m4s") == [UInt8](repeating: 3, count: 3000))
+    }
+
+    @Test func theSelectionIsKeptWithTheItem() async throws {
+        let origin = TestOrigin(hls)
+        let test = TestCache(origin)
+        let selection = TrackSelection(maximumBitRate: 500_000, audioTracks: ["de"])
+        await test.cache.item(base + "master.m3u8", format: .hls, selection: selection).download()
+        let asked = names(origin)
+        #expect(asked.contains("low/4.m4s") && asked.contains("de/4.m4s"))
+        #expect(!asked.contains { $0.hasPrefix("high") || $0.hasPrefix("en") })
+        let again = TestCache(origin, folder: test.folder)
+        let found = try #require(try await again.cache.allItems().first)
+        #expect(found.selection == selection && found.format == .hls && found.progress.status == .complete)
+    }
+
+    @Test func withoutTheNetworkAPlaylistEndsWhereTheCacheEnds() async throws {
+        var files = hls
+        files[base + "high/3.m4s"] = nil
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status.failure == .serverError)
+        #expect(item.progress.cachedDuration == .seconds(4))
+        #expect(item.progress.isReadyToPlay)
+        origin.switchOff()
+        for name in ["high", "en"] {
+            let playlist = try await text(item, "\(name).m3u8")
+            #expect(playlist.contains("\(name)/2.m4s") && !playlist.contains("\(name)/3.m4s"))
+            #expect(playlist.hasSuffix("#EXT-X-ENDLIST\n"))
+        }
+        origin.switchOn()
+        let whole = try await text(item, "high.m3u8")
+        #expect(whole.contains("high/4.m4s"))
+    }
+
+    @Test func liveStreamsAreRefused() async throws {
+        var files = hls
+        for (url, bytes) in files where url.hasSuffix(".m3u8") {
+            files[url] = Array(String(decoding: bytes, as: UTF8.self).replacing("#EXT-X-ENDLIST", with: "").utf8)
+        }
+        let test = TestCache(TestOrigin(files))
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status.failure == .unsupportedContent)
+    }
+
+    @Test func dashKeepsOneRepresentationAndItsSound() async throws {
+        let origin = TestOrigin(dash)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "stream.mpd", format: .dash)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.cachedDuration == .seconds(8))
+        let asked = names(origin)
+        #expect(asked.contains("high/004.m4s") && asked.contains("en/init.mp4"))
+        #expect(!asked.contains { $0.hasPrefix("low") || $0.hasPrefix("de") || $0.hasPrefix("text") })
+        let manifest = try await text(item, "stream.mpd")
+        #expect(manifest.contains("\"high\"") && !manifest.contains("\"low\"") && !manifest.contains("\"text\""))
+        // What is served can be read again, and means the same.
+        let served = try DASHOfflinePresentation(
+            Array(manifest.utf8), from: base + "stream.mpd", selection: TrackSelection())
+        #expect(Set(served.pieces.map(\.url)).isSubset(of: Set(origin.requests.map(\.url))))
+        #expect(served.pieces.count == 10)
+    }
+
+    @Test func withoutTheNetworkAManifestEndsWhereTheCacheEnds() async throws {
+        var files = dash
+        files[base + "en/004.m4s"] = nil
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "stream.mpd", format: .dash)
+        await item.download()
+        #expect(item.progress.cachedDuration == .seconds(6))
+        origin.switchOff()
+        let manifest = try await text(item, "stream.mpd")
+        #expect(manifest.contains("mediaPresentationDuration=\"PT6.000S\""))
+        let served = try DASHOfflinePresentation(
+            Array(manifest.utf8), from: base + "stream.mpd", selection: TrackSelection())
+        #expect(served.pieces.filter { $0.duration > .zero }.count == 6)
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+
+extension FuzzTarget {
+    static let offline: [FuzzTarget] = [
+        FuzzTarget("offline-hls") { bytes in
+            let url = "https://media.example/a/b.m3u8"
+            if let master = try? HLSOfflineMaster(bytes, from: url, selection: TrackSelection()), master.isMaster {
+                let written = master.serialized { $0 }
+                let again = try? HLSOfflineMaster(written, from: url, selection: TrackSelection())
+                promise(again?.playlists.count == master.playlists.count, "what is kept is kept again")
+            }
+            guard let media = try? HLSOfflineMedia(bytes, from: url, variables: [:]) else { return }
+            let end = media.duration / 2
+            guard let half = try? HLSOfflineMedia(media.serialized(until: end) { $0 }, from: url, variables: [:]) else {
+                return
+            }
+            promise(half.isEnded && half.duration <= end + 1, "a playlist ends where it is cut")
+        },
+        FuzzTarget("offline-dash") { bytes in
+            let url = "https://media.example/a/b.mpd"
+            guard let whole = try? DASHOfflinePresentation(bytes, from: url, selection: TrackSelection()) else { return }
+            promise(whole.pieces.allSatisfy { $0.begin >= .zero && $0.duration >= .zero }, "time goes forward")
+            for end in [nil, whole.duration.map { $0 / 2 }] {
+                _ = try? DASHOfflinePresentation(
+                    whole.serialized(until: end) { $0 }, from: url, selection: TrackSelection())
+            }
+        },
+        FuzzTarget("iso-timeline") { bytes in
+            _ = try? ISOSegmentIndex(bytes)
+            var offset: UInt64 = 0
+            var timeline: ISOTimeline?
+            while offset < bytes.count {
+                let header = Array(bytes[Int(offset)...].prefix(ISOTopLevelBox.headerSize))
+                guard let box = try? ISOTopLevelBox(header, at: offset, ofFileWith: UInt64(bytes.count)) else { return }
+                promise(box.range.upperBound > offset && box.range.upperBound <= bytes.count, "boxes go forward")
+                let whole = Array(bytes[Int(offset)..<Int(box.range.upperBound)])
+                if box.type == "moov" { timeline = try? ISOTimeline(movie: whole) }
+                if box.type == "moof" {
+                    let parts = (try? timeline?.take(fragment: whole)) ?? []
+                    promise(parts.allSatisfy { $0.begin >= .zero && $0.duration >= .zero }, "time goes forward")
+                }
+                offset = box.range.upperBound
+            }
+        },
+    ]
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ContentCache
+import Latchkey
+
+/// Shows what is cached of the content, and changes it: the manual's view of the cache.
+struct CacheView {
+    private let options: Options
+
+    init(_ options: Options) { self.options = options }
+
+    /// The user's own where the command line names none.
+    private var cache: ContentCache? {
+        guard let given = options.agent.cache else { return nil }
+        var configuration = given.configuration
+        configuration.downloadLimit = options.downloadLimit
+        return ContentCache(configuration)
+    }
+
+    /// Whether everything was done.
+    func perform(_ caching: Options.Caching) async -> Bool {
+        do throws(CacheError) {
+            switch caching {
+            case .download: return try await download()
+            case .show:
+                for content in try await CachedContent.allItems(in: cache) { show(content) }
+            case .purge:
+                let urls = options.contents.map(\.url)
+                for content in try await CachedContent.allItems(in: cache)
+                where urls.isEmpty || urls.contains(content.contentURL) {
+                    try await content.purgeAndWait()
+                    print("purged: \(content.contentURL)")
+                }
+            }
+            return true
+        } catch {
+            print("error: \(error)")
+            return false
+        }
+    }
+
+    private func show(_ content: CachedContent) {
+        let progress = content.progress
+        print("cached: \(line(progress)) \(content.type.rawValue) \(content.contentURL)")
+    }
+
+    private func line(_ progress: CachedItem.Progress) -> String {
+        let total = progress.totalDuration.map { "\($0.inMilliseconds)" } ?? "?"
+        return "\(name(progress.status)) \(progress.cachedDuration.inMilliseconds) of \(total) ms, "
+            + "\(progress.cachedSize) bytes\(progress.isReadyToPlay ? ", ready" : "")"
+    }
+
+    private func name(_ status: CachedItem.Status) -> String {
+        switch status {
+        case .notCached: "not cached"
+        case .waiting: "waiting"
+        case .caching: "caching"
+        case .paused: "paused"
+        case .complete: "complete"
+        case .failed: "failed"
+        }
+    }
+
+    /// All at once, as far as the limit of the cache allows.
+    private func download() async throws(CacheError) -> Bool {
+        var contents: [CachedContent] = []
+        for content in options.contents {
+            contents.append(
+                try CachedContent(
+                    url: content.url, type: content.type, selection: options.selection, cache: cache ?? nil))
+        }
+        let all = contents
+        return await withTaskGroup(of: Bool.self) { group in
+            for content in all { group.addTask { await follow(content) } }
+            return await group.allSatisfy { $0 }
+        }
+    }
+
+    /// Whether it is complete in the end.
+    private func follow(_ content: CachedContent) async -> Bool {
+        content.start()
+        for await progress in content.updates {
+            print("progress: \(line(progress)) \(content.contentURL)")
+            switch progress.status {
+            case .complete: return true
+            case .failed(let error):
+                print("error: \(error)")
+                return false
+            default: break
+            }
+        }
+        return false
+    }
+}
+
+extension Duration {
+    /// Whole milliseconds.
+    var inMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return seconds * 1000 + attoseconds / 1_000_000_000_000_000
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import ContentCache
+public import MediaFormats
+
+/// Content that is in the cache, or is to be: “Download & Play Offline”, after the Downloadable Agent's manual, section 5.5.
+///
+/// An `Agent` with the same URL plays it from there. For PIFF and MP4 files at a web server that knows byte ranges, and for
+/// HLS and DASH on demand, one variant with its sound (`TrackSelection`). The object may be given up and made again at any
+/// time; its download goes on. Thread-safe; the operations return at once, and happen in their order.
+///
+/// ```swift
+/// let content = try CachedContent(url: "https://example.com/film.ismv", type: .piff)
+/// content.start()
+/// for await progress in content.updates { … }
+/// ```
+public final class CachedContent: Sendable {
+    private let item: CachedItem
+
+    /// As it is asked for.
+    public var contentURL: String { item.url }
+    /// What the URL points to.
+    public let type: ContentType
+
+    /// The content with this URL, in the cache or not. `selection` says which tracks to keep, and counts where nothing is
+    /// cached yet. `cache` nil: the user's own.
+    ///
+    /// Throws `unsupportedContent` for Smooth Streaming, `invalidURL` for what is not at a web server, and `notPermitted`
+    /// where there is no place for the cache.
+    public convenience init(
+        url: String, type: ContentType, selection: TrackSelection = TrackSelection(), cache: ContentCache? = nil
+    ) throws(CacheError) {
+        guard let format = type.cacheFormat else {
+            throw .unsupportedContent("\(type.name)s cannot be cached", at: url)
+        }
+        guard URIReference(url).isHTTP else {
+            throw CacheError(.invalidURL, "\(url) is no http or https URL, and needs no cache where it is a file")
+        }
+        self.init(try Self.cache(cache).item(url, format: format, selection: selection), type)
+    }
+
+    private init(_ item: CachedItem, _ type: ContentType) {
+        self.item = item
+        self.type = type
+    }
+
+    private static func cache(_ given: ContentCache?) throws(CacheError) -> ContentCache {
+        guard let cache = given ?? ContentCache.standard else {
+            throw CacheError(.notPermitted, "the environment names no folder: set HOME or XDG_DATA_HOME")
+        }
+        return cache
+    }
+
+    /// Everything that is in the cache, as a whole or in part. Throws where the cache cannot be read.
+    public static func allItems(in cache: ContentCache? = nil) async throws(CacheError) -> [CachedContent] {
+        try await Self.cache(cache).allItems().map { item in
+            CachedContent(item, item.format.contentType(url: item.url))
+        }
+    }
+
+    // MARK: Control
+
+    /// Starts the download, or goes on with it where it stopped, also after a crash. It begins when the limit of the cache
+    /// allows: `status` tells. Downloads do not start by themselves with the application.
+    public func start() { item.start() }
+
+    /// Stops the download; what is cached stays.
+    public func pause() { item.pause() }
+
+    /// Goes on with it: the same as `start`.
+    public func resume() { item.start() }
+
+    /// Stops the download and removes everything of the content from the disk, also while it plays: playback goes on from
+    /// the network then. Licences stay. `status` is `notCached` when it is done.
+    public func purge() { item.purge() }
+
+    /// `purge`, and waits for it. Throws `inUse` where another process has the content open, and `notPermitted`.
+    public func purgeAndWait() async throws(CacheError) { try await item.purgeAndWait() }
+
+    // MARK: Progress
+
+    /// All that follows, at one time. Nothing is known of what is on disk until `refresh`, or the first operation, is done.
+    public var progress: CachedItem.Progress { item.progress }
+
+    /// Of the content; nil where that is not known yet.
+    public var totalDuration: Duration? { progress.totalDuration }
+
+    /// What plays without the network, from the start on: never more than is on disk, and never more than the total.
+    public var cachedDuration: Duration { progress.cachedDuration }
+
+    /// What is going on.
+    public var status: CachedItem.Status { progress.status }
+
+    /// Whether enough is cached for playback to start without the network.
+    public var isReadyToPlay: Bool { progress.isReadyToPlay }
+
+    /// Every change of the properties, from the present state on. Each listener has a stream of its own.
+    public var updates: AsyncStream<CachedItem.Progress> { item.updates }
+
+    /// Looks at the disk, for the first time or again, and returns what is there.
+    @discardableResult
+    public func refresh() async -> CachedItem.Progress { await item.refresh() }
+}
+
+extension ContentType {
+    /// Nil for what cannot be cached.
+    var cacheFormat: CachedItem.Format? {
+        switch self {
+        case .piff, .mp4: .file
+        case .hls: .hls
+        case .dash: .dash
+        case .smoothStreaming: nil
+        }
+    }
+}
+
+extension CachedItem.Format {
+    /// A file is PIFF where its name does not say otherwise.
+    fileprivate func contentType(url: String) -> ContentType {
+        switch self {
+        case .file: ContentType(url: url) == .mp4 ? .mp4 : .piff
+        case .hls: .hls
+        case .dash: .dash
+        }
+    }
+}
