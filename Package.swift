@@ -19,7 +19,8 @@ var products: [Product] = [
     .library(
         name: "LatchkeyControl",
         targets: [
-            "ContentCache", "LicenseControl", "SessionControl", "OutputControl", "KeySystems", "HTTP", "ProtectionModel",
+            "ContentCache", "LicenseControl", "SessionControl", "OutputControl", "KeySystems", "HTTP",
+            "ProtectionModel",
         ])
 ]
 
@@ -67,7 +68,7 @@ var targets: [Target] = [
         name: "LicenseControl",
         dependencies: [
             "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "Storage", "CKeyring",
-            "COpenSSL", "CSQLite",
+            "COpenSSL",
         ],
         swiftSettings: settings),
     .target(

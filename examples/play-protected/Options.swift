@@ -116,7 +116,9 @@ struct Options {
             }
             if options.caching != nil {
                 options.contents = try plain.map { (url) throws(Problem) in
-                    guard let content = Content(url: url) else { throw Problem(text: "what type of content is \(url)?") }
+                    guard let content = Content(url: url) else {
+                        throw Problem(text: "what type of content is \(url)?")
+                    }
                     return content
                 }
             } else if let url = plain.first {

@@ -119,7 +119,9 @@ struct ItemDownload: Sendable {
         try await store.addResources(pieces.map(\.url))
         let resources = await store.resources
         // In the order of their times, so that all tracks come together.
-        let ordered = pieces.enumerated().sorted { ($0.element.piece.begin, $0.offset) < ($1.element.piece.begin, $1.offset) }
+        let ordered = pieces.enumerated().sorted {
+            ($0.element.piece.begin, $0.offset) < ($1.element.piece.begin, $1.offset)
+        }
         try await store.setPieces(
             ordered.map { entry in
                 var piece = entry.element.piece

@@ -87,7 +87,8 @@ actor ItemFetcher {
     }
 
     /// Bytes of a resource; fewer at its end.
-    func bytes(_ range: Range<UInt64>, of url: String, ahead: Int, mustStore: Bool) async throws(CacheError) -> [UInt8] {
+    func bytes(_ range: Range<UInt64>, of url: String, ahead: Int, mustStore: Bool) async throws(CacheError) -> [UInt8]
+    {
         let blockSize = UInt64(store.blockSize)
         var result: [UInt8] = []
         var position = range.lowerBound

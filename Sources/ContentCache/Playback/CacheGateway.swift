@@ -111,7 +111,9 @@ final class GatewayService: Sendable {
         if let range {
             guard let bounds = range.bounds(in: Int(clamping: size)) else {
                 // A seek to what cannot be had now.
-                if let edge { tellEdge(edge, CacheError(.unreachable, "the rest is not cached, and there is no network")) }
+                if let edge {
+                    tellEdge(edge, CacheError(.unreachable, "the rest is not cached, and there is no network"))
+                }
                 return LoopbackResponse(
                     status: 416, headers: [HTTPHeader(name: "Content-Range", value: "bytes */\(size)")])
             }

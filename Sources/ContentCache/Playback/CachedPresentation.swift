@@ -82,7 +82,9 @@ enum CachedPresentation: Sendable {
         case .file: return nil
         case .hls(let master, let playlists):
             let type = "application/vnd.apple.mpegurl"
-            if let master, url == record.url { return Document(bytes: master.serialized(route: route), contentType: type) }
+            if let master, url == record.url {
+                return Document(bytes: master.serialized(route: route), contentType: type)
+            }
             guard let media = playlists.first(where: { $0.url == url })?.media else { return nil }
             return Document(bytes: media.serialized(until: end?.inSeconds, route: route), contentType: type)
         case .dash(let presentation):

@@ -180,7 +180,11 @@ actor ItemStore {
             else { return nil }
             let first = piece.offset / UInt64(blockSize)
             let end = piece.length.map { piece.offset + $0 } ?? resource.size ?? .max
-            return (url, missing(resource.number, from: first, to: max(end / UInt64(blockSize) + 1, first + 1), limit: 1)?.lowerBound ?? first)
+            return (
+                url,
+                missing(resource.number, from: first, to: max(end / UInt64(blockSize) + 1, first + 1), limit: 1)?
+                    .lowerBound ?? first
+            )
         }
         return (record.url, presentEnd(from: 0, of: record.url) / UInt64(blockSize))
     }

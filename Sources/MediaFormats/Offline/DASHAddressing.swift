@@ -88,12 +88,14 @@ struct DASHAddressing: Sendable {
                 guard let index = Int(exactly: number &- startNumber), urls.indices.contains(index) else { return }
                 let (start, duration) = try times(entry)
                 try piece(
-                    absolute(urls[index][attribute: "media"] ?? ""), try Self.range(urls[index][attribute: "mediaRange"]),
+                    absolute(urls[index][attribute: "media"] ?? ""),
+                    try Self.range(urls[index][attribute: "mediaRange"]),
                     start, duration)
             }
         default:
             try piece(
-                absolute(""), nil, .zero, (end ?? begin) - begin, index: try Self.range(element?[attribute: "indexRange"]))
+                absolute(""), nil, .zero, (end ?? begin) - begin,
+                index: try Self.range(element?[attribute: "indexRange"]))
         }
     }
 
@@ -134,7 +136,10 @@ struct DASHAddressing: Sendable {
         let whole = end.map { ticks($0 - begin) } ?? .max
         var time: UInt64 = 0
         for _ in 0..<limit {
-            try next(Entry(time: offset.addingReportingOverflow(time).partialValue, duration: min(duration, whole - min(time, whole))))
+            try next(
+                Entry(
+                    time: offset.addingReportingOverflow(time).partialValue,
+                    duration: min(duration, whole - min(time, whole))))
             time = time.addingReportingOverflow(duration).partialValue
         }
     }
@@ -150,13 +155,16 @@ struct DASHAddressing: Sendable {
             }
             var count = (row[attribute: "r"].flatMap { Int64($0) } ?? 0)
             if count < 0 {
-                let next = rows.indices.contains(index + 1) ? rows[index + 1][attribute: "t"].flatMap { UInt64($0) } : nil
+                let next =
+                    rows.indices.contains(index + 1) ? rows[index + 1][attribute: "t"].flatMap { UInt64($0) } : nil
                 guard let end = next ?? length.map({ offset + ticks($0) }) else {
                     throw .malformed("a SegmentTimeline without an end")
                 }
                 count = end > time ? Int64(clamping: (end - time + duration - 1) / duration) - 1 : -1
             }
-            guard count < 1 << 20, entries.count < 1 << 20, time < 1 << 62 else { throw .tooLarge("segments of a timeline") }
+            guard count < 1 << 20, entries.count < 1 << 20, time < 1 << 62 else {
+                throw .tooLarge("segments of a timeline")
+            }
             for _ in 0..<max(count + 1, 0) {
                 entries.append(Entry(time: time, duration: duration))
                 time += duration
@@ -238,7 +246,9 @@ struct DASHAddressing: Sendable {
             where ["sourceURL", "media"].contains(attribute.localName) {
                 child.attributes[place].value = Self.routed(attribute.value, base, route)
             }
-            if child.localName == "SegmentTimeline", let limit, let cut = try? entries(of: child, length: end.map { $0 - begin }) {
+            if child.localName == "SegmentTimeline", let limit,
+                let cut = try? entries(of: child, length: end.map { $0 - begin })
+            {
                 child.nodes = cut.filter { entry in
                     guard let times = try? times(entry) else { return false }
                     return begin + times.begin + times.duration <= limit + .milliseconds(1)

@@ -127,7 +127,9 @@ public struct DASHOfflinePresentation: Sendable {
     /// `end` is left out; nil: nothing is.
     public func serialized(until end: Duration?, route: (String) -> String) -> [UInt8] {
         var result = root
-        result.nodes = root.nodes.filter { !$0.isElement("Period") && !$0.isElement("BaseURL") && !$0.isElement("Location") }
+        result.nodes = root.nodes.filter {
+            !$0.isElement("Period") && !$0.isElement("BaseURL") && !$0.isElement("Location")
+        }
         if let end {
             result.attributes.removeAll { $0.localName == "mediaPresentationDuration" }
             result.attributes.append(.init("mediaPresentationDuration", end.iso8601))
@@ -156,7 +158,9 @@ public struct DASHOfflinePresentation: Sendable {
 }
 
 extension XMLElement.Node {
-    func isElement(_ name: String) -> Bool { if case .element(let element) = self { element.localName == name } else { false } }
+    func isElement(_ name: String) -> Bool {
+        if case .element(let element) = self { element.localName == name } else { false }
+    }
 }
 
 extension Duration {

@@ -127,7 +127,9 @@ public struct ISOTimeline: Sendable {
         }
         var parts: [Part] = []
         for box in try moof.children(in: bytes) where box.type == "traf" {
-            guard parts.count < Self.maximumTracks else { throw .tooLarge("more than \(Self.maximumTracks) “traf” boxes") }
+            guard parts.count < Self.maximumTracks else {
+                throw .tooLarge("more than \(Self.maximumTracks) “traf” boxes")
+            }
             if let part = try read(box, in: bytes) { parts.append(part) }
         }
         return parts
@@ -135,7 +137,9 @@ public struct ISOTimeline: Sendable {
 
     private mutating func read(_ traf: ISOBox, in bytes: [UInt8]) throws(FormatError) -> Part? {
         let boxes = try traf.children(in: bytes)
-        guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else { throw .malformed("box “traf” without “tfhd”") }
+        guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else {
+            throw .malformed("box “traf” without “tfhd”")
+        }
         var (reader, _, flags) = try tfhd.fullReader(bytes)
         let id = try reader.readUInt32()
         guard var track = tracks[id], ["vide", "soun"].contains(track.handler) else { return nil }
@@ -223,7 +227,8 @@ public struct ISOSegmentIndex: Hashable, Sendable {
             let duration = UInt64(try reader.readUInt32())
             try reader.skip(4)
             let size = UInt64(reference)
-            guard let begin = Duration(ticks: ticks, scale: scale), let length = Duration(ticks: duration, scale: scale),
+            guard let begin = Duration(ticks: ticks, scale: scale),
+                let length = Duration(ticks: duration, scale: scale),
                 !offset.addingReportingOverflow(size).overflow
             else { throw .malformed("box “sidx”: a part at \(ticks), of \(duration)") }
             parts.append(Part(offset: offset, size: size, begin: begin, duration: length))

@@ -20,7 +20,9 @@ extension FuzzTarget {
         },
         FuzzTarget("offline-dash") { bytes in
             let url = "https://media.example/a/b.mpd"
-            guard let whole = try? DASHOfflinePresentation(bytes, from: url, selection: TrackSelection()) else { return }
+            guard let whole = try? DASHOfflinePresentation(bytes, from: url, selection: TrackSelection()) else {
+                return
+            }
             promise(whole.pieces.allSatisfy { $0.begin >= .zero && $0.duration >= .zero }, "time goes forward")
             for end in [nil, whole.duration.map { $0 / 2 }] {
                 _ = try? DASHOfflinePresentation(

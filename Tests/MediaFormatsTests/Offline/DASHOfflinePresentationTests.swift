@@ -7,7 +7,8 @@ import Testing
 struct DASHOfflinePresentationTests {
     private let url = "https://media.example/a/stream.mpd"
 
-    private func read(_ text: String, _ selection: TrackSelection = TrackSelection()) throws -> DASHOfflinePresentation {
+    private func read(_ text: String, _ selection: TrackSelection = TrackSelection()) throws -> DASHOfflinePresentation
+    {
         try DASHOfflinePresentation(Array(text.utf8), from: url, selection: selection)
     }
 
@@ -69,11 +70,14 @@ struct DASHOfflinePresentationTests {
     @Test func bitRatesAndLanguagesChoose() throws {
         func set(_ kind: String, _ language: String, _ rates: [Int]) -> String {
             "<AdaptationSet contentType=\"\(kind)\" lang=\"\(language)\">"
-                + rates.map { "<Representation id=\"\(language)\($0)\" bandwidth=\"\($0)\"><BaseURL>\(language)\($0)</BaseURL></Representation>" }
+                + rates.map {
+                    "<Representation id=\"\(language)\($0)\" bandwidth=\"\($0)\"><BaseURL>\(language)\($0)</BaseURL></Representation>"
+                }
                 .joined() + "</AdaptationSet>"
         }
         let text = manifest(
-            "<Period>\(set("video", "v", [300, 100, 200]))\(set("audio", "en", [1, 2]))\(set("audio", "de", [3]))</Period>")
+            "<Period>\(set("video", "v", [300, 100, 200]))\(set("audio", "en", [1, 2]))\(set("audio", "de", [3]))</Period>"
+        )
         func chosen(_ selection: TrackSelection) throws -> [String] {
             try read(text, selection).pieces.map { String($0.url.split(separator: "/").last ?? "") }
         }
@@ -86,7 +90,8 @@ struct DASHOfflinePresentationTests {
     @Test(
         arguments: [
             ("<MPD type=\"dynamic\"><Period/></MPD>", "unsupported"), ("<html/>", "malformed"), ("<MPD/>", "malformed"),
-        ]) func refuses(text: String, kind: String) {
+        ]) func refuses(text: String, kind: String)
+    {
         #expect(throws: FormatError.self) { try read(text) }
         do { _ = try read(text) } catch { #expect("\(error)".contains(kind)) }
     }
