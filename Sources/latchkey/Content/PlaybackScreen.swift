@@ -42,6 +42,7 @@
             case .serverError(let url, let status): problem("server-error", "HTTP \(status) from \(url)")
             case .playbackShouldBeAborted(let reason): problem("playback-should-be-aborted", reason)
             case .playbackWillBeAborted(let reason): problem("playback-will-be-aborted", reason)
+            case .cacheEdgeReached(_, let reason): problem("cache-edge-reached", reason)
             case .sessionSetupError(let details): problem("session-setup-error", Self.text(details))
             case .sessionHeartbeatError(let details, _): problem("session-heartbeat-error", Self.text(details))
             case .sessionTeardownError(let details): problem("session-teardown-error", Self.text(details))
