@@ -95,12 +95,4 @@ struct DASHOfflinePresentationTests {
         #expect(throws: FormatError.self) { try read(text) }
         do { _ = try read(text) } catch { #expect("\(error)".contains(kind)) }
     }
-
-    @Test func manySegmentsOfLongNamesAreRefused() {
-        let template = """
-            <SegmentTemplate duration="1" media="\(String(repeating: "x", count: 5000))$Number$"/>\
-            <Representation id="a"/>
-            """
-        #expect(throws: FormatError.self) { try read(manifest(period(template), length: "PT100000S")) }
-    }
 }

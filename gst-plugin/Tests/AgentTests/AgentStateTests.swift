@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import TestSupport
+import ProtectionModel
 import Testing
 
 @testable import Latchkey
