@@ -327,7 +327,7 @@ if withGStreamer {
 if Context.environment["LATCHKEY_SANITIZED_TESTS"] != nil {
     let withoutPart: Set<String> = [
         "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
-        "StoreFaults", "DiagnosisTests",
+        "StoreFaults", "DiagnosisTests", "ContentCacheTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
         "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader", "play-protected",
         "agent-benchmark", "ReferenceServer", "ReferenceServerTests", "latchkey-server", "latchkey", "CommandTests",
