@@ -203,7 +203,7 @@ if withServer {
                 "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
                 "SessionControl",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ] + (withGStreamer ? ["Diagnosis", "Latchkey"] : []),
+            ] + (withGStreamer ? ["ContentCache", "Diagnosis", "Latchkey"] : []),
             swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
         .testTarget(
             name: "CommandTests",

@@ -43,7 +43,7 @@ LAYERS = {
         ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
     "latchkey": (
         "Sources",
-        ["Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
+        ["ContentCache", "Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
          "ProtectionModel", "SessionControl"],
         ["ArgumentParser", "Dispatch", "Foundation", "FoundationEssentials", "Glibc", "Synchronization"]),
     "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),

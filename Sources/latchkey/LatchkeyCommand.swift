@@ -19,7 +19,8 @@ struct LatchkeyCommand: AsyncParsableCommand {
     private static var subcommands: [any ParsableCommand.Type] {
         #if LATCHKEY_GSTREAMER
             [
-                InspectCommand.self, PlayCommand.self, AcquireCommand.self, LicensesCommand.self, SessionCommand.self,
+                InspectCommand.self, PlayCommand.self, AcquireCommand.self, CacheCommand.self,
+                LicensesCommand.self, SessionCommand.self,
                 OutputsCommand.self, DoctorCommand.self, ProvisionCommand.self, PackageCommand.self,
             ]
         #else

@@ -37,6 +37,33 @@
             }
         }
 
+        /// 1 MB and 2 s of 20 s in each second, of which the last ten count.
+        @Test func aDownloadIsEstimatedFromItsLastSeconds() {
+            var estimate = DownloadEstimate()
+            #expect(estimate.text(of: nil, width: 80).isEmpty)
+            for second in 0...30 {
+                // Slower at first.
+                let place = second < 15 ? Double(second) / 10 : 1.4 + Double(second - 14) / 2
+                estimate.note(seconds: place, bytes: UInt64(place * 1_000_000), at: Double(second))
+            }
+            #expect(estimate.rate.map { ($0 / 1000).rounded() } == 500)
+            #expect(estimate.timeLeft(of: 20).map { $0.rounded() } == 21)
+            for width in [30, 80, 160] {
+                let line = estimate.text(of: 20, width: width)
+                #expect(line.hasSuffix("47 %  0:09 / 0:20  500 kB/s  0:22 left"), "\(line)")
+                #expect(line.count <= max(width, 38) && line.hasPrefix("[") == (width > 30), "\(line)")
+            }
+            #expect(estimate.text(of: nil, width: 80) == "9.4 MB  500 kB/s")
+        }
+
+        @Test(
+            arguments: [
+                (0, "0 kB"), (999_999, "999 kB"), (1_000_000, "1.0 MB"), (12_340_000, "12.3 MB"),
+                (4_560_000_000, "4.5 GB"),
+                (UInt64.max, "18446744073.7 GB"),
+            ] as [(UInt64, String)])
+        func sizes(bytes: UInt64, text: String) { #expect(CacheState.size(bytes) == text) }
+
         @Test func tablesAlign() {
             let table = TextTable(
                 titles: ["A", "NUMBER", "LAST"], rows: [["xyz", "1", "some words"], ["x", "1000000", "-"]], right: [1])

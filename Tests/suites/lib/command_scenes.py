@@ -277,6 +277,37 @@ def sessions():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+# cache
+
+
+def cached():
+    """Downloaded on a terminal, listed, played without the network, and removed."""
+    with World(name=DASH) as world, children.Folder() as folder:
+        os.environ["XDG_DATA_HOME"] = folder.path
+        film = url(world, "stream.mpd")
+        try:
+            demand(latchkey("cache", "list", "--json").demand(0).json == [], "something is cached")
+            latchkey("cache", "purge", film).demand(0, "not cached")
+            latchkey("acquire", film).demand(0)
+            shown = on_terminal("cache", "add", film).demand(0, "complete: ").output
+            widest = max(len(part) for line in shown.splitlines() for part in re.split("\r\x1b\\[K", line))
+            demand("% " in shown and widest <= 80, shown)
+            latchkey("cache", "add", film).demand(0, "complete: ")
+            item, = latchkey("cache", "list", "--json").demand(0).json
+            demand(item["url"] == film and item["status"] == "complete" and item["type"] == "dash", f"{item}")
+            demand(item["isReadyToPlay"] and item["cachedSeconds"] == item["totalSeconds"] > 0, f"{item}")
+            latchkey("cache", "list").demand(0, "STATUS", "complete", film)
+            world.server.__exit__()
+            latchkey("play", *SINKS, film).demand(0, "rights: valid", "state: ended")
+            latchkey("cache", "add", film.replace("stream", "other")).demand(1, "unreachable")
+            latchkey("cache", "purge", film).demand(0, "removed: ")
+            latchkey("cache", "purge", "--all").demand(0)
+            latchkey("cache", "list").demand(0, "nothing is cached")
+            latchkey("cache", "purge").demand(64, "--all")
+        finally:
+            del os.environ["XDG_DATA_HOME"]
+
+
 # The service of examples/systemd
 
 
@@ -346,6 +377,6 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions,
+    "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached,
     "service/unit": unit, "service/confined": confined,
 }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MPL-2.0
+
+#if LATCHKEY_GSTREAMER
+    import ArgumentParser
+    import ContentCache
+    import Latchkey
+
+    /// `latchkey cache`: content that is on disk, for playback without the network.
+    struct CacheCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "cache",
+            abstract: "Download content, list what is on disk, or remove it.",
+            discussion: """
+                What is downloaded is as encrypted on disk as it was at its server. Playing it takes a licence that is \
+                stored: latchkey acquire gets it. latchkey play plays from the disk what is there.
+                """,
+            subcommands: [CacheListCommand.self, CacheAddCommand.self, CachePurgeCommand.self])
+    }
+
+    /// Where the cache is.
+    struct CachePlace: ParsableArguments {
+        @Option(
+            help: ArgumentHelp("The folder of the cache. Left out: the user's own.", valueName: "folder"))
+        var cache: String?
+
+        /// Nil: the user's own, which `CachedContent` finds.
+        func content() -> ContentCache? { cache.map { ContentCache(.init(folder: $0)) } }
+    }
+
+    struct CacheListCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "list",
+            abstract: "List the content on disk, and how much of it there is.",
+            discussion: """
+                CACHED is what plays from the start without the network, of the whole. JSON has one object for each, with \
+                url, type, status, cachedSeconds, cachedBytes, isReadyToPlay and, where they are known, totalSeconds and \
+                error.
+                """)
+
+        @OptionGroup var place: CachePlace
+
+        @Flag(help: "Write JSON, for programs.")
+        var json = false
+
+        func run() async throws {
+            let items: [CachedContent]
+            do throws(CacheError) {
+                items = try await CachedContent.allItems(in: place.content())
+            } catch {
+                throw ToolError(error.description)
+            }
+            var states: [CacheState] = []
+            for item in items.sorted(by: { $0.contentURL < $1.contentURL }) {
+                states.append(CacheState(item, await item.refresh()))
+            }
+            guard !json else { return print(try JSONText.of(states)) }
+            guard !states.isEmpty else { return print("nothing is cached") }
+            let table = TextTable(
+                titles: ["STATUS", "TYPE", "CACHED", "OF", "SIZE", "URL"], rows: states.map(\.cells), right: [2, 3, 4])
+            for line in table.lines { print(line) }
+        }
+    }
+
+    /// One item as it is shown.
+    struct CacheState: Encodable {
+        let url: String
+        let type: String
+        let status: String
+        let cachedSeconds: Double
+        let totalSeconds: Double?
+        let cachedBytes: UInt64
+        let isReadyToPlay: Bool
+        let error: String?
+
+        init(_ content: CachedContent, _ progress: CachedItem.Progress) {
+            url = content.contentURL
+            type = content.type.rawValue
+            cachedSeconds = Self.seconds(progress.cachedDuration)
+            totalSeconds = progress.totalDuration.map(Self.seconds)
+            cachedBytes = progress.cachedSize
+            isReadyToPlay = progress.isReadyToPlay
+            switch progress.status {
+            case .notCached: (status, error) = ("not cached", nil)
+            case .waiting: (status, error) = ("waiting", nil)
+            case .caching: (status, error) = ("caching", nil)
+            case .paused: (status, error) = ("partial", nil)
+            case .complete: (status, error) = ("complete", nil)
+            case .failed(let reason): (status, error) = ("failed", reason.description)
+            }
+        }
+
+        var cells: [String] {
+            [
+                status, type, ContentReport.time(cachedSeconds), totalSeconds.map(ContentReport.time) ?? "-",
+                Self.size(cachedBytes), url,
+            ]
+        }
+
+        static func seconds(_ duration: Duration) -> Double {
+            Double(duration.components.seconds) + (Double(duration.components.attoseconds) / 1e17).rounded() / 10
+        }
+
+        /// `900 kB`, `12.3 MB`, `4.5 GB`
+        static func size(_ bytes: UInt64) -> String {
+            guard bytes >= 1_000_000 else { return "\(bytes / 1000) kB" }
+            let (unit, name): (UInt64, String) = bytes >= 1_000_000_000 ? (100_000_000, "GB") : (100_000, "MB")
+            return "\(bytes / unit / 10).\(bytes / unit % 10) \(name)"
+        }
+    }
+
+    struct CachePurgeCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "purge",
+            abstract: "Remove content from the disk. Licences stay.",
+            discussion: """
+                EXIT STATUS
+                  0   it is gone, or was not there
+                  1   some of it is there still; standard error says why
+                """)
+
+        @OptionGroup var place: CachePlace
+
+        @Flag(help: "Everything that is cached.")
+        var all = false
+
+        @Argument(help: ArgumentHelp("As latchkey cache list shows it.", valueName: "url"))
+        var urls: [String] = []
+
+        func validate() throws {
+            guard all != !urls.isEmpty else { throw ValidationError("give URLs, or --all") }
+        }
+
+        func run() async throws {
+            do throws(CacheError) {
+                let items = try await CachedContent.allItems(in: place.content())
+                for url in urls where !items.contains(where: { $0.contentURL == url }) { print("not cached: \(url)") }
+                for item in items where all || urls.contains(item.contentURL) {
+                    try await item.purgeAndWait()
+                    print("removed: \(item.contentURL)")
+                }
+            } catch {
+                throw ToolError(error.description)
+            }
+        }
+    }
+#endif
