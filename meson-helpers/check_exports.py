@@ -3,6 +3,7 @@
 """Checks the symbols and the dependencies of the built library and plug-in, without loading them.
 
 - the library exports the functions of its headers and nothing else, the plug-in only gst_plugin_latchkey_*;
+- what the recorded ABI has is still exported, and what is exported is recorded, with a version that there was;
 - neither needs a Swift library at run time (the runtime is linked in);
 - the library has its SONAME, the plug-in names it, and no search path leads into a build folder.
 """
@@ -44,6 +45,28 @@ def declared_functions(headers):
     return set(re.findall(r"\b(latchkey_\w+)\s*\(", text))
 
 
+def recorded_functions(path):
+    """The functions of the recorded ABI, with the version that brought each."""
+    with open(path, encoding="utf-8") as file:
+        return dict(line.split() for line in file if line.strip() and not line.startswith("#"))
+
+
+def numbers(version):
+    return [int(part) for part in version.split(".")]
+
+
+def check_abi(recorded, exported, version):
+    if not recorded:
+        yield "the recorded ABI is empty"
+    for name in sorted(recorded.keys() - exported):
+        yield f"{name}, of the ABI since {recorded[name]}, is not exported any more: applications need it"
+    for name in sorted(exported - recorded.keys()):
+        yield f"{name} is exported and not recorded: add “{name} {version}” to gst-plugin/abi.txt"
+    for name, since in sorted(recorded.items()):
+        if numbers(since) > numbers(version):
+            yield f"{name} is recorded for {since}, and this is {version}"
+
+
 def check_search_path(what, entries):
     for path in ":".join(entries.get("RUNPATH", []) + entries.get("RPATH", [])).split(":"):
         if path and not path.startswith("$ORIGIN"):
@@ -71,6 +94,7 @@ def problems(arguments):
             yield f"the library exports {name}, which no header declares"
     for name in sorted(declared - exported):
         yield f"a header declares {name}, which the library does not export"
+    yield from check_abi(recorded_functions(arguments.abi), exported, arguments.version)
 
     entries = exported_symbols(arguments.plugin)
     for name in sorted(entries):
@@ -96,6 +120,8 @@ def main():
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--header", required=True, nargs="+")
     parser.add_argument("--soname", required=True)
+    parser.add_argument("--abi", required=True, help="the list of the functions that were exported once")
+    parser.add_argument("--version", required=True)
     found = list(problems(parser.parse_args()))
     for problem in found:
         print("check_exports: " + problem)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """Compiles each header alone, as C11 and as C++17, with every warning an error, and checks the version of latchkey.h.
-latchkey-loader.h gets no flags of GStreamer: it must not need it."""
+Some get no flags of GStreamer: they must not need it."""
 
 import argparse
 import os
@@ -17,9 +17,14 @@ LANGUAGES = (
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 MAIN = "latchkey.h"
 LOADER = "latchkey-loader.h"
+# These need nothing but the C library.
+PLAIN = (LOADER, "latchkey-content-info.h", "latchkey-agent-event.h")
 # The body of a program for each of the other headers.
 BODIES = {
     LOADER: "return latchkey_loader_unregister (0);",
+    "latchkey-content-info.h": "return latchkey_content_info_is_protected (0);",
+    "latchkey-agent-event.h": "return latchkey_agent_event_is_final (0);",
+    "latchkey-agent.h": "return latchkey_agent_attach (0, 0, 0);",
     "latchkey-secure-decryptor.h": "return latchkey_secure_decryptor_unregister (0);",
 }
 OTHER_SOURCE = """#include "{header}"
@@ -54,7 +59,7 @@ def main():
                 source = os.path.join(folder, name)
                 with open(source, "w", encoding="utf-8") as file:
                     file.write(text.format(header=os.path.abspath(header)))
-                needed = [] if base == LOADER else flags
+                needed = [] if base in PLAIN else flags
                 command = compiler.split() + standard + WARNINGS + needed + ["-fsyntax-only", source]
                 if subprocess.run(command).returncode != 0:
                     print(f"check_header: {os.path.basename(header)} does not compile alone as {language}")

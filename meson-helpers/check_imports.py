@@ -66,8 +66,10 @@ LAYERS = {
         ["Glibc"]),
     "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
     "CLatchkey": (
-        "gst-plugin", ["ElementKit", "Elements", "KeySystems", "Latchkey", "LicenseControl", "ProtectionModel"],
-        ["CGStreamer", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc", "Synchronization"]),
+        "gst-plugin",
+        ["ElementKit", "Elements", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl",
+         "ProtectionModel"],
+        ["CGStreamer", "CLatchkeyAgent", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc", "Synchronization"]),
 }
 
 # A module that one file alone may import: where the reason is that file.

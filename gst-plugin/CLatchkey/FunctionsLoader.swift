@@ -33,15 +33,7 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
 
     /// The functions that the caller's table has; what it does not know of is nil.
     private static func read(_ table: UnsafePointer<LatchkeyLoaderFunctions>) -> LatchkeyLoaderFunctions? {
-        // Whole pointers alone: half a one would be called.
-        let size =
-            min(table.pointee.size, MemoryLayout<LatchkeyLoaderFunctions>.size) & ~(MemoryLayout<Int>.size - 1)
-        guard size >= MemoryLayout<Int>.size * 2 else { return nil }
-        var functions = LatchkeyLoaderFunctions()
-        // SAFETY: the caller's table has `size` bytes, and ours no fewer.
-        withUnsafeMutableBytes(of: &functions) {
-            $0.copyMemory(from: UnsafeRawBufferPointer(start: table, count: size))
-        }
+        guard let functions = readTable(table, into: LatchkeyLoaderFunctions(), size: \.size) else { return nil }
         return functions.should_wait == nil && functions.load == nil ? nil : functions
     }
 

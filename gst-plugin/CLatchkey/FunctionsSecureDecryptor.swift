@@ -36,13 +36,8 @@ final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
     private static func read(
         _ table: UnsafePointer<LatchkeySecureDecryptorFunctions>
     ) -> LatchkeySecureDecryptorFunctions? {
-        var functions = LatchkeySecureDecryptorFunctions()
-        let full = MemoryLayout<LatchkeySecureDecryptorFunctions>.size
-        // Whole pointers alone: half a one would be called.
-        let size = min(table.pointee.size, full) & ~(MemoryLayout<Int>.size - 1)
-        // SAFETY: the caller's table has `size` bytes, and ours no fewer.
-        withUnsafeMutableBytes(of: &functions) {
-            $0.copyMemory(from: UnsafeRawBufferPointer(start: table, count: size))
+        guard let functions = readTable(table, into: LatchkeySecureDecryptorFunctions(), size: \.size) else {
+            return nil
         }
         return functions.create == nil || functions.decrypt == nil ? nil : functions
     }

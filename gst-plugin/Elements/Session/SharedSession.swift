@@ -107,4 +107,9 @@ public enum PipelineSession {
     /// What a pipeline without settings of its own would go by: the configuration file, and the environment's keys file.
     /// Throws `invalidConfiguration` for a file that cannot be used.
     public static func settings() throws(KeyError) -> ControlSettings { try SharedSession.settings(from: nil) }
+
+    /// What a configuration file says, and nothing else. Throws `invalidConfiguration` for one that cannot be used.
+    public static func settings(file: String) throws(KeyError) -> ControlSettings {
+        try Configuration.read(file, required: true)
+    }
 }

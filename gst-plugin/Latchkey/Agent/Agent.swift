@@ -37,6 +37,9 @@ public final class Agent: Sendable {
         public var acquisition = Acquisition.manual
         /// Where keys and licences come from. Nil: what the configuration file and the environment say, as for elements.
         public var settings: ControlSettings?
+        /// In the place of the configuration file that elements go by, where there are no `settings`. One that cannot be
+        /// used is an error of `contentInfo` and of what else needs it.
+        public var configurationFile: String?
         /// Asked before those of the settings and before those that are registered with `Latchkey.register`.
         public var loaders: [any ResourceLoader] = []
         /// How long samples wait for a licence, with `.manual`, before playback ends.
@@ -95,11 +98,13 @@ public final class Agent: Sendable {
     }
 
     /// Takes every licence out of the store, with the domains, whoever acquired them: “Reset DRM database”. Returns how
-    /// many records there were. `settings` nil: those of the configuration file. Throws `configuration` where no
+    /// many records there were. `settings` nil: those of the configuration file, which may be named. Throws `configuration` where no
     /// PlayReady-style licences are configured, or the store cannot be used.
     @discardableResult
-    public static func resetLicenses(settings: ControlSettings? = nil) async throws(AgentError) -> Int {
-        try await AgentSession.resetLicenses(settings)
+    public static func resetLicenses(
+        settings: ControlSettings? = nil, configurationFile: String? = nil
+    ) async throws(AgentError) -> Int {
+        try await AgentSession.resetLicenses(settings, configurationFile)
     }
 
     /// Goes into the signed part of licence challenges from now on, for the service to read: XML, say. Nil: nothing.

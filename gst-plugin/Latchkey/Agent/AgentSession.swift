@@ -22,8 +22,7 @@ final class AgentSession: Sendable {
     /// Throws `invalidConfiguration` for settings that cannot be used.
     init(for core: AgentCore) throws(KeyError) {
         let isManual = core.configuration.acquisition == .manual
-        var settings: ControlSettings
-        if let own = core.configuration.settings { settings = own } else { settings = try PipelineSession.settings() }
+        var settings = try Self.settings(core.configuration.settings, core.configuration.configurationFile)
         var configuration = try settings.makeConfiguration()
         configuration.holdsAtEndOfLease = isManual
         let log = configuration.log
@@ -55,6 +54,11 @@ final class AgentSession: Sendable {
         if isManual { settings.keyTimeout = core.configuration.holdTimeout }
         self.settings = settings
         observation = session.observe { [weak core] event in core?.handle(event) }
+    }
+
+    private static func settings(_ own: ControlSettings?, _ file: String?) throws(KeyError) -> ControlSettings {
+        if let own { return own }
+        return if let file { try PipelineSession.settings(file: file) } else { try PipelineSession.settings() }
     }
 
     private static func loader(
@@ -123,9 +127,9 @@ final class AgentSession: Sendable {
     }
 
     /// See `Agent.resetLicenses`.
-    static func resetLicenses(_ settings: ControlSettings?) async throws(AgentError) -> Int {
+    static func resetLicenses(_ settings: ControlSettings?, _ file: String?) async throws(AgentError) -> Int {
         do {
-            guard let playReady = try (settings ?? PipelineSession.settings()).playReady else {
+            guard let playReady = try Self.settings(settings, file).playReady else {
                 throw AgentError.configuration("no PlayReady-style licences are configured: there is no [playready]")
             }
             return try await PlayReadyClient(configuration: try playReady.makeConfiguration()).resetDatabase()

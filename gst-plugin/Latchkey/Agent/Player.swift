@@ -2,6 +2,7 @@
 
 public import CGStreamer
 public import ElementKit
+import Synchronization
 
 /// A ready player for an agent's content: GStreamer's `playbin3`.
 ///
@@ -11,6 +12,7 @@ public final class Player: Sendable {
     private let pipeline: Pipeline
     private let core: AgentCore
     private let attachment: UInt64
+    private let isGivenAway = Atomic(false)
 
     init(_ pipeline: Pipeline, of core: AgentCore, attachment: UInt64) {
         self.pipeline = pipeline
@@ -19,8 +21,19 @@ public final class Player: Sendable {
     }
 
     deinit {
+        guard !isGivenAway.load(ordering: .acquiring) else { return }
         pipeline.setState(.null)
         core.forget(attachment)
+    }
+
+    /// Makes the `playbin3` the caller's, with a reference, for those who count references themselves: who has the last
+    /// one stops it first, as GStreamer demands. Give this object up then. The agent forgets the element when it goes.
+    public func giveAway() -> UnsafeMutablePointer<GstElement> {
+        if !isGivenAway.exchange(true, ordering: .acquiringAndReleasing) {
+            PlayerWatch.attach(to: element, core, attachment)
+        }
+        gst_object_ref(UnsafeMutableRawPointer(element))
+        return element
     }
 
     /// The `playbin3`, lent: valid as long as this object is.
@@ -62,4 +75,38 @@ public final class Player: Sendable {
     /// main loop, on a thread of their own: a bus that nobody empties keeps everything. `.some(nil)` is a message that
     /// says nothing here.
     public func nextMessage(waiting: UInt64) -> BusEvent?? { pipeline.nextMessage(waiting: waiting) }
+}
+
+/// Does for a player that was given away what `Player` does: it lives as long as the element.
+private final class PlayerWatch: @unchecked Sendable {
+    // SAFETY: written in `attach` alone, before anybody else has the element.
+    private let core: AgentCore
+    private let attachment: UInt64
+    private var bus: BusObservation?
+
+    private init(_ core: AgentCore, _ attachment: UInt64) {
+        (self.core, self.attachment) = (core, attachment)
+    }
+
+    deinit { core.forget(attachment) }
+
+    static func attach(to element: UnsafeMutablePointer<GstElement>, _ core: AgentCore, _ attachment: UInt64) {
+        let watch = PlayerWatch(core, attachment)
+        let pipeline = WeakPipeline(element)
+        watch.bus = BusObservation(element) { event in
+            guard case .stateChanged(from: .null, to: .ready) = event else { return }
+            pipeline.with { reference in
+                do throws(AgentError) {
+                    try core.willStart(attachment, reference.pointer)
+                } catch {
+                    core.log(.error, "\(error)")
+                }
+            }
+        }
+        // SAFETY: GLib calls this once, when the element goes, and the box is given back there.
+        g_object_weak_ref(
+            UnsafeMutableRawPointer(element).assumingMemoryBound(to: GObject.self),
+            { box, _ in if let box { Unmanaged<PlayerWatch>.fromOpaque(box).release() } },
+            Unmanaged.passRetained(watch).toOpaque())
+    }
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Synchronization
+
+/// A pointer of the application's that goes with its callbacks, and the function that takes it back. Thread-safe.
+final class UserData: @unchecked Sendable {
+    // SAFETY: the pointer is only handed through; the header says that callbacks come on any thread.
+
+    typealias Destroy = @convention(c) (UnsafeMutableRawPointer?) -> Void
+
+    let pointer: UnsafeMutableRawPointer?
+    private let destroy: Mutex<Destroy?>
+
+    init(_ pointer: UnsafeMutableRawPointer?, _ destroy: Destroy?) {
+        self.pointer = pointer
+        self.destroy = Mutex(destroy)
+    }
+
+    /// Nobody is called with it any more. Again does nothing.
+    func end() {
+        let destroy = destroy.withLock { destroy -> Destroy? in
+            defer { destroy = nil }
+            return destroy
+        }
+        destroy?(pointer)
+    }
+}
