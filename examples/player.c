@@ -22,7 +22,7 @@ typedef struct {
   LatchkeyAgent *agent;
   GstElement *player;
   int status;
-  gboolean has_failed, has_error, is_over;
+  gboolean is_over;
   /* How many of the agent's threads may still call us. */
   guint holders;
 } Program;
@@ -267,26 +267,17 @@ got_info (LatchkeyContentInfo *info, LatchkeyAgentError *error, void *user_data)
   hand_over (news, info_came);
 }
 
-/* The same player plays again, from the start. A session that was lost gives way to a new one. */
+/* The same player plays again, from the start. */
 static void
-round_ended (Program *program, int status)
+round_ended (Program *program)
 {
-  program->has_failed = program->has_error = FALSE;
   if (--program->rounds <= 0) {
-    end (program, status);
+    end (program, PLAYED);
     return;
   }
   gst_element_set_state (program->player, GST_STATE_NULL);
   if (gst_element_set_state (program->player, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE)
     end (program, FAILED);
-}
-
-/* A failure is on the bus and a state of the agent, in any order: the end is when both are there. */
-static void
-end_failed_round (Program *program)
-{
-  if (program->has_failed && program->has_error)
-    round_ended (program, FAILED);
 }
 
 static gboolean
@@ -302,9 +293,9 @@ event_came (gpointer data)
     LatchkeyAgentState state = latchkey_agent_event_get_state (news->event);
     printf ("state: %s\n", latchkey_agent_state_get_name (state));
     if (state == LATCHKEY_AGENT_STATE_ENDED)
-      round_ended (program, PLAYED);
-    program->has_failed |= state == LATCHKEY_AGENT_STATE_FAILED || state == LATCHKEY_AGENT_STATE_ABORTED;
-    end_failed_round (program);
+      round_ended (program);
+    if (state == LATCHKEY_AGENT_STATE_FAILED || state == LATCHKEY_AGENT_STATE_ABORTED)
+      end (program, FAILED);
     return G_SOURCE_REMOVE;
   }
   printf ("event: %s", latchkey_agent_event_type_get_name (type));
@@ -336,19 +327,17 @@ heard (LatchkeyAgentEvent *event, void *user_data)
   hand_over (news, event_came);
 }
 
-/* The bus of a player is as any other's. */
+/* The bus of a player is as any other's. The agent's state says when it ends; the error has the words. */
 static gboolean
 message_came (GstBus *bus, GstMessage *message, gpointer user_data)
 {
-  Program *program = user_data;
   (void) bus;
+  (void) user_data;
   if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR) {
     GError *error = NULL;
     gst_message_parse_error (message, &error, NULL);
     printf ("playback: %s\n", error->message);
     g_clear_error (&error);
-    program->has_error = TRUE;
-    end_failed_round (program);
   }
   return G_SOURCE_CONTINUE;
 }
@@ -367,7 +356,7 @@ start (Program *program)
     return;
   }
   bus = gst_element_get_bus (program->player);
-  gst_bus_add_watch (bus, message_came, program);
+  gst_bus_add_watch (bus, message_came, NULL);
   gst_object_unref (bus);
   if (gst_element_set_state (program->player, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE)
     end (program, FAILED);
@@ -430,7 +419,7 @@ main (int argc, char **argv)
     { "delegate-header", 0, 0, G_OPTION_ARG_STRING, &program.header, "a field for licence requests", "NAME: VALUE" },
     { "custom-data", 0, 0, G_OPTION_ARG_STRING, &program.custom_data, "for the licence service", "XML" },
     { "audio", 0, 0, G_OPTION_ARG_STRING, &program.audio_track, "the audio track to play", "NAME" },
-    { "repeat", 0, 0, G_OPTION_ARG_INT, &program.rounds, "play so many times, however it ends", "N" },
+    { "repeat", 0, 0, G_OPTION_ARG_INT, &program.rounds, "play so many times", "N" },
     { NULL }
   };
   GOptionContext *context = g_option_context_new ("URL");

@@ -45,9 +45,9 @@ class Run:
         return self
 
 
-def play(*arguments, sink=FREE, answers="", during=None, deadline=DEADLINE):
-    """Runs play-protected. `during` is called with each line as it comes."""
-    command = ["play-protected", "--video-sink", sink, "--audio-sink", sink, *arguments]
+def play(*arguments, program=("play-protected",), sink=FREE, answers="", during=None, deadline=DEADLINE):
+    """Runs play-protected, or another example. `during` is called with each line as it comes."""
+    command = [*program, "--video-sink", sink, "--audio-sink", sink, *arguments]
     # The process's own test of what it was given: a GLib warning ends it.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")

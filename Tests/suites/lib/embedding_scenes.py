@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 38-embedding, one function each, for examples/player.c and examples/player.py."""
+
+import os
+import queue
+import re
+import sys
+import threading
+import urllib.request
+
+import agent_scenes
+import children
+import corpus
+from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, url
+from playready_world import World, demand
+
+PROGRAMS = {
+    "c": ("player-example",),
+    "python": ("/usr/bin/python3", os.path.join(corpus.REPOSITORY, "examples", "player.py")),
+}
+
+
+def play(language, *arguments, **how):
+    return agent_scenes.play(*arguments, program=PROGRAMS[language], **how)
+
+
+def dash(language):
+    """Content info, a question, a licence, playback to the end, and no question the next time."""
+    with World(name=DASH) as world:
+        run = play(language, url(world, "stream.mpd"), answers="y\n")
+        run.demand(0, "protected: yes", "rights: none", "Acquire a licence?", "acquired: valid")
+        run.states("inspecting", "acquiring", "ready", "playing", "ended")
+        demand(set(run.values("KID")) == {key.replace("-", "") for key in world.case.keys}, f"KIDs {run.values('KID')}")
+        demand("playready" in run.values("key system"), f"key systems {run.values('key system')}")
+        tracks = run.values("track")
+        demand(any(re.match(r"video avc1\S* .*cenc$", track) for track in tracks), f"tracks {tracks}")
+        demand(any(track.startswith("audio ") for track in tracks), f"tracks {tracks}")
+        demand(any("PlayReady-style service" in key for key in run.values("key")), f"keys {run.values('key')}")
+        demand(not events(run, "rights not available"), "it was told that rights are missing")
+        asked = world.asked()
+        demand(1 <= asked <= 2, f"{asked} licences")
+        play(language, "--info", url(world, "stream.mpd")).demand(0, "rights: valid", "from the licence store")
+        demand(world.asked() == asked, "it was asked again")
+
+
+def hls(language):
+    """`skd://` keys from a FairPlay-style key server."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case("hls-ts-sampleaes-skd-aac")
+    with children.Folder() as folder:
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
+            run = play(language, "--yes", f"{server.url}/media/master.m3u8")
+            run.demand(0, "protected: yes", "key system: fairplay", "acquired: valid").states("ended")
+
+
+def mp4(language):
+    """Nothing of GStreamer's is left behind, as far as the program can tell: Python ends when it likes. The file has no
+    sound, since playbin3 leaks its volume element, also without us."""
+    with World(name=MP4) as world:
+        log = os.path.join(world.folder.path, "leaks.log")
+        # The tracer warns at the end that there are some.
+        os.environ.update(GST_TRACERS="leaks", GST_DEBUG="GST_TRACER:7", GST_DEBUG_FILE=log, GST_DEBUG_NO_COLOR="1",
+                          G_DEBUG="")
+        again = ("--repeat", "2") if language == "c" else ()
+        run = play(language, "--yes", *again, f"file://{world.case.path('video.mp4')}")
+        run.demand(0, "acquired: valid").states("playing", "ended", *(("playing", "ended") if again else ()))
+        if language == "c":
+            with open(log, errors="replace") as file:
+                lines = file.read().splitlines()
+            demand(any("object-alive.class" in line for line in lines), "the leaks tracer was not there")
+            alive = [line.split("object-alive, ", 1)[1] for line in lines if "object-alive, type-name=" in line]
+            # The tracer describes its own messages, too.
+            alive = [line for line in alive if "%s" not in line]
+            demand(not alive, f"{len(alive)} objects leak: {alive[:3]}")
+
+
+def smooth(language):
+    """The tracks by name, and the one that is chosen."""
+    with World(name=SMOOTH) as world:
+        run = play(language, "--info", url(world, "Manifest")).demand(0)
+        names = run.values("audio track")
+        demand(names, "there are no names")
+        run = play(language, "--yes", "--audio", names[-1], url(world, "Manifest"))
+        run.demand(0, "protected: yes", "acquired: valid").states("ended")
+
+
+def piff(language):
+    """A file, whose challenge an application's delegate sends, with a field and custom data of its own."""
+    with World(name=PIFF) as world:
+        run = play(language, "--yes", "--delegate-header", "X-User: anna", "--custom-data", "<user>anna</user>",
+                   f"file://{world.case.path('media.ismv')}")
+        run.demand(0, f"to {world.server.url}/playready", "acquired: valid").states("ended")
+
+
+def refused(language):
+    """No rights and no content have exit statuses of their own; nothing is asked of the service."""
+    with World(name=DASH) as world:
+        play(language, url(world, "stream.mpd"), answers="n\n").demand(2, "rights: none")
+        play(language, url(world, "nothing.mpd")).demand(3, "error: server error", "404")
+        play(language, f"{world.server.url}/media/stream").demand(64)
+        demand(world.asked() == 0, "a licence was acquired")
+
+
+def session_lost(language):
+    """The server ends the viewing session in the middle of playback: the events, and the end."""
+    with children.Folder() as folder, agent_scenes.viewing(folder, 24) as scene:
+        def during(line):
+            if line == "state: playing":
+                demand(scene.server.end_sessions("anna") == 1, "there was no session")
+
+        run = play(language, "--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during)
+        run.demand(1, "event: session heartbeat error", "(final)", "event: playback will be aborted")
+        run.states("playing", "aborted")
+
+
+# The module for Python by itself: what a delegate may do, and when a program ends early
+
+
+class Answers:
+    """Callbacks whose answers the test waits for."""
+
+    def __init__(self):
+        self.queue = queue.Queue()
+
+    def __call__(self, *answer):
+        self.queue.put(answer)
+
+    def take(self):
+        return self.queue.get(timeout=20)
+
+
+def module():
+    sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
+    import latchkey
+
+    return latchkey
+
+
+def delegate(_language):
+    """An application's delegate fails, forgets, is cancelled, and at last sends the challenge by itself."""
+    latchkey = module()
+
+    def through_portal(request):
+        post = urllib.request.Request(
+            request.url, request.challenge,
+            {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": request.soap_action, "X-User": "anna"})
+        with urllib.request.urlopen(post, timeout=20) as answer:
+            body = answer.read()
+        demand(request.finish(body) and not request.finish(body) and not request.send(), "answered twice")
+
+    def refuse(_request):
+        raise RuntimeError("not for you")
+
+    with World(name=DASH) as world:
+        agent, answers, held, gone = latchkey.Agent(url(world, "stream.mpd")), Answers(), Answers(), Answers()
+        for sends, words in ((refuse, "not for you"), (lambda _request: None, "without an answer")):
+            agent.acquire_license(answers, sends)
+            rights, error = answers.take()
+            demand(rights is None and error.code == "no licence acquired" and words in str(error), f"{error}")
+        call = agent.acquire_license(answers, held, gone)
+        request = held.take()[0]
+        demand(request.operation == "acquire licence" and request.challenge, "there is no challenge")
+        demand(latchkey.cancel(call), "the call has ended")
+        demand(answers.take()[1].code == "cancelled", "not cancelled")
+        demand(gone.take()[0].challenge == request.challenge, "another request was cancelled")
+        demand(not request.send() and not latchkey.cancel(call), "an answer counts behind the end")
+        demand(world.asked() == 0, "the service was asked")
+        agent.acquire_license(answers, lambda request: threading.Thread(target=through_portal, args=(request,)).start())
+        rights, error = answers.take()
+        demand(error is None and rights.status == "valid", f"{error} {rights}")
+        asked = world.asked()
+        demand(1 <= asked <= 2, f"{asked} licences")
+        agent.content_info(answers)
+        demand(answers.take()[0].rights.status == "valid", "the rights are not there")
+        latchkey.reset_licenses(answers)
+        count, error = answers.take()
+        demand(error is None and count > 0, f"{error} {count}")
+        agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
+
+
+def released(_language):
+    """The agent goes in the middle of playback: it ends, and says why; its listener hears no more."""
+    import gi
+
+    gi.require_version("Gst", "1.0")
+    from gi.repository import Gst
+
+    latchkey = module()
+    Gst.init(None)
+    latchkey.register_elements()
+    with World(name=MP4) as world:
+        path = world.only_playready()
+        agent, answers, events_ = latchkey.Agent(f"file://{path}"), Answers(), Answers()
+        agent.acquire_license(answers)
+        demand(answers.take()[1] is None, "no licence")
+        agent.add_listener(events_)
+        # No queue: what is decrypted is shown at once.
+        pipeline = Gst.parse_launch(f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec ! {PACED}")
+        agent.attach(pipeline)
+        pipeline.set_state(Gst.State.PLAYING)
+        while events_.take()[0].state != "playing":
+            pass
+        agent.close()
+        message = pipeline.get_bus().timed_pop_filtered(20 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        demand(message and message.type == Gst.MessageType.ERROR, "playback does not fail")
+        demand("the agent was released" in str(message.parse_error()), f"{message.parse_error()}")
+        pipeline.set_state(Gst.State.NULL)
+        demand(latchkey.wait(20), "callbacks are left")
+        try:
+            agent.content_info(answers)
+        except latchkey.Error:
+            return
+        demand(False, "an agent that is closed takes calls")
+
+
+ALL = {
+    "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
+    "refused": refused,
+}
+# Of the module for Python alone.
+MODULE = {"delegate": delegate, "released": released}
