@@ -218,14 +218,24 @@ run_swift_tests() {
     for_each_test_group run_test_group
 }
 
-# NAME ARGUMENTS…: the tests that the arguments choose, in one process.
-run_test_group() {
-    local group=$1 status
-    shift
+run_group_once() {
     rm -f "$work/events"
     limited 900 "$logs/swift-$group.log" "${environment[@]}" G_DEBUG=fatal-warnings \
         swift test --skip-build --scratch-path "$scratch" --event-stream-output-path "$work/events" "$@"
     status=$?
+}
+
+# NAME ARGUMENTS…: the tests that the arguments choose, in one process.
+run_test_group() {
+    local group=$1 status
+    shift
+    run_group_once "$@"
+    # GStreamer's own demuxer fails assertions now and then when it is stopped amid a download, with clear media too; that
+    # ends the whole process.
+    if [ "$status" -ne 0 ] && grep -q '^ERROR:\.\./ext/adaptivedemux2/' "$logs/swift-$group.log"; then
+        echo "NOTE swift $group runs again after: $(grep -m 1 '^ERROR:\.\./ext/' "$logs/swift-$group.log")"
+        run_group_once "$@"
+    fi
     if ! Tests/results.py swift "$work/events" "$logs/swift-$group.log" >"$work/lines"; then
         echo "FAIL swift $group: its report cannot be read" >>"$work/lines"
     elif ! grep -q '^PASS ' "$work/lines"; then

@@ -24,6 +24,7 @@ public func latchkey_agent_event_type_get_name(_ type: LatchkeyAgentEventType) -
         case LATCHKEY_AGENT_EVENT_SERVER_ERROR: "server error"
         case LATCHKEY_AGENT_EVENT_PLAYBACK_SHOULD_BE_ABORTED: "playback should be aborted"
         case LATCHKEY_AGENT_EVENT_PLAYBACK_WILL_BE_ABORTED: "playback will be aborted"
+        case LATCHKEY_AGENT_EVENT_CACHE_EDGE_REACHED: "cache edge reached"
         case LATCHKEY_AGENT_EVENT_SESSION_SETUP_ERROR: "session setup error"
         case LATCHKEY_AGENT_EVENT_SESSION_HEARTBEAT_ERROR: "session heartbeat error"
         case LATCHKEY_AGENT_EVENT_SESSION_TEARDOWN_ERROR: "session teardown error"

@@ -44,6 +44,9 @@ final class AgentEventHandle: OpaqueReference {
         case .playbackWillBeAborted(let reason):
             type = LATCHKEY_AGENT_EVENT_PLAYBACK_WILL_BE_ABORTED
             self.reason = CMemory(text: reason)
+        case .cacheEdgeReached(_, let reason):
+            type = LATCHKEY_AGENT_EVENT_CACHE_EDGE_REACHED
+            self.reason = CMemory(text: reason)
         case .sessionSetupError(let details):
             type = LATCHKEY_AGENT_EVENT_SESSION_SETUP_ERROR
             take(details)

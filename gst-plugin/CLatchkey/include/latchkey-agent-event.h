@@ -106,6 +106,8 @@ typedef enum {
  * @LATCHKEY_AGENT_EVENT_SESSION_TEARDOWN_ERROR: the session could not be ended; the next start tries again. Has the same.
  * @LATCHKEY_AGENT_EVENT_OUTPUT_STATUS: what the outputs may show has changed. Has an output status and a reason.
  * @LATCHKEY_AGENT_EVENT_STATE_CHANGED: the agent's own state has changed. Has a state.
+ * @LATCHKEY_AGENT_EVENT_CACHE_EDGE_REACHED: playback has come to the end of what is cached, and the rest cannot be had
+ *   without the network: it stops. Has a reason.
  * @LATCHKEY_AGENT_EVENT_LOG_MESSAGE: a line of the log that is not below the agent's threshold. Has a level, and the line
  *   as its reason.
  *
@@ -124,7 +126,8 @@ typedef enum {
   LATCHKEY_AGENT_EVENT_SESSION_TEARDOWN_ERROR = 9,
   LATCHKEY_AGENT_EVENT_OUTPUT_STATUS = 10,
   LATCHKEY_AGENT_EVENT_STATE_CHANGED = 11,
-  LATCHKEY_AGENT_EVENT_LOG_MESSAGE = 12
+  LATCHKEY_AGENT_EVENT_LOG_MESSAGE = 12,
+  LATCHKEY_AGENT_EVENT_CACHE_EDGE_REACHED = 13
 } LatchkeyAgentEventType;
 
 /**
