@@ -17,8 +17,6 @@ struct HLSPlan {
     private(set) var isRewritten = false
     private(set) var segmentToInspect: String?
     private(set) var segmentToProbe: HLSRewriting.SegmentProbe?
-    /// The note that was left out.
-    private(set) var impliedNote: HLSKeyNote?
 
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
@@ -74,28 +72,6 @@ struct HLSPlan {
             if let last = placements.last?.front, last == placement.front { placement.front = last }
             placements.append(placement)
         }
-        if media.isEnded { leaveOutNote(rewriter) }
-    }
-
-    private static let leastSegmentsWithoutNote = 3
-
-    /// Leaves out the note of a transport stream that has one for all segments, where the decryptor is told otherwise.
-    private mutating func leaveOutNote(_ rewriter: HLSPlaylistRewriter) {
-        guard segmentToInspect == nil, segmentToProbe == nil, let note = onlyNote, note.kind == .transportStream,
-            note.key != nil, rewriter.impliedNote.allows(note)
-        else { return }
-        // The stock demuxer fails where it has fetched all before anything came out of it: the note takes some time.
-        guard placements.count >= Self.leastSegmentsWithoutNote else { return }
-        for index in 0..<(rewriter.impliesFirstNoteOnly ? 1 : placements.count) { placements[index].front = nil }
-        impliedNote = note
-    }
-
-    /// The note in front of all segments; nil where one has another or none.
-    private var onlyNote: HLSKeyNote? {
-        guard let front = placements.first?.front, case .routed(.keyNote(let note)) = front.value,
-            placements.allSatisfy({ $0.delivery == .direct && $0.front == front })
-        else { return nil }
-        return note
     }
 
     /// The first segment, where it may be in an envelope: no key is named for it, or one of PlayReady.

@@ -35,7 +35,6 @@ extension HLSPlaylistRewriter {
         output.result.upcomingKey = media.upcomingKey
         output.result.segmentToInspect = plan.segmentToInspect
         output.result.segmentToProbe = plan.segmentToProbe
-        output.result.impliedNote = plan.impliedNote
         var start = 0.0
         var uses: [HLSRewriting.KeyUse] = []
         for (segment, placement) in zip(media.segments, plan.placements) {

@@ -34,13 +34,6 @@ public struct HLSPlaylistRewriter: Sendable {
     /// where there are others. Nil: all variants stay.
     public var outputLevel: OutputRequirement?
 
-    /// The note that a complete playlist of a transport stream, unless it is very short, may do without: see
-    /// `HLSRewriting.impliedNote`.
-    public var impliedNote = HLSImpliedNote.none
-    /// Whether the implied note is left out in front of the first segment alone, so that the segments behind it can be
-    /// held back until the key is there.
-    public var impliesFirstNoteOnly = false
-
     var window = HLSWindow()
 
     /// Where `segmentKind` is nil, the playlist and its file names tell; see `HLSRewriting.segmentToInspect`.

@@ -109,25 +109,6 @@ public struct HLSKeyNote: Hashable, Sendable {
     }
 }
 
-/// Which note may be left out of a playlist, because the decryptor is told of it outside the stream. It has to be the one
-/// note of all segments: a demuxer that goes back to a segment without a note takes it for one of those before it.
-public enum HLSImpliedNote: Hashable, Sendable {
-    /// None.
-    case none
-    /// Whichever it is.
-    case any
-    /// This one alone: another playlist was without it already.
-    case note(HLSKeyNote)
-
-    func allows(_ other: HLSKeyNote) -> Bool {
-        switch self {
-        case .none: false
-        case .any: true
-        case .note(let note): note == other
-        }
-    }
-}
-
 /// How the demuxer gets a segment.
 enum HLSDelivery: Hashable, Sendable {
     /// From the origin; clear, or with encrypted samples.

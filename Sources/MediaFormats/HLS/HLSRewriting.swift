@@ -103,9 +103,6 @@ public struct HLSRewriting: Sendable {
     /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
     public var segmentToProbe: SegmentProbe?
 
-    /// The note that was left out. The decryptor has to be told of it before the first segment.
-    public var impliedNote: HLSKeyNote?
-
     /// Where the start of a segment can be fetched.
     public struct SegmentProbe: Hashable, Sendable {
         /// Of the segment at the origin; absolute.

@@ -229,54 +229,6 @@ def five_keys():
         exactly_once(scene.key_requests(), map(identifier, keys))
 
 
-def variants_of_transport_streams():
-    """One variant has one key for all of its segments, the other has another with a vector for each; the player goes from
-    the first to the second and back, twice."""
-    stream, count = media.TransportStream(), 32
-    skd, http = "skd://variant/low", "keys/high.bin"
-    files = {http: stream.uri_key}
-    playlists = {"low": [media.key_line(skd)], "high": []}
-    for number in range(count):
-        for name, lines in playlists.items():
-            if number and number % 4 == 0:
-                lines.append("#EXT-X-DISCONTINUITY")
-            if name == "high":
-                lines.append(media.key_line(http, form=None, vector=stream.vector(number)))
-            lines += media.segment_lines(1, f"{name}/{number}.ts")
-        files[f"low/{number}.ts"] = stream.with_skd_key(number)
-        files[f"high/{number}.ts"] = stream.with_uri_key(number)
-    for name, lines in playlists.items():
-        files[f"{name}.m3u8"] = media.media_playlist(lines)
-    files["master.m3u8"] = media.master_playlist([("low.m3u8", 300_000), ("high.m3u8", 3_000_000)])
-    changes = {6: 9_000_000, 12: 400_000, 18: 9_000_000, 24: 400_000}
-    with Scene(files, {skd: stream.skd_key}) as scene:
-        player = scene.player()
-
-        def network(speed):
-            player.adaptive_demuxer.set_property("connection-bitrate", speed)
-
-        def segment(content, number):
-            def answer(_request):
-                if number in changes:
-                    network(changes[number])
-                return content
-
-            return answer
-
-        for path in [path for path in files if path.endswith(".ts")]:
-            scene.origin.files[path] = segment(files[path], int(path.split("/")[1][:-3]))
-        player.on_demuxer = lambda: network(400_000)
-        player.play()
-        end_of_stream(player, 60.0)
-        paths = scene.origin.paths()
-        order = [path for path in paths if path.endswith(".ts")]
-        names = [path.split("/")[0] for path in order]
-        runs = [name for index, name in enumerate(names) if index == 0 or names[index - 1] != name]
-        demand(runs == ["low", "high", "low", "high", "low"], f"fetched: {order}")
-        same_frames(player, [sum for number in range(count) for sum in stream.frames(number)])
-        exactly_once(scene.key_requests(), [identifier(skd)])
-
-
 def clear_between(kind):
     """Clear parts before, between and behind encrypted ones, with a key for each of those."""
 
@@ -333,7 +285,6 @@ ALL = {
     "rotation-whole-ts": rotation_whole_segments("ts"),
     "rotation-whole-mp4": rotation_whole_segments("mp4"),
     "five-keys": five_keys,
-    "variants-of-transport-streams": variants_of_transport_streams,
     "clear-between-mp4": clear_between("mp4"),
     "clear-between-ts": clear_between("ts"),
 }

@@ -9,8 +9,6 @@ import MediaFormats
 struct ManifestInput {
     var bytes: [UInt8] = []
     var isTooLarge = false
-    /// The answer that brought it set cookies.
-    var setsCookies = false
     /// What is made of the manifest is on its way to the stock demuxer.
     var isHandedOn = false
 }
@@ -40,7 +38,6 @@ extension AdaptiveBin {
         case .flushStop, .streamStart:
             manifest = ManifestInput()
         default:
-            if event.setsCookies { manifest.setsCookies = true }
             if let headers = event.httpRequestHeaders {
                 requestHeadersDidCome(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
             }

@@ -43,10 +43,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     /// own URL as the referrer of what it fetches.
     override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return manifest }
-        // With a speed, the stock demuxer chooses by that; and cookies that were set it sends with the first request.
-        let isFirstVariantKnown = child?.pointer.property("connection-bitrate") == .uint(0)
-        return try run.presentation.start(
-            manifest, from: url, preparesFirstVariant: isFirstVariantKnown && !self.manifest.setsCookies)
+        return try run.presentation.start(manifest, from: url)
     }
 
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.presentation.origin.setHeaders(headers) }
@@ -77,9 +74,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         // Segments with notes need the element that reads them, which takes caps of its own.
         let weak = WeakElement(reference)
         sink.probeEvents(.downstream) { event in
-            guard let presentation = weak.map({ ($0 as? HLSDemuxer)?.run?.presentation }) ?? nil,
-                presentation.hasNotes, let caps = event.caps,
-                let renamed = HLSCaps.renamed(caps, impliedNote: presentation.impliedNote)
+            guard let caps = event.caps, let renamed = HLSCaps.renamed(caps),
+                weak.map({ ($0 as? HLSDemuxer)?.run?.presentation.hasNotes }) == true
             else { return event }
             return Event(caps: renamed)
         }

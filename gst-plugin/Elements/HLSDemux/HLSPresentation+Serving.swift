@@ -67,15 +67,6 @@ extension HLSPresentation {
 
     private static let preparedLimit = 1024
 
-    /// The stock demuxer asks for the playlist of a variant as soon as it has started, with these fields.
-    func prepareFirst(_ url: String) {
-        let home = state.withLock(\.home)
-        // What the source element sends goes nowhere else.
-        guard URIReference(url).origin == URIReference(home).origin else { return }
-        let fields = [HTTPHeader(name: "Cache-Control", value: "max-age=0"), HTTPHeader(name: "Referer", value: home)]
-        prepare(.playlist(url: url), LoopbackRequest(path: "", headers: fields))
-    }
-
     /// The stock demuxer asks for the playlist of the sound when the first segment of pictures is on its way, and waits
     /// for it on the thread that handles that. So it is made meanwhile.
     private func prepareAudio(of resource: HLSResource, _ request: LoopbackRequest) {
@@ -245,7 +236,8 @@ extension HLSPresentation {
     }
 
     private func response(of note: HLSKeyNote) -> LoopbackResponse {
-        let segmentKey = segmentKey(of: note)
+        let segmentKey = SegmentKey(
+            keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes =
             note.kind == .packedAudio ? segmentKey.id3Tag() : segmentKey.transportStreamPackets()
         return LoopbackResponse(body: bytes)

@@ -34,11 +34,6 @@ final class HLSPresentation: Sendable {
         var first: HTTPResponse?
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
-        /// The note that playlists are without, since the decryptors have it in their caps.
-        var impliedNote: HLSKeyNote?
-        /// Another note was in a playlist, so that none is left out any more: a decryptor that goes from one playlist to
-        /// another and back has to be told.
-        var hasOtherNotes = false
         /// A playlist's segments are in envelopes, and so are those of all others then.
         var isEnveloped = false
         var requestCount = 0
@@ -109,13 +104,6 @@ final class HLSPresentation: Sendable {
     /// Whether segments are announced by notes.
     var hasNotes: Bool { state.withLock { $0.hasNotes } }
 
-    /// What decryptors of transport streams are told before any note comes.
-    var impliedNote: SegmentKey? { state.withLock(\.impliedNote).map { segmentKey(of: $0) } }
-
-    func segmentKey(of note: HLSKeyNote) -> SegmentKey {
-        SegmentKey(keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
-    }
-
     /// Whether the stock demuxer ever reached the loopback server.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
 
@@ -141,18 +129,13 @@ final class HLSPresentation: Sendable {
         }
     }
 
-    /// Rewrites the first playlist, master or media, that came from `url`. `preparesFirstVariant`: the
-    /// stock demuxer starts with that, and asks for its playlist at once.
-    func start(_ bytes: [UInt8], from url: String, preparesFirstVariant: Bool = false) throws(HLSFailure) -> [UInt8] {
+    /// Rewrites the first playlist, master or media, that came from `url`.
+    func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
         state.withLock { $0.home = url }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
-        if rewriting.kind == .master {
-            let first = rewriting.children.first { $0.role == .variant }
-            if preparesFirstVariant, let first { prepareFirst(first.url) }
-            return rewriting.bytes
-        }
+        if rewriting.kind == .master { return rewriting.bytes }
         // The stock demuxer would fetch a media playlist that it got here again from where it came. So it gets one that
         // leads to this one, which need not be fetched for that.
         state.withLock { $0.first = HTTPResponse(status: 200, body: bytes, url: url) }
@@ -187,17 +170,6 @@ final class HLSPresentation: Sendable {
         isEnveloped: Bool? = nil
     ) throws(HLSFailure) -> HLSRewriting {
         let name = name ?? url
-        let rewriting = try rewrite(bytes, from: url, as: name, kind, isEnveloped, impliesFirstNoteOnly: false)
-        guard let key = rewriting.impliedNote?.key, !keys.isUsable(key) else { return rewriting }
-        // The first segment comes with its key. What is behind it does not, so that the stock demuxer does not come to the
-        // end of the playlist before anything came out of it.
-        return try rewrite(bytes, from: url, as: name, kind, isEnveloped, impliesFirstNoteOnly: true)
-    }
-
-    private func rewrite(
-        _ bytes: [UInt8], from url: String, as name: String, _ kind: HLSSegmentKind?, _ isEnveloped: Bool?,
-        impliesFirstNoteOnly: Bool
-    ) throws(HLSFailure) -> HLSRewriting {
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
         let server = state.withLock { $0.server }
         let outputLevel = outputLevel()
@@ -212,8 +184,6 @@ final class HLSPresentation: Sendable {
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if isEnveloped == true { state.isEnveloped = true }
             if state.isEnveloped { rewriter.isEnveloped = true }
-            rewriter.impliedNote = state.hasOtherNotes ? .none : state.impliedNote.map { .note($0) } ?? .any
-            rewriter.impliesFirstNoteOnly = impliesFirstNoteOnly
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
@@ -230,7 +200,7 @@ final class HLSPresentation: Sendable {
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
             }
-            state.take(notesOf: rewriting)
+            if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
             let isSettled = rewriting.segmentToProbe == nil
             return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
@@ -238,18 +208,6 @@ final class HLSPresentation: Sendable {
         table.keep(rewriting.resources, of: name)
         for key in wanted { keys.demand(key) }
         return rewriting
-    }
-}
-
-extension HLSPresentation.State {
-    fileprivate mutating func take(notesOf rewriting: HLSRewriting) {
-        if let note = rewriting.impliedNote { impliedNote = note }
-        if rewriting.impliedNote != nil || rewriting.resources.contains(where: \.hasNote) { hasNotes = true }
-        hasOtherNotes =
-            hasOtherNotes
-            || rewriting.resources.contains { resource in
-                if case .keyNote(let note) = resource { note != impliedNote } else { false }
-            }
     }
 }
 

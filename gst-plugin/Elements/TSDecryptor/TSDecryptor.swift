@@ -11,7 +11,7 @@ import SampleDecryption
 ///
 /// Which of the two it is, the bytes tell, because `filesrc` has no caps and a player's caps are the same for both. So
 /// the caps of the output come with the first bytes that go on. Which key, a note in the stream tells
-/// (`SegmentKey`), else the caps, else `key-uri`, else the key for media that names none.
+/// (`SegmentKey`), else `key-uri`, else the key for media that names none.
 final class TSDecryptor: Decryptor, @unchecked Sendable {
     // SAFETY: everything here belongs to the stream's thread, as `stream` does.
     @exclusivity(unchecked) private var samples = SampleAESStream()
@@ -280,7 +280,6 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         switch event.kind {
         case .caps:
             // They say how the media came; what goes on has its own.
-            if let caps = event.caps { adoptImpliedNote(in: caps) }
             monitor.withLock { flow.hasCaps = true }
             return true
         case .segment where output == nil:
@@ -292,15 +291,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     }
 
     override func keep(_ event: consuming Event) {
-        guard let caps = event.caps else { return sourcePad.store(event) }
-        adoptImpliedNote(in: caps)
-    }
-
-    /// What a note in the stream said counts more. Caps may be those of a clear stream, too, beside an encrypted one: so
-    /// there is no contradiction to look for.
-    private func adoptImpliedNote(in caps: Caps) {
-        guard note == nil, let key = Self.impliedNote(in: caps) else { return }
-        note = key
+        if event.kind != .caps { sourcePad.store(event) }
     }
 
     private func announce(_ kind: SampleAESStream.Output) {

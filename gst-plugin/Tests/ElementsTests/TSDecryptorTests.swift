@@ -195,33 +195,6 @@ extension ElementTests {
             #expect(output(harness) == Self.nullPackets + segment.clear)
         }
 
-        @Test(arguments: [true, false])
-        func capsMayTellTheKey(withVector: Bool) throws {
-            let segment = try segment()
-            let iv = withVector ? "" : ":\(Media.hex(segment.vector))"
-            let harness = try Harness(
-                "latchkeytsdec", [("keys", .string("\(Media.keyIDText):\(Media.hex(segment.key))\(iv)"))])
-            let caps = try #require(TSDecryptor.plugged(impliedNote: segment.note(withVector: withVector)))
-            harness.start(caps: caps.description)
-            #expect(harness.push(segment.encrypted) == .ok)
-            #expect(harness.pushEndOfStream())
-            let isRight = output(harness) == segment.clear
-            #expect(isRight)
-        }
-
-        @Test func aNoteCountsMoreThanCaps() throws {
-            let segment = try segment()
-            let other = SegmentKey(keyID: KeyID([UInt8](repeating: 9, count: 16)))
-            let harness = try Harness(
-                "latchkeytsdec",
-                [("keys", .string("\(Media.keyIDText):\(Media.hex(segment.key))")), ("key-timeout", .uint(0))])
-            harness.start(caps: try #require(TSDecryptor.plugged(impliedNote: other)).description)
-            #expect(harness.push(segment.note().transportStreamPackets() + segment.encrypted) == .ok)
-            #expect(harness.pushEndOfStream())
-            let isRight = output(harness) == Self.nullPackets + segment.clear
-            #expect(isRight)
-        }
-
         @Test func aMissingIVIsNamed() throws {
             let segment = try segment()
             let harness = try Harness("latchkeytsdec", [("keys", .string("*:\(Media.hex(segment.key))"))])

@@ -38,6 +38,14 @@ extension HLSDemuxTests.EndTests {
         return Double(MonotonicTime.now - start) / 1e6
     }
 
+    private func wait(_ what: String, until isThere: () -> Bool) throws {
+        let end = MonotonicTime.now + TestProcess.deadline
+        while !isThere() {
+            guard MonotonicTime.now < end else { throw TestFailure("no \(what)") }
+            usleep(2000)
+        }
+    }
+
     @Test func stoppingBeforeTheKeyComes() throws {
         let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
         let origin = try Origin(media.folder)

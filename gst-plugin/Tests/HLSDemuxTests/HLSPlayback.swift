@@ -233,14 +233,6 @@ final class HLSPlayback: @unchecked Sendable {
     }
 }
 
-func wait(_ what: String, until isThere: () -> Bool) throws {
-    let end = MonotonicTime.now + TestProcess.deadline
-    while !isThere() {
-        guard MonotonicTime.now < end else { throw TestFailure("no \(what)") }
-        usleep(2000)
-    }
-}
-
 private let elementAdded:
     @convention(c) (
         UnsafeMutablePointer<GstBin>?, UnsafeMutablePointer<GstBin>?, UnsafeMutablePointer<GstElement>?, gpointer?

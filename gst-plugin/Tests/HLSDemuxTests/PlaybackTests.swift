@@ -7,8 +7,6 @@ import HTTP
 import LicenseControl
 import Testing
 
-@testable import Elements
-
 extension HLSDemuxTests {
     @Suite(.timeLimit(.minutes(8))) struct PlaybackTests {}
 }
@@ -82,27 +80,5 @@ extension HLSDemuxTests.PlaybackTests {
         #expect(!playback.elements.contains { $0.hasPrefix("latchkey") && $0 != "latchkeyhlsdemux" })
         // The stock demuxer buffers. Another queue behind it would hold media twice.
         #expect(!playback.elements.contains("multiqueue") && !playback.elements.contains("queue2"))
-    }
-
-    /// One key for all segments: the decryptors have its name in their caps, and no note is fetched.
-    @Test(arguments: [true, false])
-    func transportStreamsWithOneKey(isKeyLate: Bool) throws {
-        let media = try CorpusCase("hls-ts-sampleaes-skd-aac")
-        let key = "skd://ts-0042 aba941d88bc83a1ab69e2a16f2c9e2eb 00112233445566778899aabbccddeeff"
-        let loader = HeldLoader(try StaticKeys.parse(file: Array(key.utf8), name: "keys"))
-        if !isKeyLate { loader.release() }
-        let playback = try HLSPlayback(
-            try Origin(media.folder), "master.m3u8", session: KeySession(loaders: [loader]))
-        playback.setState(GST_STATE_PLAYING)
-        if isKeyLate {
-            try wait("decryptor") { playback.elements.contains("latchkeytsdec") }
-            #expect(playback.frameRecorder.samples.isEmpty)
-            loader.release()
-        }
-        try wait("note") { playback.demuxer?.run?.presentation.impliedNote != nil }
-        let end = try playback.waitForEnd()
-        #expect(end.type == "eos", "\(end)")
-        #expect(try playback.frames == media.frames("video"))
-        #expect(playback.soundRecorder.samples.count > 10)
     }
 }

@@ -2,7 +2,6 @@
 
 import HTTP
 import KeySystems
-import LicenseControl
 import MediaFormats
 import Synchronization
 import Testing
@@ -40,40 +39,6 @@ struct HLSUnitTests {
         }
         #expect(table.resource(name) == playlist(1))
         #expect(table.count == 4)
-    }
-
-    /// Who comes back from segments with another key has to be told.
-    @Test func noNoteIsLeftOutBehindAnother() throws {
-        let presentation = HLSPresentation(
-            origin: HLSOrigin(transport: CurlTransport.shared),
-            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)), keyFormats: [.fairPlay])
-        try presentation.open { _ in }
-        defer { presentation.close() }
-        func hasNotes(_ name: String, key: Int) throws -> Bool {
-            let text = """
-                #EXTM3U
-                #EXT-X-KEY:METHOD=SAMPLE-AES,URI="skd://\(key)",KEYFORMAT="com.apple.streamingkeydelivery"
-                #EXTINF:4,
-                a.ts
-                #EXTINF:4,
-                b.ts
-                #EXTINF:4,
-                c.ts
-                #EXT-X-ENDLIST
-                """
-            // The key is never there: behind the first segment there is a note in any case.
-            let result = try presentation.rewrite(Array(text.utf8), from: "https://a.test/\(name).m3u8")
-            return result.impliedNote == nil
-        }
-        #expect(presentation.impliedNote == nil && !presentation.hasNotes)
-        #expect(try !hasNotes("video", key: 1))
-        let note = try #require(presentation.impliedNote)
-        #expect(presentation.hasNotes)
-        #expect(try !hasNotes("audio", key: 1))
-        #expect(try hasNotes("other", key: 2))
-        #expect(try hasNotes("video", key: 1))
-        // What was left out already still holds.
-        #expect(presentation.impliedNote == note)
     }
 
     @Test func aSlowAnswerIsAskedForAgain() async {
