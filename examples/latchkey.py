@@ -116,10 +116,15 @@ def _call(name, *arguments):
     return value.decode() if isinstance(value, bytes) else value
 
 
+def _is_there(value):
+    """An empty text is one."""
+    return isinstance(value, str) or bool(value)
+
+
 def _list(name, pointer, read=lambda value: value):
     """What a function with an index has, up to its end."""
     values = (_call(name, pointer, index) for index in itertools.count())
-    return [read(value) for value in itertools.takewhile(bool, values)]
+    return [read(value) for value in itertools.takewhile(_is_there, values)]
 
 
 def _key_ids(name, pointer):

@@ -33,7 +33,7 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
 
     /// The functions that the caller's table has; what it does not know of is nil.
     private static func read(_ table: UnsafePointer<LatchkeyLoaderFunctions>) -> LatchkeyLoaderFunctions? {
-        guard let functions = readTable(table, into: LatchkeyLoaderFunctions(), size: \.size) else { return nil }
+        guard let functions = readTable(table, into: LatchkeyLoaderFunctions()) else { return nil }
         return functions.should_wait == nil && functions.load == nil ? nil : functions
     }
 

@@ -36,7 +36,7 @@ final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
     private static func read(
         _ table: UnsafePointer<LatchkeySecureDecryptorFunctions>
     ) -> LatchkeySecureDecryptorFunctions? {
-        guard let functions = readTable(table, into: LatchkeySecureDecryptorFunctions(), size: \.size) else {
+        guard let functions = readTable(table, into: LatchkeySecureDecryptorFunctions()) else {
             return nil
         }
         return functions.create == nil || functions.decrypt == nil ? nil : functions

@@ -62,7 +62,7 @@ actor ItemFetcher {
         let resource = try await store.resource(url)
         if let size = resource.size, number * UInt64(store.blockSize) >= size { return [] }
         if flights[Key(resource: resource.number, block: number)] == nil {
-            if let bytes = try await stored(number, resource) { return bytes }
+            if let bytes = await stored(number, resource) { return bytes }
         }
         var fetched = await fetched(number, resource, ahead)
         // Whoever asked first may have given up.
@@ -78,10 +78,10 @@ actor ItemFetcher {
     }
 
     /// A damaged disk is as good as none, for those who play.
-    private func stored(_ number: UInt64, _ resource: CachedResource) async throws(CacheError) -> [UInt8]? {
+    private func stored(_ number: UInt64, _ resource: CachedResource) async -> [UInt8]? {
         let wasPresent = await store.isPresent(number * UInt64(store.blockSize), 1, of: resource)
         guard wasPresent else { return nil }
-        let bytes = try await store.read(number, of: resource)
+        let bytes = (try? await store.read(number, of: resource)) ?? nil
         if bytes == nil { onChange() }
         return bytes
     }
@@ -197,6 +197,7 @@ actor ItemFetcher {
                 }
             } catch {
                 result.storageError = error
+                await store.learn(answer.resource)
             }
         } catch {
             result.error = error

@@ -28,7 +28,8 @@ actor ItemOperations {
         case .pause: await pause()
         case .purge(let reply): reply(await purge())
         case .refresh(let reply):
-            if download == nil { fetcher = nil }
+            // A player that has it goes on with it.
+            if download == nil, isKnownUniquelyReferenced(&fetcher) { fetcher = nil }
             _ = try? await opened()
             await tell()
             reply()
@@ -119,6 +120,8 @@ actor ItemOperations {
         let number = tellings
         var progress = CachedItem.Progress()
         if let fetcher {
+            // A player may have found that something is not any more what was stored.
+            if status == .complete, await fetcher.store.firstGap() != nil { status = .paused }
             let record = await fetcher.store.record
             progress.cachedDuration = await fetcher.store.cachedDuration()
             progress.cachedSize = await fetcher.store.cachedSize

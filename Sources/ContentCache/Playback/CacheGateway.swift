@@ -155,7 +155,9 @@ final class GatewayService: Sendable {
                 let time = await reader.time(of: url, at: offset)
                 var next = Duration.zero
                 while next < Self.retryTime {
-                    if isReached(time) || waited >= Self.patience || Task.isCancelled {
+                    // Whoever asked went elsewhere: that tells nothing of the edge.
+                    if Task.isCancelled { throw error }
+                    if isReached(time) || waited >= Self.patience {
                         tellEdge(time, error)
                         throw error
                     }

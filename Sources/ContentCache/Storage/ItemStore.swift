@@ -96,7 +96,8 @@ actor ItemStore {
         let number = (urls.keys.max() ?? 0) + 1
         let new = CachedResource(
             number: number, url: url, answeringURL: url, size: nil, validator: "", contentType: "")
-        if !isRemoved { try index.write(new) }
+        // Who plays needs no place on the disk; whoever stores writes it again with the size.
+        if !isRemoved { try? index.write(new) }
         resources[url] = new
         urls[number] = url
         return new
@@ -200,8 +201,10 @@ actor ItemStore {
     /// A block; nil where it is not on disk, or is not any more what was stored.
     func read(_ block: UInt64, of resource: CachedResource) throws(CacheError) -> [UInt8]? {
         guard !isRemoved, present[resource.number]?.contains(block) == true else { return nil }
-        let bytes = try file(resource.number).read(size(of: block, in: resource), at: block * UInt64(blockSize))
-        if let digest = try index.digest(resource.number, block), digest == (try BlockDigest.of(bytes[...])) {
+        // What the disk cannot read any more is as good as altered.
+        let bytes = try? file(resource.number).read(size(of: block, in: resource), at: block * UInt64(blockSize))
+        if let bytes, let digest = try index.digest(resource.number, block), digest == (try BlockDigest.of(bytes[...]))
+        {
             return bytes
         }
         try index.remove(resource.number, block)
@@ -214,7 +217,7 @@ actor ItemStore {
     /// Stores whole blocks from `first` on; the last may be shorter at the end of the resource. `resource` tells the size
     /// and the validator, which are stored with them.
     func write(_ bytes: [UInt8], from first: UInt64, of resource: CachedResource) throws(CacheError) {
-        guard !isRemoved else { return }
+        guard !isRemoved else { return learn(resource) }
         let file = try file(resource.number)
         try file.write(bytes[...], at: first * UInt64(blockSize))
         try file.synchronize()
@@ -236,6 +239,9 @@ actor ItemStore {
             cachedSize += UInt64(size(of: block.number, in: resource))
         }
     }
+
+    /// What an answer told of a resource, for those who play it, where nothing can be stored.
+    func learn(_ resource: CachedResource) { resources[resource.url] = resource }
 
     /// Takes the size of a resource without bytes, or nothing new.
     func write(_ resource: CachedResource) throws(CacheError) {

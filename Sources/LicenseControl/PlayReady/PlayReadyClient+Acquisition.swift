@@ -221,12 +221,15 @@ extension PlayReadyClient {
     }
 
     /// Where the time is not known, no licence is known to be over, and each acquisition would add one for ever. Of those
-    /// for a key, the latest stay; those without an end go last.
+    /// for a key, the latest stays, and those that are good for longest.
     private static func deleteSurplus(
         for keyID: KeyID, in transaction: LicenseStoreTransaction
     ) throws(LicenseStoreError) {
         let records = try transaction.records(for: keyID, kind: .license).filter { $0.keySystem == .playReady }
-        let ordered = records.filter { $0.ends == nil } + records.filter { $0.ends != nil }
+        let dated = records.filter { $0.ends != nil }.sorted { left, right in
+            left.ends.flatMap { left in right.ends.map { left > $0 } } ?? false
+        }
+        let ordered = records.filter { $0.ends == nil } + dated
         // The latest one is what was asked for just now.
         let kept = Set(records.prefix(1).map(\.id) + ordered.prefix(licensesPerKey).map(\.id))
         for record in records where !kept.contains(record.id) { _ = try transaction.delete(record.id) }

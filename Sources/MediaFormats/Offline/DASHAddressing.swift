@@ -157,9 +157,10 @@ struct DASHAddressing: Sendable {
             if count < 0 {
                 let next =
                     rows.indices.contains(index + 1) ? rows[index + 1][attribute: "t"].flatMap { UInt64($0) } : nil
-                guard let end = next ?? length.map({ offset + ticks($0) }) else {
+                guard let end = next ?? length.map({ offset.addingReportingOverflow(ticks($0)).partialValue }) else {
                     throw .malformed("a SegmentTimeline without an end")
                 }
+                guard end < 1 << 62, time < 1 << 62 else { throw .tooLarge("a time in a SegmentTimeline") }
                 count = end > time ? Int64(clamping: (end - time + duration - 1) / duration) - 1 : -1
             }
             guard count < 1 << 20, entries.count < 1 << 20, time < 1 << 62 else {
@@ -198,7 +199,8 @@ struct DASHAddressing: Sendable {
     private func fill(_ template: String, _ number: UInt64, _ time: UInt64) -> String {
         let parts = template.split(separator: "$", omittingEmptySubsequences: false)
         var text = ""
-        for (index, part) in parts.enumerated() {
+        // What is longer is refused, and need not become longer still.
+        for (index, part) in parts.enumerated() where text.utf8.count <= URIReference.maximumURLSize {
             guard index % 2 == 1, index < parts.count - 1 else {
                 text += part
                 continue

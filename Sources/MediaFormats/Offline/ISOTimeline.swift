@@ -52,6 +52,8 @@ public struct ISOTimeline: Sendable {
     }
 
     private var tracks: [UInt32: Track] = [:]
+    /// When the first fragment plays, by its own word.
+    private var origin: Duration?
     /// Of the file; nil where it does not tell.
     public private(set) var duration: Duration?
     /// Whether the samples are in fragments, behind `moov`.
@@ -169,7 +171,10 @@ public struct ISOTimeline: Sendable {
         else { throw .malformed("a fragment of track \(id) at \(begin), of \(duration)") }
         track.end = end
         tracks[id] = track
-        return Part(track: id, begin: start, duration: length)
+        // What was taken from a live stream begins anywhere.
+        let origin = origin ?? start
+        self.origin = origin
+        return Part(track: id, begin: max(start - origin, .zero), duration: length)
     }
 
     private static func run(

@@ -51,6 +51,8 @@ final class ProtectedSurface: @unchecked Sendable {
 
     init(_ library: WaylandLibrary, display: WaylandLibrary.Display, surface: WaylandLibrary.Proxy) throws(OutputError)
     {
+        // Without one, nobody could end the thread.
+        guard wake.descriptor != nil else { throw .noWayland("no file descriptor is left") }
         guard let queue = library.createQueue(display) else {
             throw .noWayland("there is no memory for an event queue")
         }
@@ -86,7 +88,12 @@ final class ProtectedSurface: @unchecked Sendable {
     func release() {
         lifecycle.withLock { lifecycle in
             lifecycle.isReleased = true
-            if state.withLock({ $0.users.isEmpty }) { tearDown() }
+            if state.withLock({ $0.users.isEmpty }) {
+                tearDown()
+            } else {
+                // What the compositor said last is of a window that is not shown any more.
+                tell { $0.failure = "the application has taken the surface back" }
+            }
         }
     }
 

@@ -56,7 +56,6 @@
             }
             interrupt.resume()
             defer { interrupt.cancel() }
-            await item.refresh()
             item.start()
             var isUnderWay = false
             for await progress in updates {

@@ -133,7 +133,16 @@
         func run() async throws {
             do throws(CacheError) {
                 let items = try await CachedContent.allItems(in: place.content())
-                for url in urls where !items.contains(where: { $0.contentURL == url }) { print("not cached: \(url)") }
+                let cache = place.content() ?? ContentCache.standard
+                for url in urls where !items.contains(where: { $0.contentURL == url }) {
+                    guard cache?.isCached(url) == true else {
+                        print("not cached: \(url)")
+                        continue
+                    }
+                    // Its index cannot be read, so that it is not in the list.
+                    try await CachedContent(url: url, type: ContentType(url: url) ?? .mp4, cache: cache).purgeAndWait()
+                    print("removed: \(url)")
+                }
                 for item in items where all || urls.contains(item.contentURL) {
                     try await item.purgeAndWait()
                     print("removed: \(item.contentURL)")

@@ -24,7 +24,7 @@ public func latchkey_agent_new(
 private func configuration(_ table: UnsafePointer<LatchkeyAgentOptions>?) -> Agent.Configuration? {
     var configuration = Agent.Configuration()
     guard let table else { return configuration }
-    guard let options = readTable(table, into: LatchkeyAgentOptions(), size: \.size) else { return nil }
+    guard let options = readTable(table, into: LatchkeyAgentOptions()) else { return nil }
     switch options.acquisition {
     case LATCHKEY_ACQUISITION_MANUAL: break
     case LATCHKEY_ACQUISITION_AUTOMATIC: configuration.acquisition = .automatic

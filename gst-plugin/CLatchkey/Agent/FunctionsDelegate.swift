@@ -16,7 +16,7 @@ final class FunctionsDelegate: PlayReadyDelegate, @unchecked Sendable {
 
     /// Nil where the table cannot be used.
     init?(_ table: UnsafePointer<LatchkeyDelegateFunctions>, _ userData: UserData) {
-        guard let functions = readTable(table, into: LatchkeyDelegateFunctions(), size: \.size) else { return nil }
+        guard let functions = readTable(table, into: LatchkeyDelegateFunctions()) else { return nil }
         self.functions = functions
         self.userData = userData
     }
@@ -38,7 +38,9 @@ final class FunctionsDelegate: PlayReadyDelegate, @unchecked Sendable {
         } onCancel: {
             guard answer.claim() else { return }
             // Before the acquisition goes on: its end is the end of the user data.
-            if let handle = kept.handle { functions.cancel?(handle.pointer, userData.pointer) }
+            if let handle = kept.handle {
+                withExtendedLifetime(handle) { functions.cancel?(handle.pointer, userData.pointer) }
+            }
             answer.resume(.failure(.cancelled("the acquisition was cancelled")))
         }
         switch outcome {

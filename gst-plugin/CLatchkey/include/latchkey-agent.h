@@ -128,8 +128,9 @@ typedef struct {
  * @size: `sizeof (LatchkeyDelegateFunctions)`; the table may grow, and the size says what the application knows
  * @perform_license_acquisition: (nullable): sends a challenge for a licence, or has it sent; %NULL has it sent
  * @perform_join_domain: (nullable): the same for a challenge to join a domain
- * @cancel: (nullable): the answer is not wanted any more. Called once at most for a request, never after it was finished,
- *   and on the thread that cancels: inside latchkey_call_cancel() or the last latchkey_agent_unref().
+ * @cancel: (nullable): the answer is not wanted any more. Called once at most for a request, never after it was finished:
+ *   on the thread that cancels, inside latchkey_call_cancel() or the last latchkey_agent_unref(), or, where the function
+ *   that performs has not returned yet, right behind it on the same thread.
  *
  * Sends the challenges of PlayReady-style licences in the place of Latchkey: with fields or cookies of its own, to another
  * address, or through a portal that knows the user. Answer each request once, in the function or later, from any thread:

@@ -216,14 +216,23 @@ extension AgentCore {
             tellCacheEdge()
             log(.info, "the player has come to the end")
             advance(.endOfStream)
-        case .warning(let text, let debug): log(.warning, "\(text) \(debug)")
+        case .warning(let text, let debug): log(.warning, Self.withoutQueries("\(text) \(debug)"))
         case .error(let domain, let code, let text, let debug, _): playbackDidFail(domain, code, text, debug)
         case .element(let name, let fields): handle(name, fields)
         }
     }
 
+    /// GStreamer's words have whole URLs. Queries stay out of the log, and so do paths of our own server, which are secret.
+    static func withoutQueries(_ text: String) -> String {
+        text.split(omittingEmptySubsequences: false) { $0.isWhitespace }.map { word in
+            guard let scheme = word.firstRange(of: "://") else { return String(word) }
+            if word[scheme.upperBound...].hasPrefix("127.0.0.1") { return word[..<scheme.upperBound] + "127.0.0.1/…" }
+            return HTTPRequest(url: String(word)).printableURL
+        }.joined(separator: " ")
+    }
+
     private func playbackDidFail(_ domain: String, _ code: Int32, _ text: String, _ debug: String) {
-        log(.error, "\(text) \(debug)")
+        log(.error, Self.withoutQueries("\(text) \(debug)"))
         let isStream = domain == "gst-stream-error-quark"
         func isOne(of codes: GstStreamError...) -> Bool { isStream && codes.contains { $0.number == code } }
         let (hasToldEnd, blocked, webPage, isProtected) = guarded.withLock {

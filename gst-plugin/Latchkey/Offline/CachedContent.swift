@@ -34,7 +34,9 @@ public final class CachedContent: Sendable {
             throw .unsupportedContent("\(type.name)s cannot be cached", at: url)
         }
         guard URIReference(url).isHTTP else {
-            throw CacheError(.invalidURL, "\(url) is no http or https URL, and needs no cache where it is a file")
+            throw CacheError(
+                .invalidURL,
+                "\(URIReference(url).printable) is no http or https URL, and needs no cache where it is a file")
         }
         self.init(try Self.cache(cache).item(url, format: format, selection: selection), type)
     }

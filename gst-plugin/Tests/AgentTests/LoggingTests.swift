@@ -26,6 +26,14 @@ import Testing
         func log(event: LogEvent) { lines.all.withLock { $0.append((event.level, "\(event.message)")) } }
     }
 
+    @Test func noQueryAndNoPathOfOurServerIsLogged() {
+        let words = "URL: https://a.example/film.mpd?token=geheim, line\nhttp://127.0.0.1:4711/geheim/x end"
+        let logged = AgentCore.withoutQueries(words)
+        #expect(!logged.contains("geheim") && logged.contains("a.example/film.mpd"), "\(logged)")
+        #expect(logged.hasSuffix("127.0.0.1/… end"), "\(logged)")
+        #expect(AgentCore.withoutQueries("no URL  here") == "no URL  here")
+    }
+
     @Test func linesComeWithTheirLevelUntilTheWatchEnds() {
         let lines = Lines()
         let logger = Logger(label: "test") { _ in Handler(lines: lines) }
