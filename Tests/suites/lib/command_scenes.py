@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 37-command, one function each: what `latchkey` shows of content, as a person and as a program sees it."""
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -11,6 +12,7 @@ import select
 import signal
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 
@@ -82,6 +84,11 @@ def on_terminal(*arguments, columns=80, answers=b"", interrupt=None, **variables
     return Run(os.waitstatus_to_exitcode(status), screen.decode("utf-8", "replace").replace("\r\n", "\n"))
 
 
+def widest(screen):
+    """The longest line, those that were written over included."""
+    return max(len(re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", line)) for line in re.split("[\r\n]", screen))
+
+
 def url(world, name):
     return f"{world.server.url}/media/{name}"
 
@@ -151,8 +158,7 @@ def screens():
     for columns in (80, 160):
         plain = on_terminal("inspect", path, columns=columns, NO_COLOR="1").demand(0, "On play").output
         demand("\x1b" not in plain, "colours, though NO_COLOR is set")
-        widest = max(map(len, plain.splitlines()))
-        demand(widest <= columns, f"a line of {widest} on {columns} columns")
+        demand(widest(plain) <= columns, f"a line of {widest(plain)} on {columns} columns")
         if columns == 160:
             demand(all(line in piped.splitlines() or len(line) == 160 for line in plain.splitlines()), plain)
         colored = on_terminal("inspect", path, columns=columns).demand(0).output
@@ -235,8 +241,7 @@ def play_on_terminal():
         paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
         run = on_terminal("play", "--yes", *paced, url(world, "stream.mpd"), interrupt="0:01 / ")
         run.demand(130, "state: playing", "0:01 / 0:")
-        widest = max(len(part) for line in run.output.splitlines() for part in re.split("\r\x1b\\[K", line))
-        demand(widest <= 80, f"a line of {widest} columns")
+        demand(widest(run.output) <= 80, f"a line of {widest(run.output)} columns")
 
 
 # session
@@ -290,8 +295,7 @@ def cached():
             latchkey("cache", "purge", film).demand(0, "not cached")
             latchkey("acquire", film).demand(0)
             shown = on_terminal("cache", "add", film).demand(0, "complete: ").output
-            widest = max(len(part) for line in shown.splitlines() for part in re.split("\r\x1b\\[K", line))
-            demand("% " in shown and widest <= 80, shown)
+            demand("% " in shown and widest(shown) <= 80, f"{widest(shown)} columns: {shown}")
             latchkey("cache", "add", film).demand(0, "complete: ")
             item, = latchkey("cache", "list", "--json").demand(0).json
             demand(item["url"] == film and item["status"] == "complete" and item["type"] == "dash", f"{item}")
@@ -340,7 +344,7 @@ def confined():
     demand(limit.endswith("M"), f"LimitMEMLOCK={limit}")
     # As root there is another user to be; without, what is left is tried.
     account = ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"] if os.geteuid() == 0 else []
-    with World(name=DASH) as world:
+    with open_to_all(), World(name=DASH) as world:
         written = {"/var/lib": "state", "/var/cache/latchkey": "cache"}
         for name in written.values():
             os.mkdir(os.path.join(world.folder.path, name))
@@ -366,6 +370,18 @@ def confined():
         Run(done.returncode, done.stdout, done.stderr).demand(0, '"state":"ended"', '"event":"acquired"')
         kept = [name for _, _, names in os.walk(os.path.join(world.folder.path, "state")) for name in names]
         demand(kept, "no licence was kept")
+
+
+@contextlib.contextmanager
+def open_to_all():
+    """What is made within is in a folder that other users may enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o755)
+        before, tempfile.tempdir = tempfile.tempdir, place
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
 
 
 def deny_write_execute():
