@@ -12,6 +12,8 @@ struct LatchkeyCommand: AsyncParsableCommand {
               0   done
               1   it failed; standard error says why, with the file
               64  the command line is not understood
+
+            Some commands have more; their help says so.
             """,
         version: "0.1.0",
         subcommands: subcommands)
