@@ -34,6 +34,7 @@ struct CarriedStream: ~Copyable {
     /// Behind here a segment has ended, so that the bytes in front are complete.
     private var completeSize = 0
     private(set) var kind: SampleAESStream.Output?
+    private var transportContents = TransportContents()
 
     // MARK: In
 
@@ -141,7 +142,12 @@ struct CarriedStream: ~Copyable {
     /// Behind the stock demuxer, tags of packed audio are taken off in front of the whole stream alone. One between
     /// frames would cost the decoder its state, so those of later segments stay here.
     private mutating func put(_ bytes: ArraySlice<UInt8>) {
-        if kind == .id3, segments[0].blocks == 0 { segments[0].tagSize = Self.tagSize(bytes) }
+        let isStart = segments[0].blocks == 0
+        if kind == .id3, isStart { segments[0].tagSize = Self.tagSize(bytes) }
+        if kind == nil || kind == .transportStream {
+            if isStart { transportContents.align() }
+            bytes.withUnsafeBytes { transportContents.append($0) }
+        }
         let left = min(segments[0].tagSize, bytes.count)
         segments[0].tagSize -= left
         output += bytes.dropFirst(left)
@@ -157,6 +163,15 @@ struct CarriedStream: ~Copyable {
     }
 
     // MARK: Out
+
+    /// Nil as long as nothing tells what is inside.
+    var contents: UnitContents? {
+        switch kind {
+        case .id3, .audio: .sound
+        case .transportStream: transportContents.contents
+        case nil: nil
+        }
+    }
 
     /// Finds out what is inside, once there are bytes of it.
     mutating func recognise(isEnd: Bool = false) throws(FormatError) {

@@ -117,19 +117,14 @@ public final class SampleAESStream {
         }
     }
 
-    /// What the unit that waits is. What may hold pictures is video. Nil: it shows when the unit is decrypted, and nothing
-    /// goes on before.
-    public var unitMedia: OutputPolicy.Media? {
+    /// What the unit that waits holds. A transport stream in an envelope is one unit with all that its program maps name.
+    /// Nil: it shows when the unit is decrypted, and nothing goes on before.
+    public var unitContents: UnitContents? {
         switch container {
-        case .unknown: .video
-        case .transportStream: transport.unitMedia
-        case .packedAudio: .audio
-        case .carried:
-            switch carried.kind {
-            case .id3, .audio: .audio
-            case .transportStream: .video
-            case nil: nil
-            }
+        case .unknown: .pictures
+        case .transportStream: transport.unitContents
+        case .packedAudio: .sound
+        case .carried: carried.contents
         }
     }
 

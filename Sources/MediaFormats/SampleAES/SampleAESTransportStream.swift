@@ -113,9 +113,9 @@ struct SampleAESTransportStream: ~Copyable {
     }
 
     /// What that unit is.
-    var unitMedia: OutputPolicy.Media {
-        guard nextPending < pending.count, case .unit(let unit) = pending[nextPending] else { return .video }
-        return unit.codec == .h264 ? .video : .audio
+    var unitContents: UnitContents {
+        guard nextPending < pending.count, case .unit(let unit) = pending[nextPending] else { return .pictures }
+        return unit.codec == .h264 ? .pictures : .sound
     }
 
     /// Lends the unit that `next` announced, with the plan for it, and puts it back into its packets.

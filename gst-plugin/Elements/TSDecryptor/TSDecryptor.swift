@@ -171,8 +171,8 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func decryptUnit() -> Outcome {
         let keyID = note?.keyID ?? stream.keys?.sources.namedKeyID
-        let media = samples.unitMedia
-        switch cipher(for: keyID, of: media) {
+        let contents = samples.unitContents
+        switch cipher(for: keyID, of: contents) {
         case .failed(let failure):
             return .failed(failure)
         case .missing:
@@ -198,7 +198,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             } catch {
                 return .failed(.cipher("\(error)", keyID))
             }
-            if media == nil, let found = samples.unitMedia,
+            if let found = samples.unitContents, found != contents,
                 case .failed(let failure) = self.cipher(for: keyID, of: found)
             {
                 // What was decrypted goes nowhere.
@@ -211,16 +211,24 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         }
     }
 
-    /// Nil: it may be pictures or sound, and one of them has to be allowed.
-    private func cipher(for keyID: KeyID?, of media: OutputPolicy.Media?) -> KeyRing.Lookup {
-        guard let media else {
+    /// Of both media, both have to be allowed. Nil: it may be pictures or sound, and one of them has to be allowed.
+    private func cipher(for keyID: KeyID?, of contents: UnitContents?) -> KeyRing.Lookup {
+        guard let contents else {
             let asPictures = cipher(for: keyID, of: .video)
             guard case .failed = asPictures, case .usable(let usable) = cipher(for: keyID, of: .audio) else {
                 return asPictures
             }
             return .usable(usable)
         }
-        return stream.keys?.cipher(for: keyID, of: media) ?? .missing
+        if contents.contains(.sound) {
+            let asSound = cipher(for: keyID, of: .audio)
+            guard case .usable = asSound, contents.contains(.pictures) else { return asSound }
+        }
+        return cipher(for: keyID, of: .video)
+    }
+
+    private func cipher(for keyID: KeyID?, of media: OutputPolicy.Media) -> KeyRing.Lookup {
+        stream.keys?.cipher(for: keyID, of: media) ?? .missing
     }
 
     private func warnOfWrongKey(_ keyID: KeyID?) {

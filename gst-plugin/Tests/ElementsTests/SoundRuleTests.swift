@@ -71,16 +71,34 @@ extension ElementTests {
             try check(harness, isForbidden: (forbidden == .audio) == medium.isSound, forbidden)
         }
 
-        /// What is inside an envelope shows when it is decrypted, and nothing goes on before.
-        @Test(arguments: [true, false], [OutputPolicy.Media.audio, .video])
-        func inAnEnvelopeTheContentTells(isSound: Bool, forbidden: OutputPolicy.Media) throws {
+        struct Content: Sendable, CustomTestStringConvertible {
+            let name: String
+            let media: [OutputPolicy.Media]
+            let testDescription: String
+        }
+
+        static let contents = [
+            Content(name: "hls-packed-aac-sampleaes/a_1.aac", media: [.audio], testDescription: "packed audio"),
+            Content(
+                name: "hls-ts-sampleaes-skd-aac/a_1.ts", media: [.audio], testDescription: "sound in a transport stream"
+            ),
+            Content(
+                name: "hls-ts-sampleaes-skd-aac/v_1.ts", media: [.video],
+                testDescription: "pictures in a transport stream"),
+            Content(
+                name: "hls-ts-muxed-sampleaes-bento4/segment-0.ts", media: [.audio, .video],
+                testDescription: "both in a transport stream"),
+        ]
+
+        /// What is inside an envelope shows when it is decrypted, and nothing goes on before. A transport stream is
+        /// decrypted whole, so that the rules for all of its media hold.
+        @Test(arguments: contents, [OutputPolicy.Media.audio, .video])
+        func inAnEnvelopeTheContentTells(content: Content, forbidden: OutputPolicy.Media) throws {
             let open = try OpenSession()
             let keyID = try #require(KeyID(Media.keyID))
             let key = try #require(ContentKey(Media.key))
             try install(key, keyID, forbidden: forbidden, in: open)
-            // An ID3 tag and sound, or packets.
-            var bytes = try SampleAESCase.read(
-                isSound ? "hls-packed-aac-sampleaes/a_1.aac" : "hls-ts-sampleaes-skd-aac/v_1.ts")
+            var bytes = try SampleAESCase.read(content.name)
             let counter = InitializationVector(high: 7, low: 0)
             try bytes.withUnsafeMutableBytes {
                 try SampleCipher(key: key).decrypt(SamplePlan(scheme: .cenc, initializationVector: counter), in: $0)
@@ -90,7 +108,7 @@ extension ElementTests {
             let segment = CarriedSegment(keyID: keyID, initialCounter: counter, start: 0)
             _ = harness.push(segment.transportStreamPackets(of: bytes))
             _ = harness.pushEndOfStream()
-            let isForbidden = (forbidden == .audio) == isSound
+            let isForbidden = content.media.contains(forbidden)
             try check(harness, isForbidden: isForbidden, forbidden)
             let isSilent = harness.output.samples.isEmpty
             #expect(isSilent == isForbidden)
