@@ -16,25 +16,33 @@ extension AdaptiveBin {
 
     /// Keeps to what the session says of outputs now. Any thread.
     func limitQuality() {
-        guard let run = currentRun else { return }
-        limitPictures(to: run.session.maximumPixels)
+        guard withGuarded({ $0.pictureLimiting.begin() }) else { return }
+        repeat {
+            if let run = currentRun { limitPictures(to: run.session.maximumPixels) }
+        } while !withGuarded { $0.pictureLimiting.finish() }
     }
 
     /// In bits a second; what the user set holds too. Nil: no limit.
     func setAllowedBitRate(_ rate: UInt32?) { changeRates { $0.allowed = rate } }
 
     private func changeRates(_ change: (inout RateLimits) -> Void) {
-        let (before, after) = withGuarded { guarded in
-            let before = guarded.rates
-            change(&guarded.rates)
-            return (before, guarded.rates)
+        let isMine = withGuarded {
+            change(&$0.rates)
+            return $0.rateLimiting.begin()
         }
-        if before.effectiveMaximum != after.effectiveMaximum {
-            child?.pointer.setProperty("max-bitrate", .uint(after.effectiveMaximum))
-        }
-        if before.effectiveConnection != after.effectiveConnection {
-            child?.pointer.setProperty("connection-bitrate", .uint(after.effectiveConnection))
-        }
+        guard isMine else { return }
+        repeat {
+            let (before, after) = withGuarded { guarded in
+                defer { guarded.appliedRates = guarded.rates }
+                return (guarded.appliedRates, guarded.rates)
+            }
+            if before.effectiveMaximum != after.effectiveMaximum {
+                child?.pointer.setProperty("max-bitrate", .uint(after.effectiveMaximum))
+            }
+            if before.effectiveConnection != after.effectiveConnection {
+                child?.pointer.setProperty("connection-bitrate", .uint(after.effectiveConnection))
+            }
+        } while !withGuarded { $0.rateLimiting.finish() }
     }
 
     /// Those of the stock demuxer that outputs may lower. They keep what the user has set.

@@ -39,6 +39,10 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
         var rates = RateLimits()
+        /// What the stock demuxer has of them.
+        var appliedRates = RateLimits()
+        var rateLimiting = SerialWork()
+        var pictureLimiting = SerialWork()
         /// Why nothing may pass; nil: the gate is open.
         var closedBecause: KeyError?
     }

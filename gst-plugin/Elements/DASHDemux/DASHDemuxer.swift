@@ -13,7 +13,7 @@ import ProtectionModel
 /// for before the first segment comes. The segments of protected ISO media take a type of their own inside the stock
 /// demuxer, so that its parser puts the decryptor of whole ISO media in front of qtdemux. WebM goes as always.
 final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
-    // SAFETY: `guardedPath` and `frames` are guarded by `monitor`.
+    // SAFETY: `guardedPath`, `frames`, `appliedFrames` and `frameLimiting` are guarded by `monitor`.
 
     static let log = DebugCategory("latchkeydashdemux", "Latchkey's DASH demuxer")
 
@@ -22,6 +22,9 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     private var guardedPath = ISOPath.box
     private var frames = FrameLimits()
+    /// What the stock demuxer has of them.
+    private var appliedFrames = FrameLimits.Size()
+    private var frameLimiting = SerialWork()
 
     var isoPath: ISOPath {
         get { monitor.withLock { guardedPath } }
@@ -57,14 +60,20 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     private func changeFrames(_ change: (inout FrameLimits) -> Void) {
-        let (before, after) = monitor.withLock {
-            let before = frames.effective
+        let isMine = monitor.withLock {
             change(&frames)
-            return (before, frames.effective)
+            return frameLimiting.begin()
         }
-        guard before != after else { return }
-        child?.pointer.setProperty("max-video-width", .uint(after.width))
-        child?.pointer.setProperty("max-video-height", .uint(after.height))
+        guard isMine else { return }
+        repeat {
+            let (before, after) = monitor.withLock {
+                defer { appliedFrames = frames.effective }
+                return (appliedFrames, frames.effective)
+            }
+            guard before != after else { continue }
+            child?.pointer.setProperty("max-video-width", .uint(after.width))
+            child?.pointer.setProperty("max-video-height", .uint(after.height))
+        } while !monitor.withLock { frameLimiting.finish() }
     }
 
     /// Those of the stock demuxer that outputs may lower. They keep what the user has set.

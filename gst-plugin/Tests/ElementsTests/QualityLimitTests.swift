@@ -83,5 +83,52 @@ extension ElementTests {
             bin.setAllowedFrame(nil)
             #expect(size(child) == [.uint(1000), .uint(720)])
         }
+
+        /// Outputs and the application change limits from threads of their own. Here another limit comes while the first
+        /// is handed on, between the width and the height.
+        @Test func whatIsDecidedLastHolds() throws {
+            let element = try #require(gst_element_factory_make("latchkeydashdemux", nil))
+            gst_object_ref_sink(element)
+            defer { gst_object_unref(element) }
+            let bin = try #require(DASHDemuxer.implementation(of: element))
+            let child = try #require(bin.child).pointer
+            let interruption = Interruption { bin.setAllowedFrame((20, 20)) }
+            let handler: @convention(c) (gpointer, gpointer, gpointer) -> Void = { _, _, interruption in
+                Unmanaged<Interruption>.fromOpaque(interruption).takeUnretainedValue().happen()
+            }
+            g_signal_connect_data(
+                child, "notify::max-video-width", unsafeBitCast(handler, to: GCallback.self),
+                Unmanaged.passUnretained(interruption).toOpaque(), nil, GConnectFlags(rawValue: 0))
+            bin.setAllowedFrame((10, 10))
+            #expect(interruption.hasHappened)
+            #expect(child.property("max-video-width") == .uint(20))
+            #expect(child.property("max-video-height") == .uint(20))
+        }
+
+        private final class Interruption {
+            private let body: () -> Void
+            private(set) var hasHappened = false
+
+            init(_ body: @escaping () -> Void) { self.body = body }
+
+            func happen() {
+                guard !hasHappened else { return }
+                hasHappened = true
+                body()
+            }
+        }
+
+        @Test func workAskedForMeanwhileIsDoneAgainByWhoDoesIt() {
+            var work = SerialWork()
+            let first = work.begin()
+            let second = work.begin()
+            #expect(first && !second)
+            let isDone = work.finish()
+            #expect(!isDone, "the second request came while the first was under way")
+            let isDoneNow = work.finish()
+            #expect(isDoneNow)
+            let third = work.begin()
+            #expect(third)
+        }
     }
 }
