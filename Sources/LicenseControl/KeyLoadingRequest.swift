@@ -108,6 +108,9 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// The URI by which a playlist names the key of this KID.
     public func keyURI(of keyID: KeyID) -> String? { session?.keyURI(of: keyID) }
 
+    /// `KeySession.names(of:)`.
+    func names(of keyIDs: [KeyID]) -> [KeyID] { session?.names(of: keyIDs) ?? keyIDs }
+
     /// Answers, once; a second call does nothing but write to the session's log. Keys that the answer lacks fail.
     ///
     /// An answer to a request that was withdrawn still counts, unless its session is closed or gone. Returns whether

@@ -139,6 +139,8 @@ extension OutputGuard {
 extension KeySessionState {
     /// What the licence of a key wants of outputs, in full.
     func policy(of slot: Slot) -> OutputPolicy {
-        outputPolicies[slot] ?? requirements[slot].map { OutputPolicy(requirement: $0) } ?? .unrestricted
+        // Samples may be in queues that were decrypted before the key got another name.
+        let slot = outputPolicies[slot] == nil ? slot.flatMap { secondNames[$0] } ?? slot : slot
+        return outputPolicies[slot] ?? requirements[slot].map { OutputPolicy(requirement: $0) } ?? .unrestricted
     }
 }

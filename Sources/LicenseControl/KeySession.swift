@@ -157,6 +157,13 @@ public final class KeySession: Sendable {
         return keyID
     }
 
+    /// These KIDs, and those that stood for the same keys before: a loader may have answered under one of them.
+    func names(of keyIDs: [KeyID]) -> [KeyID] {
+        core.withLock { core in
+            keyIDs + core.state.secondNames.filter { keyIDs.contains($0.value) }.map(\.key)
+        }
+    }
+
     /// The URI by which a playlist names the key of this KID, where it is known from `keyID(forURI:mediaKeyID:)`.
     public func keyURI(of keyID: KeyID) -> String? { core.withLock { $0.names.uri(of: keyID) } }
 

@@ -40,10 +40,7 @@ extension KeySessionState {
         }
         guard let request = requests[id] else { return answerLate(id, with: keys, at: now, random: random) }
         var action = Action(isCounted: true)
-        var keys = keys
-        for (old, new) in request.renamed {
-            if let key = keys.byID.removeValue(forKey: old) { keys.byID[new] = key }
-        }
+        let keys = renamed(keys, by: request.renamed)
         install(assign(keys, to: request.slots), keys.terms, for: id, at: now, random, into: &action)
         guard let open = requests[id] else { return action }
         let missing = request.slots.filter(open.missing.contains)
@@ -56,6 +53,7 @@ extension KeySessionState {
         _ keys: Keys, for id: UInt64? = nil, at now: ContinuousClock.Instant, random: Double = 0
     ) -> Action {
         guard closure == nil, !isOver(keys.terms, for: id, at: now) else { return Action() }
+        let keys = renamed(keys)
         var slots: [Slot: ContentKey] = keys.byID.reduce(into: [:]) { $0[$1.key] = $1.value }
         if let key = keys.withoutID { slots[nil] = key }
         var action = Action(isCounted: true)
@@ -71,6 +69,7 @@ extension KeySessionState {
         }
         if case .failed = entry { return Action(changesStatus: true, isCounted: true) }
         if entry.isPending { pendingCount -= 1 }
+        if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
         set(new, entry)
         leases.rename(old, to: new)
         requirements[new] = requirements.removeValue(forKey: old)
@@ -82,7 +81,7 @@ extension KeySessionState {
             if request.isRenewal { renewals[new] = id }
             request.slots = request.slots.map { $0 == old ? new : $0 }
             if request.missing.remove(old) != nil { request.missing.insert(new) }
-            request.renamed[old] = new
+            request.renamed.addName(old, for: new)
             if request.saysKeyIDs { request.untold.insert(new) }
             requests[id] = request
         }
@@ -123,11 +122,20 @@ extension KeySessionState {
         renewals = [:]
         requirements = [:]
         outputPolicies = [:]
+        secondNames = [:]
         protection = [:]
         settled = [:]
         settledOrder = []
         generation += 1
         action.events.append(.closed(reason))
         return action
+    }
+}
+
+extension [KeyID: KeyID] {
+    /// Whatever had `old` as its name now has `new`, too.
+    fileprivate mutating func addName(_ old: KeyID, for new: KeyID) {
+        for (name, present) in self where present == old { self[name] = new }
+        self[old] = new
     }
 }

@@ -30,11 +30,21 @@ extension KeySessionState {
         return assigned
     }
 
+    /// The keys and their rules under the names that count now: whoever answers may know of the second names alone.
+    /// `certain` are those of the request, which nobody else goes by.
+    func renamed(_ keys: Keys, by certain: [KeyID: KeyID] = [:]) -> Keys {
+        var keys = keys
+        for (old, new) in secondNames where certain[old] == nil && entries[old] == nil { keys.rename(old, to: new) }
+        for (old, new) in certain { keys.rename(old, to: new) }
+        return keys
+    }
+
     /// An answer belongs to the session, so its keys count although the request is over. They replace none.
     mutating func answerLate(
         _ id: UInt64, with keys: Keys, at now: ContinuousClock.Instant, random: Double
     ) -> Action {
         guard let request = settled[id], !isOver(keys.terms, for: id, at: now) else { return Action() }
+        let keys = renamed(keys)
         let late = assign(keys, to: Array(request.slots)).filter { slot, _ in
             if case .usable = entries[slot]?.entry { false } else { true }
         }
@@ -64,8 +74,8 @@ extension KeySessionState {
             action.changesStatus = true
         }
         for slot in keys.keys {
-            let requirement = terms?.requirement(of: slot)
-            let policy = slot.flatMap { terms?.outputPolicies[$0] }
+            let requirement = terms?.requirement(of: slot, amongKeys: keys.count)
+            let policy = terms?.policy(of: slot, amongKeys: keys.count)
             if requirements[slot] != requirement || outputPolicies[slot] != policy {
                 protection[slot] = nil
                 // The same key may have other rules now: whoever uses it has to look again.

@@ -56,6 +56,12 @@ struct KeySessionState {
         var terms: KeyTerms?
         /// The form in which a stored key is to be kept from now on.
         var updatedPersistableKey: [UInt8]?
+
+        /// The key that came under one name, and its rules, are for another.
+        mutating func rename(_ old: KeyID, to new: KeyID) {
+            if let key = byID.removeValue(forKey: old) { byID[new] = key }
+            if let policy = terms?.outputPolicies.removeValue(forKey: old) { terms?.outputPolicies[new] = policy }
+        }
     }
 
     enum Entry {
@@ -105,6 +111,8 @@ struct KeySessionState {
     /// What the licences want of outputs, and whether these have it.
     var requirements: [Slot: OutputRequirement] = [:]
     var outputPolicies: [Slot: OutputPolicy] = [:]
+    /// KIDs under which keys and rules may still come, and for which they are now.
+    var secondNames: [KeyID: KeyID] = [:]
     var protection: [Slot: ExternalProtectionStatus] = [:]
     /// Counts failures. Zero before the first.
     var generation: UInt64 = 0

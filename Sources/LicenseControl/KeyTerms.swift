@@ -34,8 +34,14 @@ public struct KeyTerms: Sendable, Hashable {
         return expiry.map { min($0, lease) } ?? lease
     }
 
-    func requirement(of keyID: KeyID?) -> OutputRequirement? {
-        keyID.flatMap { outputPolicies[$0]?.requirement } ?? outputRequirement
+    /// Where the answer brings one key and one licence, that is the key's, whatever its name.
+    func policy(of keyID: KeyID?, amongKeys count: Int) -> OutputPolicy? {
+        if let keyID, let policy = outputPolicies[keyID] { return policy }
+        return count == 1 && outputPolicies.count == 1 ? outputPolicies.first?.value : nil
+    }
+
+    func requirement(of keyID: KeyID?, amongKeys count: Int) -> OutputRequirement? {
+        policy(of: keyID, amongKeys: count)?.requirement ?? outputRequirement
     }
 
     var isLimited: Bool { end != nil || rental != nil }

@@ -76,6 +76,66 @@ struct KeyNamesTests {
         #expect(hex(state.status(of: keyID(12)).key) == keyHex(1))
     }
 
+    /// What the licence wants of outputs comes under the name of the request, and holds under the name that counts now.
+    @Test func rulesForOutputsFollowTheKeyToItsNewKeyID() {
+        let now = ContinuousClock.now
+        var policy = OutputPolicy.unrestricted
+        policy.digitalVideo = .block
+        func keys(_ number: Int, isNamed: Bool = true) -> KeySessionState.Keys {
+            var terms = KeyTerms()
+            terms.outputPolicies[keyID(number)] = policy
+            return isNamed
+                ? KeySessionState.Keys(byID: [keyID(number): contentKey(1)], terms: terms)
+                : KeySessionState.Keys(withoutID: contentKey(1), terms: terms)
+        }
+        func asked() -> KeySessionState {
+            var state = KeySessionState()
+            _ = state.demand([keyID(1)], keySystem: .playReady, retryFailuresUpTo: 0, as: 7, at: now)
+            return state
+        }
+        for isNamed in [true, false] {
+            var before = asked()
+            _ = before.answer(7, with: keys(1, isNamed: isNamed), at: now)
+            _ = before.rename(keyID(1), to: keyID(11))
+            #expect(before.policy(of: keyID(11)) == policy, "renamed behind the answer")
+            #expect(before.policy(of: keyID(1)) == policy, "what was decrypted before is in queues")
+
+            var between = asked()
+            _ = between.rename(keyID(1), to: keyID(11))
+            _ = between.answer(7, with: keys(1, isNamed: isNamed), at: now)
+            #expect(between.policy(of: keyID(11)) == policy, "renamed in front of the answer")
+
+            var twice = asked()
+            _ = twice.rename(keyID(1), to: keyID(11))
+            _ = twice.rename(keyID(11), to: keyID(12))
+            _ = twice.answer(7, with: keys(1, isNamed: isNamed), at: now)
+            #expect(twice.policy(of: keyID(12)) == policy, "renamed twice")
+        }
+        // New terms for a licence that plays, such as those of its first play.
+        var later = asked()
+        _ = later.rename(keyID(1), to: keyID(11))
+        _ = later.answer(7, with: KeySessionState.Keys(byID: [keyID(1): contentKey(1)]), at: now)
+        #expect(later.policy(of: keyID(11)) == .unrestricted)
+        _ = later.install(keys(1), at: now)
+        #expect(later.policy(of: keyID(11)) == policy)
+        #expect(later.status(of: keyID(1)).isAbsent)
+
+        // An answer that comes late, under whatever name.
+        var late = asked()
+        _ = late.rename(keyID(1), to: keyID(11))
+        _ = late.fail(7, with: .denied("no"), at: now)
+        _ = late.answer(7, with: keys(1), at: now)
+        #expect(late.policy(of: keyID(11)) == policy)
+
+        // Two licences of which one says nothing: the other's rules stay its own.
+        var two = KeySessionState()
+        _ = two.demand([keyID(1), keyID(2)], keySystem: .playReady, retryFailuresUpTo: 0, as: 7, at: now)
+        var both = keys(1)
+        both.byID[keyID(2)] = contentKey(2)
+        _ = two.answer(7, with: both, at: now)
+        #expect(two.policy(of: keyID(2)) == .unrestricted)
+    }
+
     @Test func aMadeKeyIDIsKnownAsOne() {
         var names = KeyNames()
         _ = name(&names, "skd://a", nil, else: 91)

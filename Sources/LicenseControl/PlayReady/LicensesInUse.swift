@@ -49,11 +49,12 @@ struct LicensesInUse {
         entries.contains { $0.session == session && !$0.names.isDisjoint(with: names) }
     }
 
-    /// Those whose key is played for the first time; all of the session's for media without a KID.
-    mutating func start(_ name: KeyID?, in session: UInt64) -> [Entry] {
+    /// Those whose key, by any of its names, is played for the first time. Nil: all of the session's, for media without a
+    /// KID.
+    mutating func start(_ names: [KeyID]?, in session: UInt64) -> [Entry] {
         var started: [Entry] = []
         for index in entries.indices where entries[index].session == session && !entries[index].hasStarted {
-            guard name.map({ entries[index].names.contains($0) }) ?? true else { continue }
+            guard names.map({ !entries[index].names.isDisjoint(with: $0) }) ?? true else { continue }
             entries[index].hasStarted = true
             started.append(entries[index])
         }

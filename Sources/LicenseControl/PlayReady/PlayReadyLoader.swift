@@ -77,7 +77,8 @@ public final class PlayReadyLoader: ResourceLoader {
 
     /// The first sample of a key is decrypted for playing: from here on counts the time after the first play.
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {
-        let licenses = inUse.withLock { $0.start(keyID, in: session.playbackSessionID) }
+        let names = keyID.map { session.names(of: [$0]) }
+        let licenses = inUse.withLock { $0.start(names, in: session.playbackSessionID) }
         guard !licenses.isEmpty else { return }
         if licenses.contains(where: { $0.license.license.terms.dependsOnTime }) { clockWatch.begin(for: session) }
         plays.add { [weak self, weak session] in
@@ -91,7 +92,10 @@ public final class PlayReadyLoader: ResourceLoader {
     /// Whether it would take the request.
     package func isFor(_ request: KeyLoadingRequest) -> Bool {
         if request.keySystem == .playReady { return true }
-        if request.isRenewal, inUse.withLock({ $0.has(request.keyIDs, in: request.playbackSessionID) }) { return true }
+        if request.isRenewal {
+            let names = request.names(of: request.keyIDs)
+            if inUse.withLock({ $0.has(names, in: request.playbackSessionID) }) { return true }
+        }
         guard request.keySystem != .fairPlay, request.keyURI == nil else { return false }
         if request.initializationData.contains(where: { $0.system == .playReady }) { return true }
         return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
@@ -171,9 +175,8 @@ public final class PlayReadyLoader: ResourceLoader {
             return (try PlayReadyNeed(request), request.suggestedURL)
         }
         let missing = request.missingKeyIDs
-        let entries = inUse.withLock {
-            $0.entries(for: missing.isEmpty ? request.keyIDs : missing, in: request.playbackSessionID)
-        }
+        let names = request.names(of: missing.isEmpty ? request.keyIDs : missing)
+        let entries = inUse.withLock { $0.entries(for: names, in: request.playbackSessionID) }
         let suggestedURL = request.suggestedURL ?? entries.first?.origin.suggestedURL
         if let need = PlayReadyNeed(renewing: entries) { return (need, suggestedURL) }
         return (try PlayReadyNeed(request), suggestedURL)

@@ -94,21 +94,27 @@ struct PlayReadyLoaderTests {
         #expect(await watcher.next { $0.isExpired }?.summary == "expired 1 in use")
     }
 
+    /// What a session calls a key when it is asked for, and when it is played.
+    enum Naming { case byMedia, byURI, byURIThenByMedia }
+
     /// By way of the service that the media names, which the renewal itself does not.
-    @Test(arguments: [false, true]) func whatEndsAfterTheFirstPlayIsRenewed(isNamedByURI: Bool) async throws {
+    @Test(arguments: [Naming.byMedia, .byURI, .byURIThenByMedia])
+    func whatEndsAfterTheFirstPlayIsRenewed(naming: Naming) async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("firstexp:60,realtime:true")
         let session = session(world)
         let watcher = Watcher(session)
         var name = keyID(1)
-        if isNamedByURI {
-            let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+        let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+        if naming != .byMedia {
             name = session.keyID(forURI: uri)
             session.demand(KeyDemand(keyIDs: [name], keySystem: .playReady))
         } else {
             try world.demand(session)
         }
         _ = await watcher.next { $0.isUsable }
+        // The init segment comes after the playlist.
+        if naming == .byURIThenByMedia { name = session.keyID(forURI: uri, mediaKeyID: keyID(7)) }
         session.didStartPlaying(name)
         // The same key again, with an end now.
         _ = await watcher.next { $0.isUsable }
