@@ -292,7 +292,7 @@ if withGStreamer {
             name: "CLatchkey",
             dependencies: [
                 "CLatchkeyLoader", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
-                "OutputControl", "HTTP", "ProtectionModel",
+                "OutputControl", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel",
             ],
             path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
         .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),

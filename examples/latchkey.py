@@ -46,8 +46,8 @@ class _OutputStatus(ctypes.Structure):
     _fields_ = [("video", ctypes.c_int), ("audio", ctypes.c_int), ("max_pixels", _NUMBER)]
 
 
-def _functions(table):
-    library = ctypes.CDLL("liblatchkey-1.0.so.0")
+def _functions(table, library=None):
+    library = library or ctypes.CDLL("liblatchkey-1.0.so.0")
     for name, (result, *arguments) in table.items():
         function = getattr(library, f"latchkey_{name}")
         function.restype, function.argtypes = result, arguments
@@ -153,7 +153,7 @@ def _begin(name, *arguments, calls):
     begun = _call(name, *arguments, number, _destroyed)
     if not begun:
         _destroyed(number)
-        raise Error("invalid argument", f"{name}: the agent is closed")
+        raise Error("invalid argument", f"{name}: the object is closed")
     return begun
 
 

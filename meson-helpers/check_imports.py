@@ -67,8 +67,8 @@ LAYERS = {
     "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
     "CLatchkey": (
         "gst-plugin",
-        ["ElementKit", "Elements", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "OutputControl",
-         "ProtectionModel"],
+        ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
+         "OutputControl", "ProtectionModel"],
         ["CGStreamer", "CLatchkeyAgent", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc", "Synchronization"]),
 }
 

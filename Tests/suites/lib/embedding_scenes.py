@@ -216,9 +216,51 @@ def released(_language):
         demand(False, "an agent that is closed takes calls")
 
 
+def cached(_language):
+    """Downloaded with a listener, listed, played without the network by the other program, and purged."""
+    from offline_scenes import Film
+
+    with Film() as film:
+        # Where the agent looks.
+        os.environ["XDG_DATA_HOME"] = film.cache
+        module()
+        import latchkey_cache
+
+        content, progress, items = latchkey_cache.CachedContent(film.url, "piff"), Answers(), Answers()
+        demand(content.type == "piff" and content.url == film.url, f"{content.type} {content.url}")
+        content.add_listener(progress)
+        content.start()
+        seen = [progress.take()[0]]
+        while seen[-1].status not in ("complete", "failed"):
+            seen.append(progress.take()[0])
+        last = seen[-1]
+        demand(last.status == "complete" and last.error is None, f"{last}")
+        demand(last.is_ready and last.cached == last.total and last.size == len(film.bytes), f"{last}")
+        demand([step.size for step in seen] == sorted(step.size for step in seen), f"{seen}")
+        latchkey_cache.all_items(items)
+        found, error = items.take()
+        demand(error is None and [item.url for item in found] == [film.url], f"{error} {found}")
+        film.origin.switch_off()
+        run = play("python", film.url).demand(0, "rights: valid")
+        run.states("playing", "ended")
+        demand(not events(run, "cache edge"), "it ended at an edge")
+        content.purge()
+        while progress.take()[0].status != "not cached":
+            pass
+        for item in [content, *found]:
+            item.close()
+        demand(module().wait(20), "callbacks are left")
+        for url, kind in ((film.url, "smooth"), ("file:///film.ismv", "piff")):
+            try:
+                latchkey_cache.CachedContent(url, kind)
+                demand(False, f"{url} can be cached as {kind}")
+            except latchkey_cache.Error as error:
+                demand(error.code == "unsupported content", f"{error}")
+
+
 ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
     "refused": refused,
 }
 # Of the module for Python alone.
-MODULE = {"delegate": delegate, "released": released}
+MODULE = {"delegate": delegate, "released": released, "cached": cached}

@@ -8,13 +8,12 @@ import Synchronization
 final class AgentHandle: OpaqueReference, Sendable {
     let agent: Agent
     private let calls = Mutex<Set<UInt64>>([])
-    private let listeners = Mutex<(tasks: [UInt64: Task<Void, Never>], last: UInt64)>(([:], 0))
+    private let listeners = Listeners()
 
     init(_ agent: Agent) { self.agent = agent }
 
     deinit {
         for id in calls.withLock(\.self) { _ = Calls.cancel(id) }
-        for task in listeners.withLock({ Array($0.tasks.values) }) { task.cancel() }
     }
 
     // MARK: Calls
@@ -45,23 +44,8 @@ final class AgentHandle: OpaqueReference, Sendable {
 
     func addListener(_ listener: @escaping @Sendable (AgentEventHandle) -> Void, _ userData: UserData) -> UInt64 {
         // Before this returns: no event is missed.
-        let events = agent.events
-        return listeners.withLock { listeners in
-            listeners.last &+= 1
-            listeners.tasks[listeners.last] = Task {
-                for await event in events {
-                    if Task.isCancelled { break }
-                    listener(AgentEventHandle(event))
-                }
-                userData.end()
-            }
-            return listeners.last
-        }
+        listeners.add(to: agent.events, userData) { listener(AgentEventHandle($0)) }
     }
 
-    func removeListener(_ id: UInt64) -> Bool {
-        guard let task = listeners.withLock({ $0.tasks.removeValue(forKey: id) }) else { return false }
-        task.cancel()
-        return true
-    }
+    func removeListener(_ id: UInt64) -> Bool { listeners.remove(id) }
 }
