@@ -5,7 +5,7 @@
     film.add_listener(lambda progress: print(progress.status, progress.cached))
     film.start()
 
-An agent with the same URL plays it, with or without the network. Callbacks come on threads of Latchkey, as in `latchkey`.
+A player that an agent makes for the same URL plays it, with or without the network. Callbacks come on threads of Latchkey, as in `latchkey`.
 """
 
 import ctypes

@@ -60,12 +60,15 @@ public final class Pipeline: @unchecked Sendable {
         return .some(BusEvent(message, of: pointer))
     }
 
+    /// Whether other elements can be inside.
+    public static func isBin(_ element: UnsafeMutablePointer<GstElement>) -> Bool { ek_is_bin(element) != 0 }
+
     /// Calls `body` with each element that is put into a bin, or into one inside it, on the thread that does, before the
     /// element leaves NULL. The bin keeps `body`. Does nothing for an element that is no bin.
     public static func onElementAdded(
         to bin: UnsafeMutablePointer<GstElement>, _ body: @escaping @Sendable (ElementReference) -> Void
     ) {
-        guard ek_is_bin(bin) != 0 else { return }
+        guard isBin(bin) else { return }
         // SAFETY: the connection owns the box and gives it up when it ends, with the bin at the latest.
         g_signal_connect_data(
             UnsafeMutableRawPointer(bin), "deep-element-added", unsafeBitCast(elementSignal, to: GCallback.self),

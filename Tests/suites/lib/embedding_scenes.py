@@ -241,7 +241,7 @@ def cached(_language):
         found, error = items.take()
         demand(error is None and [item.url for item in found] == [film.url], f"{error} {found}")
         film.origin.switch_off()
-        run = play("python", film.url).demand(0, "rights: valid")
+        run = play("c", film.url).demand(0, "rights: valid")
         run.states("playing", "ended")
         demand(not events(run, "cache edge"), "it ended at an edge")
         content.purge()

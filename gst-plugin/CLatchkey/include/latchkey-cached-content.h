@@ -5,8 +5,8 @@
  * @title: Cached content
  * @short_description: content that is kept on disk, to play without the network
  *
- * The `CachedContent` of the Swift interface. docs/offline.md says what is kept, and what an agent with the same URL plays
- * of it.
+ * The `CachedContent` of the Swift interface. docs/offline.md says what is kept. The player of
+ * latchkey_agent_make_player() for the same URL plays it, with or without the network.
  *
  * Nothing in this file needs GLib or GStreamer. Every function may be called from any thread, also from inside a callback,
  * and none blocks. Callbacks come on threads of Latchkey; no main loop is needed. They must return at once. Strings are

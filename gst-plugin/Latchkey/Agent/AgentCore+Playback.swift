@@ -86,7 +86,11 @@ extension AgentCore {
             return nil
         }
         withExtendedLifetime(surplus) {}
-        Pipeline.onElementAdded(to: element) { [weak self] in self?.elementDidAppear($0, in: id) }
+        // The pipeline gives it up when it goes.
+        let end = Pipeline.isBin(element) ? EndOfPipeline { [weak self] in self?.forget(id) } : nil
+        Pipeline.onElementAdded(to: element) { [weak self] element in
+            withExtendedLifetime(end) { self?.elementDidAppear(element, in: id) }
+        }
         let version = Environment.gstreamerVersion
         log(.info, "Latchkey \(Latchkey.version), GStreamer \(version.major).\(version.minor).\(version.micro)")
         return id
@@ -101,6 +105,14 @@ extension AgentCore {
             return true
         }
         if isNew { PipelineSession.attach(parts.session, settings: parts.settings, to: element) }
+    }
+
+    private final class EndOfPipeline: Sendable {
+        private let body: @Sendable () -> Void
+
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+        deinit { body() }
     }
 
     /// The pipeline of an attachment is gone.
