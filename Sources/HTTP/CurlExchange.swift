@@ -10,11 +10,14 @@ final class CurlExchange: Sendable {
     let url: HTTPURL
     /// What is left for this exchange; greater than zero.
     let timeout: Duration
+    /// Takes the body of a success; nil: the response has it.
+    let receiver: HTTPBodyReceiver?
 
     private let cancelled = Atomic(false)
     private let waiter = Mutex<CheckedContinuation<Outcome, Never>?>(nil)
 
-    init(_ request: HTTPRequest, at url: HTTPURL, within timeout: Duration) {
+    init(_ request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil) {
+        self.receiver = receiver
         self.request = request
         self.url = url
         self.timeout = timeout

@@ -33,9 +33,9 @@ final class CurlLoop: Sendable {
 
     /// Sends one request and waits for its response, without redirects.
     func response(
-        to request: HTTPRequest, at url: HTTPURL, within timeout: Duration
+        to request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil
     ) async throws(HTTPError) -> HTTPResponse {
-        let exchange = CurlExchange(request, at: url, within: timeout)
+        let exchange = CurlExchange(request, at: url, within: timeout, receiver)
         let outcome = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 exchange.setWaiter(continuation)

@@ -13,6 +13,10 @@ final class CurlTransfer {
     private let maximumSize: Int
     private var head = ResponseHead()
     private var body: [UInt8] = []
+    /// What came of the body, in bytes.
+    private var received = 0
+    /// What the receiver gets in front of each piece; nil before the first.
+    private var receiversHead: HTTPResponse?
     private var isTooLarge = false
 
     /// A handle with all options set, ready to be added to a multi handle.
@@ -62,6 +66,10 @@ final class CurlTransfer {
         try check(latchkey_curl_set_long(handle, CURLOPT_TIMEOUT_MS, milliseconds(exchange.timeout)))
         let connectTimeout = milliseconds(exchange.request.connectTimeout)
         try check(latchkey_curl_set_long(handle, CURLOPT_CONNECTTIMEOUT_MS, connectTimeout))
+        if let stall = exchange.request.stallTimeout {
+            try check(latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_LIMIT, 1))
+            try check(latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_TIME, max(Int(stall.components.seconds), 1)))
+        }
     }
 
     private func configureRequest() throws(HTTPError) {
@@ -124,12 +132,32 @@ final class CurlTransfer {
 
     /// False ends the transfer.
     fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Bool {
-        guard bytes.count <= maximumSize - body.count else {
+        guard bytes.count <= maximumSize - received else {
             isTooLarge = true
             return false
         }
-        body.append(contentsOf: bytes)
+        received += bytes.count
+        if let receiver = exchange.receiver, let head = receiversHead ?? headOfSuccess() {
+            receiversHead = head
+            receiver(head, Array(bytes))
+        } else {
+            body.append(contentsOf: bytes)
+        }
         return true
+    }
+
+    /// Nil where the answer is no success.
+    private func headOfSuccess() -> HTTPResponse? {
+        guard let status, 200...299 ~= status else { return nil }
+        return HTTPResponse(status: status, headers: head.headers, url: exchange.url.text)
+    }
+
+    private var status: Int? {
+        var status = 0
+        guard latchkey_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK, status > 0 else {
+            return nil
+        }
+        return status
     }
 
     // MARK: Result
@@ -137,10 +165,7 @@ final class CurlTransfer {
     /// What the exchange ends with, after libcurl has ended the transfer with `code`.
     func outcome(_ code: CURLcode) -> CurlExchange.Outcome {
         guard code == CURLE_OK, !isTooLarge else { return .failure(error(code)) }
-        var status = 0
-        guard latchkey_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK, status > 0 else {
-            return .failure(.other(exchange.url.text, "the answer has no status"))
-        }
+        guard let status else { return .failure(.other(exchange.url.text, "the answer has no status")) }
         // Handed over and not shared: whoever wipes the response wipes the only copy.
         var taken: [UInt8] = []
         swap(&taken, &body)

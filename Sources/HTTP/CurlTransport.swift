@@ -29,6 +29,17 @@ public final class CurlTransport: HTTPTransport {
     /// Sends the request and follows redirects, all within the timeout of the request. A response is no error, whatever
     /// its status.
     public func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+        try await exchange(request, nil)
+    }
+
+    /// As `HTTPTransport` says; redirects are followed first.
+    public func send(
+        _ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HTTPError) -> HTTPResponse { try await exchange(request, receiver) }
+
+    private func exchange(
+        _ request: HTTPRequest, _ receiver: HTTPBodyReceiver?
+    ) async throws(HTTPError) -> HTTPResponse {
         var chain = try RedirectChain(request)
         try Self.check(request)
         // libcurl counts milliseconds in 32 bits; that many are 24 days.
@@ -37,7 +48,7 @@ public final class CurlTransport: HTTPTransport {
         while true {
             let left = now().duration(to: deadline)
             guard left > .zero else { throw .timedOut(chain.url.text, "no complete response within \(timeout)") }
-            let response = try await loop.response(to: chain.request, at: chain.url, within: left)
+            let response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver)
             guard try chain.follow(response) else { return response }
         }
     }

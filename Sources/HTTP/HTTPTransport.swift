@@ -6,4 +6,29 @@ public protocol HTTPTransport: Sendable {
     ///
     /// Never blocks a thread. Ends with `HTTPError.cancelled` soon after the calling task is cancelled.
     func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse
+
+    /// The same, but the body of a success (200 to 299) goes to `receiver` piece by piece as it arrives, and is empty in
+    /// what this returns. Without a body, `receiver` is not called.
+    ///
+    /// `receiver` gets the head and a piece that is not empty, in order, on the transport's own thread; it must not block.
+    /// Where this throws, an error may come behind pieces. Transports that have nothing of their own for this give the
+    /// whole body as one piece.
+    func send(_ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver) async throws(HTTPError) -> HTTPResponse
+}
+
+/// Takes a body piece by piece, with the head in front of it, whose own body is empty.
+public typealias HTTPBodyReceiver = @Sendable (HTTPResponse, [UInt8]) -> Void
+
+extension HTTPTransport {
+    /// The whole body as one piece.
+    public func send(
+        _ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HTTPError) -> HTTPResponse {
+        var response = try await send(request)
+        guard 200...299 ~= response.status else { return response }
+        var body: [UInt8] = []
+        swap(&body, &response.body)
+        if !body.isEmpty { receiver(response, body) }
+        return response
+    }
 }

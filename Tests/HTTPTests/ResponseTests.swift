@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Synchronization
 import Testing
 
 @testable import HTTP
@@ -179,5 +180,80 @@ struct ResponseTests {
         }
         #expect(answers == Set((0..<50).map { "/\($0)" }))
         #expect(server.connectionCount == 50)
+    }
+}
+
+/// Bodies that come piece by piece.
+@Suite(.timeLimit(.minutes(8)))
+struct PieceTests {
+    let transport = CurlTransport.direct()
+
+    private final class Pieces: Sendable {
+        private let state = Mutex<(heads: [HTTPResponse], bytes: [UInt8])>(([], []))
+
+        var heads: [HTTPResponse] { state.withLock { $0.heads } }
+        var bytes: [UInt8] { state.withLock { $0.bytes } }
+
+        @Sendable func take(_ head: HTTPResponse, _ piece: [UInt8]) {
+            state.withLock { state in
+                state.heads.append(head)
+                state.bytes += piece
+            }
+        }
+    }
+
+    @Test func theBodyOfASuccessComesInOrder() async throws {
+        let text = String(repeating: "0123456789", count: 30_000)
+        let server = try LoopbackServer { request in
+            request.target == "/old" ? .redirect(302, to: "/new") : .response(200, ["X-Own: 7"], body: text)
+        }
+        let pieces = Pieces()
+        let end = try await transport.send(.patient(url: server.url + "/old"), to: { pieces.take($0, $1) })
+        #expect(String(decoding: pieces.bytes, as: UTF8.self) == text)
+        #expect(pieces.heads.count > 1)
+        let isOurs = pieces.heads.allSatisfy {
+            $0.status == 200 && $0.header("X-Own") == "7" && $0.body.isEmpty && $0.url == server.url + "/new"
+        }
+        #expect(isOurs)
+        #expect(end.status == 200 && end.body.isEmpty)
+    }
+
+    @Test(arguments: [404, 503]) func theBodyOfAnErrorIsInTheResponse(_ status: Int) async throws {
+        let server = try LoopbackServer { _ in .response(status, body: "no") }
+        let pieces = Pieces()
+        let end = try await transport.send(.patient(url: server.url), to: { pieces.take($0, $1) })
+        #expect(end.status == status && end.text == "no")
+        #expect(pieces.heads.isEmpty)
+    }
+
+    @Test func whatCameBeforeTheConnectionBrokeIsThere() async throws {
+        let server = try LoopbackServer { _ in .sendAndClose("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf") }
+        let pieces = Pieces()
+        let error = try #require(
+            await #expect(throws: HTTPError.self) {
+                try await transport.send(.patient(url: server.url), to: { pieces.take($0, $1) })
+            })
+        #expect(error.isConnectionFailure)
+        #expect(String(decoding: pieces.bytes, as: UTF8.self) == "half")
+    }
+
+    @Test func tooMuchIsRefused() async throws {
+        let body = String(repeating: "x", count: 5000)
+        let server = try LoopbackServer { _ in .sendAndClose("HTTP/1.1 200 OK\r\n\r\n" + body) }
+        var request = HTTPRequest.patient(url: server.url)
+        request.maximumResponseSize = 4999
+        let pieces = Pieces()
+        let error = try #require(
+            await #expect(throws: HTTPError.self) { try await transport.send(request, to: { pieces.take($0, $1) }) })
+        #expect(error.isSameKind(as: .tooLarge("")))
+    }
+
+    /// The one test that a second of silence passes in.
+    @Test func silenceEndsAnExchange() async throws {
+        let server = try LoopbackServer { _ in .sendAndHold("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf") }
+        var request = HTTPRequest.patient(url: server.url)
+        request.stallTimeout = .seconds(1)
+        let error = try await transport.failure(request)
+        #expect(error.isSameKind(as: .timedOut("")))
     }
 }
