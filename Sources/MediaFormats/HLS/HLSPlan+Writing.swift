@@ -81,7 +81,9 @@ extension HLSPlan {
                 return try output.write(output.url(.envelope(resource)), ending: line.ending)
             }
             guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
-                return try output.write(url, ending: line.ending)
+                let isRelayed = relaysSegments && isRewritten && URIReference(url).isHTTP
+                let target = isRelayed ? output.url(.relayedSegment(url: url)) : url
+                return try output.write(target, ending: line.ending)
             }
             let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)
             try output.write(output.url(.segment(resource)), ending: line.ending)

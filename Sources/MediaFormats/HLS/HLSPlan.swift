@@ -18,11 +18,14 @@ struct HLSPlan {
     private(set) var segmentToInspect: String?
     private(set) var segmentToProbe: HLSRewriting.SegmentProbe?
 
+    let relaysSegments: Bool
+
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
 
     init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter) {
         window = rewriter.window
+        relaysSegments = rewriter.relaysSegments
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
         if rewriter.isEnveloped == true {

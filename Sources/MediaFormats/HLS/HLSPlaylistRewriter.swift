@@ -34,6 +34,10 @@ public struct HLSPlaylistRewriter: Sendable {
     /// where there are others. Nil: all variants stay.
     public var outputLevel: OutputRequirement?
 
+    /// Whether segments of playlists with keys that would stay with their origin are to come through this library as
+    /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
+    public var relaysSegments = false
+
     var window = HLSWindow()
 
     /// Where `segmentKind` is nil, the playlist and its file names tell; see `HLSRewriting.segmentToInspect`.

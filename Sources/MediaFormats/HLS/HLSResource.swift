@@ -12,6 +12,8 @@ public enum HLSResource: Hashable, Sendable {
     case initSegment(HLSInitSegment)
     /// A segment that is encrypted as a whole, to be fetched and decrypted.
     case segment(HLSEncryptedSegment)
+    /// A segment that is handed on as it is, with the range that the demuxer asks for. The URL is absolute.
+    case relayedSegment(url: String)
     /// A segment that may be in an envelope, to be fetched and handed on in a form that the stock demuxer takes.
     case envelope(HLSEnvelopedSegment)
     /// A key that the stock demuxer decrypts whole segments with. It would fetch it with the URL of its playlist as the

@@ -23,6 +23,7 @@ final class TestRoutes: Sendable {
         case .playlist: return "http://127.0.0.1:9/t/\(number).m3u8"
         case .initSegment: return "http://127.0.0.1:9/t/\(number).mp4"
         case .segment: return "http://127.0.0.1:9/t/\(number).m4s"
+        case .relayedSegment: return "http://127.0.0.1:9/t/\(number).seg"
         case .envelope: return "http://127.0.0.1:9/t/\(number).env"
         case .key: return "http://127.0.0.1:9/t/\(number).key"
         case .keyNote: return "http://127.0.0.1:9/t/\(number).note"

@@ -18,12 +18,23 @@ struct PresentationFailure: Error, Sendable {
         case key
     }
 
+    /// What may pass by itself.
+    enum Cause: Sendable {
+        case status(Int)
+        /// No connection, or one that broke.
+        case connection
+        /// A web page came, as where a network wants a log-in.
+        case webPage
+        case other
+    }
+
     let kind: Kind
     let text: String
     let advice: String
     /// For the stock demuxer: the origin's own; where the origin cannot be reached, 502, after which it tries again; else
     /// 404, after which it gives up.
     var status = 404
+    var cause = Cause.other
 
     /// Trying again cannot help.
     var isFinal: Bool {
@@ -58,7 +69,7 @@ extension PresentationFailure {
             }
         return PresentationFailure(
             kind: kind, text: "The \(what) \(place) cannot be had: HTTP status \(status).", advice: advice,
-            status: status)
+            status: status, cause: .status(status))
     }
 
     static func transport(_ error: HTTPError, of what: String) -> PresentationFailure {
@@ -76,6 +87,7 @@ extension PresentationFailure {
         }
         return PresentationFailure(
             kind: .network, text: "The \(what) cannot be had: \(error).",
-            advice: "Check the network, the proxy settings and the server.", status: 502)
+            advice: "Check the network, the proxy settings and the server.", status: 502,
+            cause: error.isConnectionFailure || error.isSameKind(as: .tls("")) ? .connection : .other)
     }
 }

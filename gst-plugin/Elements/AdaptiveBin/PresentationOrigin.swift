@@ -64,18 +64,7 @@ final class PresentationOrigin: Sendable {
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         method: String = "GET"
     ) async throws(HLSFailure) -> HTTPResponse {
-        var headers = request.map { $0.headers.filter(Self.isPassedOn) } ?? state.withLock { $0.demuxerHeaders }
-        let (own, home) = state.withLock { ($0.headers, $0.home) }
-        if URIReference(url).origin == home {
-            headers += own.filter { mine in !headers.contains { $0.isSameField(as: mine) } }
-        }
-        if let range { headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
-        var outgoing = HTTPRequest(method: method, url: url, headers: headers)
-        outgoing.timeout = content.timeout
-        outgoing.connectTimeout = .seconds(15)
-        outgoing.maximumResponseSize = content.limit
-        // As the stock demuxers do; some servers have nothing else.
-        outgoing.acceptsCompression = content.isText
+        let outgoing = self.request(content, url, for: request, range: range?.httpRange, method: method)
         do {
             return try await transport.send(outgoing)
         } catch {
@@ -83,11 +72,51 @@ final class PresentationOrigin: Sendable {
         }
     }
 
+    /// A segment, whose body goes to `receiver` as it comes (`HTTPTransport`). `range` is the value of a `Range` field.
+    func receive(
+        _ url: String, for request: LoopbackRequest, range: String?, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HLSFailure) -> HTTPResponse {
+        var outgoing = self.request(.segment, url, for: request, range: range, method: "GET")
+        outgoing.timeout = .seconds(3600)
+        outgoing.stallTimeout = Self.stallTimeout
+        do {
+            return try await transport.send(outgoing, to: receiver)
+        } catch {
+            throw .transport(error, of: Content.segment.rawValue)
+        }
+    }
+
+    /// Less than the stock demuxer waits for a byte.
+    private static let stallTimeout = Duration.seconds(6)
+
+    private func request(
+        _ content: Content, _ url: String, for request: LoopbackRequest?, range: String?, method: String
+    ) -> HTTPRequest {
+        var headers = request.map { $0.headers.filter(Self.isPassedOn) } ?? state.withLock { $0.demuxerHeaders }
+        let (own, home) = state.withLock { ($0.headers, $0.home) }
+        if URIReference(url).origin == home {
+            headers += own.filter { mine in !headers.contains { $0.isSameField(as: mine) } }
+        }
+        if let range { headers.append(HTTPHeader(name: "Range", value: range)) }
+        var outgoing = HTTPRequest(method: method, url: url, headers: headers)
+        outgoing.timeout = content.timeout
+        outgoing.connectTimeout = .seconds(15)
+        outgoing.maximumResponseSize = content.limit
+        // As the stock demuxers do; some servers have nothing else.
+        outgoing.acceptsCompression = content.isText
+        return outgoing
+    }
+
     /// The bytes; any other status than success is a failure.
     func bytes(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil
     ) async throws(HLSFailure) -> [UInt8] {
         let response = try await response(content, url, for: request, range: range)
+        if content == .segment || content == .initSegment, response.status < 300,
+            WebPage.isOne(start: response.body.prefix(WebPage.size))
+        {
+            throw .webPageInPlaceOfMedia(at: url)
+        }
         switch response.status {
         case 206: return response.body
         case 200:

@@ -29,8 +29,10 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     var run: HLSRun? { currentRun as? HLSRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
-        let run = HLSRun(shared: shared, settings: monitor.withLock { settings })
         let weak = WeakElement(reference)
+        let run = HLSRun(shared: shared, settings: monitor.withLock { settings }) { notice in
+            weak.withElement { notice.post(on: $0.reference) }
+        }
         do throws(HTTPError) {
             try run.presentation.open { failure in weak.withElement { failure.post(on: $0.reference) } }
         } catch {

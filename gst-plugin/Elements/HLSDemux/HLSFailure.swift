@@ -14,7 +14,7 @@ extension HLSFailure {
             kind: .format,
             text: "\(HTTPRequest(url: url).printableURL) is no playlist but a web page.",
             advice: "A log-in page of the network or an error page of the server may answer in place of the playlist: "
-                + "open the URL in a browser.")
+                + "open the URL in a browser.", cause: .webPage)
     }
 
     static func format(_ error: FormatError) -> HLSFailure {

@@ -117,7 +117,7 @@ extension HLSResource {
     /// The key of what it stands for.
     var key: HLSKey? {
         switch self {
-        case .playlist, .envelope: nil
+        case .playlist, .relayedSegment, .envelope: nil
         case .initSegment(let segment):
             if case .key(let key) = segment.protection { key } else { segment.decryption?.key }
         case .segment(let segment): segment.decryption.key

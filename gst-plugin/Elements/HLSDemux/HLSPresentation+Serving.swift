@@ -15,7 +15,10 @@ extension HLSPresentation {
         for next in ahead(of: resource) { keys.demand(next) }
         prepareAudio(of: resource, request)
         let isKey = if case .key = resource { true } else { false }
-        let response = await answers.answer(Self.answerName(request), isAskedOnce: isKey) { [self] in
+        // A segment that is relayed comes as it arrives, to whoever asked: no other request may share it.
+        if case .relayedSegment(let url) = resource { return await relayed(url, request) }
+        let isAskedOnce = isKey || relay != nil
+        let response = await answers.answer(Self.answerName(request), isAskedOnce: isAskedOnce) { [self] in
             await answer(request, resource)
         }
         guard isKey, response.status != 200 else { return response }
@@ -107,30 +110,63 @@ extension HLSPresentation {
     }
 
     private func answer(_ request: LoopbackRequest, _ resource: HLSResource) async -> LoopbackResponse {
-        do throws(HLSFailure) {
-            switch resource {
-            case .playlist(let url): return try await playlist(url, request)
-            case .initSegment(let segment): return try await initSegment(segment, request)
-            case .segment(let segment): return try await self.segment(segment, request)
-            case .envelope(let segment): return try await envelope(segment, request)
-            case .keyNote(let note): return try await keyNote(note)
-            case .key(let key):
-                let contentKey = try await keys.contentKey(for: key)
-                state.withLock { $0.keyGivenAway = key }
-                return LoopbackResponse(body: contentKey.withBytes { Array($0) })
+        while true {
+            do throws(HLSFailure) {
+                let response = try await response(to: request, resource)
+                relay?.didSucceed()
+                return response
+            } catch {
+                HLSDemuxer.log.log(.warning, nil, error.text)
+                if let relay, let url = resource.originURL, await relay.triesAgain(error, at: url) {
+                    guard case .status = error.cause else { continue }
+                }
+                return answer(to: resource, error)
             }
-        } catch {
-            HLSDemuxer.log.log(.warning, nil, error.text)
-            if Task.isCancelled { return .notFound }
-            if case .playlist = resource {
-                // Another variant may do. Where none does, the stock demuxer says so, and this is why.
-                state.withLock { $0.failure = error }
-            } else if error.isFinal {
-                fail(error)
-            } else {
-                state.withLock { $0.failure = error }
+        }
+    }
+
+    private func response(
+        to request: LoopbackRequest, _ resource: HLSResource
+    ) async throws(HLSFailure) -> LoopbackResponse {
+        switch resource {
+        case .playlist(let url): return try await playlist(url, request)
+        case .initSegment(let segment): return try await initSegment(segment, request)
+        case .segment(let segment): return try await self.segment(segment, request)
+        // Never comes here.
+        case .relayedSegment: return .notFound
+        case .envelope(let segment): return try await envelope(segment, request)
+        case .keyNote(let note): return try await keyNote(note)
+        case .key(let key):
+            let contentKey = try await keys.contentKey(for: key)
+            state.withLock { $0.keyGivenAway = key }
+            return LoopbackResponse(body: contentKey.withBytes { Array($0) })
+        }
+    }
+
+    private func answer(to resource: HLSResource, _ error: HLSFailure) -> LoopbackResponse {
+        if Task.isCancelled { return .notFound }
+        if case .playlist = resource {
+            // Another variant may do. Where none does, the stock demuxer says so, and this is why.
+            state.withLock { $0.failure = error }
+        } else if error.isFinal {
+            fail(error)
+        } else {
+            state.withLock { $0.failure = error }
+        }
+        return LoopbackResponse(status: error.status)
+    }
+
+    /// From the origin as it is.
+    private func relayed(_ url: String, _ request: LoopbackRequest) async -> LoopbackResponse {
+        guard let relay else { return .notFound }
+        return await answers.unshared { [self] in
+            do throws(HLSFailure) {
+                return try await relay.answer(url, request)
+            } catch {
+                HLSDemuxer.log.log(.warning, nil, error.text)
+                if !Task.isCancelled { state.withLock { $0.failure = error } }
+                return LoopbackResponse(status: error.status)
             }
-            return LoopbackResponse(status: error.status)
         }
     }
 

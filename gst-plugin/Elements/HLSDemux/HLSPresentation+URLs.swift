@@ -37,11 +37,12 @@ extension HLSPresentation {
 
 extension HLSResource {
     /// Where it comes from. Nil where it is made here.
-    fileprivate var originURL: String? {
+    var originURL: String? {
         switch self {
         case .playlist(let url): url
         case .initSegment(let segment): segment.url
         case .segment(let segment): segment.url
+        case .relayedSegment(let url): url
         case .envelope(let segment): segment.url
         case .key(let key): key.uri.flatMap { URIReference($0).isHTTP ? $0 : nil }
         case .keyNote: nil

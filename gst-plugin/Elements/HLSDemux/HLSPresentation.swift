@@ -15,6 +15,8 @@ final class HLSPresentation: Sendable {
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     private let outputLevel: @Sendable () -> OutputRequirement
+    /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
+    let relay: SegmentRelay?
 
     struct State {
         var server: LoopbackServer?
@@ -47,13 +49,15 @@ final class HLSPresentation: Sendable {
         var hasFailed = false
     }
 
-    /// `outputLevel` says what the outputs have, for the choice of variants.
+    /// `outputLevel` says what the outputs have, for the choice of variants. With a `relay`, all segments come through it,
+    /// and everything else is asked for as long as that tries.
     init(
-        origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat],
+        origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], relay: SegmentRelay? = nil,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
     ) {
         self.outputLevel = outputLevel
         self.origin = origin
+        self.relay = relay
         self.keys = keys
         self.keyFormats = keyFormats
         state = Mutex(State())
@@ -156,7 +160,7 @@ final class HLSPresentation: Sendable {
         switch resource {
         case .playlist: ".m3u8"
         case .initSegment: ".mp4"
-        case .segment, .key: ""
+        case .segment, .relayedSegment, .key: ""
         case .envelope(let segment): segment.kind == .fragmentedMP4 ? "" : ".ts"
         case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
         }
@@ -173,13 +177,14 @@ final class HLSPresentation: Sendable {
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
         let server = state.withLock { $0.server }
         let outputLevel = outputLevel()
-        let table = table
+        let (table, relaysSegments) = (table, relay != nil)
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
                 ?? HLSPlaylistRewriter(
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
             rewriter.outputLevel = outputLevel
+            rewriter.relaysSegments = relaysSegments
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if isEnveloped == true { state.isEnveloped = true }
@@ -217,7 +222,7 @@ extension HLSResource {
         switch self {
         case .keyNote: true
         case .envelope(let segment): segment.kind != .fragmentedMP4
-        case .playlist, .initSegment, .segment, .key: false
+        case .playlist, .initSegment, .segment, .relayedSegment, .key: false
         }
     }
 }

@@ -72,6 +72,7 @@ final class HLSResourceTable: Sendable {
         case .playlist: "p"
         case .initSegment: "i"
         case .segment: "s"
+        case .relayedSegment: "r"
         case .envelope: "e"
         case .keyNote: "n"
         case .key: "k"

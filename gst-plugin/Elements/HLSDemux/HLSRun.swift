@@ -14,7 +14,11 @@ final class HLSRun: AdaptiveRun {
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
-    init(shared: SharedSession, settings: HLSSettings) {
+    /// `onFetch` hears of segments and of what fails, where they are relayed.
+    init(
+        shared: SharedSession, settings: HLSSettings,
+        onFetch: @escaping @Sendable (SegmentRelay.Notice) -> Void = { _ in }
+    ) {
         session = shared.session
         let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         keys = HLSKeys(session: session, timeout: timeout > .zero ? timeout : .seconds(86_400))
@@ -22,10 +26,13 @@ final class HLSRun: AdaptiveRun {
         let provisioned: [KeySystem?] = [
             shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
         ]
+        let limit = Duration.milliseconds(Int64(settings.outageMilliseconds))
+        let relay = limit > .zero ? SegmentRelay(origin, limit: limit, tell: onFetch) : nil
         presentation = HLSPresentation(
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(
                 preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
+            relay: relay,
             outputLevel: { [session] in session.outputLevel })
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)

@@ -7,6 +7,7 @@ import ElementTestSupport
 import Foundation
 import HTTP
 import LicenseControl
+import Synchronization
 import Testing
 
 @testable import Elements
@@ -97,5 +98,48 @@ extension HLSDemuxTests.NetworkTests {
             #expect(end.type == "eos", "\(end)")
             #expect(try playback.packets("video") == media.packets("video"))
         }
+    }
+
+    /// Through the relay comes what would come without it.
+    @Test(arguments: ["hls-ts-sampleaes-identity-aac", "hls-fmp4-cbcs-identity", "hls-fmp4-cbcs-byterange"])
+    func relayedSegmentsGiveTheSamePackets(_ name: String) throws {
+        let media = try CorpusCase(name)
+        let origin = try Origin(media.folder)
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        playback.onDemuxer { $0.setProperty("outage-limit", .uint(60_000)) }
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(try playback.frames == media.frames("video"))
+    }
+
+    /// A web page, a connection that breaks and one that ends in the middle, once each: nothing is missing at the end.
+    @Test func playbackGoesOnBehindTrouble() throws {
+        let media = try CorpusCase("hls-ts-sampleaes-identity-aac")
+        let asked = Mutex<[String: Int]>([:])
+        let page = LoopbackResponse(body: RelayTests.page)
+        let origin = try Origin(media.folder) { request in
+            let count = asked.withLock { asked in
+                asked[request.path, default: 0] += 1
+                return asked[request.path] ?? 0
+            }
+            switch (request.path, count) {
+            case ("v_2.ts", 1), ("v_2.ts", 2), ("a_2.ts", 1): return page
+            case ("v_3.ts", 1):
+                guard let bytes = try? media.bytes("v_3.ts") else { return .notFound }
+                let pieces = Mutex([Array(bytes.prefix(2000))])
+                return LoopbackResponse(
+                    status: 200, headers: [],
+                    stream: LoopbackStream(length: UInt64(bytes.count)) { pieces.withLock { $0.popLast() } })
+            default: return nil
+            }
+        }
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        playback.onDemuxer { $0.setProperty("outage-limit", .uint(60_000)) }
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(try playback.frames == media.frames("video"))
+        #expect(asked.withLock { $0["v_2.ts"] } == 3)
     }
 }

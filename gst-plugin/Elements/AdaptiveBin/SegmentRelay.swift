@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import MediaFormats
+import Synchronization
+
+/// Fetches media segments in the stock demuxer's place, and tries on where the network fails or a web page comes in the
+/// place of media: the stock demuxer gives up after four attempts within a twentieth of a second. Thread-safe.
+final class SegmentRelay: Sendable {
+    /// What others may want to know. URLs may have queries.
+    enum Notice: Sendable {
+        /// A segment was handed on, to its last byte, in so many nanoseconds.
+        case done(url: String, status: Int, size: Int, time: UInt64)
+        /// A status that is no success. Each time.
+        case serverError(url: String, status: Int)
+        /// Each time.
+        case webPage(url: String)
+        /// Nothing can be had from the network. Once, until something was.
+        case noNetwork(PresentationFailure)
+    }
+
+    /// Between two attempts.
+    static let pause = Duration.seconds(1)
+
+    private let origin: PresentationOrigin
+    private let limit: Duration
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let sleep: @Sendable (Duration) async throws -> Void
+    private let tell: @Sendable (Notice) -> Void
+    private let outage = Mutex<Outage?>(nil)
+
+    private struct Outage {
+        let start: ContinuousClock.Instant
+        var isTold = false
+    }
+
+    /// `limit`: how long one outage may last before a request fails. `sleep` throws when the task is cancelled, and `now`
+    /// is the time that it is part of.
+    init(
+        _ origin: PresentationOrigin, limit: Duration,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
+        tell: @escaping @Sendable (Notice) -> Void
+    ) {
+        (self.origin, self.limit, self.now, self.sleep, self.tell) = (origin, limit, now, sleep, tell)
+    }
+
+    // MARK: Outages
+
+    /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
+    /// long, and where the task is cancelled.
+    func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
+        switch failure.cause {
+        case .webPage: tell(.webPage(url: url))
+        case .status(let status):
+            tell(.serverError(url: url, status: status))
+            guard status >= 500 else { return false }
+        case .connection:
+            if begin(isTold: true) { tell(.noNetwork(failure)) }
+        case .other: return false
+        }
+        _ = begin(isTold: false)
+        guard !isOver else { return false }
+        do {
+            try await sleep(Self.pause)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Something came over the network.
+    func didSucceed() { outage.withLock { $0 = nil } }
+
+    /// Whether the outage has lasted too long.
+    private var isOver: Bool {
+        let now = now()
+        return outage.withLock { $0.map { $0.start.duration(to: now) >= limit } ?? false }
+    }
+
+    /// Whether this is what is to be told of the outage.
+    private func begin(isTold: Bool) -> Bool {
+        let now = now()
+        return outage.withLock { outage in
+            let wasTold = outage?.isTold ?? false
+            outage = outage ?? Outage(start: now)
+            if isTold { outage?.isTold = true }
+            return isTold && !wasTold
+        }
+    }
+
+    // MARK: Segments
+
+    /// What the origin answers, as it comes. Server errors go on to the stock demuxer, which asks again; once an outage
+    /// has lasted too long, that gets 404, after which it gives up. Throws why nothing can be had.
+    func answer(_ url: String, _ request: LoopbackRequest) async throws(PresentationFailure) -> LoopbackResponse {
+        while true {
+            let start = now()
+            do throws(PresentationFailure) {
+                return try await attempt(url, request, since: start)
+            } catch {
+                guard await triesAgain(error, at: url) else { throw error.givenUp(isOver) }
+                if case .status = error.cause { throw error }
+            }
+        }
+    }
+
+    private func attempt(
+        _ url: String, _ request: LoopbackRequest, since start: ContinuousClock.Instant
+    ) async throws(PresentationFailure) -> LoopbackResponse {
+        let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
+        let (head, bytes, isComplete) = try await beginning(of: download, url)
+        if WebPage.isOne(start: bytes) { throw .webPageInPlaceOfMedia(at: url) }
+        didSucceed()
+        // A server without ranges sends all, and the loopback server cuts out what was asked for.
+        let isWhole = isComplete || (head.status == 200 && request.range != nil)
+        guard !isWhole, let length = head.header("Content-Length").flatMap({ Int($0) }), length > bytes.count,
+            let first = head.status == 206 ? ContentRange(head)?.first : 0
+        else {
+            let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
+            didHandOn(url, head.status, all.count, since: start)
+            return LoopbackResponse(status: head.status, headers: headers(head), body: all)
+        }
+        let body = RelayedBody(
+            url, request, download, head: head, start: bytes, range: first..<(first + length), relay: self,
+            origin: origin
+        ) { [weak self] in
+            self?.didHandOn(url, head.status, length, since: start)
+        }
+        return LoopbackResponse(
+            status: head.status, headers: headers(head),
+            stream: LoopbackStream(length: UInt64(length)) { await body.next() })
+    }
+
+    /// The head, enough of the body to tell what it is, and whether that is all.
+    private func beginning(
+        of download: SegmentDownload, _ url: String
+    ) async throws(PresentationFailure) -> (HTTPResponse, [UInt8], isComplete: Bool) {
+        var bytes: [UInt8] = []
+        while let event = await download.next() {
+            switch event {
+            case .piece(let head, let piece):
+                bytes += piece
+                if bytes.count >= WebPage.size { return (head, bytes, false) }
+            case .end(let response):
+                guard 200...299 ~= response.status else {
+                    throw .status(response.status, of: "segment", at: response.url)
+                }
+                return (response, bytes, true)
+            case .failure(let failure): throw failure
+            }
+        }
+        throw .transport(.cancelled(url), of: "segment")
+    }
+
+    private func rest(
+        of download: SegmentDownload, after start: [UInt8], _ url: String
+    ) async throws(PresentationFailure) -> [UInt8] {
+        var bytes = start
+        while let event = await download.next() {
+            switch event {
+            case .piece(_, let piece): bytes += piece
+            case .end: return bytes
+            case .failure(let failure): throw failure
+            }
+        }
+        throw .transport(.cancelled(url), of: "segment")
+    }
+
+    private func headers(_ head: HTTPResponse) -> [HTTPHeader] {
+        PresentationOrigin.returned(head.headers)
+            + ["Accept-Ranges", "Content-Range"].compactMap { name in
+                head.header(name).map { HTTPHeader(name: name, value: $0) }
+            }
+    }
+
+    private func didHandOn(_ url: String, _ status: Int, _ size: Int, since start: ContinuousClock.Instant) {
+        let (seconds, attoseconds) = start.duration(to: now()).components
+        let time = UInt64(clamping: seconds) &* 1_000_000_000 &+ UInt64(clamping: attoseconds / 1_000_000_000)
+        tell(.done(url: url, status: status, size: size, time: time))
+    }
+}
+
+/// The body of a segment on its way to the stock demuxer. Where the connection breaks, it goes on where it was.
+private actor RelayedBody {
+    private let url: String
+    private let request: LoopbackRequest
+    private var download: SegmentDownload
+    private let head: HTTPResponse
+    private var start: [UInt8]
+    /// In the resource at the origin.
+    private let range: Range<Int>
+    /// In the same: what is handed on next.
+    private var place: Int
+    /// What the origin sends again, though it was not asked for.
+    private var surplus = 0
+    /// The head of the answer to a new request has to be looked at.
+    private var isNew = false
+    private let relay: SegmentRelay
+    private let origin: PresentationOrigin
+    private let onEnd: @Sendable () -> Void
+
+    init(
+        _ url: String, _ request: LoopbackRequest, _ download: SegmentDownload, head: HTTPResponse, start: [UInt8],
+        range: Range<Int>, relay: SegmentRelay, origin: PresentationOrigin, onEnd: @escaping @Sendable () -> Void
+    ) {
+        (self.url, self.request, self.download, self.head) = (url, request, download, head)
+        (self.start, self.range, self.relay, self.origin, self.onEnd) = (start, range, relay, origin, onEnd)
+        place = range.lowerBound
+    }
+
+    func next() async -> [UInt8]? {
+        if !start.isEmpty {
+            defer { start = [] }
+            return take(start)
+        }
+        while let event = await download.next() {
+            switch event {
+            case .piece(let head, let piece):
+                guard !isNew || fits(head) else { return nil }
+                let left = Array(piece.dropFirst(surplus))
+                surplus -= piece.count - left.count
+                if !left.isEmpty { return take(left) }
+            case .end(let response):
+                guard !(200...299 ~= response.status) else { return nil }
+                guard await goesOn(.status(response.status, of: "segment", at: url)) else { return nil }
+            case .failure(let failure):
+                guard await goesOn(failure) else { return nil }
+            }
+        }
+        return nil
+    }
+
+    private func take(_ bytes: [UInt8]) -> [UInt8] {
+        place += bytes.count
+        relay.didSucceed()
+        if place >= range.upperBound { onEnd() }
+        return bytes
+    }
+
+    private func goesOn(_ failure: PresentationFailure) async -> Bool {
+        guard await relay.triesAgain(failure, at: url) else { return false }
+        download = SegmentDownload(url, for: request, range: "bytes=\(place)-\(range.upperBound - 1)", from: origin)
+        isNew = true
+        return true
+    }
+
+    /// Whether the new answer is the rest of the same resource.
+    private func fits(_ new: HTTPResponse) -> Bool {
+        isNew = false
+        guard new.header("ETag") == head.header("ETag"), new.header("Last-Modified") == head.header("Last-Modified")
+        else { return false }
+        if new.status == 206 { return ContentRange(new)?.first == place }
+        surplus = place
+        return true
+    }
+}
+
+/// Where a part begins (RFC 9110, section 14.4).
+private struct ContentRange {
+    let first: Int
+
+    init?(_ response: HTTPResponse) {
+        guard let field = response.header("Content-Range"), field.hasPrefix("bytes "),
+            let first = Int(field.dropFirst(6).prefix { $0 != "-" }), first >= 0, first < Int(Int32.max) << 16
+        else { return nil }
+        self.first = first
+    }
+}
+
+extension PresentationFailure {
+    /// A web page where media should be.
+    static func webPageInPlaceOfMedia(at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format, text: "\(HTTPRequest(url: url).printableURL) is no media but a web page.",
+            advice: "Open the URL in a browser: the network may want a log-in.", cause: .webPage)
+    }
+
+    /// As the stock demuxer is to hear of it: where all was tried, with a status after which it gives up.
+    fileprivate func givenUp(_ isOver: Bool) -> PresentationFailure {
+        var failure = self
+        if isOver { failure.status = 404 }
+        return failure
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import MediaFormats
+import Synchronization
+import Testing
+
+@testable import Elements
+
+/// Segments that come through the relay, while the network fails.
+@Suite(.timeLimit(.minutes(8)))
+struct RelayTests {
+    static let url = "https://a.test/media/1.ts?token=secret"
+    static let page = Array("<!DOCTYPE html><html><body>Welcome to the hotel</body></html>".utf8)
+    static let media = (0..<5000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+
+    /// Answers one request after the other as the script says, and the last one for ever.
+    final class Script: HTTPTransport {
+        enum Answer: Sendable {
+            case response(HTTPResponse)
+            /// The head and so many bytes; then the connection breaks.
+            case broken(HTTPResponse, Int)
+            case failure(HTTPError)
+        }
+
+        private let answers: Mutex<[Answer]>
+        let sent = Mutex<[HTTPRequest]>([])
+
+        init(_ answers: [Answer]) { self.answers = Mutex(answers) }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            throw .other(request.url, "bodies come in pieces here")
+        }
+
+        func send(
+            _ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver
+        ) async throws(HTTPError) -> HTTPResponse {
+            sent.withLock { $0.append(request) }
+            let answer = answers.withLock { $0.count > 1 ? $0.removeFirst() : $0[0] }
+            switch answer {
+            case .failure(let error): throw error
+            case .response(var response):
+                guard response.status < 300 else { return response }
+                let body = response.body
+                response.body = []
+                for start in stride(from: 0, to: body.count, by: 700) {
+                    receiver(response, Array(body[start..<min(start + 700, body.count)]))
+                }
+                return response
+            case .broken(var response, let count):
+                let body = Array(response.body.prefix(count))
+                response.body = []
+                if !body.isEmpty { receiver(response, body) }
+                throw .truncated(request.url)
+            }
+        }
+
+        var ranges: [String?] {
+            sent.withLock { $0.map { $0.headers.first { $0.name == "Range" }?.value } }
+        }
+    }
+
+    /// A time that passes where somebody sleeps.
+    final class Time: Sendable {
+        private let passed = Mutex(Duration.zero)
+        private let start = ContinuousClock.now
+
+        var now: ContinuousClock.Instant { passed.withLock { start + $0 } }
+        var elapsed: Duration { passed.withLock { $0 } }
+
+        func sleep(_ duration: Duration) throws {
+            try Task.checkCancellation()
+            passed.withLock { $0 += duration }
+        }
+    }
+
+    final class World: Sendable {
+        let script: Script
+        let time = Time()
+        let relay: SegmentRelay
+        private let told: Told
+
+        private final class Told: Sendable { let notices = Mutex<[String]>([]) }
+
+        init(_ answers: Script.Answer..., limit: Duration = .seconds(60)) {
+            let script = Script(answers)
+            let told = Told()
+            (self.script, self.told) = (script, told)
+            relay = SegmentRelay(
+                PresentationOrigin(transport: script), limit: limit, now: { [time] in time.now },
+                sleep: { [time] in try time.sleep($0) }
+            ) { notice in
+                let text =
+                    switch notice {
+                    case .done(_, let status, let size, _): "done \(status) \(size)"
+                    case .serverError(_, let status): "server error \(status)"
+                    case .webPage: "web page"
+                    case .noNetwork: "no network"
+                    }
+                told.notices.withLock { $0.append(text) }
+            }
+        }
+
+        var notices: [String] { told.notices.withLock { $0 } }
+
+        /// The status and the bytes that the stock demuxer gets; fewer than announced where the connection ends.
+        func fetch(range: String? = nil) async throws -> (status: Int, bytes: [UInt8], announced: Int) {
+            let headers = range.map { [HTTPHeader(name: "Range", value: $0)] } ?? []
+            let response = try await relay.answer(RelayTests.url, LoopbackRequest(path: "r1", headers: headers))
+            guard let stream = response.stream else { return (response.status, response.body, response.body.count) }
+            var bytes: [UInt8] = []
+            while bytes.count < Int(stream.length), let piece = await stream.next() { bytes += piece }
+            return (response.status, bytes, Int(stream.length))
+        }
+    }
+
+    static func response(
+        _ body: [UInt8], status: Int = 200, tag: String = "1", range: String? = nil, hasLength: Bool = true
+    ) -> HTTPResponse {
+        var headers = [HTTPHeader(name: "ETag", value: tag)]
+        if hasLength { headers.append(HTTPHeader(name: "content-length", value: "\(body.count)")) }
+        if let range { headers.append(HTTPHeader(name: "Content-Range", value: range)) }
+        return HTTPResponse(status: status, headers: headers, body: body, url: url)
+    }
+
+    @Test(arguments: [true, false]) func aSegmentComesAsItIs(_ hasLength: Bool) async throws {
+        let world = World(.response(Self.response(Self.media, hasLength: hasLength)))
+        let (status, bytes, announced) = try await world.fetch()
+        #expect(status == 200 && bytes == Self.media && announced == bytes.count)
+        #expect(world.notices == ["done 200 5000"])
+    }
+
+    @Test func aRangeComesAsItIs() async throws {
+        let part = Self.response(Array(Self.media[1000..<3000]), status: 206, range: "bytes 1000-2999/5000")
+        let world = World(.response(part))
+        let (status, bytes, _) = try await world.fetch(range: "bytes=1000-2999")
+        #expect(status == 206 && bytes == Array(Self.media[1000..<3000]))
+        #expect(world.script.ranges == ["bytes=1000-2999"])
+    }
+
+    /// The loopback server cuts it out then.
+    @Test func aServerWithoutRangesSendsAll() async throws {
+        let world = World(.response(Self.response(Self.media)))
+        #expect(try await world.fetch(range: "bytes=1000-2999").bytes == Self.media)
+    }
+
+    @Test func aWebPageIsFetchedAgainUntilMediaComes() async throws {
+        let page = Script.Answer.response(Self.response(Self.page))
+        let world = World(page, page, page, .response(Self.response(Self.media)))
+        #expect(try await world.fetch().bytes == Self.media)
+        #expect(world.notices == ["web page", "web page", "web page", "done 200 5000"])
+        #expect(world.time.elapsed == SegmentRelay.pause * 3)
+    }
+
+    @Test func anOutageIsWaitedFor() async throws {
+        let broken = Script.Answer.failure(.refused(Self.url))
+        let world = World(broken, .failure(.timedOut(Self.url)), broken, .response(Self.response(Self.media)), broken)
+        #expect(try await world.fetch().bytes == Self.media)
+        #expect(world.notices == ["no network", "done 200 5000"])
+    }
+
+    /// Thirty seconds and more, up to the limit; then the stock demuxer gives up at once, and hears why.
+    @Test func anOutageThatLastsTooLongIsTheEnd() async throws {
+        let world = World(.failure(.refused(Self.url)), limit: .seconds(40))
+        for _ in 0..<4 {
+            let failure = try #require(
+                await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+            #expect(failure.status == 404)
+            #expect(failure.text.contains("https://a.test/media/1.ts") && !failure.text.contains("secret"))
+        }
+        #expect(world.time.elapsed == .seconds(40))
+        #expect(world.notices == ["no network"])
+    }
+
+    @Test func aServerErrorGoesOnAndIsNotAskedForTooOften() async throws {
+        let world = World(
+            .response(Self.response([], status: 503)), .response(Self.response([], status: 404)),
+            .response(Self.response([], status: 503)), limit: .seconds(30))
+        var failure = try #require(await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+        #expect(failure.status == 503)
+        #expect(world.time.elapsed == SegmentRelay.pause)
+        failure = try #require(await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+        #expect(failure.status == 404)
+        #expect(world.time.elapsed == SegmentRelay.pause)
+        var count = 0
+        while failure.status != 404 || count == 0 {
+            failure = try #require(
+                await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+            count += 1
+            guard count < 100 else { break }
+        }
+        #expect(count == 30)
+        #expect(world.notices.filter { $0 == "server error 503" }.count == 31)
+    }
+
+    @Test(arguments: [1, 700, 4999]) func aBrokenSegmentGoesOnWhereItWas(_ count: Int) async throws {
+        let rest = Self.response(Array(Self.media[count...]), status: 206, range: "bytes \(count)-4999/5000")
+        let world = World(
+            .broken(Self.response(Self.media), max(count, 600)), .failure(.refused(Self.url)),
+            count >= 600 ? .response(rest) : .response(Self.response(Self.media)))
+        #expect(try await world.fetch().bytes == Self.media)
+        #expect(world.script.ranges == [nil, "bytes=\(max(count, 600))-4999", "bytes=\(max(count, 600))-4999"])
+        #expect(world.notices == ["no network", "done 200 5000"])
+    }
+
+    @Test func theRestOfAnotherSegmentIsNotTaken() async throws {
+        let other = Self.response(Array(Self.media[700...]), status: 206, tag: "2", range: "bytes 700-4999/5000")
+        let world = World(.broken(Self.response(Self.media), 700), .response(other))
+        let (_, bytes, announced) = try await world.fetch()
+        #expect(bytes == Array(Self.media[..<700]) && announced == 5000)
+    }
+
+    @Test(arguments: ["bytes 701-4999/5000", "bytes 0-4999/5000", "bytes x", "bytes -1-4/5", ""])
+    func aWrongRangeIsNotTaken(_ field: String) async throws {
+        let other = Self.response(Array(Self.media[700...]), status: 206, range: field)
+        let world = World(.broken(Self.response(Self.media), 700), .response(other))
+        #expect(try await world.fetch().bytes == Array(Self.media[..<700]))
+    }
+
+    @Test func whoIsCancelledIsNotKeptWaiting() async throws {
+        let world = World(.failure(.refused(Self.url)), limit: .seconds(1_000_000))
+        let task = Task { try await world.fetch() }
+        task.cancel()
+        await #expect(throws: PresentationFailure.self) { try await task.value }
+    }
+}
