@@ -4,6 +4,8 @@
 #define LATCHKEY_CGSTREAMER_VIDEO_H
 
 #include <gst/video/video.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* The caps with frames in plain memory. */
 static inline gboolean ek_caps_are_in_system_memory(const GstCaps *caps) {
@@ -127,6 +129,61 @@ static inline GstBuffer *ek_video_constricted(GstBuffer *source, const GstCaps *
   gst_video_frame_unmap(&out);
   gst_video_frame_unmap(&in);
   gst_buffer_copy_into(buffer, source, GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS, 0, -1);
+  return buffer;
+}
+
+/* A file that lies in memory alone, not inherited; -1 where there is none. */
+static inline int ek_memory_file(void) { return (int)syscall(SYS_memfd_create, "picture", 1U); }
+
+/* What a sink got last, with its caps; NULL for nothing. */
+static inline GstSample *ek_last_sample(GstElement *sink) {
+  GstSample *sample = NULL;
+  g_object_get(sink, "last-sample", &sample, NULL);
+  return sample;
+}
+
+static inline void ek_sample_unref(GstSample *sample) { gst_sample_unref(sample); }
+
+/* A picture with square pixels as a frame of other caps, in plain memory: as large as it fits, black around it. NULL
+ * where either caps are no raw video of a known format. */
+static inline GstBuffer *ek_video_fitted(GstSample *picture, const GstCaps *caps) {
+  GstVideoInfo from, to;
+  GstVideoFrame in, out;
+  if (!gst_video_info_from_caps(&from, gst_sample_get_caps(picture)) || !gst_video_info_from_caps(&to, caps) ||
+      !ek_can_pack(&to))
+    return NULL;
+  /* The converter changes neither. */
+  from.fps_n = to.fps_n = 0;
+  from.fps_d = to.fps_d = 1;
+  from.interlace_mode = to.interlace_mode = GST_VIDEO_INTERLACE_MODE_PROGRESSIVE;
+  gint width = GST_VIDEO_INFO_WIDTH(&to), height = GST_VIDEO_INFO_HEIGHT(&to);
+  guint64 across = (guint64)MAX(to.par_d, 1) * GST_VIDEO_INFO_WIDTH(&from);
+  guint64 along = (guint64)MAX(to.par_n, 1) * GST_VIDEO_INFO_HEIGHT(&from);
+  if (width < 1 || height < 1 || !across || !along) return NULL;
+  gint wide = width, high = height;
+  if (gst_util_uint64_scale(height, across, along) <= (guint64)width)
+    wide = MAX((gint)gst_util_uint64_scale(height, across, along), 1);
+  else
+    high = MAX((gint)gst_util_uint64_scale(width, along, across), 1);
+  GstVideoConverter *converter = gst_video_converter_new(
+      &from, &to,
+      gst_structure_new("options", GST_VIDEO_CONVERTER_OPT_DEST_X, G_TYPE_INT, (width - wide) / 2,
+                        GST_VIDEO_CONVERTER_OPT_DEST_Y, G_TYPE_INT, (height - high) / 2,
+                        GST_VIDEO_CONVERTER_OPT_DEST_WIDTH, G_TYPE_INT, wide, GST_VIDEO_CONVERTER_OPT_DEST_HEIGHT,
+                        G_TYPE_INT, high, NULL));
+  if (!converter) return NULL;
+  GstBuffer *buffer = gst_buffer_new_allocate(NULL, GST_VIDEO_INFO_SIZE(&to), NULL);
+  gboolean is_made = FALSE;
+  if (buffer && gst_video_frame_map(&in, &from, gst_sample_get_buffer(picture), GST_MAP_READ)) {
+    if (gst_video_frame_map(&out, &to, buffer, GST_MAP_WRITE)) {
+      gst_video_converter_frame(converter, &in, &out);
+      gst_video_frame_unmap(&out);
+      is_made = TRUE;
+    }
+    gst_video_frame_unmap(&in);
+  }
+  if (!is_made) gst_clear_buffer(&buffer);
+  gst_video_converter_free(converter);
   return buffer;
 }
 

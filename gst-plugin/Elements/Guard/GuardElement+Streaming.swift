@@ -40,10 +40,24 @@ extension GuardElement {
         stream.caps = caps
         stream.media = Self.media(caps.mediaType())
         stream.size = caps.frameSize
-        stream.plain = nil
+        (stream.plain, stream.prepared) = (nil, nil)
         stream.pool = nil
         stream.showsPlainCaps = false
+        preparePicture()
         if let media = stream.media { currentPost?.setMedia(media) }
+    }
+
+    private func preparePicture() {
+        guard stream.media == .video, let picture = picture.withLock({ $0 }) else { return stream.prepared = nil }
+        if stream.prepared?.content != .picture(picture) {
+            stream.prepared = stream.caps.flatMap { PlainFrame($0, .picture(picture)) }
+        }
+    }
+
+    /// What is shown in the place of the video.
+    private func content(_ decision: OutputDecision) -> PlainContent {
+        guard decision.showsAlternative else { return .black }
+        return stream.prepared?.content ?? .white
     }
 
     func chain(_ buffer: consuming Buffer) -> FlowResult {
@@ -57,6 +71,7 @@ extension GuardElement {
 
     private func show(_ buffer: consuming Buffer) -> FlowResult {
         let decision = order.withLock { $0 }
+        preparePicture()
         // Only where there may be no other way to a black frame.
         if stream.caps?.isInSystemMemory == false, stream.pool?.isOrigin(of: buffer) != true {
             stream.pool = FramePool(of: buffer)
@@ -75,7 +90,7 @@ extension GuardElement {
             }
         case .block: break
         }
-        return pushPlain(at: buffer.presentationTime, buffer.duration, isWhite: decision.showsAlternative)
+        return pushPlain(at: buffer.presentationTime, buffer.duration, content(decision))
     }
 
     private func pass(_ buffer: consuming Buffer) -> FlowResult {
@@ -101,9 +116,9 @@ extension GuardElement {
         return .ok
     }
 
-    private func pushPlain(at time: UInt64?, _ duration: UInt64?, isWhite: Bool) -> FlowResult {
+    private func pushPlain(at time: UInt64?, _ duration: UInt64?, _ content: PlainContent) -> FlowResult {
         counters.withLock { $0.blocked += 1 }
-        guard let frame = plainFrame(at: time, duration, isWhite: isWhite) else { return refuse(at: time, duration) }
+        guard let frame = plainFrame(at: time, duration, content) else { return refuse(at: time, duration) }
         let wasNeeded = stream.needsBlank
         stream.needsBlank = false
         let result = sourcePad.push(frame)
@@ -113,8 +128,11 @@ extension GuardElement {
     }
 
     /// In plain memory where the sink takes that, else in the memory that it has now. The sink has its caps then.
-    private func plainFrame(at time: UInt64?, _ duration: UInt64?, isWhite: Bool) -> Buffer? {
-        if stream.plain?.isWhite != isWhite { stream.plain = stream.caps.flatMap { PlainFrame($0, isWhite: isWhite) } }
+    private func plainFrame(at time: UInt64?, _ duration: UInt64?, _ content: PlainContent) -> Buffer? {
+        if stream.plain?.content != content {
+            let isPrepared = stream.prepared?.content == content
+            stream.plain = isPrepared ? stream.prepared : stream.caps.flatMap { PlainFrame($0, content) }
+        }
         if let plain = stream.plain {
             if !plain.hasOwnCaps || stream.showsPlainCaps { return plain.frame(at: time, duration: duration) }
             if sourcePad.peerAccepts(plain.caps), sourcePad.push(Event(caps: plain.caps)) {
@@ -123,7 +141,8 @@ extension GuardElement {
             }
         }
         guard let caps = stream.caps else { return nil }
-        return stream.pool?.plainFrame(caps, isWhite: isWhite, presentationTime: time, duration: duration)
+        return stream.pool?.plainFrame(
+            caps, isWhite: content != .black, presentationTime: time, duration: duration)
     }
 
     /// Nothing may be shown and nothing else can be: the frame is left out.
@@ -275,7 +294,7 @@ extension GuardElement {
                     _ = pushSilence(at: last.time, last.duration)
                 } else {
                     // Without a time: a sink would drop it where its time is over.
-                    _ = pushPlain(at: nil, nil, isWhite: order.withLock { $0.showsAlternative })
+                    _ = pushPlain(at: nil, nil, content(order.withLock { $0 }))
                 }
             }
             if sinkPad.hasEnded { sourcePad.push(.endOfStream()) }

@@ -19,6 +19,8 @@ final class GuardElement: Element, @unchecked Sendable {
     let sourcePad: Pad
     let settings = Mutex(GuardSettings())
     let order = Mutex(OutputDecision.allow)
+    /// The application's own, for the place of the video.
+    let picture = Mutex<AlternativePicture?>(nil)
     /// This element flushes what is behind it: what upstream sends meanwhile is refused, and upstream must not know.
     let isFlushing = Atomic(false)
     /// The flush has reached the sink as a whole.
@@ -52,6 +54,8 @@ final class GuardElement: Element, @unchecked Sendable {
         var size: (width: Int, height: Int)?
         /// What is shown in the place of frames, with its caps where they are others. Made when it is needed.
         var plain: PlainFrame?
+        /// The same with the application's picture, made before it is needed: to make it takes a while.
+        var prepared: PlainFrame?
         /// Where frames come from that lie in other than plain memory.
         var pool: FramePool?
         /// Frames were left out, and that was said.
@@ -178,6 +182,28 @@ final class GuardElement: Element, @unchecked Sendable {
             return settings.outputs == "application"
         }
         return counts && currentPost?.set(facts) ?? true
+    }
+
+    /// The application wants another mode, as it plays or before.
+    func hdmiModeDidChange() {
+        let name = settings.withLock { $0.hdmiMode }
+        guard let post = currentPost else { return }
+        if let mode = HDMIMode(rawValue: name) { return post.setMode(mode) }
+        reference.postWarning(
+            GST_RESOURCE_ERROR_SETTINGS, "hdmi-mode=\(name) is no mode: the one before stays.",
+            debug: "It is one of " + HDMIMode.allCases.map(\.rawValue).joined(separator: ", "))
+    }
+
+    func setPicture(file path: String?) {
+        do throws(PipelineError) {
+            let new = try path.map { path throws(PipelineError) in try AlternativePicture(file: path) }
+            picture.withLock { $0 = new }
+        } catch {
+            reference.postWarning(
+                GST_RESOURCE_ERROR_SETTINGS, "The alternative-image cannot be used: \(error).",
+                debug: "A white picture is shown in its place.")
+            picture.withLock { $0 = nil }
+        }
     }
 
     private func leaveSession() {

@@ -10,19 +10,19 @@ import Synchronization
 final class GuardPost: OutputGuard {
     let session: KeySession
     private let settings: GuardSettings
-    private let evaluator: OutputEvaluator
     private let provider: any OutputProvider
     /// Where HDCP is asked for; nil where this process may not.
     private let request: (any HDCPAsking)?
     private let element: WeakElement
     private let knownMedia = Mutex<OutputPolicy.Media?>(nil)
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     /// Held while a decision is made and obeyed: an older one must not come after a newer.
     private let turn = Monitor()
     private let watch = Mutex<OutputWatch?>(nil)
 
     private struct State {
         var stability: OutputStability
+        var evaluator: OutputEvaluator
         var time: Duration = .zero
         /// What the element obeys. Nil: another post's.
         var decision: OutputDecision? = .allow
@@ -33,13 +33,16 @@ final class GuardPost: OutputGuard {
         var askingError: String?
         var isEnded = false
 
-        init(delay: Duration = .milliseconds(500)) { stability = OutputStability(delay: delay) }
+        init(_ evaluator: OutputEvaluator) {
+            self.evaluator = evaluator
+            stability = OutputStability(delay: .milliseconds(500))
+        }
     }
 
     init(_ session: KeySession, settings: GuardSettings, element: ElementReference) throws(OutputSettingError) {
         self.session = session
         self.settings = settings
-        evaluator = try settings.evaluator()
+        state = Mutex(State(try settings.evaluator()))
         provider = try settings.provider()
         request = try settings.asker(provider)
         self.element = WeakElement(element)
@@ -60,6 +63,7 @@ final class GuardPost: OutputGuard {
     func hasSettings(_ other: GuardSettings) -> Bool {
         var (mine, others) = (settings, other)
         (mine.told, others.told) = (nil, nil)
+        mine.hdmiMode = state.withLock { $0.evaluator.hdmiMode }.rawValue
         return mine == others
     }
 
@@ -111,6 +115,9 @@ final class GuardPost: OutputGuard {
         return true
     }
 
+    /// What the application makes of outputs counts when this returns. As `obey`, not on a thread of the sink behind.
+    func setMode(_ mode: HDMIMode) { decide { $0.evaluator.hdmiMode = mode } }
+
     private func read(_ facts: OutputFacts, at time: Duration) {
         decide { state in
             state.time = max(state.time, time)
@@ -136,7 +143,7 @@ final class GuardPost: OutputGuard {
     /// The decision, where it is another one than before, and whether the screen is to be blanked.
     private func decideInTurn() -> (OutputDecision, blanks: Bool)? {
         let policies = session.outputPoliciesInUse
-        let (facts, isEnded) = state.withLock { ($0.stability.facts, $0.isEnded) }
+        let (facts, evaluator, isEnded) = state.withLock { ($0.stability.facts, $0.evaluator, $0.isEnded) }
         guard !isEnded else { return nil }
         let decision = evaluator.decide(Array(policies.values), facts: facts)
         let isBlocked = decision.isVideoBlocked || decision.isAudioBlocked
@@ -152,14 +159,15 @@ final class GuardPost: OutputGuard {
                 blanks = element.apply(decision)
             }
         }
-        report(decision, blockedFor, policies, facts)
+        report(decision, blockedFor, policies, facts, evaluator)
         ask(decision.request, of: facts)
         return decision != before ? (decision, blanks) : nil
     }
 
     /// To the session: the status of each key, and which are to be closed.
     private func report(
-        _ decision: OutputDecision, _ blockedFor: Duration?, _ policies: [KeyID?: OutputPolicy], _ facts: [OutputFacts]
+        _ decision: OutputDecision, _ blockedFor: Duration?, _ policies: [KeyID?: OutputPolicy],
+        _ facts: [OutputFacts], _ evaluator: OutputEvaluator
     ) {
         for (keyID, policy) in policies {
             var own = evaluator.decide([policy], facts: facts)

@@ -101,9 +101,20 @@ struct GuardSettings: Hashable, Sendable {
         Property(
             "hdmi-mode", nick: "HDMI mode",
             blurb: "What the application makes of external digital outputs while protected content plays: default (the "
-                + "licence decides), disable, allow, audio-only or alternative (a white picture)",
-            kind: .string(default: "default"), get: read { .string($0.hdmiMode) },
-            set: change { $0.hdmiMode = $1.text ?? "default" }),
+                + "licence decides), disable, allow, audio-only or alternative (the alternative-image, or a white one)",
+            kind: .string(default: "default"), mutability: .playing, get: read { .string($0.hdmiMode) },
+            set: { element, value in
+                guard let element = element as? GuardElement else { return }
+                element.settings.withLock { $0.hdmiMode = value.text ?? "default" }
+                element.hdmiModeDidChange()
+            }),
+        Property(
+            "alternative-image", nick: "Alternative image",
+            blurb:
+                "File of the picture that hdmi-mode=alternative shows in the place of the video: PNG, JPEG, or what else "
+                + "GStreamer decodes",
+            kind: .string(default: nil), mutability: .playing,
+            set: { element, value in (element as? GuardElement)?.setPicture(file: value.text) }),
         Property(
             "minimum-hdcp", nick: "Minimum HDCP",
             blurb: "What the application wants of all outputs of protected content: none, type-0 or type-1",

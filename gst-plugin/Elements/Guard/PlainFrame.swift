@@ -2,22 +2,40 @@
 
 import ElementKit
 
-/// A frame in one colour that takes the place of others. Its bytes are made once and shared.
+/// What takes the place of frames.
+enum PlainContent: Equatable, Sendable {
+    case black, white
+    case picture(AlternativePicture)
+
+    static func == (left: PlainContent, right: PlainContent) -> Bool {
+        switch (left, right) {
+        case (.black, .black), (.white, .white): true
+        case (.picture(let one), .picture(let other)): one === other
+        default: false
+        }
+    }
+}
+
+/// A frame in one colour, or the application's, that takes the place of others. Its bytes are made once and shared.
 final class PlainFrame: @unchecked Sendable {
     // SAFETY: constant after `init`; the buffer's reference count is atomic.
     let caps: Caps
-    let isWhite: Bool
+    let content: PlainContent
     /// Frames of these caps lie in memory of another kind, so the sink has to change over.
     let hasOwnCaps: Bool
     private let buffer: Buffer
 
     /// Nil where the caps are no raw video of a known format.
-    init?(_ caps: Caps, isWhite: Bool) {
+    init?(_ caps: Caps, _ content: PlainContent) {
         hasOwnCaps = !caps.isInSystemMemory
         self.caps = hasOwnCaps ? Self.named(caps.inSystemMemory()) : caps
-        self.isWhite = isWhite
-        guard let buffer = Buffer(plainFrame: self.caps, isWhite: isWhite) else { return nil }
-        self.buffer = buffer
+        self.content = content
+        if case .picture(let alternative) = content, let frame = alternative.picture.frame(self.caps) {
+            buffer = frame
+        } else {
+            guard let frame = Buffer(plainFrame: self.caps, isWhite: content != .black) else { return nil }
+            buffer = frame
+        }
     }
 
     func frame(at time: UInt64?, duration: UInt64?) -> Buffer? {

@@ -77,9 +77,17 @@ extension ElementTests {
 
                 try GuardElement.joinAll(around: outputGuard.reference, session)
                 let second = try #require(outputGuard.currentPost)
-                outputGuard.reference.pointer.setProperty("hdmi-mode", .string("disable"))
+                // A mode counts at once, and for the post that is there.
+                outputGuard.reference.pointer.setProperty("hdmi-mode", .string("allow"))
                 #expect(gst_element_set_state(launched.pipeline, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
-                #expect(outputGuard.currentPost !== second)
+                #expect(outputGuard.currentPost === second)
+                gst_element_set_state(launched.pipeline, GST_STATE_NULL)
+
+                try GuardElement.joinAll(around: outputGuard.reference, session)
+                let third = try #require(outputGuard.currentPost)
+                outputGuard.reference.pointer.setProperty("minimum-hdcp", .string("type-0"))
+                #expect(gst_element_set_state(launched.pipeline, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+                #expect(outputGuard.currentPost !== third)
                 #expect(session.hasGuard(for: .video))
                 #expect(session.outputLevel == .hdcpType1)
             }
