@@ -13,9 +13,9 @@ final class SegmentRelay: Sendable {
         case done(url: String, status: Int, size: Int, time: UInt64)
         /// A status that is no success. Each time.
         case serverError(url: String, status: Int)
-        /// Each time.
+        /// Once, until something else came from there.
         case webPage(url: String)
-        /// Nothing can be had from the network. Once, until something was.
+        /// Nothing can be had from the network. Once for each URL, until something came from there.
         case noNetwork(PresentationFailure)
     }
 
@@ -27,11 +27,36 @@ final class SegmentRelay: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let sleep: @Sendable (Duration) async throws -> Void
     private let tell: @Sendable (Notice) -> Void
-    private let outage = Mutex<Outage?>(nil)
+    private let outages = Mutex(Outages())
 
-    private struct Outage {
-        let start: ContinuousClock.Instant
-        var isTold = false
+    /// Of each URL that fails: another one may be had meanwhile.
+    private struct Outages {
+        struct Entry {
+            let url: String
+            let start: ContinuousClock.Instant
+            var isTold = false
+        }
+
+        /// Streams that fail at one time, and more.
+        private static let limit = 32
+        private var entries: [Entry] = []
+
+        /// Whether this is what is to be told of the URL's outage, which begins now unless it has begun.
+        mutating func begin(_ url: String, at now: ContinuousClock.Instant, isTold: Bool) -> Bool {
+            if !entries.contains(where: { $0.url == url }) {
+                if entries.count >= Self.limit { entries.removeFirst() }
+                entries.append(Entry(url: url, start: now))
+            }
+            guard isTold, let index = entries.firstIndex(where: { $0.url == url }) else { return false }
+            defer { entries[index].isTold = true }
+            return !entries[index].isTold
+        }
+
+        mutating func end(_ url: String) { entries.removeAll { $0.url == url } }
+
+        func duration(of url: String, at now: ContinuousClock.Instant) -> Duration {
+            entries.first { $0.url == url }.map { $0.start.duration(to: now) } ?? .zero
+        }
     }
 
     /// `limit`: how long one outage may last before a request fails. `sleep` throws when the task is cancelled, and `now`
@@ -51,16 +76,15 @@ final class SegmentRelay: Sendable {
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
         switch failure.cause {
-        case .webPage: tell(.webPage(url: url))
+        case .webPage: if begin(url, isTold: true) { tell(.webPage(url: url)) }
         case .status(let status):
             tell(.serverError(url: url, status: status))
             guard status >= 500 else { return false }
-        case .connection:
-            if begin(isTold: true) { tell(.noNetwork(failure)) }
+            _ = begin(url, isTold: false)
+        case .connection: if begin(url, isTold: true) { tell(.noNetwork(failure)) }
         case .other: return false
         }
-        _ = begin(isTold: false)
-        guard !isOver else { return false }
+        guard !isOver(url) else { return false }
         do {
             try await sleep(Self.pause)
             return true
@@ -69,24 +93,18 @@ final class SegmentRelay: Sendable {
         }
     }
 
-    /// Something came over the network.
-    func didSucceed() { outage.withLock { $0 = nil } }
+    /// It came over the network.
+    func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }
 
     /// Whether the outage has lasted too long.
-    private var isOver: Bool {
+    private func isOver(_ url: String) -> Bool {
         let now = now()
-        return outage.withLock { $0.map { $0.start.duration(to: now) >= limit } ?? false }
+        return outages.withLock { $0.duration(of: url, at: now) >= limit }
     }
 
-    /// Whether this is what is to be told of the outage.
-    private func begin(isTold: Bool) -> Bool {
+    private func begin(_ url: String, isTold: Bool) -> Bool {
         let now = now()
-        return outage.withLock { outage in
-            let wasTold = outage?.isTold ?? false
-            outage = outage ?? Outage(start: now)
-            if isTold { outage?.isTold = true }
-            return isTold && !wasTold
-        }
+        return outages.withLock { $0.begin(url, at: now, isTold: isTold) }
     }
 
     // MARK: Segments
@@ -99,7 +117,7 @@ final class SegmentRelay: Sendable {
             do throws(PresentationFailure) {
                 return try await attempt(url, request, since: start)
             } catch {
-                guard await triesAgain(error, at: url) else { throw error.givenUp(isOver) }
+                guard await triesAgain(error, at: url) else { throw error.givenUp(isOver(url)) }
                 if case .status = error.cause { throw error }
             }
         }
@@ -111,7 +129,7 @@ final class SegmentRelay: Sendable {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         if WebPage.isOne(start: bytes) { throw .webPageInPlaceOfMedia(at: url) }
-        didSucceed()
+        didSucceed(url)
         // A server without ranges sends all, and the loopback server cuts out what was asked for.
         let isWhole = isComplete || (head.status == 200 && request.range != nil)
         guard !isWhole, let length = head.header("Content-Length").flatMap({ Int($0) }), length > bytes.count,
@@ -233,7 +251,7 @@ private actor RelayedBody {
 
     private func take(_ bytes: [UInt8]) -> [UInt8] {
         place += bytes.count
-        relay.didSucceed()
+        relay.didSucceed(url)
         if place >= range.upperBound { onEnd() }
         return bytes
     }

@@ -113,7 +113,7 @@ extension HLSPresentation {
         while true {
             do throws(HLSFailure) {
                 let response = try await response(to: request, resource)
-                relay?.didSucceed()
+                if let url = resource.originURL { relay?.didSucceed(url) }
                 return response
             } catch {
                 HLSDemuxer.log.log(.warning, nil, error.text)
