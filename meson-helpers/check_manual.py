@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Checks the table of gst-plugin/docs/agent.md: each row names tests, and each test is there and is not skipped.
 
-A test is written `35-agent dash`, a case of a suite; `AgentStateTests name`, a function of a Swift suite; or
+A test is written `35-agent dash` or `long/54-protected plays`, a case of a suite; `AgentStateTests name`, a function of a Swift suite; or
 `AgentStateTests`, all of one.
 """
 
@@ -12,6 +12,7 @@ import re
 import sys
 
 TITLE = "## Where the manuals' calls are"
+DECLARATION = r"(?:final )?(?:struct|class|enum|actor) (\w+)"
 SKIPPED = re.compile(r"\.disabled\b|\.enabled\(if|withKnownIssue|skipped\(")
 
 
@@ -29,16 +30,18 @@ def rows(document):
 
 def swift_tests(repository):
     """The text of each Swift suite, by its name."""
-    found = {}
+    found, inner = {}, {}
     for top in ("Tests", os.path.join("gst-plugin", "Tests")):
         for folder, folders, files in os.walk(os.path.join(repository, top)):
             folders[:] = [name for name in folders if not name.startswith(".") and name != "Corpus"]
             for name in files:
                 if name.endswith(".swift"):
                     text = read(os.path.join(folder, name))
-                    for suite in re.findall(r"^(?:@\S+.*\s)?(?:final )?(?:struct|class|enum|actor) (\w+)", text, re.MULTILINE):
+                    for suite in re.findall(rf"^(?:@\S+.*\s)?{DECLARATION}", text, re.MULTILINE):
                         found[suite] = text
-    return found
+                    for suite in re.findall(rf"^\s+@Suite\b.*\s{DECLARATION}", text, re.MULTILINE):
+                        inner[suite] = text
+    return {**inner, **found}
 
 
 def suite_problem(repository, suite, case):
@@ -89,7 +92,7 @@ def problems(repository):
             yield f"“{row[0]}” names no test"
         for test in named:
             suite, _, case = test.partition(" ")
-            is_suite = re.match(r"\d\d-", suite)
+            is_suite = re.match(r"(?:long/)?\d\d-", suite)
             problem = suite_problem(repository, suite, case) if is_suite else swift_problem(tests, suite, case)
             if problem:
                 yield f"“{row[0]}”: `{test}`: {problem}"

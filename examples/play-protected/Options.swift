@@ -48,6 +48,9 @@ struct Options {
     var customData: String?
     var audioTrack: String?
     var hdmiMode = HDMIMode.standard
+    var hdmiImage: String?
+    /// Another mode, some milliseconds after playback has begun.
+    var laterHDMIMode: (milliseconds: UInt64, mode: HDMIMode)?
     /// A field for the delegate to add to licence requests, `NAME: VALUE`.
     var delegateHeader: (name: String, value: String)?
     var rounds = 1
@@ -80,7 +83,10 @@ struct Options {
           --custom-data XML    for the licence service, in the signed part of the challenge
           --audio NAME         the audio track to play
           --hdmi-mode MODE     default, disable, allow, audio-only or alternative
+          --hdmi-image FILE    the picture of the mode alternative
+          --hdmi-later MS:MODE another mode in the middle of playback
           --hold SECONDS       how long playback waits for a licence
+          --outage SECONDS     how long playback of HLS waits for the network
           --video-sink SINK    in the words of gst-launch; so --audio-sink
           --outputs WHO        kms, application or script:FILE
           --attach             use a pipeline of this program's own in the place of the agent's player
@@ -157,6 +163,14 @@ struct Options {
         case "--hdmi-mode":
             guard let mode = HDMIMode(rawValue: try value()) else { throw Problem(text: "no such --hdmi-mode") }
             hdmiMode = mode
+        case "--hdmi-image": hdmiImage = try value()
+        case "--hdmi-later":
+            let parts = try value().split(separator: ":").map(String.init)
+            guard parts.count == 2, let time = UInt64(parts[0]), let mode = HDMIMode(rawValue: parts[1]) else {
+                throw Problem(text: "--hdmi-later wants MS:MODE")
+            }
+            laterHDMIMode = (time, mode)
+        case "--outage": agent.outageTimeout = .seconds(Int64(try number()))
         case "--hold": agent.holdTimeout = .seconds(Int64(try number()))
         case "--video-sink": agent.videoSink = try value()
         case "--audio-sink": agent.audioSink = try value()

@@ -44,6 +44,7 @@ struct Playback {
         agent.selectedAudioTrack = options.audioTrack
         agent.customLicenseChallengeData = options.customData
         do throws(AgentError) {
+            if let path = options.hdmiImage { try agent.setHDMIAlternativeImage(file: path) }
             let info = try await agent.contentInfo()
             show(info)
             if options.onlyInforms { return .informed }
@@ -93,6 +94,12 @@ struct Playback {
             guard pipeline.play() else { return .failed }
             if let target = options.seeksTo { seek(pipeline, to: target) }
             if let time = options.purgeAfter { purge(after: time) }
+            if let (time, mode) = options.laterHDMIMode {
+                Task { [weak agent] in
+                    try? await Task.sleep(for: .milliseconds(Int64(time)))
+                    agent?.hdmiMode = mode
+                }
+            }
             if let time = options.releaseAfter {
                 outcome = await release(&agent, after: time, pipeline)
             } else {

@@ -45,12 +45,15 @@ class Run:
         return self
 
 
-def play(*arguments, program=("play-protected",), sink=FREE, answers="", during=None, deadline=DEADLINE):
-    """Runs play-protected, or another example. `during` is called with each line as it comes."""
+def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=None, during=None, deadline=DEADLINE):
+    """Runs play-protected, or another example. `begun` is called with its process, and `during` with each line as it
+    comes."""
     command = [*program, "--video-sink", sink, "--audio-sink", sink, *arguments]
     # The process's own test of what it was given: a GLib warning ends it.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    if begun:
+        begun(process)
     timer = threading.Timer(deadline, process.kill)
     timer.start()
     errors = []

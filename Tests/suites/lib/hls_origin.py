@@ -36,6 +36,18 @@ class Halves:
         return len(self.content)
 
 
+class Paced:
+    """A body over a slow network: so many bytes a second, and so many seconds before the first."""
+
+    def __init__(self, content, rate, delay):
+        self.content = content
+        self.rate = rate
+        self.delay = delay
+
+    def __len__(self):
+        return len(self.content)
+
+
 class Answer:
     """An answer with a status and fields of its own."""
 
@@ -64,6 +76,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         fields = {}
         if isinstance(body, Answer):
             status, fields, body = body.status, dict(body.fields), body.body
+        pace = body if isinstance(body, Paced) else None
+        if pace:
+            time.sleep(pace.delay)
+            body = pace.content
         if status == 200 and first.startswith("bytes=") and not isinstance(body, Halves):
             first, last = first[6:].split("-")
             end = min(int(last or len(body) - 1), len(body) - 1)
@@ -80,6 +96,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(body.content[:half])
                 body.event.wait(20)
                 body = body.content[half:]
+            while pace and body:
+                time.sleep(0.05)
+                count = pace.rate // 20
+                self.wfile.write(body[:count])
+                self.wfile.flush()
+                body = body[count:]
             self.wfile.write(body)
         except ConnectionError:
             self.close_connection = True

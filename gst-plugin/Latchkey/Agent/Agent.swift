@@ -2,6 +2,8 @@
 
 public import CGStreamer
 public import ContentCache
+import ElementKit
+import Elements
 public import LicenseControl
 public import OutputControl
 public import ProtectionModel
@@ -44,6 +46,9 @@ public final class Agent: Sendable {
         public var loaders: [any ResourceLoader] = []
         /// How long samples wait for a licence, with `.manual`, before playback ends.
         public var holdTimeout = Duration.seconds(120)
+        /// How long playback of HLS waits where the network fails, or answers with web pages, before it ends. Zero:
+        /// GStreamer's demuxer decides, as it does for all other media.
+        public var outageTimeout = Duration.seconds(300)
         /// The players' sinks, in the words of gst-launch.
         public var videoSink = "autovideosink"
         /// The players' sinks for sound.
@@ -116,11 +121,33 @@ public final class Agent: Sendable {
 
     // MARK: Playback
 
-    /// What is made of external digital outputs while this agent's protected content plays. Counts for players that are
-    /// made, and for pipelines that are attached, later.
+    /// What is made of external digital outputs while this agent's protected content plays. Counts at once, for what
+    /// plays and for what is made later.
     public var hdmiMode: HDMIMode {
         get { core.hdmiMode }
         set { core.hdmiMode = newValue }
+    }
+
+    /// The picture that takes the place of the video with `hdmiMode` `alternative`: the bytes of a PNG or JPEG file, or of
+    /// what else GStreamer decodes; nil, as at the start: a white one. It keeps its proportions, with black around it.
+    /// Counts from the next frame on, for what plays and for what is made later. Decodes it before it returns. Throws
+    /// `configuration` where it cannot be decoded; the one before stays then.
+    public func setHDMIAlternativeImage(_ image: [UInt8]?) throws(AgentError) {
+        do throws(PipelineError) {
+            core.setAlternativePicture(
+                try image.map { image throws(PipelineError) in try AlternativePicture(image) })
+        } catch {
+            throw .configuration(error.description)
+        }
+    }
+
+    /// The same with the bytes of a file.
+    public func setHDMIAlternativeImage(file path: String) throws(AgentError) {
+        do throws(PipelineError) {
+            core.setAlternativePicture(try AlternativePicture(file: path))
+        } catch {
+            throw .configuration(error.description)
+        }
     }
 
     /// The name of the audio track that plays (`ContentInfo.audioTrackNames`); nil: the first. May be changed while it

@@ -31,6 +31,7 @@ extension AgentCore {
                 if let guardElement = Pipeline.element("latchkey-guard", in: bin) {
                     guardElement.pointer.setProperty("outputs", .string(configuration.outputs))
                     guardElement.pointer.setProperty("hdmi-mode", .string(hdmiMode.rawValue))
+                    setPicture(of: guardElement)
                 }
             }
         } catch {
@@ -43,7 +44,7 @@ extension AgentCore {
 
     func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
         guard Latchkey.registerElements() else { throw .configuration("GStreamer refuses Latchkey's elements") }
-        setMode(in: pipeline)
+        setGuards(in: ElementReference(pipeline))
         _ = try attachment(to: pipeline)
     }
 
@@ -56,15 +57,21 @@ extension AgentCore {
             throw .configuration(error.description)
         }
         let pipeline = Pipeline(element)
-        setMode(in: element)
+        setGuards(in: ElementReference(element))
         return Player(pipeline, of: self, attachment: try attachment(to: element))
     }
 
-    private func setMode(in pipeline: UnsafeMutablePointer<GstElement>) {
+    /// Brings what the application makes of outputs to the guards of a pipeline, as it plays or before.
+    func setGuards(in pipeline: ElementReference) {
         let mode = hdmiMode.rawValue
-        ElementReference(pipeline).forEachAround(madeBy: "latchkeyguard") {
+        pipeline.forEachAround(madeBy: "latchkeyguard") {
+            setPicture(of: $0.reference)
             $0.reference.pointer.setProperty("hdmi-mode", .string(mode))
         }
+    }
+
+    private func setPicture(of guardElement: ElementReference) {
+        AlternativePicture.set(guarded.withLock { $0.alternativePicture }, of: guardElement)
     }
 
     /// Gives the pipeline the session, and watches it. Returns the attachment's number.
@@ -130,6 +137,9 @@ extension AgentCore {
 
     private func elementDidAppear(_ element: ElementReference, in id: UInt64) {
         switch element.factoryName {
+        case "latchkeyhlsdemux":
+            let milliseconds = UInt32(clamping: configuration.outageTimeout.milliseconds)
+            element.pointer.setProperty("outage-limit", .uint(milliseconds))
         case "latchkeymssdemux":
             let track = guarded.withLock { guarded in
                 guarded.attachments[id]?.demuxers.append(WeakPipeline(element.pointer))
@@ -156,7 +166,7 @@ extension AgentCore {
 
     private func webPageDidCome() {
         let url = guarded.withLock { $0.webPageURL } ?? contentURL
-        contentIsInvalid("a web page came in the place of media, as from the log-in page of a network", at: url)
+        contentIsInvalid(Self.webPageReason, at: url)
     }
 
     var selectedAudioTrack: String? {
@@ -178,17 +188,37 @@ extension AgentCore {
         guard isOurs(answer) else { return }
         if answer.isFinished {
             guard answer.status > 0 else { return }
-            let time = answer.elapsed.map { $0 / 1_000_000 } ?? 0
-            let rate = answer.length.flatMap { length in time > 0 ? length / time * 8 : nil }
-            log(
-                .debug,
-                "\(HTTPRequest(url: answer.url).printableURL): HTTP \(answer.status) in \(time) ms"
-                    + (answer.length.map { ", \($0) bytes" } ?? "") + (rate.map { ", \($0) kbit/s" } ?? ""))
-            return
+            return logRequest(answer.url, Int(answer.status), size: answer.length, nanoseconds: answer.elapsed ?? 0)
         }
         if answer.status >= 400 { serverDidFail(Int(answer.status), at: answer.url) }
         if answer.status < 300, answer.contentType?.lowercased().hasPrefix("text/html") == true { check(answer.url) }
     }
+
+    private func logRequest(_ url: String, _ status: Int, size: UInt64?, nanoseconds: UInt64) {
+        let time = nanoseconds / 1_000_000
+        let rate = size.flatMap { size in time > 0 ? size / time * 8 : nil }
+        log(
+            .debug,
+            "\(HTTPRequest(url: url).printableURL): HTTP \(status) in \(time) ms"
+                + (size.map { ", \($0) bytes" } ?? "") + (rate.map { ", \($0) kbit/s" } ?? ""))
+    }
+
+    /// What the HLS demuxer tells of the segments that it fetches.
+    private func segmentWasFetched(
+        _ outcome: String, _ url: String, _ reason: String, _ status: Int, _ size: UInt64, _ time: UInt64
+    ) {
+        switch outcome {
+        case "done": logRequest(url, status, size: size, nanoseconds: time)
+        case "server-error": serverDidFail(status, at: url)
+        case "web-page":
+            guarded.withLock { $0.webPageURL = url }
+            contentIsInvalid(Self.webPageReason, at: url)
+        case "no-network": log(.warning, "\(reason) Playback waits, and it is asked for again.")
+        default: break
+        }
+    }
+
+    private static let webPageReason = "a web page came in the place of media, as from the log-in page of a network"
 
     /// Looks whether it is a web page that a server sends there, or media with a wrong type: demuxers may swallow either.
     private func check(_ url: String) {
@@ -279,6 +309,12 @@ extension AgentCore {
                 conflicts: texts("conflicts"))
         }
         switch name {
+        case "latchkey-fetch":
+            var (status, size, time): (UInt32, UInt64, UInt64) = (0, 0, 0)
+            if case .uint(let number)? = fields["http-status"] { status = number }
+            if case .uint64(let number)? = fields["size"] { size = number }
+            if case .uint64(let number)? = fields["time"] { time = number }
+            return segmentWasFetched(text("outcome"), text("url"), text("reason"), Int(status), size, time)
         case "latchkey-session-setup-error": events.send(.sessionSetupError(details))
         case "latchkey-session-heartbeat-error":
             events.send(.sessionHeartbeatError(details, isFinal: flag("final")))

@@ -24,6 +24,7 @@ final class AgentCore: Sendable {
         var content: InspectedContent?
         var customData: String?
         var hdmiMode = HDMIMode.standard
+        var alternativePicture: AlternativePicture?
         var selectedAudioTrack: String?
         var progress = AgentProgress()
         var frequency = EventFrequency()
@@ -73,12 +74,14 @@ final class AgentCore: Sendable {
 
     // MARK: Telling
 
-    func log(_ level: AgentLogMessage.Level, _ text: String) {
-        let message = AgentLogMessage(level, String(text.map { $0.isNewline ? " " : $0 }))
-        AgentLog.write(message)
-        guard level >= configuration.logThreshold else { return }
-        events.send(.logMessage(message))
-        post("latchkey-agent-log", [("level", .string("\(level)")), ("text", .string(message.text))])
+    func log(_ level: AgentLogMessage.Level, _ text: @autoclosure () -> String) {
+        #if !LATCHKEY_PROTECTED
+            let message = AgentLogMessage(level, String(text().map { $0.isNewline ? " " : $0 }))
+            AgentLog.write(message)
+            guard level >= configuration.logThreshold else { return }
+            events.send(.logMessage(message))
+            post("latchkey-agent-log", [("level", .string("\(level)")), ("text", .string(message.text))])
+        #endif
     }
 
     /// Posts an element message on every pipeline that plays the content.
@@ -153,7 +156,21 @@ final class AgentCore: Sendable {
 
     var hdmiMode: HDMIMode {
         get { guarded.withLock { $0.hdmiMode } }
-        set { guarded.withLock { $0.hdmiMode = newValue } }
+        set {
+            let pipelines = guarded.withLock { guarded in
+                guarded.hdmiMode = newValue
+                return guarded.attachments.values.map(\.pipeline)
+            }
+            for pipeline in pipelines { pipeline.with { setGuards(in: $0) } }
+        }
+    }
+
+    func setAlternativePicture(_ picture: AlternativePicture?) {
+        let pipelines = guarded.withLock { guarded in
+            guarded.alternativePicture = picture
+            return guarded.attachments.values.map(\.pipeline)
+        }
+        for pipeline in pipelines { pipeline.with { setGuards(in: $0) } }
     }
 
     // MARK: The end
