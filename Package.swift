@@ -10,10 +10,12 @@ let withGStreamer = Context.environment["LATCHKEY_NO_GSTREAMER"] == nil
 // LATCHKEY_NO_SERVER=1 leaves the reference server, the command-line tool and the packages that they need out.
 let withServer = Context.environment["LATCHKEY_NO_SERVER"] == nil
 
-let settings: [SwiftSetting] = [
-    .enableUpcomingFeature("MemberImportVisibility"),
-    .enableUpcomingFeature("ExistentialAny"),
-]
+// LATCHKEY_PROTECTED=1 makes the build that logs nothing, and does not decrypt where somebody looks into the process.
+let isProtected = Context.environment["LATCHKEY_PROTECTED"] != nil
+
+let settings: [SwiftSetting] =
+    [.enableUpcomingFeature("MemberImportVisibility"), .enableUpcomingFeature("ExistentialAny")]
+    + (isProtected ? [.define("LATCHKEY_PROTECTED")] : [])
 
 var products: [Product] = [
     .library(

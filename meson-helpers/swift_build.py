@@ -9,6 +9,7 @@ source file and folder, so that ninja starts this program only when there may be
 
 import argparse
 import filecmp
+import hashlib
 import json
 import os
 import shutil
@@ -35,6 +36,8 @@ def parse_arguments():
     parser.add_argument("--executable", action="append", default=[], help="a product that is an executable")
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--strip", action="store_true")
+    parser.add_argument("--protected", action="store_true",
+                        help="what logs nothing and looks for tracers; writes the sum of each product beside it")
     return parser.parse_args()
 
 
@@ -62,7 +65,8 @@ def build(arguments, product, link_flags):
         link_flags = link_flags + ["-s"]
     for flag in link_flags:
         command += ["-Xlinker", flag]
-    if subprocess.run(command, stdin=subprocess.DEVNULL).returncode != 0:
+    environment = {**os.environ, "LATCHKEY_PROTECTED": "1"} if arguments.protected else None
+    if subprocess.run(command, stdin=subprocess.DEVNULL, env=environment).returncode != 0:
         sys.exit(f"swift_build: cannot build {product}")
 
 
@@ -74,6 +78,14 @@ def copy_if_changed(source, target):
     shutil.copy2(source, temporary)
     os.utime(temporary)
     os.replace(temporary, target)
+
+
+def write_sum(path):
+    """As sha256sum does, which checks it too."""
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    with open(path + ".sha256", "w", encoding="utf-8") as output:
+        output.write(f"{digest}  {os.path.basename(path)}\n")
 
 
 def link(name, target):
@@ -126,6 +138,9 @@ def main():
     for executable in arguments.executable:
         build(arguments, executable, [])
         copy_if_changed(os.path.join(products, executable), os.path.join(outputs, executable))
+    if arguments.protected:
+        for name in [arguments.soname, *arguments.executable]:
+            write_sum(os.path.join(outputs, name))
     write_depfile(arguments.depfile, arguments.target, files)
 
 

@@ -113,10 +113,14 @@ extension KeySession {
         }
     }
 
-    /// Offers the request to its loaders, one by one, until one takes it. Where there is a session server, that has to
-    /// agree first. The task does not keep the session.
+    /// Offers the request to its loaders, one by one, until one takes it. The process has to be as it was built, where that
+    /// is watched, and where there is a session server, that has to agree first. The task does not keep the session.
     func ask(for request: KeyLoadingRequest) {
-        Task { [weak self, viewing] in
+        Task { [weak self, viewing, integrity = configuration.integrity] in
+            if let violation = await integrity?.violation() {
+                self?.close(violation)
+                return
+            }
             do throws(KeyError) {
                 try await viewing?.established()
             } catch {

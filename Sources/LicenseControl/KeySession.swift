@@ -47,6 +47,7 @@ public final class KeySession: Sendable {
         self.clock = clock
         self.random = random
         viewing?.setOwner(self)
+        configuration.integrity?.watch(self)
     }
 
     deinit {

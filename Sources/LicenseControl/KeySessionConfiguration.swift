@@ -20,6 +20,8 @@ public struct KeySessionConfiguration: Sendable {
     public var holdsAtEndOfLease = false
     /// The session server that has to agree before licences are asked for. Nil: nobody counts.
     public var viewing: ViewingConfiguration?
+    /// What ends the session where somebody looks into the process: in the protected build. Nil: nothing does.
+    var integrity = IntegrityWatch.standard
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
     /// Called on any thread; must not block.
     public var log: @Sendable (String) -> Void = { _ in }

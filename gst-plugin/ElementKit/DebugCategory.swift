@@ -4,7 +4,7 @@ import CGStreamer
 
 /// A category of GStreamer's debug log (`GST_DEBUG=name:level`). Make one for each plug-in part, once, and keep it.
 ///
-/// Thread-safe. The text is built only where the category's threshold lets it through. What is logged must hold no
+/// The protected build logs nothing. Thread-safe. The text is built only where the category's threshold lets it through. What is logged must hold no
 /// secret.
 public struct DebugCategory: @unchecked Sendable {
     // SAFETY: categories live for ever and are thread-safe.
@@ -30,8 +30,12 @@ public struct DebugCategory: @unchecked Sendable {
 
     /// Makes the category, or takes the one that has this name.
     public init(_ name: String, _ description: String) {
-        gst_init(nil, nil)
-        pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))
+        #if LATCHKEY_PROTECTED
+            pointer = nil
+        #else
+            gst_init(nil, nil)
+            pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))
+        #endif
     }
 
     /// Logs a text where the level is on, from any thread. `element` is named with it. Never a secret.
@@ -39,11 +43,13 @@ public struct DebugCategory: @unchecked Sendable {
         _ level: Level, _ element: ElementReference? = nil, _ message: @autoclosure () -> String,
         file: StaticString = #fileID, function: StaticString = #function, line: Int = #line
     ) {
-        guard let pointer, ek_debug_is_on(pointer, level.rawValue) != 0 else { return }
-        // SAFETY: static strings are null-terminated and live for ever.
-        gst_debug_log_literal(
-            pointer, GstDebugLevel(UInt32(level.rawValue)), Self.text(file), Self.text(function), gint(line),
-            element.map { UnsafeMutableRawPointer($0.pointer).assumingMemoryBound(to: GObject.self) }, message())
+        #if !LATCHKEY_PROTECTED
+            guard let pointer, ek_debug_is_on(pointer, level.rawValue) != 0 else { return }
+            // SAFETY: static strings are null-terminated and live for ever.
+            gst_debug_log_literal(
+                pointer, GstDebugLevel(UInt32(level.rawValue)), Self.text(file), Self.text(function), gint(line),
+                element.map { UnsafeMutableRawPointer($0.pointer).assumingMemoryBound(to: GObject.self) }, message())
+        #endif
     }
 
     private static func text(_ string: StaticString) -> UnsafePointer<CChar>? {

@@ -280,7 +280,9 @@ extension AgentCore {
         let (hasToldEnd, blocked, webPage, isProtected) = guarded.withLock {
             ($0.hasToldEnd, $0.outputsBlocked, $0.webPageURL, $0.content?.isProtected ?? true)
         }
-        if isOne(of: GST_STREAM_ERROR_DECRYPT_NOKEY), hasToldEnd || blocked != nil {
+        // A session may have been closed before there was a pipeline to tell it to.
+        let isClosed = guarded.withLock { $0.parts }?.session.isClosed ?? false
+        if isOne(of: GST_STREAM_ERROR_DECRYPT_NOKEY), hasToldEnd || isClosed || blocked != nil {
             if !hasToldEnd { playbackWillBeAborted(blocked ?? text) }
             return advance(.aborted)
         }
