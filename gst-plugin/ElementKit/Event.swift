@@ -132,4 +132,15 @@ public struct Event: ~Copyable, @unchecked Sendable {
             return (String(cString: name), String(cString: text))
         }
     }
+
+    /// Whether the answer that an HTTP source tells of in such an event set cookies.
+    public var setsCookies: Bool {
+        guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0,
+            let value = gst_structure_get_value(structure, "response-headers"),
+            let fields = gst_value_get_structure(value)
+        else { return false }
+        return (0..<gst_structure_n_fields(fields)).contains { index in
+            gst_structure_nth_field_name(fields, guint(index)).map { String(cString: $0).lowercased() } == "set-cookie"
+        }
+    }
 }

@@ -9,6 +9,8 @@ import MediaFormats
 struct ManifestInput {
     var bytes: [UInt8] = []
     var isTooLarge = false
+    /// The answer that brought it set cookies.
+    var setsCookies = false
     /// What is made of the manifest is on its way to the stock demuxer.
     var isHandedOn = false
 }
@@ -38,6 +40,7 @@ extension AdaptiveBin {
         case .flushStop, .streamStart:
             manifest = ManifestInput()
         default:
+            if event.setsCookies { manifest.setsCookies = true }
             if let headers = event.httpRequestHeaders {
                 requestHeadersDidCome(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
             }
@@ -70,6 +73,7 @@ extension AdaptiveBin {
             manifest.isHandedOn = true
             // Limits that are there already are for the first segment too.
             limitQuality()
+            willHandOn()
             guard let buffer = Buffer(copying: bytes) else { return false }
             return sink.chain(buffer) == .ok
         } catch {

@@ -106,6 +106,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// What the stock demuxer gets in place of the manifest that came from `url`.
     func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] { manifest }
 
+    /// The manifest goes to the stock demuxer now, which asks for the first thing at once.
+    func willHandOn() {}
+
     /// The fields of the request that brought the manifest.
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
 

@@ -48,6 +48,13 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         return try run.presentation.start(manifest, from: url)
     }
 
+    /// The stock demuxer starts with the first variant, unless it was told a speed. Cookies that came with the manifest only
+    /// it knows.
+    override func willHandOn() {
+        guard !manifest.setsCookies, child?.pointer.property("connection-bitrate") == .uint(0) else { return }
+        run?.presentation.prepareFirstVariant()
+    }
+
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.presentation.origin.setHeaders(headers) }
 
     override func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool {

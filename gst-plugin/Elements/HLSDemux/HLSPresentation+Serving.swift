@@ -70,6 +70,16 @@ extension HLSPresentation {
 
     private static let preparedLimit = 1024
 
+    /// The stock demuxer asks for the playlist of the first variant as soon as it has the master playlist, with these
+    /// fields.
+    func prepareFirstVariant() {
+        let (first, home) = state.withLock { ($0.firstVariant, $0.home) }
+        // What the source element sends goes nowhere else.
+        guard let first, URIReference(first).origin == URIReference(home).origin else { return }
+        let fields = [HTTPHeader(name: "Cache-Control", value: "max-age=0"), HTTPHeader(name: "Referer", value: home)]
+        prepare(.playlist(url: first), LoopbackRequest(path: "", headers: fields))
+    }
+
     /// The stock demuxer asks for the playlist of the sound when the first segment of pictures is on its way, and waits
     /// for it on the thread that handles that. So it is made meanwhile.
     private func prepareAudio(of resource: HLSResource, _ request: LoopbackRequest) {

@@ -34,6 +34,8 @@ final class HLSPresentation: Sendable {
         var hasOutput = false
         /// A playlist that is here already: the first one, for the first request.
         var first: HTTPResponse?
+        /// The playlist of the variant that the master playlist has first.
+        var firstVariant: String?
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
         /// A playlist's segments are in envelopes, and so are those of all others then.
@@ -139,7 +141,10 @@ final class HLSPresentation: Sendable {
         state.withLock { $0.home = url }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
-        if rewriting.kind == .master { return rewriting.bytes }
+        if rewriting.kind == .master {
+            state.withLock { $0.firstVariant = rewriting.children.first { $0.role == .variant }?.url }
+            return rewriting.bytes
+        }
         // The stock demuxer would fetch a media playlist that it got here again from where it came. So it gets one that
         // leads to this one, which need not be fetched for that.
         state.withLock { $0.first = HTTPResponse(status: 200, body: bytes, url: url) }

@@ -2,6 +2,7 @@
 
 import HTTP
 import KeySystems
+import LicenseControl
 import MediaFormats
 import Synchronization
 import Testing
@@ -213,6 +214,31 @@ struct HLSOriginTests {
             #expect(header(request, "Range") == nil)
             #expect(header(request, "Accept-Encoding") == nil)
         }
+    }
+
+    /// Before the stock demuxer asks for it, once, and as that would. What the source element sends goes to no other server.
+    @Test(arguments: ["high.m3u8", "https://b.test/high.m3u8"])
+    func theFirstVariantIsFetchedAhead(uri: String) async throws {
+        let transport = Transport()
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: transport), keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+            keyFormats: [.identity])
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        let home = "https://a.test/master.m3u8"
+        let variant = "#EXT-X-STREAM-INF:BANDWIDTH="
+        let master = "#EXTM3U\n\(variant)2\n\(uri)\n\(variant)1\nlow.m3u8\n"
+        _ = try presentation.start(Array(master.utf8), from: home)
+        for _ in 0..<2 { presentation.prepareFirstVariant() }
+        guard uri == "high.m3u8" else {
+            #expect(presentation.state.withLock { $0.prepared.isEmpty })
+            return
+        }
+        #expect(presentation.state.withLock { $0.prepared } == [.playlist(url: "https://a.test/high.m3u8")])
+        while transport.sent.withLock(\.isEmpty) { await Task.yield() }
+        let sent = transport.sent.withLock { $0 }
+        #expect(sent.map(\.url) == ["https://a.test/high.m3u8"])
+        #expect(header(sent[0], "Referer") == home && header(sent[0], "Cache-Control") == "max-age=0")
     }
 
     @Test func aServerWithoutRangesSendsAll() async throws {
