@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import KeySystems
 import ProtectionModel
 
 /// Which KID stands for a key that a playlist names by URI.
@@ -25,11 +26,18 @@ struct KeyNames {
         var others: [KeyID] = []
     }
 
+    private struct Description {
+        var keySystem: KeySystem?
+        var initializationData: [InitializationData]
+    }
+
     /// Further KIDs of one URI that are remembered.
     static let otherLimit = 64
 
     private var byURI: [String: Name] = [:]
     private var byKeyID: [KeyID: String] = [:]
+    /// What the last demand for a key said of it, by the KID that it was asked for by.
+    private var descriptions: [KeyID: Description] = [:]
     private var order: [String] = []
 
     func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
@@ -38,6 +46,18 @@ struct KeyNames {
     func isMade(_ keyID: KeyID) -> Bool {
         guard let name = byKeyID[keyID].flatMap({ byURI[$0] }) else { return false }
         return name.keyID == keyID && !name.isOfMedia
+    }
+
+    /// Media may say nothing of a key that a playlist describes. So a demand for one key that does is remembered, and says
+    /// it for those that do not.
+    mutating func complete(_ demand: inout KeyDemand) {
+        guard demand.keyIDs.count == 1, let keyID = demand.keyIDs.first, byKeyID[keyID] != nil else { return }
+        if demand.keySystem != nil || !demand.initializationData.isEmpty {
+            descriptions[keyID] = Description(
+                keySystem: demand.keySystem, initializationData: demand.initializationData)
+        } else if let known = descriptions[keyID] {
+            (demand.keySystem, demand.initializationData) = (known.keySystem, known.initializationData)
+        }
     }
 
     /// `mediaKeyID` is the KID that the media has beside this URI, as far as known. It is taken unless it is zero or
@@ -59,6 +79,7 @@ struct KeyNames {
             return Answer(keyID: candidate)
         }
         byKeyID[present.keyID] = nil
+        descriptions[present.keyID] = nil
         byURI[uri] = Name(keyID: candidate, isOfMedia: true)
         byKeyID[candidate] = uri
         return Answer(keyID: candidate, replaced: present.keyID)
@@ -68,7 +89,7 @@ struct KeyNames {
         if order.count >= Self.limit {
             for old in order.prefix(Self.limit / 2) {
                 guard let name = byURI.removeValue(forKey: old) else { continue }
-                for keyID in [name.keyID] + name.others { byKeyID[keyID] = nil }
+                for keyID in [name.keyID] + name.others { (byKeyID[keyID], descriptions[keyID]) = (nil, nil) }
             }
             order.removeFirst(Self.limit / 2)
         }

@@ -172,13 +172,16 @@ public final class KeySession: Sendable {
 
     /// Starts one request for those of the KIDs that are neither usable nor pending, nor failed (see
     /// `KeyDemand.retryFailuresUpTo`). No such KID: no request. Loaders are asked on a task, later. The demand's own
-    /// loaders are also offered the pending requests for its KIDs, where nobody took them yet.
+    /// loaders are also offered the pending requests for its KIDs, where nobody took them yet. A demand that says
+    /// nothing of a key that a playlist names goes on with what the last one said.
     public func demand(_ demand: KeyDemand) {
         let id = Self.makeID()
         let start = clock.now()
         let slots = demand.keyIDs.isEmpty ? [nil] : demand.keyIDs.map(Optional.some)
         beginViewing(retryFailuresUpTo: demand.retryFailuresUpTo)
         let requests = perform { core -> (KeySessionState.Action, [KeyLoadingRequest]) in
+            var demand = demand
+            core.names.complete(&demand)
             let joined = core.join(demand, slots: slots)
             var action = core.state.demand(
                 slots, keySystem: demand.keySystem, retryFailuresUpTo: demand.retryFailuresUpTo, as: id, at: start)

@@ -50,6 +50,34 @@ struct KeyNamesTests {
         #expect(names.uri(of: keyID(1000 + KeyNames.otherLimit)) == nil)
     }
 
+    @Test func whatADemandSaysOfAKeyHoldsForThoseThatSayNothing() {
+        func completed(_ names: inout KeyNames, _ demand: KeyDemand) -> KeyDemand {
+            var demand = demand
+            names.complete(&demand)
+            return demand
+        }
+        let data = InitializationData(system: .playReady, bytes: [1, 2, 3], origin: "hls/m3u8")
+        var names = KeyNames()
+        _ = name(&names, "skd://a", keyID(1), else: 91)
+        _ = name(&names, "skd://a", keyID(2), else: 92)
+        // Nothing is known yet, and of keys that no playlist names nothing is remembered.
+        #expect(completed(&names, KeyDemand(keyIDs: [keyID(1)])).keySystem == nil)
+        for number in [1, 3] {
+            let full = KeyDemand(keyIDs: [keyID(number)], keySystem: .playReady, initializationData: [data])
+            #expect(completed(&names, full).initializationData == [data])
+        }
+        let known = completed(&names, KeyDemand(keyIDs: [keyID(1)], retryFailuresUpTo: 7, origin: 8))
+        #expect(known.keySystem == .playReady && known.initializationData == [data])
+        #expect(known.retryFailuresUpTo == 7 && known.origin == 8)
+        for other in [[keyID(2)], [keyID(3)], [keyID(1), keyID(2)], []] {
+            let demand = completed(&names, KeyDemand(keyIDs: other))
+            #expect(demand.keySystem == nil && demand.initializationData.isEmpty)
+        }
+        // Who says something is not corrected.
+        let own = completed(&names, KeyDemand(keyIDs: [keyID(1)], keySystem: .fairPlay))
+        #expect(own.keySystem == .fairPlay && own.initializationData.isEmpty)
+    }
+
     @Test func oldNamesAreForgotten() {
         var names = KeyNames()
         for number in 0...KeyNames.limit { _ = name(&names, "skd://\(number)", nil, else: number + 1) }

@@ -5,7 +5,8 @@ import ProtectionModel
 
 extension HLSKeys {
     /// An init segment as the elements behind the stock demuxer need it: it names the key of the playlist by the KID that
-    /// the session knows it by.
+    /// the session knows it by, and brings no initialization data: the key is asked for here, and for such data the stock
+    /// demuxer's parser looks through GStreamer's whole registry again and again.
     func prepare(_ bytes: [UInt8], _ protection: HLSInitSegment.Protection) throws(FormatError) -> [UInt8] {
         switch protection {
         case .unchanged:
@@ -18,16 +19,13 @@ extension HLSKeys {
             }
             let distinct = Set(keyIDs.values).sorted { $0.description < $1.description }
             for keyID in distinct { demand(key, as: keyID) }
-            let boxes = distinct.map { named(key).initializationData(keyID: $0) }
-            return try segment.rewriting(
-                keyIDs: keyIDs, protectionBoxes: boxes, removesOthers: true)
+            return try segment.rewriting(keyIDs: keyIDs, protectionBoxes: [], removesOthers: true)
         case .clear(let key):
             let segment = try InitSegment(bytes)
             let key = key ?? HLSKey(method: .sampleAES, uri: "")
             let keyID = keyID(of: key)
             return try segment.markingProtected(
-                scheme: key.method.scheme ?? .cbcs, keyID: keyID,
-                protectionBoxes: [named(key).initializationData(keyID: keyID)])
+                scheme: key.method.scheme ?? .cbcs, keyID: keyID, protectionBoxes: [])
         }
     }
 }
