@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Checks the table of gst-plugin/docs/agent.md: each row names tests, and each test is there and is not skipped.
 
-A test is written `35-agent dash` or `long/54-protected plays`, a case of a suite; `AgentStateTests name`, a function of a Swift suite; or
+A test is written `35-agent dash` or `long/56-protected plays`, a case of a suite; `AgentStateTests name`, a function of a Swift suite; or
 `AgentStateTests`, all of one.
 """
 

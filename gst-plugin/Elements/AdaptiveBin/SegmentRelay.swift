@@ -133,7 +133,7 @@ final class SegmentRelay: Sendable {
         // A server without ranges sends all, and the loopback server cuts out what was asked for.
         let isWhole = isComplete || (head.status == 200 && request.range != nil)
         guard !isWhole, let length = head.header("Content-Length").flatMap({ Int($0) }), length > bytes.count,
-            let first = head.status == 206 ? ContentRange(head)?.first : 0
+            length < ContentRange.limit, let first = head.status == 206 ? ContentRange(head)?.first : 0
         else {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
             didHandOn(url, head.status, all.count, since: start)
@@ -276,11 +276,14 @@ private actor RelayedBody {
 
 /// Where a part begins (RFC 9110, section 14.4).
 private struct ContentRange {
+    /// In bytes. No segment has so many, and sums do not overflow.
+    static let limit = 1 << 47
+
     let first: Int
 
     init?(_ response: HTTPResponse) {
         guard let field = response.header("Content-Range"), field.hasPrefix("bytes "),
-            let first = Int(field.dropFirst(6).prefix { $0 != "-" }), first >= 0, first < Int(Int32.max) << 16
+            let first = Int(field.dropFirst(6).prefix { $0 != "-" }), first >= 0, first < Self.limit
         else { return nil }
         self.first = first
     }

@@ -218,6 +218,15 @@ struct RelayTests {
         #expect(try await world.fetch().bytes == Array(Self.media[..<700]))
     }
 
+    @Test(arguments: ["9223372036854775807", "140737488355328", "-1", "x", ""])
+    func aLengthBeyondReasonIsNone(_ length: String) async throws {
+        let headers = [
+            HTTPHeader(name: "Content-Length", value: length), HTTPHeader(name: "Content-Range", value: "bytes 9-/*"),
+        ]
+        let world = World(.response(HTTPResponse(status: 206, headers: headers, body: Self.media, url: Self.url)))
+        #expect(try await world.fetch(range: "bytes=9-").bytes == Self.media)
+    }
+
     @Test func whoIsCancelledIsNotKeptWaiting() async throws {
         let world = World(.failure(.refused(Self.url)), limit: .seconds(1_000_000))
         let task = Task { try await world.fetch() }
