@@ -64,6 +64,12 @@ final class CurlTransfer {
         if !settings.usesProxyEnvironment { try check(latchkey_curl_set_string(handle, CURLOPT_PROXY, "")) }
 
         try check(latchkey_curl_set_long(handle, CURLOPT_TIMEOUT_MS, milliseconds(exchange.timeout)))
+        if let stall = exchange.request.stallTimeout {
+            // Less than a byte a second, on average, for as long as that.
+            try check(latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_LIMIT, 1))
+            try check(
+                latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_TIME, max(1, (milliseconds(stall) + 999) / 1000)))
+        }
         let connectTimeout = milliseconds(exchange.request.connectTimeout)
         try check(latchkey_curl_set_long(handle, CURLOPT_CONNECTTIMEOUT_MS, connectTimeout))
         if let stall = exchange.request.stallTimeout {

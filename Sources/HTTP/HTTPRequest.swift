@@ -14,6 +14,9 @@ public struct HTTPRequest: Sendable {
     public var body: [UInt8]
     /// For the whole exchange: look-up, connection, redirects and the last byte of the response.
     public var timeout: Duration = .seconds(10)
+    /// How long no byte may come, once the request is sent: ends with `timedOut`. Whole seconds, at least one; nil: as long
+    /// as `timeout` lasts. For what may be large, on networks of any speed, with a `timeout` that is out of the way.
+    public var stallTimeout: Duration?
     /// For one connection, from its look-up to the end of the TLS handshake.
     public var connectTimeout: Duration = .seconds(5)
     /// How long nothing may arrive before the exchange ends as timed out, in whole seconds; nil: as long as `timeout`.

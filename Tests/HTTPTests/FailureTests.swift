@@ -20,6 +20,17 @@ struct FailureTests {
         #expect(error.isConnectionFailure)
     }
 
+    /// Of a body of any length, and before there is any.
+    @Test(arguments: ["", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])
+    func whatStallsTimesOut(_ start: String) async throws {
+        let server = try LoopbackServer { _ in .sendAndHold(start) }
+        var request = HTTPRequest(url: server.url)
+        (request.timeout, request.stallTimeout) = (.seconds(600), .milliseconds(1))
+        let error = try await transport.failure(request)
+        #expect(error.isSameKind(as: .timedOut("")))
+        #expect(error.isConnectionFailure)
+    }
+
     @Test func theTimeoutIsForAllRedirectsTogether() async throws {
         // Each answer takes six of the ten seconds.
         let clock = ManualClock()
