@@ -132,7 +132,7 @@ extension URIReference {
     }
 
     /// RFC 3986, 5.2.4, in one pass over the segments.
-    private static func removingDotSegments(_ path: String) -> String {
+    static func removingDotSegments(_ path: String) -> String {
         var kept: [Substring.UTF8View] = []
         let isRooted = path.utf8.first == UInt8(ascii: "/")
         var segments = path[...].utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
@@ -152,7 +152,7 @@ extension URIReference {
     }
 
     /// `text` with a percent-encoding for each byte that RFC 3986 allows nowhere in a URI.
-    private static func encoded(_ text: String) -> String {
+    static func encoded(_ text: String) -> String {
         let isForbidden: (UInt8) -> Bool = { $0 <= 0x20 || $0 >= 0x7F || "\"<>\\^`{|}".utf8.contains($0) }
         guard text.utf8.contains(where: isForbidden) else { return text }
         var bytes: [UInt8] = []
