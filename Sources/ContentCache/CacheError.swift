@@ -26,9 +26,12 @@ public struct CacheError: Error, Hashable, Sendable {
         case diskFull = "disk full"
         /// The files of the cache may not be written or read.
         case notPermitted = "not permitted"
-        /// The index of the item is damaged, or a later version wrote it.
+        /// What is on disk is not what was stored: the index of the item, or a file. It is fetched again where there is a
+        /// network.
         case damaged
-        /// Another process uses the item.
+        /// A later version of this library made the item. It is left alone, and plays from the network.
+        case laterVersion = "later version"
+        /// Another process uses the item: it writes to it, or, for a purge, has it open.
         case inUse = "in use"
         /// The disk or the file system failed.
         case inputOutput = "input or output"
@@ -104,9 +107,7 @@ extension CacheError: CustomStringConvertible {
 
 extension CacheError: SQLiteFailure {
     package static func busy(_ detail: String) -> Self { Self(.inUse, detail) }
-    package static func corrupted(_ detail: String) -> Self {
-        Self(.damaged, "\(detail); purge the item and start again")
-    }
+    package static func corrupted(_ detail: String) -> Self { Self(.damaged, detail) }
     package static func diskFull(_ detail: String) -> Self { Self(.diskFull, detail) }
     package static func inputOutput(_ detail: String) -> Self { Self(.inputOutput, detail) }
     package static func readOnly(_ detail: String) -> Self { Self(.notPermitted, detail) }

@@ -47,6 +47,9 @@ public final class CachedItem: Sendable {
         public var cachedSize: UInt64 = 0
         /// Whether there is enough for playback to start without the network.
         public var isReadyToPlay = false
+        /// What was found damaged and was mended, with losses: the index of the item (`CacheError.Code.damaged`). Nil where
+        /// nothing was since the object was made.
+        public var warning: CacheError?
 
         /// Of what is not cached.
         public init() {}
@@ -85,7 +88,8 @@ public final class CachedItem: Sendable {
     // MARK: Control
 
     /// Downloads what is missing, as soon as the limit of the cache allows. Goes on where it stopped, also after a crash.
-    /// Everything on disk is compared with its digest first. Does nothing where it is under way.
+    /// Everything on disk is compared with its digest first. Does nothing where it is under way. Fails with `inUse` where
+    /// another process writes to the item.
     public func start() { commands.yield(.start) }
 
     /// Ends the download; `start` goes on with it.

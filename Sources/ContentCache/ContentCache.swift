@@ -10,7 +10,8 @@ import Synchronization
 ///
 /// Each item has a folder of its own, for the owner alone, with its bytes as the origin sent them: what is encrypted
 /// there is encrypted here. Items do not expire, and nothing is removed but by `purge`. Several processes may use one
-/// cache; an item that one of them plays or downloads is not purged by another. Thread-safe; no method blocks.
+/// cache: one of them writes to an item, the others read it, and one that is open is not purged by another. Thread-safe;
+/// no method blocks.
 public final class ContentCache: Sendable {
     /// Where the cache is, and how much it does at once.
     public struct Configuration: Sendable {
@@ -75,16 +76,17 @@ public final class ContentCache: Sendable {
             fetchSize: configuration.fetchSize, pause: pause)
     }
 
-    /// The item with this URL, in the cache or not: always the same object. For one that is there, its own format and
-    /// selection count once it is read.
+    /// The item with this URL, in the cache or not: always the same object, for each spelling of the URL (RFC 3986, section
+    /// 6.2). For one that is there, its own format and selection count once it is read.
     public func item(
         _ url: String, format: CachedItem.Format, selection: TrackSelection = TrackSelection()
     ) -> CachedItem {
         let record = ItemRecord(url: url, format: format, selection: selection)
+        let key = URIReference.normalized(url)
         return items.withLock { items in
-            if let known = items[url] { return known }
+            if let known = items[key] { return known }
             let new = CachedItem(record, parts, folder: folder(of: url))
-            items[url] = new
+            items[key] = new
             return new
         }
     }
@@ -97,8 +99,9 @@ public final class ContentCache: Sendable {
     /// Whether something of the content with this URL is in the cache. Looks at the disk for a moment.
     public func isCached(_ url: String) -> Bool { CacheFolder.exists(folder(of: url) + "/index.db") }
 
-    /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Those whose index cannot be read
-    /// are left out. Throws `notPermitted` where the folder cannot be read.
+    /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Those whose index does not tell
+    /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted` where the
+    /// folder cannot be read.
     public func allItems() async throws(CacheError) -> [CachedItem] {
         var found: [CachedItem] = []
         for record in try await parts.disk.records() {
@@ -111,7 +114,7 @@ public final class ContentCache: Sendable {
 
     private func folder(of url: String) -> String {
         // A URL without a digest would be one without OpenSSL.
-        "\(configuration.folder)/\((try? BlockDigest.name(of: url)) ?? "unknown")"
+        "\(configuration.folder)/\((try? BlockDigest.name(of: URIReference.normalized(url))) ?? "unknown")"
     }
 }
 
@@ -138,9 +141,16 @@ actor CacheDisk {
         self.files = files
     }
 
-    func open(_ folder: String, new: ItemRecord?) throws(CacheError) -> ItemStore {
+    func open(
+        _ folder: String, _ record: ItemRecord?, for purpose: ItemStore.Purpose
+    ) throws(CacheError) -> ItemStore {
         try ItemStore(
-            folder: folder, new: new, blockSize: configuration.blockSize, executor: executor, files: files)
+            folder: folder, record, for: purpose, blockSize: configuration.blockSize, executor: executor, files: files)
+    }
+
+    /// For an item that cannot be opened.
+    func unstored(_ record: ItemRecord) -> ItemStore {
+        ItemStore(unstored: record, blockSize: configuration.blockSize, executor: executor, files: files)
     }
 
     func records() async throws(CacheError) -> [ItemRecord] {
@@ -150,8 +160,17 @@ actor CacheDisk {
         }
         var records: [ItemRecord] = []
         for name in try CacheFolder.names(in: configuration.folder) {
-            guard let store = try? open("\(configuration.folder)/\(name)", new: nil) else { continue }
-            records.append(await store.record)
+            let folder = "\(configuration.folder)/\(name)"
+            do throws(CacheError) {
+                let store = try open(folder, nil, for: .looking)
+                records.append(await store.record)
+                await store.close()
+            } catch {
+                guard error.code == .damaged, let record = IndexRecovery.record(at: "\(folder)/index.db") else {
+                    continue
+                }
+                records.append(record)
+            }
         }
         return records
     }
@@ -159,7 +178,7 @@ actor CacheDisk {
     /// Takes the folder of an item away. Throws `inUse` where another process has it open.
     func remove(_ folder: String) throws(CacheError) {
         guard CacheFolder.exists(folder) else { return }
-        let lock = try CacheFolder.Lock(folder, isExclusive: true)
+        let lock = try CacheFolder.Lock(folder, for: .removal)
         defer { withExtendedLifetime(lock) {} }
         let name = folder.split(separator: "/").last.map(String.init) ?? "item"
         var number = 1

@@ -51,10 +51,36 @@ struct DamageTests {
         origin.forget()
         #expect(try await item.read(url) == file)
         #expect(origin.requests.compactMap(\.range?.lowerBound) == [4096])
-        // Without the network there is nothing in its place.
+        // Without the network there is nothing in its place, and the error says why.
         try alter(test, at: 5000)
         origin.switchOff()
-        await #expect(throws: CacheError.self) { try await item.read(url) }
+        let error = await #expect(throws: CacheError.self) { try await item.read(url) }
+        #expect(error?.code == .unreachable)
+        #expect(error?.reason.contains("bytes 4096 to 5119 of \(url) were altered on disk") == true)
+    }
+
+    /// The event comes at once, not when playback has come to the end of the content.
+    @Test(arguments: [0, 5000]) func anAlteredHeadIsAnEdgeAtTheStart(offset: UInt64) async throws {
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = await complete(test)
+        try alter(test, at: offset)
+        origin.switchOff()
+        let events = Mutex<[CacheGateway.Event]>([])
+        let gateway = try CacheGateway(
+            item, position: { .zero }, onEvent: { event in events.withLock { $0.append(event) } })
+        await #expect(throws: HTTPError.self) { try await CurlTransport().send(HTTPRequest(url: gateway.url)) }
+        guard case .edgeReached(let edge, let error)? = events.withLock({ $0.first }) else {
+            Issue.record("no event")
+            return
+        }
+        #expect(edge == .zero)
+        #expect(error.reason.contains("altered on disk"))
+        // With the network, that block alone is fetched again.
+        origin.switchOn()
+        origin.forget()
+        #expect(try await item.read(url) == file)
+        #expect(origin.requests.compactMap(\.range?.lowerBound) == [Int(offset) / 1024 * 1024])
     }
 
     @Test func aFileThatWasCutOffIsFetchedAgainFromThere() async throws {
@@ -108,22 +134,6 @@ struct DamageTests {
         let item = test.cache.item(url, format: .file)
         await item.download()
         #expect(item.progress.status.failure == .notPermitted)
-    }
-
-    @Test func aDamagedIndexIsNamedAndCanBePurged() async throws {
-        let origin = TestOrigin([url: file])
-        let test = TestCache(origin)
-        try await complete(test).purgeAndWait()
-        await complete(test).pause()
-        let folder = try #require(test.dataFiles.first).deletingLastPathComponent()
-        for name in ["index.db", "index.db-wal", "index.db-shm"] {
-            try? FileManager.default.removeItem(at: folder.appendingPathComponent(name))
-        }
-        try Data("no database at all, and longer than a header of one would have to be: it is text".utf8)
-            .write(to: folder.appendingPathComponent("index.db"))
-        let item = TestCache(origin, folder: test.folder).cache.item(url, format: .file)
-        await item.download()
-        #expect(item.progress.status.failure == .damaged)
     }
 
     /// Whatever was on its way when the power went: what the index claims is there, and is right.

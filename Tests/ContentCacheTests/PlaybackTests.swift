@@ -159,6 +159,27 @@ struct PlaybackTests {
         #expect(try await transport.send(HTTPRequest(url: "https://else.example/")).body == [1])
     }
 
+    /// As an HTTP library may spell what it was given.
+    @Test func anotherSpellingOfAURLIsTheSameResource() async throws {
+        let url = "HTTPS://Media.Example:443/a/../a/%66ilm%c3%a9 1.ismv?Token=%7e"
+        let others = [
+            "https://media.example/a/film%C3%A9%201.ismv?Token=~", "https://MEDIA.example/a/filmé 1.ismv?Token=~",
+        ]
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        // The origin sees its own spelling.
+        #expect(Set(origin.requests.map(\.url)) == [url])
+        #expect(others.allSatisfy { test.cache.item($0, format: .file) === item && test.cache.isCached($0) })
+        origin.switchOff()
+        for other in others { #expect(try await item.read(other) == file) }
+        let gateway = try CacheGateway(item, position: { nil }, onEvent: { _ in })
+        let lower = gateway.url.replacing("%C3%A9", with: "%c3%a9")
+        #expect(lower != gateway.url)
+        for url in [gateway.url, lower] { #expect(try await CurlTransport().send(HTTPRequest(url: url)).body == file) }
+    }
+
     @Test func originsKeepTheirPaths() throws {
         let map = OriginMap()
         let urls = ["https://a.example/x/y.mpd?q=1", "http://b.example:8080/z", "https://a.example/"]

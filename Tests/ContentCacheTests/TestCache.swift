@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTP
+import Storage
 import Testing
 
 @testable import ContentCache
@@ -29,11 +30,42 @@ final class TestCache: Sendable {
 
     deinit { if ownsFolder { try? FileManager.default.removeItem(atPath: folder) } }
 
-    /// The files with the bytes of resources.
-    var dataFiles: [URL] {
+    /// All files, with folders.
+    var files: [URL] {
         let all = FileManager.default.enumerator(at: URL(fileURLWithPath: folder), includingPropertiesForKeys: nil)
-        return (all?.allObjects as? [URL] ?? []).filter { $0.pathExtension == "data" }
+        return all?.allObjects as? [URL] ?? []
     }
+
+    /// The files with the bytes of resources.
+    var dataFiles: [URL] { files.filter { $0.pathExtension == "data" } }
+
+    /// The index of the only item.
+    var index: TestIndex {
+        get throws { TestIndex(file: try #require(files.first { $0.lastPathComponent == "index.db" })) }
+    }
+}
+
+/// An index that nobody has open, as a test changes it.
+struct TestIndex {
+    let file: URL
+
+    /// In the place of what is there.
+    func write(_ data: Data) throws {
+        for suffix in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: file.path + suffix) }
+        try data.write(to: file)
+    }
+
+    func execute(_ sql: String) throws {
+        let connection = try SQLiteConnection<CacheError>(path: file.path, fileSystem: nil, busyTimeout: .seconds(5))
+        try connection.execute(sql)
+        connection.close()
+    }
+}
+
+/// As if the download had ended before it knew what the item is made of.
+func forgetThePlan(_ test: TestCache) throws {
+    try test.index.execute("UPDATE item SET value = 'no' WHERE name = 'planned'; DELETE FROM piece")
+    try test.index.execute("DELETE FROM resource WHERE number > 1")
 }
 
 extension CachedItem {

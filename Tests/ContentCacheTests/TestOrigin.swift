@@ -14,6 +14,7 @@ final class TestOrigin: HTTPTransport {
         var files: [String: [UInt8]] = [:]
         var validators: [String: String] = [:]
         var requests: [Request] = []
+        var times: [(whole: Duration, stall: Duration?)] = []
         var running = 0
         var most = 0
         var isOff = false
@@ -29,6 +30,8 @@ final class TestOrigin: HTTPTransport {
     }
 
     var requests: [Request] { state.withLock { $0.requests } }
+    /// How long each request may take, and how long nothing may come.
+    var times: [(whole: Duration, stall: Duration?)] { state.withLock { $0.times } }
     /// The most at one time.
     var most: Int { state.withLock { $0.most } }
 
@@ -51,6 +54,7 @@ final class TestOrigin: HTTPTransport {
         if case .closed(let bytes)? = range { asked.range = bytes }
         let (isOff, gate) = state.withLock { state in
             state.requests.append(asked)
+            state.times.append((request.timeout, request.stallTimeout))
             state.running += 1
             state.most = max(state.most, state.running)
             return (state.isOff, state.gate)

@@ -18,7 +18,8 @@ actor ItemFetcher {
     }
 
     private struct Key: Hashable {
-        var resource: Int64
+        /// Its URL.
+        var resource: String
         var block: UInt64
     }
 
@@ -33,13 +34,17 @@ actor ItemFetcher {
     private let transport: any HTTPTransport
     private let onChange: @Sendable () -> Void
     private var flights: [Key: Flight] = [:]
+    /// Those that are not any more what was stored, until they are fetched again.
+    private var altered: Set<Key> = []
 
     /// What is asked for at once, in bytes: by a download, and by a player, who wants the first of it soon.
     nonisolated let downloadSize: Int
     nonisolated var playbackSize: Int { min(downloadSize, 256 << 10) }
     /// What a server sends that knows no ranges.
     private static let unrangedLimit = 64 << 20
-    private static let timeout = Duration.seconds(60)
+    /// How long nothing may come. How long all of it takes is the network's matter.
+    private static let stallTimeout = Duration.seconds(30)
+    private static let timeout = Duration.seconds(86400)
 
     /// `onChange` hears whenever more is on disk, or less.
     init(
@@ -59,17 +64,16 @@ actor ItemFetcher {
     func block(
         _ number: UInt64, of url: String, ahead: Int, mustStore: Bool
     ) async throws(CacheError) -> [UInt8] {
-        let resource = try await store.resource(url)
+        let resource = await store.resource(url)
         if let size = resource.size, number * UInt64(store.blockSize) >= size { return [] }
-        if flights[Key(resource: resource.number, block: number)] == nil {
-            if let bytes = await stored(number, resource) { return bytes }
-        }
+        let key = Key(resource: resource.url, block: number)
+        if flights[key] == nil, let bytes = await stored(number, resource) { return bytes }
         var fetched = await fetched(number, resource, ahead)
         // Whoever asked first may have given up.
         while fetched.error?.code == .cancelled, !Task.isCancelled {
             fetched = await self.fetched(number, resource, ahead)
         }
-        if let error = fetched.error { throw error }
+        if let error = fetched.error { throw altered.contains(key) ? error.ofAltered(number, resource, store) : error }
         if mustStore, let error = fetched.storageError { throw error }
         guard number >= fetched.first, let index = Int(exactly: number - fetched.first),
             fetched.blocks.indices.contains(index)
@@ -79,11 +83,33 @@ actor ItemFetcher {
 
     /// A damaged disk is as good as none, for those who play.
     private func stored(_ number: UInt64, _ resource: CachedResource) async -> [UInt8]? {
-        let wasPresent = await store.isPresent(number * UInt64(store.blockSize), 1, of: resource)
-        guard wasPresent else { return nil }
+        let offset = number * UInt64(store.blockSize)
+        if await !store.isPresent(offset, 1, of: resource) { await store.follow() }
+        guard await store.isPresent(offset, 1, of: resource) else { return nil }
         let bytes = (try? await store.read(number, of: resource)) ?? nil
-        if bytes == nil { onChange() }
+        if bytes == nil {
+            altered.insert(Key(resource: resource.url, block: number))
+            onChange()
+        }
         return bytes
+    }
+
+    /// Bytes of a resource, of those that are on disk; nil where one is not.
+    func storedBytes(_ range: Range<UInt64>, of url: String) async -> [UInt8]? {
+        let resource = await store.resource(url)
+        let blockSize = UInt64(store.blockSize)
+        var result: [UInt8] = []
+        guard let size = resource.size else { return nil }
+        var position = range.lowerBound
+        while position < min(range.upperBound, size) {
+            guard let block = await stored(position / blockSize, resource) else { return nil }
+            let skipped = Int(position % blockSize)
+            guard skipped < block.count else { return nil }
+            let part = block[skipped...].prefix(Int(clamping: range.upperBound - position))
+            result += part
+            position += UInt64(part.count)
+        }
+        return result
     }
 
     /// Bytes of a resource; fewer at its end.
@@ -115,10 +141,10 @@ actor ItemFetcher {
     @discardableResult
     func store(_ offset: UInt64, _ length: UInt64?, of url: String) async throws(CacheError) -> UInt64 {
         let blockSize = UInt64(store.blockSize)
-        var resource = try await store.resource(url)
+        var resource = await store.resource(url)
         if resource.size == nil {
             _ = try await block(offset / blockSize, of: url, ahead: downloadSize, mustStore: true)
-            resource = try await store.resource(url)
+            resource = await store.resource(url)
         }
         guard let size = resource.size else {
             throw .invalidContent("the server does not tell its size", at: url)
@@ -126,14 +152,14 @@ actor ItemFetcher {
         let end = length.map { min(size, offset.addingReportingOverflow($0).partialValue) } ?? size
         let last = (end + blockSize - 1) / blockSize
         var next = offset / blockSize
-        while let missing = await store.missing(resource.number, from: next, to: last, limit: 1) {
+        while let missing = await store.missing(resource.url, from: next, to: last, limit: 1) {
             next = missing.lowerBound
             if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
             let bytes = try await block(
                 missing.lowerBound, of: url, ahead: downloadSize, mustStore: true)
             guard !bytes.isEmpty else { throw CacheError(.cancelled, "the item was purged") }
             // One that is gone again would be asked for again and again.
-            guard await store.isPresent(missing.lowerBound * blockSize, 1, of: try await store.resource(url)) else {
+            guard await store.isPresent(missing.lowerBound * blockSize, 1, of: store.resource(url)) else {
                 throw CacheError(.cancelled, "the item was purged")
             }
         }
@@ -143,7 +169,7 @@ actor ItemFetcher {
     // MARK: The origin
 
     private func fetched(_ number: UInt64, _ resource: CachedResource, _ ahead: Int) async -> Fetched {
-        let key = Key(resource: resource.number, block: number)
+        let key = Key(resource: resource.url, block: number)
         let flight: Flight
         if let known = flights[key] {
             flight = known
@@ -153,9 +179,9 @@ actor ItemFetcher {
             if let known = flights[key] {
                 flight = known
             } else {
-                let free = blocks.prefix { flights[Key(resource: resource.number, block: $0)] == nil }
+                let free = blocks.prefix { flights[Key(resource: resource.url, block: $0)] == nil }
                 flight = Flight(Task { await self.fetch(resource, free) })
-                for block in free { flights[Key(resource: resource.number, block: block)] = flight }
+                for block in free { flights[Key(resource: resource.url, block: block)] = flight }
             }
         }
         flight.waiters += 1
@@ -179,7 +205,7 @@ actor ItemFetcher {
         let blockSize = UInt64(store.blockSize)
         let limit = UInt64(max(1, min(ahead, downloadSize) / store.blockSize))
         let end = resource.size.map { ($0 + blockSize - 1) / blockSize } ?? number + limit
-        return await store.missing(resource.number, from: number, to: max(end, number + 1), limit: limit)
+        return await store.missing(resource.url, from: number, to: max(end, number + 1), limit: limit)
             .flatMap { $0.lowerBound == number ? $0 : nil } ?? number..<number + 1
     }
 
@@ -202,7 +228,11 @@ actor ItemFetcher {
         } catch {
             result.error = error
         }
-        for block in blocks { flights[Key(resource: resource.number, block: block)] = nil }
+        for block in blocks {
+            let key = Key(resource: resource.url, block: block)
+            flights[key] = nil
+            if result.error == nil { altered.remove(key) }
+        }
         onChange()
         return result
     }
@@ -213,7 +243,7 @@ actor ItemFetcher {
         let end = min(blocks.upperBound * blockSize, resource.size ?? .max)
         var request = HTTPRequest(url: resource.url)
         request.headers = [HTTPHeader(name: "Range", value: "bytes=\(start)-\(end - 1)")]
-        request.timeout = Self.timeout
+        (request.timeout, request.stallTimeout) = (Self.timeout, Self.stallTimeout)
         request.maximumResponseSize = Self.unrangedLimit
         let response: HTTPResponse
         do throws(HTTPError) {
@@ -222,5 +252,17 @@ actor ItemFetcher {
             throw CacheError(error)
         }
         return try RangeAnswer(response, to: start..<end, of: resource, blockSize: store.blockSize)
+    }
+}
+
+extension CacheError {
+    /// With the reason why what was on disk had to be fetched again.
+    fileprivate func ofAltered(_ block: UInt64, _ resource: CachedResource, _ store: ItemStore) -> CacheError {
+        let first = block * UInt64(store.blockSize)
+        let last = min(first + UInt64(store.blockSize), resource.size ?? .max) - 1
+        return CacheError(
+            code,
+            "bytes \(first) to \(last) of \(Self.printable(resource.url)) were altered on disk, and cannot be fetched "
+                + "again: \(reason)", httpStatus: httpStatus)
     }
 }

@@ -3,14 +3,20 @@
 import HTTP
 import MediaFormats
 
-/// What a `CachedItem` does, one command after the other.
+/// What a `CachedItem` does, one command after the other. Files and locks are open as long as a download or a player
+/// needs them.
 actor ItemOperations {
     private let record: ItemRecord
     private let cache: CacheParts
     private let folder: String
     private var fetcher: ItemFetcher?
+    /// How many need it.
+    private var uses = 0
+    private var opening: Task<Result<ItemStore, CacheError>, Never>?
     private var download: Task<Void, Never>?
     private var status = CachedItem.Status.notCached
+    /// As it was told last.
+    private var progress = CachedItem.Progress()
     private var tellings: UInt64 = 0
     private var observer: @Sendable (CachedItem.Progress) -> Void = { _ in }
 
@@ -28,40 +34,105 @@ actor ItemOperations {
         case .pause: await pause()
         case .purge(let reply): reply(await purge())
         case .refresh(let reply):
-            // A player that has it goes on with it.
-            if download == nil, isKnownUniquelyReferenced(&fetcher) { fetcher = nil }
-            _ = try? await opened()
-            await tell()
+            await look()
             reply()
         }
     }
 
-    /// What is on disk. Throws `notCached` where there is nothing.
-    func opened() async throws(CacheError) -> ItemFetcher {
-        if let fetcher { return fetcher }
-        let store = try await cache.disk.open(folder, new: nil)
-        return await keep(store)
+    // MARK: Opening
+
+    /// For a player. Where nothing can be read or stored, from the network alone, and `warning` tells why.
+    func openForPlaying() async -> (use: ItemUse, warning: CacheError?) {
+        do throws(CacheError) {
+            let fetcher = try await open(for: .playing)
+            return (ItemUse(fetcher, of: self), await fetcher.store.warning)
+        } catch {
+            let store = await cache.disk.unstored(record)
+            return (ItemUse(makeFetcher(store), of: nil), error.code == .notCached ? nil : error)
+        }
     }
 
-    private func keep(_ store: ItemStore) async -> ItemFetcher {
-        if let fetcher { return fetcher }
-        let new = ItemFetcher(store: store, transport: cache.transport, downloadSize: cache.fetchSize) { [weak self] in
+    /// `endUse` ends it.
+    private func open(for purpose: ItemStore.Purpose) async throws(CacheError) -> ItemFetcher {
+        while let opening { _ = await opening.value }
+        if let fetcher {
+            uses += 1
+            do throws(CacheError) {
+                if purpose == .downloading {
+                    try await fetcher.store.becomeWriter()
+                } else {
+                    await fetcher.store.follow()
+                }
+            } catch {
+                await endUse(of: fetcher)
+                throw error
+            }
+            return fetcher
+        }
+        let (disk, folder, record) = (cache.disk, folder, record)
+        let opening = Task { () -> Result<ItemStore, CacheError> in
+            do throws(CacheError) {
+                return .success(try await disk.open(folder, record, for: purpose))
+            } catch {
+                return .failure(error)
+            }
+        }
+        self.opening = opening
+        let result = await opening.value
+        self.opening = nil
+        let new = makeFetcher(try result.get())
+        (fetcher, uses) = (new, 1)
+        return new
+    }
+
+    private func makeFetcher(_ store: ItemStore) -> ItemFetcher {
+        ItemFetcher(store: store, transport: cache.transport, downloadSize: cache.fetchSize) { [weak self] in
             guard let self else { return }
             Task { await self.tell() }
         }
-        fetcher = new
-        if case .notCached = status { status = await store.record.isComplete ? .complete : .paused }
-        return new
+    }
+
+    /// Where nobody needs it any more, files and locks are let go, before anybody is told.
+    func endUse(of used: ItemFetcher) async {
+        guard used === fetcher else { return }
+        if uses == 1 {
+            let snapshot = await used.store.snapshot()
+            if used === fetcher, let snapshot { take(snapshot) }
+        }
+        guard used === fetcher else { return }
+        uses -= 1
+        if uses == 0 {
+            fetcher = nil
+            // Whoever is just asking the store would find nothing.
+            tellings += 1
+            await used.store.close()
+        }
+        await tell()
     }
 
     // MARK: Commands
 
+    private func look() async {
+        do throws(CacheError) {
+            let fetcher = try await open(for: .looking)
+            switch status {
+            case .notCached, .paused, .complete: status = await fetcher.store.record.isComplete ? .complete : .paused
+            case .failed(let error) where error.code == .damaged: status = .paused
+            default: break
+            }
+            await endUse(of: fetcher)
+        } catch {
+            progress = CachedItem.Progress()
+            status = error.code == .notCached ? .notCached : .failed(error)
+            await tell()
+        }
+    }
+
     private func start() async {
         guard download == nil else { return }
         do throws(CacheError) {
-            let fetcher = await keep(try await cache.disk.open(folder, new: record))
+            let fetcher = try await open(for: .downloading)
             status = .waiting
-            await tell()
             let (queue, pause) = (cache.queue, cache.pause)
             download = Task {
                 do throws(CacheError) {
@@ -69,11 +140,12 @@ actor ItemOperations {
                     self.begin()
                     defer { Task { await queue.leave() } }
                     try await ItemDownload(fetcher: fetcher, pause: pause).run()
-                    await self.end(.complete)
+                    await self.end(.complete, fetcher)
                 } catch {
-                    await self.end(error.code == .cancelled ? .paused : .failed(error))
+                    await self.end(error.code == .cancelled ? .paused : .failed(error), fetcher)
                 }
             }
+            await tell()
         } catch {
             status = .failed(error)
             await tell()
@@ -85,10 +157,10 @@ actor ItemOperations {
         Task { await tell() }
     }
 
-    private func end(_ status: CachedItem.Status) async {
+    private func end(_ status: CachedItem.Status, _ fetcher: ItemFetcher) async {
         download = nil
         self.status = status
-        await tell()
+        await endUse(of: fetcher)
     }
 
     private func pause() async {
@@ -100,10 +172,12 @@ actor ItemOperations {
     private func purge() async -> CacheError? {
         await pause()
         do throws(CacheError) {
-            if let fetcher { await fetcher.store.forget() }
-            fetcher = nil
+            if let fetcher {
+                (self.fetcher, uses) = (nil, 0)
+                await fetcher.store.close()
+            }
             try await cache.disk.remove(folder)
-            status = .notCached
+            (status, progress) = (.notCached, CachedItem.Progress())
             await tell()
             return nil
         } catch {
@@ -118,23 +192,41 @@ actor ItemOperations {
     private func tell() async {
         tellings += 1
         let number = tellings
-        var progress = CachedItem.Progress()
-        if let fetcher {
-            // A player may have found that something is not any more what was stored.
-            if status == .complete, await fetcher.store.firstGap() != nil { status = .paused }
-            let record = await fetcher.store.record
-            progress.cachedDuration = await fetcher.store.cachedDuration()
-            progress.cachedSize = await fetcher.store.cachedSize
-            progress.totalDuration = record.totalDuration
-            if let total = record.totalDuration {
-                progress.cachedDuration = status == .complete ? total : min(progress.cachedDuration, total)
-            }
-            let wanted = min(cache.readyDuration, progress.totalDuration ?? cache.readyDuration)
-            progress.isReadyToPlay = progress.cachedDuration > .zero && progress.cachedDuration >= wanted
-        }
+        let snapshot = await fetcher?.store.snapshot()
         // One that was overtaken has nothing new to say.
         guard number == tellings else { return }
+        if let snapshot { take(snapshot) }
         progress.status = status
         observer(progress)
+    }
+
+    private func take(_ snapshot: ItemStore.Snapshot) {
+        // A player may have found that something is not any more what was stored.
+        if status == .complete, !snapshot.isWhole { status = .paused }
+        progress.cachedDuration = snapshot.cachedDuration
+        progress.cachedSize = snapshot.cachedSize
+        progress.totalDuration = snapshot.record.totalDuration
+        if let total = progress.totalDuration {
+            progress.cachedDuration = status == .complete ? total : min(progress.cachedDuration, total)
+        }
+        let wanted = min(cache.readyDuration, progress.totalDuration ?? cache.readyDuration)
+        progress.isReadyToPlay = progress.cachedDuration > .zero && progress.cachedDuration >= wanted
+        progress.warning = snapshot.warning ?? progress.warning
+    }
+}
+
+/// Keeps an item open for a player as long as it lives.
+final class ItemUse: Sendable {
+    let fetcher: ItemFetcher
+    private let operations: ItemOperations?
+
+    init(_ fetcher: ItemFetcher, of operations: ItemOperations?) {
+        self.fetcher = fetcher
+        self.operations = operations
+    }
+
+    deinit {
+        let (fetcher, operations) = (fetcher, operations)
+        if let operations { Task { await operations.endUse(of: fetcher) } }
     }
 }

@@ -13,7 +13,8 @@ public final class CacheGateway: Sendable {
     public enum Event: Sendable {
         /// Playback has come to the end of what is cached, and the rest cannot be had. Once, until the network is back.
         case edgeReached(at: Duration?, CacheError)
-        /// What was fetched for playback plays, and cannot be stored; or the origin does not give it.
+        /// The item is damaged or cannot be opened, and plays from the network as far as needed; or the origin does not give
+        /// what is missing.
         case failure(CacheError)
     }
 
@@ -74,7 +75,7 @@ final class GatewayService: Sendable {
         _ item: CachedItem, position: @escaping @Sendable () -> Duration?,
         onEvent: @escaping @Sendable (CacheGateway.Event) -> Void
     ) {
-        reader = CacheReader(item)
+        reader = CacheReader(item) { onEvent(.failure($0)) }
         self.position = position
         self.onEvent = onEvent
     }

@@ -18,7 +18,9 @@ actor CacheReader {
     private var opening: Task<Result<Opened, CacheError>, Never>?
 
     private struct Opened: Sendable {
-        var fetcher: ItemFetcher
+        /// Keeps the item open.
+        var use: ItemUse
+        var fetcher: ItemFetcher { use.fetcher }
         var record: ItemRecord
         var presentation: CachedPresentation
         /// What is behind this cannot be had now; nil: everything can.
@@ -27,7 +29,14 @@ actor CacheReader {
         var edgeOffset: UInt64?
     }
 
-    init(_ item: CachedItem) { self.item = item }
+    private let onWarning: @Sendable (CacheError) -> Void
+    private var warnings: Set<CacheError> = []
+
+    /// `onWarning` hears once of each thing that is wrong with the item, and does not end playback where there is a network.
+    init(_ item: CachedItem, onWarning: @escaping @Sendable (CacheError) -> Void = { _ in }) {
+        self.item = item
+        self.onWarning = onWarning
+    }
 
     /// What ends playback before the end of the content; nil where nothing does.
     var edge: Duration? { opened?.edge }
@@ -41,17 +50,18 @@ actor CacheReader {
         {
             return .document(document)
         }
-        guard await opened.fetcher.store.resources[url] != nil else { return nil }
-        var resource = try await opened.fetcher.store.resource(url)
+        guard var resource = await opened.fetcher.store.known(url) else { return nil }
+        // As it is spelled where it was found.
+        let url = resource.url
         if resource.size == nil {
             _ = try await opened.fetcher.block(0, of: url, ahead: opened.fetcher.playbackSize, mustStore: false)
-            resource = try await opened.fetcher.store.resource(url)
+            resource = await opened.fetcher.store.resource(url)
         }
         guard let size = resource.size else {
             throw .invalidContent("the server does not tell its size", at: url)
         }
         let type = resource.contentType
-        if let edge = opened.edgeOffset, url == opened.record.url {
+        if let edge = opened.edgeOffset {
             return .resource(url: url, size: min(edge, size), contentType: type)
         }
         return .resource(url: url, size: size, contentType: type)
@@ -68,12 +78,14 @@ actor CacheReader {
 
     /// When what is at this place plays; nil where that is not known.
     func time(of url: String, at offset: UInt64) async -> Duration? {
-        guard let opened, let number = await opened.fetcher.store.resources[url]?.number else { return nil }
+        guard let opened, let number = await opened.fetcher.store.known(url)?.number else { return nil }
         let pieces = await opened.fetcher.store.pieces.filter { $0.resource == number && $0.duration > .zero }
         let piece = pieces.first { piece in
             piece.offset <= offset && piece.length.map { offset - piece.offset < $0 } ?? true
         }
-        return piece?.begin ?? pieces.last?.end
+        if let piece { return piece.begin }
+        // What stands in front of a piece is wanted with it.
+        return pieces.filter { $0.offset > offset }.min { $0.offset < $1.offset }?.begin ?? pieces.last?.end
     }
 
     // MARK: Opening
@@ -81,8 +93,10 @@ actor CacheReader {
     private func open() async throws(CacheError) -> Opened {
         if let opened { return opened }
         if opening == nil {
-            opening = Task { [item] in
-                do throws(CacheError) { return .success(try await Self.opened(item)) } catch { return .failure(error) }
+            opening = Task { [item, weak self] in
+                let (use, warning) = await item.operations.openForPlaying()
+                if let warning { await self?.warn(warning) }
+                do throws(CacheError) { return .success(try await Self.opened(use)) } catch { return .failure(error) }
             }
         }
         let result = await opening?.value
@@ -92,12 +106,22 @@ actor CacheReader {
         return try result.get()
     }
 
-    private static func opened(_ item: CachedItem) async throws(CacheError) -> Opened {
-        let fetcher = try await item.operations.opened()
+    private func warn(_ warning: CacheError) { if warnings.insert(warning).inserted { onWarning(warning) } }
+
+    private static func opened(_ use: ItemUse) async throws(CacheError) -> Opened {
+        let fetcher = use.fetcher
         let record = await fetcher.store.record
-        var opened = Opened(
-            fetcher: fetcher, record: record,
-            presentation: try await CachedPresentation(of: record, fetcher, mustStore: false))
+        let presentation = try await CachedPresentation(of: record, fetcher, mustStore: false)
+        if !record.isPlanned, case .file = presentation {
+        } else if !record.isPlanned {
+            // Played before it was downloaded: what it is made of has to be known for the edge, and for the gateway.
+            try? await fetcher.store.becomeWriter()
+            let plan = PresentationPlan(store: fetcher.store) { range, url throws(CacheError) in
+                try await fetcher.bytes(range, of: url, ahead: fetcher.playbackSize, mustStore: false)
+            }
+            try await plan.make(of: presentation, record)
+        }
+        var opened = Opened(use: use, record: await fetcher.store.record, presentation: presentation)
         guard let gap = await fetcher.store.firstGap() else { return opened }
         // Whether there is a network shows when something is asked of it, and this will be wanted anyway.
         do throws(CacheError) {
@@ -106,6 +130,7 @@ actor CacheReader {
         } catch {
             // What the origin refuses for good shows in its place, as without a cache.
             if error.code == .serverError, !error.isTemporary { return opened }
+            if case .file = presentation, !record.isPlanned { await walk(record.url, fetcher) }
             let edge = await fetcher.store.cachedDuration()
             guard edge > .zero else { throw error }
             opened.edge = edge
@@ -114,5 +139,25 @@ actor CacheReader {
             }
         }
         return opened
+    }
+
+    /// Finds the fragments that players brought and no download came to.
+    private static func walk(_ url: String, _ fetcher: ItemFetcher) async {
+        let absent = CacheError(.notCached, "\(CacheError.printable(url)): the rest is not cached")
+        try? await fetcher.store.becomeWriter()
+        let walk = FileWalk(
+            store: fetcher.store, url: url,
+            bring: { offset, length throws(CacheError) in
+                let resource = await fetcher.store.resource(url)
+                guard let size = resource.size, await fetcher.store.isPresent(offset, length, of: resource) else {
+                    throw absent
+                }
+                return size
+            },
+            read: { range throws(CacheError) in
+                guard let bytes = await fetcher.storedBytes(range, of: url) else { throw absent }
+                return bytes
+            }, wantsIndex: false)
+        try? await walk.run()
     }
 }

@@ -61,7 +61,7 @@ enum CachedPresentation: Sendable {
         _ url: String, _ fetcher: ItemFetcher, _ limit: Int, _ mustStore: Bool
     ) async throws(CacheError) -> ([UInt8], String) {
         let bytes = try await fetcher.whole(url, limit: limit, mustStore: mustStore)
-        return (bytes, try await fetcher.store.resource(url).answeringURL)
+        return (bytes, await fetcher.store.resource(url).answeringURL)
     }
 
     /// The URLs of the manifests, the item's own first.
@@ -78,17 +78,21 @@ enum CachedPresentation: Sendable {
     func document(
         _ url: String, of record: ItemRecord, until end: Duration?, route: (String) -> String
     ) -> Document? {
+        let url = URIReference.normalized(url)
+        let isFirst = url == URIReference.normalized(record.url)
         switch self {
         case .file: return nil
         case .hls(let master, let playlists):
             let type = "application/vnd.apple.mpegurl"
-            if let master, url == record.url {
+            if let master, isFirst {
                 return Document(bytes: master.serialized(route: route), contentType: type)
             }
-            guard let media = playlists.first(where: { $0.url == url })?.media else { return nil }
+            guard let media = playlists.first(where: { URIReference.normalized($0.url) == url })?.media else {
+                return nil
+            }
             return Document(bytes: media.serialized(until: end?.inSeconds, route: route), contentType: type)
         case .dash(let presentation):
-            guard url == record.url else { return nil }
+            guard isFirst else { return nil }
             return Document(
                 bytes: presentation.serialized(until: end, route: route), contentType: "application/dash+xml")
         }

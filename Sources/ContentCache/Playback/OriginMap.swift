@@ -4,13 +4,13 @@ import MediaFormats
 import Synchronization
 
 /// URLs of origins under the path of a local server: a number stands for each origin, and path and query stay, so that
-/// relative references in manifests lead to the right places. Thread-safe.
+/// relative references in manifests lead to the right places. URLs come out normalized. Thread-safe.
 final class OriginMap: Sendable {
     private let origins = Mutex<[String]>([])
 
     /// `0/path?query`. Nil for what is no http or https URL.
     func path(of url: String) -> String? {
-        let reference = URIReference(url)
+        let reference = URIReference(URIReference.normalized(url))
         guard reference.isHTTP, let scheme = reference.scheme, let authority = reference.authority else { return nil }
         let origin = "\(scheme)://\(authority)"
         let number = origins.withLock { origins in
@@ -18,8 +18,7 @@ final class OriginMap: Sendable {
             origins.append(origin)
             return origins.count - 1
         }
-        let path = reference.path.isEmpty ? "/" : reference.path
-        return "\(number)\(path)\(reference.query.map { "?\($0)" } ?? "")"
+        return "\(number)\(reference.path)\(reference.query.map { "?\($0)" } ?? "")"
     }
 
     /// The URL that was given for `path`; nil where there was none.

@@ -65,15 +65,33 @@ enum CacheFolder {
 
     /// A lock on a folder that ends with this object, or with the process.
     final class Lock: Sendable {
+        enum Kind {
+            /// The folder stays as long as anybody has one.
+            case use
+            /// Nobody else uses the folder: it may go.
+            case removal
+            /// Nobody else writes to the folder.
+            case writing
+        }
+
         private let descriptor: Int32
 
-        /// `isExclusive`: nobody else has one. Throws `inUse`.
-        init(_ path: String, isExclusive: Bool) throws(CacheError) {
-            descriptor = open("\(path)/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        /// Throws `inUse`.
+        init(_ path: String, for kind: Kind) throws(CacheError) {
+            let name = kind == .writing ? "\(path)/writer" : "\(path)/lock"
+            descriptor = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard descriptor >= 0 else { throw CacheError(system: errno, path) }
-            guard flock(descriptor, (isExclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 else {
-                throw CacheError(.inUse, "\(path): another process uses the item; end its download or its playback")
+            guard flock(descriptor, (kind == .use ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0 else {
+                let reason =
+                    kind == .writing
+                    ? "downloads the item, or plays it and stores what it fetches" : "downloads or plays the item"
+                throw CacheError(.inUse, "\(path): another process \(reason); wait for its end")
             }
+            // The folder may have been removed between the two steps: the lock would be on nothing.
+            var (mine, there) = (stat(), stat())
+            guard fstat(descriptor, &mine) == 0, stat(name, &there) == 0, mine.st_ino == there.st_ino,
+                mine.st_dev == there.st_dev
+            else { throw CacheError(.inUse, "\(path): another process has just removed it; try again") }
         }
 
         deinit { close(descriptor) }

@@ -12,7 +12,7 @@ struct ItemIndex {
     let blockSize: Int
 
     /// Of SQLite's header: tells our files from others.
-    private static let applicationID = 0x4C4B_4343
+    static let applicationID = 0x4C4B_4343
     private static let version = 1
 
     private static let schema = """
@@ -30,30 +30,55 @@ struct ItemIndex {
         PRAGMA user_version = \(version);
         """
 
-    /// Opens the index, or makes one with this block size. Throws `damaged` for what is none, or a later version's.
-    init(path: String, blockSize: Int) throws(CacheError) {
+    /// Opens the index. Where it is empty, makes one with this block size, or throws `notCached` unless `creating`: only
+    /// who may write creates. Throws `damaged` for what is none, and `laterVersion`.
+    init(path: String, blockSize: Int, creating: Bool) throws(CacheError) {
         connection = try SQLiteConnection(path: path, fileSystem: nil, busyTimeout: .seconds(5))
         // With a write-ahead log, other processes read while this one writes. A loss of power may cost the last blocks,
         // and never brings rows for blocks that are not there.
         try connection.statement("PRAGMA journal_mode = WAL").run()
         try connection.execute("PRAGMA synchronous = NORMAL")
         if try connection.integer("SELECT count(*) FROM sqlite_schema") == 0 {
+            guard creating else { throw CacheError(.notCached, "\(path) is empty") }
             try connection.execute("BEGIN IMMEDIATE; \(Self.schema) COMMIT")
         }
         let (id, version) = (
             try connection.integer("PRAGMA application_id"), try connection.integer("PRAGMA user_version")
         )
-        guard id == Self.applicationID, version == Self.version else {
-            throw CacheError(.damaged, "\(path) is no index of this version; purge the item and start again")
+        guard id == Self.applicationID else { throw CacheError(.damaged, "\(path) is no index of a cache") }
+        guard version <= Self.version else {
+            throw CacheError(
+                .laterVersion, "\(path) is of version \(version), and this is \(Self.version): use the later program")
         }
         let statement = try connection.statement("SELECT value FROM item WHERE name = 'block-size'")
         let known = try statement.step() ? Int(statement.text(0)) : nil
         statement.reset()
-        self.blockSize = known.flatMap { (1 << 10...1 << 24).contains($0) ? $0 : nil } ?? blockSize
-        if known == nil { try set("block-size", "\(blockSize)") }
+        self.blockSize = known.flatMap(Self.usable) ?? blockSize
+        if known == nil, creating { try set("block-size", "\(self.blockSize)") }
     }
 
+    /// What is left of a damaged index, to be read as far as that goes.
+    init(_ connection: SQLiteConnection<CacheError>) {
+        self.connection = connection
+        blockSize = 0
+    }
+
+    /// Nil for a size that no index has.
+    static func usable(_ blockSize: Int) -> Int? { (1 << 10...1 << 24).contains(blockSize) ? blockSize : nil }
+
     func close() { connection.close() }
+
+    /// Changes with each change that another connection makes.
+    func version() throws(CacheError) -> Int64 { try connection.integer("PRAGMA data_version") }
+
+    /// Reads all of the database. Throws `damaged` where it is not whole.
+    func check() throws(CacheError) {
+        let statement = try connection.statement("PRAGMA quick_check(1)")
+        defer { statement.reset() }
+        guard try statement.step(), statement.text(0) == "ok" else {
+            throw CacheError(.damaged, "the index: \(statement.text(0))")
+        }
+    }
 
     /// All of the body's changes, or none.
     func transaction(_ body: () throws(CacheError) -> Void) throws(CacheError) {
@@ -67,6 +92,15 @@ struct ItemIndex {
         }
     }
 
+    /// Everything but the digests.
+    func contents() throws(CacheError) -> IndexContents {
+        var (values, resources) = ([String: String](), [CachedResource]())
+        try self.values { values[$0] = $1 }
+        try self.resources { resources.append($0) }
+        return IndexContents(
+            record: ItemRecord(values: values), resources: resources, pieces: try pieces(), blocks: try blocks())
+    }
+
     // MARK: The item
 
     func set(_ name: String, _ value: String) throws(CacheError) {
@@ -76,26 +110,22 @@ struct ItemIndex {
         try statement.run()
     }
 
-    func values() throws(CacheError) -> [String: String] {
+    func values(_ take: (String, String) -> Void) throws(CacheError) {
         let statement = try connection.statement("SELECT name, value FROM item")
-        var values: [String: String] = [:]
-        while try statement.step() { values[statement.text(0)] = statement.text(1) }
-        return values
+        while try statement.step() { take(statement.text(0), statement.text(1)) }
     }
 
     // MARK: Resources
 
-    func resources() throws(CacheError) -> [CachedResource] {
+    func resources(_ take: (CachedResource) -> Void) throws(CacheError) {
         let statement = try connection.statement("SELECT number, url, answering, size, validator, type FROM resource")
-        var found: [CachedResource] = []
         while try statement.step() {
-            found.append(
+            take(
                 CachedResource(
                     number: statement.integer(0), url: statement.text(1), answeringURL: statement.text(2),
                     size: statement.optionalInteger(3).flatMap { UInt64(exactly: $0) }, validator: statement.text(4),
                     contentType: statement.text(5)))
         }
-        return found
     }
 
     func write(_ resource: CachedResource) throws(CacheError) {
@@ -128,6 +158,16 @@ struct ItemIndex {
         try statement.bind(2, Int64(clamping: block))
         defer { statement.reset() }
         return try statement.step() ? statement.bytes(0) : nil
+    }
+
+    /// The digests of all blocks.
+    func digests(_ take: (Int64, UInt64, [UInt8]) -> Void) throws(CacheError) {
+        let statement = try connection.statement("SELECT resource, number, digest FROM block")
+        while try statement.step() {
+            if let number = UInt64(exactly: statement.integer(1)) {
+                take(statement.integer(0), number, statement.bytes(2))
+            }
+        }
     }
 
     func write(_ resource: Int64, _ block: UInt64, digest: [UInt8]) throws(CacheError) {
@@ -179,6 +219,16 @@ struct ItemIndex {
         try statement.bind(7, piece.duration.microseconds)
         try statement.run()
     }
+}
+
+/// What an index says of an item. A value.
+struct IndexContents {
+    /// Nil where it says nothing yet.
+    var record: ItemRecord?
+    var resources: [CachedResource]
+    var pieces: [CachedPiece]
+    /// Those that are on disk, by resource.
+    var blocks: [Int64: Set<UInt64>]
 }
 
 extension Duration {

@@ -4,7 +4,7 @@ import MediaFormats
 
 /// What the index of an item knows of one resource of the origin.
 struct CachedResource: Hashable, Sendable {
-    /// Its number in the index, which names its file.
+    /// Its number in the index, which names its file; below 0 where the index does not know it.
     var number: Int64
     /// As it is asked for; absolute.
     var url: String
@@ -15,6 +15,13 @@ struct CachedResource: Hashable, Sendable {
     /// `ETag`, or else `Last-Modified`; empty where the server tells neither.
     var validator: String
     var contentType: String
+}
+
+extension CachedResource {
+    /// One of which nothing is known yet.
+    init(number: Int64, url: String) {
+        self.init(number: number, url: url, answeringURL: url, size: nil, validator: "", contentType: "")
+    }
 }
 
 /// A part of a presentation with a time of its own: a segment, a fragment of a file, or what there has to be before any

@@ -1,86 +1,170 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import MediaFormats
 import Storage
 
 /// What is on disk of one item: a folder with the index and a file for each resource.
 ///
 /// A block counts from the moment when its bytes are on disk and its digest is in the index; what is read is compared
 /// with the digest each time, and a block that was altered or cut off is forgotten. So nothing is claimed that is not
-/// there, wherever the process or the power ends. Runs on the thread of the cache.
+/// there, wherever the process or the power ends. Of several processes that have the item open, one writes: the first
+/// that has something to store, as long as it has the item open; the others read. Runs on the thread of the cache.
 actor ItemStore {
+    /// What an item is opened for.
+    enum Purpose {
+        /// To tell what is there.
+        case looking
+        /// What is missing is stored where nobody else stores.
+        case playing
+        /// It is made where it is not there. Throws `inUse` where another process writes.
+        case downloading
+    }
+
+    /// What there is at one moment.
+    struct Snapshot: Sendable {
+        var record: ItemRecord
+        var cachedDuration: Duration
+        var cachedSize: UInt64
+        var isWhole: Bool
+        var warning: CacheError?
+    }
+
     nonisolated let folder: String
     private let executor: StorageExecutor
     private let files: BlockFiles
-    private var lock: CacheFolder.Lock?
-    private let index: ItemIndex
+    private var use: CacheFolder.Lock?
+    private var writer: CacheFolder.Lock?
+    /// Nil where nothing is read from the disk, or stored: the item is closed, or cannot be opened.
+    private var index: ItemIndex?
+    /// Of the index, when it was read.
+    private var version: Int64 = 0
     nonisolated let blockSize: Int
 
     private(set) var record: ItemRecord
-    private(set) var resources: [String: CachedResource] = [:]
-    private(set) var pieces: [CachedPiece] = []
-    private var urls: [Int64: String] = [:]
-    private var present: [Int64: Set<UInt64>] = [:]
-    /// On disk, in bytes.
-    private(set) var cachedSize: UInt64 = 0
+    private var tables: ItemTables
     private var progress = LinearProgress()
     private var open: [Int64: any BlockFile] = [:]
-    private var isRemoved = false
+    /// Pieces and record say more than the index, because another process writes to it.
+    private var isPlanUnstored = false
+    /// That the index was damaged, and what has become of it.
+    private(set) var warning: CacheError?
 
     /// The most resources whose files are kept open.
     private static let openLimit = 16
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// Opens the item in `folder`. Where there is none, makes it from `new`, or throws `notCached` where that is nil.
-    /// Reads the disk: on the thread of the cache.
+    /// Opens the item in `folder`; `record` is what it is where the index does not tell. Throws `notCached` where there is
+    /// nothing. An index that is damaged is put aside, unless for `looking`. Reads the disk: on the thread of the cache.
     init(
-        folder: String, new: ItemRecord?, blockSize: Int, executor: StorageExecutor, files: BlockFiles
+        folder: String, _ record: ItemRecord?, for purpose: Purpose, blockSize: Int, executor: StorageExecutor,
+        files: BlockFiles
     ) throws(CacheError) {
-        self.folder = folder
-        self.executor = executor
-        self.files = files
-        let isNew = !CacheFolder.exists(folder + "/index.db")
-        if isNew {
-            guard new != nil else { throw CacheError(.notCached, "there is nothing in \(folder)") }
-            try CacheFolder.create(folder)
+        let path = folder + "/index.db"
+        let isDownloading = purpose == .downloading
+        guard isDownloading || CacheFolder.exists(path) else {
+            throw CacheError(.notCached, "there is nothing in \(folder)")
         }
-        lock = try CacheFolder.Lock(folder, isExclusive: false)
-        index = try ItemIndex(path: folder + "/index.db", blockSize: blockSize)
-        let blockSize = index.blockSize
-        self.blockSize = blockSize
-        let values = try index.values()
-        if let known = ItemRecord(values: values) {
-            record = known
-        } else {
-            guard let new else { throw CacheError(.notCached, "\(folder) has no content") }
-            record = new
-            let index = index
+        if isDownloading { try CacheFolder.create(folder) }
+        use = try CacheFolder.Lock(folder, for: .use)
+        if isDownloading { writer = try CacheFolder.Lock(folder, for: .writing) }
+        var (index, contents): (ItemIndex, IndexContents)
+        do throws(CacheError) {
+            index = try ItemIndex(path: path, blockSize: blockSize, creating: isDownloading)
+            contents = try index.contents()
+        } catch {
+            guard error.code == .damaged, purpose != .looking else { throw error }
+            if writer == nil { writer = try CacheFolder.Lock(folder, for: .writing) }
+            let recovery = try IndexRecovery(folder: folder, record: record, blockSize: blockSize, cause: error)
+            (index, warning) = (recovery.index, recovery.warning)
+            contents = try index.contents()
+        }
+        guard let known = contents.record ?? (isDownloading ? record : nil) else {
+            throw CacheError(.notCached, "\(folder) has no content")
+        }
+        if contents.record == nil {
             try index.transaction { () throws(CacheError) in
-                for (name, value) in new.values { try index.set(name, value) }
+                for (name, value) in known.values { try index.set(name, value) }
             }
             try CacheFolder.synchronize(folder)
         }
-        for resource in try index.resources() {
-            resources[resource.url] = resource
-            urls[resource.number] = resource.url
+        (self.folder, self.executor, self.files) = (folder, executor, files)
+        (self.index, self.blockSize, self.record) = (index, index.blockSize, known)
+        version = try index.version()
+        tables = ItemTables(blockSize: index.blockSize)
+        tables.take(contents)
+    }
+
+    /// An item of which nothing is on disk, and nothing will be.
+    init(unstored record: ItemRecord, blockSize: Int, executor: StorageExecutor, files: BlockFiles) {
+        (folder, self.record, self.blockSize) = ("", record, blockSize)
+        (self.executor, self.files) = (executor, files)
+        tables = ItemTables(blockSize: blockSize)
+    }
+
+    // MARK: Several processes
+
+    /// Throws `inUse` where another process writes.
+    func becomeWriter() throws(CacheError) {
+        guard let index, writer == nil else { return }
+        writer = try CacheFolder.Lock(folder, for: .writing)
+        // Whoever wrote before may have left something.
+        if try index.version() != version { try reload(index) }
+        guard isPlanUnstored else { return }
+        try addResources(pieces.compactMap { tables.url(of: $0) })
+        try index.transaction { () throws(CacheError) in
+            try index.replacePieces(pieces)
+            for (name, value) in record.values { try index.set(name, value) }
         }
-        pieces = try index.pieces()
-        present = try index.blocks()
-        for resource in resources.values {
-            for block in present[resource.number] ?? [] {
-                cachedSize += UInt64(Self.size(of: block, in: resource, blockSize))
-            }
-        }
+        isPlanUnstored = false
+    }
+
+    /// Takes over what another process has stored meanwhile.
+    func follow() {
+        guard let index, writer == nil, let now = try? index.version(), now != version else { return }
+        try? reload(index)
+    }
+
+    private func reload(_ index: ItemIndex) throws(CacheError) {
+        version = try index.version()
+        let contents = try index.contents()
+        if !contents.pieces.isEmpty { isPlanUnstored = false }
+        if !isPlanUnstored { record = contents.record ?? record }
+        tables.take(contents, keepingPieces: isPlanUnstored)
+        progress = LinearProgress()
+    }
+
+    /// Puts a damaged index aside, and goes on with what can be read of it.
+    func mend(_ cause: CacheError) throws(CacheError) {
+        guard index != nil else { return }
+        if writer == nil { writer = try CacheFolder.Lock(folder, for: .writing) }
+        index?.close()
+        (index, open, tables, isPlanUnstored) = (nil, [:], ItemTables(blockSize: blockSize), false)
+        let recovery = try IndexRecovery(folder: folder, record: record, blockSize: blockSize, cause: cause)
+        (index, warning) = (recovery.index, recovery.warning)
+        try reload(recovery.index)
     }
 
     // MARK: What there is
 
+    /// Nil where nothing is on disk any more.
+    func snapshot() -> Snapshot? {
+        guard index != nil else { return nil }
+        return Snapshot(
+            record: record, cachedDuration: cachedDuration(), cachedSize: cachedSize, isWhole: firstGap() == nil,
+            warning: warning)
+    }
+
     func update(_ change: @Sendable (inout ItemRecord) -> Void) throws(CacheError) {
         var new = record
         change(&new)
-        guard new != record, !isRemoved else { return }
-        try index.transaction { () throws(CacheError) in
-            for (name, value) in new.values { try index.set(name, value) }
+        guard new != record else { return }
+        if let index, writer != nil {
+            try index.transaction { () throws(CacheError) in
+                for (name, value) in new.values { try index.set(name, value) }
+            }
+        } else {
+            isPlanUnstored = true
         }
         record = new
     }
@@ -90,109 +174,71 @@ actor ItemStore {
         progress.advance(through: pieces) { isPresent($0) }
     }
 
-    /// The resource with this URL, which gets a place where it has none.
-    func resource(_ url: String) throws(CacheError) -> CachedResource {
-        if let known = resources[url] { return known }
-        let number = (urls.keys.max() ?? 0) + 1
-        let new = CachedResource(
-            number: number, url: url, answeringURL: url, size: nil, validator: "", contentType: "")
-        // Who plays needs no place on the disk; whoever stores writes it again with the size.
-        if !isRemoved { try? index.write(new) }
-        resources[url] = new
-        urls[number] = url
-        return new
-    }
+    /// The resource with this URL; nil for what is no part of the item, as far as that is known.
+    func known(_ url: String) -> CachedResource? { tables.known(url) }
 
-    /// Gives resources their places, all at once.
+    /// The URL of a piece's resource.
+    func url(of piece: CachedPiece) -> String? { tables.url(of: piece) }
+
+    /// The resource with this URL, which becomes part of the item where it is none.
+    func resource(_ url: String) -> CachedResource { tables.resource(url) }
+
+    /// Makes resources part of the item, all at once.
     func addResources(_ wanted: [String]) throws(CacheError) {
-        var next = (urls.keys.max() ?? 0) + 1
+        guard let index, writer != nil else { return wanted.forEach { _ = tables.resource($0) } }
         var added: [CachedResource] = []
-        var seen: Set<String> = []
-        for url in wanted where resources[url] == nil && seen.insert(url).inserted {
-            added.append(
-                CachedResource(number: next, url: url, answeringURL: url, size: nil, validator: "", contentType: ""))
-            next += 1
+        for url in wanted where tables.known(url).map({ $0.number < 0 }) ?? true {
+            added.append(tables.numbered(tables.resource(url)))
+            tables.replace(with: added[added.count - 1])
         }
         guard !added.isEmpty else { return }
-        if !isRemoved {
-            try index.transaction { () throws(CacheError) in
-                for resource in added { try index.write(resource) }
-            }
-        }
-        for resource in added {
-            resources[resource.url] = resource
-            urls[resource.number] = resource.url
+        try index.transaction { () throws(CacheError) in
+            for resource in added { try index.write(resource) }
         }
     }
 
     func setPieces(_ new: [CachedPiece]) throws(CacheError) {
         guard new != pieces else { return }
-        if !isRemoved {
+        if let index, writer != nil {
             try index.transaction { () throws(CacheError) in try index.replacePieces(new) }
+        } else {
+            isPlanUnstored = true
         }
-        pieces = new
+        tables.pieces = new
         progress = LinearProgress()
     }
 
     func add(_ piece: CachedPiece) throws(CacheError) {
-        if !isRemoved { try index.write(piece, pieces.count) }
-        pieces.append(piece)
+        if let index, writer != nil { try index.write(piece, pieces.count) } else { isPlanUnstored = true }
+        tables.pieces.append(piece)
     }
 
-    func isPresent(_ piece: CachedPiece) -> Bool {
-        guard let url = urls[piece.resource], let resource = resources[url] else { return false }
-        return isPresent(piece.offset, piece.length, of: resource)
-    }
+    /// In the order of their times.
+    var pieces: [CachedPiece] { tables.pieces }
+
+    /// On disk, in bytes.
+    var cachedSize: UInt64 { tables.cachedSize }
+
+    func isPresent(_ piece: CachedPiece) -> Bool { tables.isPresent(piece) }
 
     /// Whether the bytes are on disk. A resource whose size is not known has none.
     func isPresent(_ offset: UInt64, _ length: UInt64?, of resource: CachedResource) -> Bool {
-        guard let size = resource.size else { return false }
-        let end = length.map { min(size, offset.addingReportingOverflow($0).partialValue) } ?? size
-        guard offset < end else { return true }
-        let blocks = present[resource.number] ?? []
-        return (offset / UInt64(blockSize)...(end - 1) / UInt64(blockSize)).allSatisfy(blocks.contains)
-    }
-
-    /// The end of what is on disk without a gap from `offset` on; `offset` where nothing is.
-    func presentEnd(from offset: UInt64, of url: String) -> UInt64 {
-        guard let resource = resources[url], let size = resource.size else { return offset }
-        let blocks = present[resource.number] ?? []
-        var block = offset / UInt64(blockSize)
-        while block * UInt64(blockSize) < size, blocks.contains(block) { block += 1 }
-        return max(offset, min(size, block * UInt64(blockSize)))
+        tables.isPresent(offset, length, of: resource)
     }
 
     /// The first block from `first` on that is missing before `end`, with those behind it that are missing too, at most
     /// `limit`.
-    func missing(_ resource: Int64, from first: UInt64, to end: UInt64, limit: UInt64) -> Range<UInt64>? {
-        let blocks = present[resource] ?? []
-        guard first < end, let start = (first..<end).first(where: { !blocks.contains($0) }) else { return nil }
-        var stop = start + 1
-        while stop < end, stop - start < limit, !blocks.contains(stop) { stop += 1 }
-        return start..<stop
+    func missing(_ url: String, from first: UInt64, to end: UInt64, limit: UInt64) -> Range<UInt64>? {
+        tables.missing(tables.resource(url).number, from: first, to: end, limit: limit)
     }
 
     /// The first block that is missing; nil where nothing is. Of an item that is not planned to its end, the first behind
     /// what is there.
-    func firstGap() -> (url: String, block: UInt64)? {
-        if record.isPlanned {
-            guard let piece = pieces.first(where: { !isPresent($0) }), let url = urls[piece.resource],
-                let resource = resources[url]
-            else { return nil }
-            let first = piece.offset / UInt64(blockSize)
-            let end = piece.length.map { piece.offset + $0 } ?? resource.size ?? .max
-            return (
-                url,
-                missing(resource.number, from: first, to: max(end / UInt64(blockSize) + 1, first + 1), limit: 1)?
-                    .lowerBound ?? first
-            )
-        }
-        return (record.url, presentEnd(from: 0, of: record.url) / UInt64(blockSize))
-    }
+    func firstGap() -> (url: String, block: UInt64)? { tables.firstGap(of: record) }
 
     /// Of a file: the end of the last fragment that is there without a gap from the start on.
     func edgeOffset() -> UInt64 {
-        let end = presentEnd(from: 0, of: record.url)
+        let end = tables.presentEnd(of: record.url)
         return pieces.compactMap { piece in piece.length.map { piece.offset + $0 } }.filter { $0 <= end }.max() ?? end
     }
 
@@ -200,24 +246,29 @@ actor ItemStore {
 
     /// A block; nil where it is not on disk, or is not any more what was stored.
     func read(_ block: UInt64, of resource: CachedResource) throws(CacheError) -> [UInt8]? {
-        guard !isRemoved, present[resource.number]?.contains(block) == true else { return nil }
+        guard let index, let resource = known(resource.url), tables.has(block, of: resource) else {
+            return nil
+        }
         // What the disk cannot read any more is as good as altered.
-        let bytes = try? file(resource.number).read(size(of: block, in: resource), at: block * UInt64(blockSize))
+        let bytes = try? file(resource.number).read(tables.size(of: block, in: resource), at: block * UInt64(blockSize))
         if let bytes, let digest = try index.digest(resource.number, block), digest == (try BlockDigest.of(bytes[...]))
         {
             return bytes
         }
-        try index.remove(resource.number, block)
-        present[resource.number]?.remove(block)
-        cachedSize -= min(cachedSize, UInt64(size(of: block, in: resource)))
+        try? becomeWriter()
+        if writer != nil { try index.remove(resource.number, block) }
+        tables.remove(block, of: resource)
         progress = LinearProgress()
         return nil
     }
 
     /// Stores whole blocks from `first` on; the last may be shorter at the end of the resource. `resource` tells the size
-    /// and the validator, which are stored with them.
+    /// and the validator, which are stored with them. Throws `inUse` where another process writes.
     func write(_ bytes: [UInt8], from first: UInt64, of resource: CachedResource) throws(CacheError) {
-        guard !isRemoved else { return learn(resource) }
+        guard index != nil else { return learn(resource) }
+        try becomeWriter()
+        guard let index else { return }
+        let resource = tables.numbered(resource)
         let file = try file(resource.number)
         try file.write(bytes[...], at: first * UInt64(blockSize))
         try file.synchronize()
@@ -225,36 +276,43 @@ actor ItemStore {
         var rest = bytes[...]
         while !rest.isEmpty {
             let number = first + UInt64(blocks.count)
-            let count = size(of: number, in: resource)
+            let count = tables.size(of: number, in: resource)
             guard count > 0, rest.count >= count else { break }
             blocks.append((number, try BlockDigest.of(rest.prefix(count))))
             rest = rest.dropFirst(count)
         }
         try index.transaction { () throws(CacheError) in
-            if resources[resource.url] != resource { try index.write(resource) }
+            if known(resource.url) != resource { try index.write(resource) }
             for block in blocks { try index.write(resource.number, block.number, digest: block.digest) }
         }
-        resources[resource.url] = resource
-        for block in blocks where present[resource.number, default: []].insert(block.number).inserted {
-            cachedSize += UInt64(size(of: block.number, in: resource))
-        }
+        tables.replace(with: resource)
+        for block in blocks { tables.add(block.number, of: resource) }
     }
 
     /// What an answer told of a resource, for those who play it, where nothing can be stored.
-    func learn(_ resource: CachedResource) { resources[resource.url] = resource }
+    func learn(_ resource: CachedResource) {
+        var resource = resource
+        resource.number = tables.resource(resource.url).number
+        tables.replace(with: resource)
+    }
 
     /// Takes the size of a resource without bytes, or nothing new.
     func write(_ resource: CachedResource) throws(CacheError) {
-        guard resources[resource.url] != resource else { return }
-        if !isRemoved { try index.write(resource) }
-        resources[resource.url] = resource
+        guard index != nil else { return learn(resource) }
+        try becomeWriter()
+        let resource = tables.numbered(resource)
+        guard known(resource.url) != resource else { return }
+        try index?.write(resource)
+        tables.replace(with: resource)
     }
 
-    /// Reads everything, and forgets what is not any more what was stored. Returns how many blocks that were.
+    /// Reads everything, and forgets what is not any more what was stored. Returns how many blocks that were. Throws
+    /// `damaged` where the index is.
     func verify() async throws(CacheError) -> Int {
+        try index?.check()
         var bad = 0
-        for resource in resources.values {
-            for block in (present[resource.number] ?? []).sorted() {
+        for resource in tables.resources.values {
+            for block in tables.blocks(of: resource) {
                 if Task.isCancelled { return bad }
                 if try read(block, of: resource) == nil { bad += 1 }
                 // Others want the thread too.
@@ -266,23 +324,13 @@ actor ItemStore {
 
     // MARK: The end
 
-    /// Nothing is stored any more; whoever still reads finds nothing.
-    func forget() {
-        isRemoved = true
-        (open, present, pieces, cachedSize) = ([:], [:], [], 0)
-        lock = nil
+    /// Lets go of the files and the locks. Nothing is stored any more; whoever still reads finds nothing.
+    func close() {
+        index?.close()
+        (index, open) = (nil, [:])
+        tables.clear()
+        (writer, use) = (nil, nil)
         progress = LinearProgress()
-        index.close()
-    }
-
-    private func size(of block: UInt64, in resource: CachedResource) -> Int {
-        Self.size(of: block, in: resource, blockSize)
-    }
-
-    private static func size(of block: UInt64, in resource: CachedResource, _ blockSize: Int) -> Int {
-        let start = block * UInt64(blockSize)
-        guard let size = resource.size, start < size else { return 0 }
-        return Int(min(UInt64(blockSize), size - start))
     }
 
     private func file(_ number: Int64) throws(CacheError) -> any BlockFile {

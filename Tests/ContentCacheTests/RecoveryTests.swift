@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import HTTP
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import ContentCache
+
+/// Indices that are damaged, of a later version, or not complete.
+struct RecoveryTests {
+    private let url = "https://media.example/film.ismv"
+    private let file = TestFile.file(seconds: 12)
+
+    private func complete(_ origin: TestOrigin) async -> TestCache {
+        let test = TestCache(origin)
+        await test.cache.item(url, format: .file).download()
+        return test
+    }
+
+    private func item(_ test: TestCache, _ origin: TestOrigin) -> CachedItem {
+        TestCache(origin, folder: test.folder).cache.item(url, format: .file)
+    }
+
+    private func replaceIndex(of test: TestCache) throws {
+        try test.index.write(Data("no database at all, and longer than a header of one would have to be: text".utf8))
+    }
+
+    @Test func aDamagedIndexIsSetAsideAndTheItemFetchedAgain() async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        try replaceIndex(of: test)
+        origin.forget()
+        let item = item(test, origin)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.warning?.code == .damaged)
+        #expect(!origin.requests.isEmpty)
+        #expect(test.files.contains { $0.lastPathComponent == "index.damaged-1.db" })
+        origin.switchOff()
+        #expect(try await item.read(url) == file)
+        try await item.purgeAndWait()
+        #expect(test.files.isEmpty)
+    }
+
+    @Test func lookingChangesNothing() async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        try replaceIndex(of: test)
+        let before = try Data(contentsOf: test.index.file)
+        #expect(await item(test, origin).refresh().status.failure == .damaged)
+        #expect(try Data(contentsOf: test.index.file) == before)
+    }
+
+    @Test func aDamagedIndexDoesNotEndPlaybackWithTheNetwork() async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        try replaceIndex(of: test)
+        let events = Mutex<[CacheGateway.Event]>([])
+        let gateway = try CacheGateway(
+            item(test, origin), position: { nil }, onEvent: { event in events.withLock { $0.append(event) } })
+        #expect(try await CurlTransport().send(HTTPRequest(url: gateway.url)).body == file)
+        guard case .failure(let error)? = events.withLock({ $0.first }) else {
+            Issue.record("no event")
+            return
+        }
+        #expect(error.code == .damaged)
+        #expect(events.withLock { $0.count } == 1)
+    }
+
+    @Test func withoutTheNetworkADamagedIndexIsNamedAndThenTheEdge() async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        try replaceIndex(of: test)
+        origin.switchOff()
+        let events = Mutex<[CacheGateway.Event]>([])
+        let gateway = try CacheGateway(
+            item(test, origin), position: { nil }, onEvent: { event in events.withLock { $0.append(event) } })
+        #expect(try await CurlTransport().send(HTTPRequest(url: gateway.url)).status == 504)
+        let seen = events.withLock { $0 }
+        guard seen.count == 2, case .failure(let error) = seen[0], case .edgeReached = seen[1] else {
+            Issue.record("\(seen)")
+            return
+        }
+        #expect(error.code == .damaged)
+    }
+
+    @Test func aLaterVersionIsLeftAloneAndPlaysFromTheNetwork() async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        try test.index.execute("PRAGMA user_version = 99")
+        let item = item(test, origin)
+        await item.download()
+        #expect(item.progress.status.failure == .laterVersion)
+        #expect(try await item.read(url) == file)
+        #expect(!test.files.contains { $0.lastPathComponent.contains("damaged") })
+        try test.index.execute("PRAGMA user_version = 1")
+        await item.download()
+        #expect(item.progress.status == .complete)
+    }
+
+    /// Whatever becomes of the index: what plays are the origin's bytes, and what is kept is not fetched again.
+    @Test(arguments: 0..<30) func whatCanBeReadOfADamagedIndexIsKept(seed: Int) async throws {
+        var generator = SeededGenerator(seed: UInt64(seed) + 1)
+        let file = TestFile.file(seconds: 60)
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        var bytes = Array(try Data(contentsOf: test.index.file))
+        for _ in 0..<Int(generator.next() % 4 + 1) {
+            let start = Int(generator.next() % UInt64(bytes.count))
+            let length = Int(generator.next() % 600 + 1)
+            for place in start..<min(start + length, bytes.count) {
+                bytes[place] = UInt8(truncatingIfNeeded: generator.next())
+            }
+        }
+        try test.index.write(Data(bytes))
+        origin.forget()
+        let item = item(test, origin)
+        #expect(try await item.read(url) == file)
+        await item.download()
+        // Among the bytes is the number of the version.
+        guard item.progress.status.failure != .laterVersion else { return }
+        #expect(item.progress.status == .complete)
+        origin.switchOff()
+        #expect(try await item.read(url) == file)
+    }
+
+    @Test func blocksWhoseRowsCanBeReadAreNotFetchedAgain() async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        // The table of the pieces is gone, and that of the blocks is not.
+        try test.index.execute("DROP TABLE piece")
+        origin.forget()
+        let item = item(test, origin)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.cachedDuration == .seconds(12))
+        #expect(item.progress.warning?.code == .damaged)
+        #expect(origin.requests.isEmpty)
+    }
+
+    // MARK: Before there was a plan
+
+    @Test func aFileThatWasPlayedBeforeItWasDownloadedPlaysWithoutTheNetwork() async throws {
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        origin.fail { ($0.range?.lowerBound ?? 0) > 0 ? HTTPResponse(status: 404, url: $0.url) : nil }
+        await item.download()
+        origin.fail(nil)
+        let end = TestFile.file(seconds: 6).count
+        let reader = CacheReader(item)
+        _ = try await reader.answer(url, route: { $0 })
+        var offset = 0
+        while offset < end { offset += try await reader.bytes(of: url, at: UInt64(offset)).count }
+        origin.switchOff()
+        let bytes = try await item.read(url)
+        #expect(bytes.count >= end && bytes == Array(file.prefix(bytes.count)))
+    }
+
+    @Test func anHLSItemThatWasPlayedBeforeItsPlanEndsAtItsEdge() async throws {
+        let base = "https://media.example/show/"
+        var text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n"
+        var files: [String: [UInt8]] = [:]
+        for number in 1...4 {
+            text += "#EXTINF:2,\n\(number).ts\n"
+            files[base + "\(number).ts"] = [UInt8](repeating: UInt8(number), count: 3000)
+        }
+        files[base + "a.m3u8"] = Array((text + "#EXT-X-ENDLIST\n").utf8)
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        origin.fail { $0.url.hasSuffix(".ts") ? HTTPResponse(status: 404, url: $0.url) : nil }
+        await item.download()
+        try forgetThePlan(test)
+        origin.fail(nil)
+        let again = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        for number in 1...2 { #expect(try await again.read(base + "\(number).ts").count == 3000) }
+        origin.switchOff()
+        let events = Mutex<[CacheGateway.Event]>([])
+        let gateway = try CacheGateway(
+            again, position: { .seconds(4) }, onEvent: { event in events.withLock { $0.append(event) } })
+        let client = CurlTransport()
+        let playlist = String(decoding: try await client.send(HTTPRequest(url: gateway.url)).body, as: UTF8.self)
+        #expect(playlist.contains("2.ts") && !playlist.contains("3.ts") && playlist.hasSuffix("#EXT-X-ENDLIST\n"))
+        #expect(gateway.edge == .seconds(4))
+        let third = gateway.url.replacing("a.m3u8", with: "3.ts")
+        #expect(try await client.send(HTTPRequest(url: third)).status == 504)
+        guard case .edgeReached(let edge, _)? = events.withLock({ $0.first }) else {
+            Issue.record("no event")
+            return
+        }
+        #expect(edge == .seconds(4))
+    }
+}
