@@ -75,7 +75,8 @@ var targets: [Target] = [
         swiftSettings: settings),
     .target(
         name: "ContentCache",
-        dependencies: ["MediaFormats", "HTTP", "ProtectionModel", "Storage", "COpenSSL"], swiftSettings: settings),
+        dependencies: ["MediaFormats", "HTTP", "ProtectionModel", "LicenseControl", "Storage", "COpenSSL"],
+        swiftSettings: settings),
     .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
     .target(
         name: "OutputControl", dependencies: ["ProtectionModel", "CLibDRM", "CLibUdev", "CWayland"],

@@ -30,7 +30,7 @@ LAYERS = {
         "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel", "SessionControl", "Storage"],
         ["CKeyring", "COpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
     "ContentCache": (
-        "Sources", ["HTTP", "MediaFormats", "ProtectionModel", "Storage"],
+        "Sources", ["HTTP", "LicenseControl", "MediaFormats", "ProtectionModel", "Storage"],
         ["COpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
     "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
     "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "CWayland", "Glibc", "Synchronization"]),

@@ -29,6 +29,8 @@ public struct CacheError: Error, Hashable, Sendable {
         /// What is on disk is not what was stored: the index of the item, or a file. It is fetched again where there is a
         /// network.
         case damaged
+        /// A key of the content cannot be kept: its server does not give it to a download. Playback needs the network for it.
+        case licenseNotKept = "licence cannot be kept"
         /// A later version of this library made the item. It is left alone, and plays from the network.
         case laterVersion = "later version"
         /// Another process uses the item: it writes to it, or, for a purge, has it open.

@@ -47,8 +47,8 @@ public final class CachedItem: Sendable {
         public var cachedSize: UInt64 = 0
         /// Whether there is enough for playback to start without the network.
         public var isReadyToPlay = false
-        /// What was found damaged and was mended, with losses: the index of the item (`CacheError.Code.damaged`). Nil where
-        /// nothing was since the object was made.
+        /// What does not end the download: that the index of the item was damaged, and was mended with losses (`damaged`,
+        /// since the object was made), or that a key cannot be kept (`licenseNotKept`).
         public var warning: CacheError?
 
         /// Of what is not cached.

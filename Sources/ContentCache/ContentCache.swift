@@ -2,6 +2,7 @@
 
 import Glibc
 public import HTTP
+public import LicenseControl
 public import MediaFormats
 import Storage
 import Synchronization
@@ -25,6 +26,10 @@ public final class ContentCache: Sendable {
         public var blockSize = 64 << 10
         /// What a download asks for at once, in bytes.
         public var fetchSize = 1 << 20
+
+        /// What keys that content has at a URL (HLS with AES-128) are sealed with; nil: a secret in a file of the cache's
+        /// folder.
+        public var deviceSecret: (any DeviceSecret)?
 
         /// The usual limits.
         public init(folder: String) { self.folder = folder }
@@ -133,19 +138,23 @@ actor CacheDisk {
     private let configuration: ContentCache.Configuration
     private let files: BlockFiles
     private let executor = StorageExecutor()
+    private let keySeal: KeySeal
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     init(_ configuration: ContentCache.Configuration, _ files: BlockFiles) {
         self.configuration = configuration
         self.files = files
+        keySeal = KeySeal(
+            configuration.deviceSecret ?? FileDeviceSecret(path: configuration.folder + "/.device-secret"))
     }
 
     func open(
         _ folder: String, _ record: ItemRecord?, for purpose: ItemStore.Purpose
     ) throws(CacheError) -> ItemStore {
         try ItemStore(
-            folder: folder, record, for: purpose, blockSize: configuration.blockSize, executor: executor, files: files)
+            folder: folder, record, for: purpose, blockSize: configuration.blockSize, executor: executor, files: files,
+            keySeal: keySeal)
     }
 
     /// For an item that cannot be opened.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Foundation
 import HTTP
 import MediaFormats
 import Testing
@@ -170,5 +171,83 @@ struct ManifestDownloadTests {
         let served = try DASHOfflinePresentation(
             Array(manifest.utf8), from: base + "stream.mpd", selection: TrackSelection())
         #expect(served.pieces.filter { $0.duration > .zero }.count == 6)
+    }
+
+    // MARK: Keys
+
+    private let key: [UInt8] = Array(1...16)
+
+    private func encrypted(_ keys: [String]) -> [String: [UInt8]] {
+        var text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n"
+        var files: [String: [UInt8]] = [:]
+        for (number, key) in keys.enumerated() {
+            text += "#EXT-X-KEY:METHOD=AES-128,URI=\"\(key)\"\n#EXTINF:2,\n\(number).ts\n"
+            files[base + "\(number).ts"] = [UInt8](repeating: UInt8(number), count: 3000)
+        }
+        files[base + "a.m3u8"] = Array((text + "#EXT-X-ENDLIST\n").utf8)
+        return files
+    }
+
+    @Test func keysAtURLsAreKeptSealedAndComeFromTheCache() async throws {
+        var files = encrypted(["k?id=1", "k?id=1", "https://keys.example/k2"])
+        (files[base + "k?id=1"], files["https://keys.example/k2"]) = (key, key.reversed())
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status == .complete && item.progress.isReadyToPlay && item.progress.warning == nil)
+        #expect(origin.requests.filter { $0.url == base + "k?id=1" }.count == 1)
+        // Neither is on disk as it is.
+        for file in test.files where !file.hasDirectoryPath {
+            let bytes = try Data(contentsOf: file)
+            #expect(bytes.range(of: Data(key)) == nil && bytes.range(of: Data(key.reversed())) == nil)
+        }
+        origin.switchOff()
+        let gateway = try CacheGateway(item, position: { nil }, onEvent: { _ in })
+        let client = CurlTransport()
+        let playlist = String(decoding: try await client.send(HTTPRequest(url: gateway.url)).body, as: UTF8.self)
+        let urls = playlist.split(separator: "\n").filter { $0.hasPrefix("#EXT-X-KEY") }
+            .compactMap { $0.split(separator: "\"").dropFirst().first.map(String.init) }
+        #expect(urls.count == 3)
+        var found: [[UInt8]] = []
+        for url in urls { found.append(try await client.send(HTTPRequest(url: url)).body) }
+        #expect(found == [key, key, key.reversed()])
+    }
+
+    @Test func aKeyThatCannotBeKeptIsNamedAndTheItemIsNotReady() async throws {
+        var files = encrypted(["k1", "k2"])
+        files[base + "k1"] = key
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status == .complete && !item.progress.isReadyToPlay)
+        #expect(item.progress.warning?.code == .licenseNotKept)
+        // It stays where it is, for those who may have it.
+        let playlist = try await text(item, "a.m3u8")
+        #expect(playlist.contains(base + "k2"))
+        let again = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        #expect(await again.refresh().warning?.code == .licenseNotKept)
+        origin.change(base + "k2", key, validator: "\"1\"")
+        await again.download()
+        #expect(again.progress.isReadyToPlay && again.progress.warning == nil)
+    }
+
+    @Test func keysOfAnotherDeviceDoNotOpen() async throws {
+        var files = encrypted(["k1"])
+        files[base + "k1"] = key
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        await test.cache.item(base + "a.m3u8", format: .hls).download()
+        try Data([UInt8](repeating: 7, count: 32)).write(to: URL(fileURLWithPath: test.folder + "/.device-secret"))
+        let item = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        #expect(try await text(item, "a.m3u8").contains("\"\(base)k1\""))
+        await item.download()
+        let reader = CacheReader(item)
+        guard case .document(let document)? = try await reader.answer(base + "k1", route: { $0 }) else {
+            Issue.record("no key")
+            return
+        }
+        #expect(document.bytes == key)
     }
 }

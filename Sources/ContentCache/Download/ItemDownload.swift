@@ -41,6 +41,8 @@ struct ItemDownload: Sendable {
                     try await read(range, of: url)
                 }.make(of: presentation, record)
             }
+            // First, so that nothing is ready to play without its keys.
+            try await downloadKeys(presentation.keys)
             try await downloadPieces()
         }
         let end = await store.pieces.map(\.end).max()
@@ -80,6 +82,14 @@ struct ItemDownload: Sendable {
     }
 
     // MARK: Manifests
+
+    private func downloadKeys(_ urls: [String]) async throws(CacheError) {
+        let kept = await store.keptKeys()
+        for url in urls where kept[url] == nil {
+            let key = try await trying { () async throws(CacheError) in try await fetcher.key(url) }
+            try await store.keep(key, from: url)
+        }
+    }
 
     private func downloadPieces() async throws(CacheError) {
         for piece in await store.pieces {

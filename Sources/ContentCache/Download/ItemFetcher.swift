@@ -166,6 +166,22 @@ actor ItemFetcher {
         return size
     }
 
+    /// A key at its URL; nil where the server does not give one. Throws what may pass by itself.
+    func key(_ url: String) async throws(CacheError) -> [UInt8]? {
+        var request = HTTPRequest(url: url)
+        request.maximumResponseSize = 4096
+        let response: HTTPResponse
+        do throws(HTTPError) {
+            response = try await transport.send(request)
+        } catch {
+            throw CacheError(error)
+        }
+        if (200..<300).contains(response.status), response.body.count == KeySeal.keySize { return response.body }
+        let error = CacheError.serverError(response.status, at: url)
+        if error.isTemporary { throw error }
+        return nil
+    }
+
     // MARK: The origin
 
     private func fetched(_ number: UInt64, _ resource: CachedResource, _ ahead: Int) async -> Fetched {

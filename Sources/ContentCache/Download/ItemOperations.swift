@@ -210,8 +210,17 @@ actor ItemOperations {
             progress.cachedDuration = status == .complete ? total : min(progress.cachedDuration, total)
         }
         let wanted = min(cache.readyDuration, progress.totalDuration ?? cache.readyDuration)
-        progress.isReadyToPlay = progress.cachedDuration > .zero && progress.cachedDuration >= wanted
+        progress.isReadyToPlay =
+            progress.cachedDuration > .zero && progress.cachedDuration >= wanted && snapshot.missingKeys == 0
         progress.warning = snapshot.warning ?? progress.warning
+        if snapshot.missingKeys > 0 {
+            progress.warning = CacheError(
+                .licenseNotKept,
+                "the server does not give \(snapshot.missingKeys) of the keys to a download; playback needs the network "
+                    + "for them")
+        } else if progress.warning?.code == .licenseNotKept {
+            progress.warning = nil
+        }
     }
 }
 

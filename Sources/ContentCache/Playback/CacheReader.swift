@@ -23,6 +23,8 @@ actor CacheReader {
         var fetcher: ItemFetcher { use.fetcher }
         var record: ItemRecord
         var presentation: CachedPresentation
+        /// By URL.
+        var keys: [String: [UInt8]]
         /// What is behind this cannot be had now; nil: everything can.
         var edge: Duration?
         /// The same of a file, in bytes.
@@ -46,9 +48,13 @@ actor CacheReader {
     func answer(_ url: String, route: @Sendable (String) -> String) async throws(CacheError) -> Answer? {
         let opened = try await open()
         if let document = opened.presentation.document(
-            url, of: opened.record, until: opened.edge, route: route)
+            url, of: opened.record, until: opened.edge, keptKeys: Set(opened.keys.keys), route: route)
         {
             return .document(document)
+        }
+        let spelling = URIReference.normalized(url)
+        if let key = opened.keys.first(where: { URIReference.normalized($0.key) == spelling })?.value {
+            return .document(.init(bytes: key, contentType: "application/octet-stream"))
         }
         guard var resource = await opened.fetcher.store.known(url) else { return nil }
         // As it is spelled where it was found.
@@ -121,7 +127,9 @@ actor CacheReader {
             }
             try await plan.make(of: presentation, record)
         }
-        var opened = Opened(use: use, record: await fetcher.store.record, presentation: presentation)
+        var opened = Opened(
+            use: use, record: await fetcher.store.record, presentation: presentation,
+            keys: await fetcher.store.keptKeys())
         guard let gap = await fetcher.store.firstGap() else { return opened }
         // Whether there is a network shows when something is asked of it, and this will be wanted anyway.
         do throws(CacheError) {

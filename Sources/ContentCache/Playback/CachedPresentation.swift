@@ -73,10 +73,18 @@ enum CachedPresentation: Sendable {
         }
     }
 
-    /// The manifest at `url`, with what `route` makes of the URLs in it; nil where it is none. What ends behind `end` is
-    /// left out.
+    /// Where the keys are that have a URL of their own, each once.
+    var keys: [String] {
+        guard case .hls(_, let playlists) = self else { return [] }
+        var seen: Set<String> = []
+        return playlists.flatMap(\.media.keys).filter { seen.insert($0).inserted }
+    }
+
+    /// The manifest at `url`, with what `route` makes of the URLs in it, those of `keptKeys` included; nil where it is none. What
+    /// ends behind `end` is left out.
     func document(
-        _ url: String, of record: ItemRecord, until end: Duration?, route: (String) -> String
+        _ url: String, of record: ItemRecord, until end: Duration?, keptKeys: Set<String>,
+        route: (String) -> String
     ) -> Document? {
         let url = URIReference.normalized(url)
         let isFirst = url == URIReference.normalized(record.url)
@@ -85,12 +93,13 @@ enum CachedPresentation: Sendable {
         case .hls(let master, let playlists):
             let type = "application/vnd.apple.mpegurl"
             if let master, isFirst {
-                return Document(bytes: master.serialized(route: route), contentType: type)
+                return Document(bytes: master.serialized(keptKeys: keptKeys, route: route), contentType: type)
             }
             guard let media = playlists.first(where: { URIReference.normalized($0.url) == url })?.media else {
                 return nil
             }
-            return Document(bytes: media.serialized(until: end?.inSeconds, route: route), contentType: type)
+            return Document(
+                bytes: media.serialized(until: end?.inSeconds, keptKeys: keptKeys, route: route), contentType: type)
         case .dash(let presentation):
             guard isFirst else { return nil }
             return Document(

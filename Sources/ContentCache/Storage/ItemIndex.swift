@@ -30,6 +30,9 @@ struct ItemIndex {
         PRAGMA user_version = \(version);
         """
 
+    private static let keySchema =
+        "CREATE TABLE IF NOT EXISTS content_key (url BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID"
+
     /// Opens the index. Where it is empty, makes one with this block size, or throws `notCached` unless `creating`: only
     /// who may write creates. Throws `damaged` for what is none, and `laterVersion`.
     init(path: String, blockSize: Int, creating: Bool) throws(CacheError) {
@@ -98,7 +101,8 @@ struct ItemIndex {
         try self.values { values[$0] = $1 }
         try self.resources { resources.append($0) }
         return IndexContents(
-            record: ItemRecord(values: values), resources: resources, pieces: try pieces(), blocks: try blocks())
+            record: ItemRecord(values: values), resources: resources, pieces: try pieces(), blocks: try blocks(),
+            keys: try keys())
     }
 
     // MARK: The item
@@ -185,6 +189,28 @@ struct ItemIndex {
         try statement.run()
     }
 
+    // MARK: Keys
+
+    /// The sealed bytes of each key, by URL; empty where the key cannot be kept.
+    func keys() throws(CacheError) -> [String: [UInt8]] {
+        // Indices from before there were keys have no such table.
+        guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'content_key'") > 0 else {
+            return [:]
+        }
+        let statement = try connection.statement("SELECT url, sealed FROM content_key")
+        var found: [String: [UInt8]] = [:]
+        while try statement.step() { found[statement.text(0)] = statement.bytes(1) }
+        return found
+    }
+
+    func write(key sealed: [UInt8], from url: String) throws(CacheError) {
+        try connection.execute(Self.keySchema)
+        let statement = try connection.statement("INSERT OR REPLACE INTO content_key VALUES (?, ?)")
+        try statement.bind(1, Array(url.utf8))
+        try statement.bind(2, sealed)
+        try statement.run()
+    }
+
     // MARK: Pieces
 
     func pieces() throws(CacheError) -> [CachedPiece] {
@@ -229,6 +255,8 @@ struct IndexContents {
     var pieces: [CachedPiece]
     /// Those that are on disk, by resource.
     var blocks: [Int64: Set<UInt64>]
+    /// Sealed, by URL; empty where the key cannot be kept.
+    var keys: [String: [UInt8]]
 }
 
 extension Duration {

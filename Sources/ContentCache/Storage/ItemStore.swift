@@ -26,12 +26,15 @@ actor ItemStore {
         var cachedDuration: Duration
         var cachedSize: UInt64
         var isWhole: Bool
+        /// Keys that no playback without the network has.
+        var missingKeys: Int
         var warning: CacheError?
     }
 
     nonisolated let folder: String
     private let executor: StorageExecutor
     private let files: BlockFiles
+    private let keySeal: KeySeal?
     private var use: CacheFolder.Lock?
     private var writer: CacheFolder.Lock?
     /// Nil where nothing is read from the disk, or stored: the item is closed, or cannot be opened.
@@ -58,7 +61,7 @@ actor ItemStore {
     /// nothing. An index that is damaged is put aside, unless for `looking`. Reads the disk: on the thread of the cache.
     init(
         folder: String, _ record: ItemRecord?, for purpose: Purpose, blockSize: Int, executor: StorageExecutor,
-        files: BlockFiles
+        files: BlockFiles, keySeal: KeySeal
     ) throws(CacheError) {
         let path = folder + "/index.db"
         let isDownloading = purpose == .downloading
@@ -88,7 +91,7 @@ actor ItemStore {
             }
             try CacheFolder.synchronize(folder)
         }
-        (self.folder, self.executor, self.files) = (folder, executor, files)
+        (self.folder, self.executor, self.files, self.keySeal) = (folder, executor, files, keySeal)
         (self.index, self.blockSize, self.record) = (index, index.blockSize, known)
         version = try index.version()
         tables = ItemTables(blockSize: index.blockSize)
@@ -98,7 +101,7 @@ actor ItemStore {
     /// An item of which nothing is on disk, and nothing will be.
     init(unstored record: ItemRecord, blockSize: Int, executor: StorageExecutor, files: BlockFiles) {
         (folder, self.record, self.blockSize) = ("", record, blockSize)
-        (self.executor, self.files) = (executor, files)
+        (self.executor, self.files, keySeal) = (executor, files, nil)
         tables = ItemTables(blockSize: blockSize)
     }
 
@@ -152,7 +155,7 @@ actor ItemStore {
         guard index != nil else { return nil }
         return Snapshot(
             record: record, cachedDuration: cachedDuration(), cachedSize: cachedSize, isWhole: firstGap() == nil,
-            warning: warning)
+            missingKeys: tables.keys.values.count(where: \.isEmpty), warning: warning)
     }
 
     func update(_ change: @Sendable (inout ItemRecord) -> Void) throws(CacheError) {
@@ -320,6 +323,24 @@ actor ItemStore {
             }
         }
         return bad
+    }
+
+    // MARK: Keys
+
+    /// Keeps a key, sealed; nil: it is needed and cannot be kept.
+    func keep(_ key: [UInt8]?, from url: String) throws(CacheError) {
+        guard let index, let keySeal else { return }
+        try becomeWriter()
+        let sealed = try key.map { key throws(CacheError) in try keySeal.seal(key, from: url) } ?? []
+        try index.write(key: sealed, from: url)
+        tables.keys[url] = sealed
+    }
+
+    /// Those that can be read here, by URL.
+    func keptKeys() -> [String: [UInt8]] {
+        var kept: [String: [UInt8]] = [:]
+        for (url, sealed) in tables.keys { kept[url] = keySeal?.open(sealed, from: url) }
+        return kept
     }
 
     // MARK: The end

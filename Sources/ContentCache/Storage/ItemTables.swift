@@ -9,6 +9,8 @@ struct ItemTables: Sendable {
     private(set) var resources: [String: CachedResource] = [:]
     /// In the order of their times.
     var pieces: [CachedPiece] = []
+    /// Sealed, by URL; empty where the key cannot be kept.
+    var keys: [String: [UInt8]] = [:]
     private var urls: [Int64: String] = [:]
     private var present: [Int64: Set<UInt64>] = [:]
     /// On disk, in bytes.
@@ -21,6 +23,7 @@ struct ItemTables: Sendable {
         let unknown = resources.values.filter { $0.number < 0 }
         (resources, urls, present, cachedSize) = ([:], [:], contents.blocks, 0)
         for resource in contents.resources { add(resource) }
+        keys = contents.keys
         if !keepingPieces { pieces = contents.pieces }
         for resource in unknown { replace(with: known(resource.url) ?? resource, insteadOf: resource.number) }
         for resource in resources.values {
@@ -29,7 +32,7 @@ struct ItemTables: Sendable {
     }
 
     /// Nothing is on disk any more.
-    mutating func clear() { (present, pieces, cachedSize) = ([:], [], 0) }
+    mutating func clear() { (present, pieces, cachedSize, keys) = ([:], [], 0, [:]) }
 
     // MARK: Resources
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import KeySystems
-import ProtectionModel
+package import ProtectionModel
 
 /// AES-256-GCM under one key: what is sealed is a random nonce of 12 bytes, the ciphertext and a tag of 16 bytes.
 ///
 /// Used from the thread of its store alone.
-final class Seal {
+package final class Seal {
     static let overhead = AESGCM.nonceSize + AESGCM.tagSize
 
     private let cipher: AESGCM
 
-    init(key: SealingKey) throws(LicenseStoreError) {
+    package init(key: SealingKey) throws(LicenseStoreError) {
         do throws(CryptoError) { cipher = try AESGCM(key) } catch { throw .cryptography("AES-256-GCM: \(error)") }
     }
 
-    func seal(_ bytes: [UInt8], authenticating header: [UInt8]) throws(LicenseStoreError) -> [UInt8] {
+    package func seal(_ bytes: [UInt8], authenticating header: [UInt8]) throws(LicenseStoreError) -> [UInt8] {
         let nonce = try randomBytes(AESGCM.nonceSize)
         do throws(CryptoError) {
             return nonce + (try cipher.seal(bytes, nonce: nonce, authenticating: header))
@@ -25,7 +25,7 @@ final class Seal {
     }
 
     /// Nil where key, header or bytes are not those that were sealed.
-    func open(_ sealed: [UInt8], authenticating header: [UInt8]) throws(LicenseStoreError) -> [UInt8]? {
+    package func open(_ sealed: [UInt8], authenticating header: [UInt8]) throws(LicenseStoreError) -> [UInt8]? {
         guard sealed.count >= Self.overhead else { return nil }
         do throws(CryptoError) {
             return try cipher.open(

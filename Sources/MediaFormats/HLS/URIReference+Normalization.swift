@@ -29,7 +29,7 @@ extension URIReference {
         return normalizedEscapes(authority[..<(user ?? authority.startIndex)]) + host
     }
 
-    /// With escapes in capitals, for all that needs one and nothing else. A `%` that starts none stays.
+    /// With escapes in capitals, for all that needs one and nothing else: a `%` that starts none, too.
     private static func normalizedEscapes(_ text: some StringProtocol) -> String {
         let bytes = Array(encoded(String(text)).utf8)
         var result: [UInt8] = []
@@ -46,7 +46,7 @@ extension URIReference {
                 }
                 place += 3
             } else {
-                result.append(bytes[place])
+                result += bytes[place] == UInt8(ascii: "%") ? Array("%25".utf8) : [bytes[place]]
                 place += 1
             }
         }

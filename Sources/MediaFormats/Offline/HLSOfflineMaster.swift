@@ -110,8 +110,9 @@ public struct HLSOfflineMaster: Sendable {
         lines.append(.url(variant.url))
     }
 
-    /// The playlist, with what `route` makes of the URLs of its media playlists.
-    public func serialized(route: (String) -> String) -> [UInt8] {
+    /// The playlist, with what `route` makes of the URLs of its media playlists, and of those of keys that are in
+    /// `keptKeys`.
+    public func serialized(keptKeys: Set<String> = [], route: (String) -> String) -> [UInt8] {
         var text = ""
         for line in lines {
             switch line {
@@ -119,6 +120,7 @@ public struct HLSOfflineMaster: Sendable {
             case .url(let url): text += route(url)
             case .list(let tag, var list):
                 if tag == "EXT-X-MEDIA", let url = list["URI"] { list.set("URI", route(url)) }
+                if tag == "EXT-X-SESSION-KEY" { list.route(keptKeys, route) }
                 text += "#\(tag):\(list.text)"
             }
             text += "\n"
@@ -130,6 +132,14 @@ public struct HLSOfflineMaster: Sendable {
 extension HLSAttributeList {
     mutating func set(_ name: String, _ value: String) {
         if let index = attributes.firstIndex(where: { $0.name == name }) { attributes[index].value = value }
+    }
+
+    /// Of a key: takes what `route` makes of its URI, where the key itself is kept.
+    mutating func route(_ keptKeys: Set<String>, _ route: (String) -> String) {
+        guard self["KEYFORMAT"] ?? HLSKeyFormat.identity.name == HLSKeyFormat.identity.name, let uri = self["URI"],
+            keptKeys.contains(uri)
+        else { return }
+        set("URI", route(uri))
     }
 
     /// With the `URI` as seen from `base`. Keys stay where they are.

@@ -17,6 +17,9 @@ public struct HLSOfflineMedia: Sendable {
 
     /// In order; what a segment needs first stands in front of it.
     public private(set) var pieces: [Piece] = []
+    /// Where the keys are that anybody who may read their http or https URL gets (KEYFORMAT `identity`; RFC 8216, 4.3.2.4),
+    /// absolute. Of segments alone, each once.
+    public private(set) var keys: [String] = []
     /// No segment comes any more. One that is not so is live.
     public let isEnded: Bool
     /// In seconds.
@@ -37,8 +40,10 @@ public struct HLSOfflineMedia: Sendable {
             keyFormats: [.identity, .fairPlay, .playReady, .widevine], window: HLSWindow())
         isEnded = playlist.isEnded
         var map: HLSMap?
+        var seen: Set<String> = []
         for segment in playlist.segments {
             guard let url = segment.url else { continue }
+            if let url = segment.key?.plainURL, seen.insert(url).inserted { keys.append(url) }
             if let next = segment.map, next != map {
                 pieces.append(Piece(url: next.url, byteRange: next.byteRange, begin: duration, duration: 0))
             }
@@ -50,9 +55,11 @@ public struct HLSOfflineMedia: Sendable {
         guard duration.isFinite, duration < 1e9 else { throw .malformed("segments of \(duration) seconds") }
     }
 
-    /// The playlist, with what `route` makes of the URLs of segments and initialization sections; key URIs become
-    /// absolute. Segments that end behind `end`, in seconds, are left out; nil: none.
-    public func serialized(until end: Double?, route: (String) -> String) -> [UInt8] {
+    /// The playlist, with what `route` makes of the URLs of segments, initialization sections, and those of `keys` that are
+    /// in `keptKeys`; other key URIs become absolute. Segments that end behind `end`, in seconds, are left out; nil: none.
+    public func serialized(
+        until end: Double?, keptKeys: Set<String> = [], route: (String) -> String
+    ) -> [UInt8] {
         var text = ""
         var time = 0.0
         var written = 0
@@ -60,7 +67,7 @@ public struct HLSOfflineMedia: Sendable {
             time += segment.duration
             // What adds up in two ways may differ in the last digits.
             if let end, time > end + 1e-3 { break }
-            for line in playlist.lines[segment.lines] { write(line, segment, to: &text, route) }
+            for line in playlist.lines[segment.lines] { write(line, segment, to: &text, keptKeys, route) }
             written = segment.lines.upperBound
         }
         if end == nil {
@@ -74,7 +81,8 @@ public struct HLSOfflineMedia: Sendable {
     }
 
     private func write(
-        _ line: HLSLine, _ segment: HLSMediaPlaylist.Segment, to text: inout String, _ route: (String) -> String
+        _ line: HLSLine, _ segment: HLSMediaPlaylist.Segment, to text: inout String, _ keptKeys: Set<String>,
+        _ route: (String) -> String
     ) {
         switch line.content {
         case .blank, .comment: return
@@ -85,8 +93,10 @@ public struct HLSOfflineMedia: Sendable {
             list.set("URI", route(list["URI"] ?? ""))
             text += "#EXT-X-MAP:\(list.text)"
         case .tag("EXT-X-KEY", let value):
-            guard let list = try? HLSAttributeList(parsing: value ?? "") else { return }
-            text += "#EXT-X-KEY:\(list.withAbsoluteURI(base).text)"
+            guard var list = try? HLSAttributeList(parsing: value ?? "") else { return }
+            list = list.withAbsoluteURI(base)
+            list.route(keptKeys, route)
+            text += "#EXT-X-KEY:\(list.text)"
         // Of live streams, and of what is not cached.
         case .tag("EXT-X-PART", _), .tag("EXT-X-PRELOAD-HINT", _), .tag("EXT-X-RENDITION-REPORT", _),
             .tag("EXT-X-SERVER-CONTROL", _), .tag("EXT-X-PART-INF", _), .tag("EXT-X-ENDLIST", _):
@@ -94,6 +104,14 @@ public struct HLSOfflineMedia: Sendable {
         case .tag: text += line.text
         }
         text += "\n"
+    }
+}
+
+extension HLSKey {
+    /// Where the bytes of the key are; nil for a key that comes otherwise.
+    fileprivate var plainURL: String? {
+        guard keyFormat == HLSKeyFormat.identity.name, let uri, URIReference(uri).isHTTP else { return nil }
+        return uri
     }
 }
 

@@ -12,6 +12,13 @@ extension FuzzTarget {
                 promise(again?.playlists.count == master.playlists.count, "what is kept is kept again")
             }
             guard let media = try? HLSOfflineMedia(bytes, from: url, variables: [:]) else { return }
+            let kept = try? HLSOfflineMedia(
+                media.serialized(until: nil, keptKeys: Set(media.keys)) { $0 }, from: url, variables: [:])
+            promise(kept?.keys == media.keys, "no key is lost")
+            for url in media.keys + media.pieces.map(\.url) {
+                let normal = URIReference.normalized(url)
+                promise(URIReference.normalized(normal) == normal, "a URL has one spelling")
+            }
             let end = media.duration / 2
             guard let half = try? HLSOfflineMedia(media.serialized(until: end) { $0 }, from: url, variables: [:]) else {
                 return

@@ -19,8 +19,9 @@ struct URINormalizationTests {
         ("http://h/a b\"<>^`{|}\\", "http://h/a%20b%22%3C%3E%5E%60%7B%7C%7D%5C"),
         ("http://h/é?ü", "http://h/%C3%A9?%C3%BC"),
         // What is none.
-        ("http://h/100%", "http://h/100%"),
-        ("http://h/%zz%1", "http://h/%zz%1"),
+        ("http://h/100%", "http://h/100%25"),
+        ("http://h/%zz%1", "http://h/%25zz%251"),
+        ("http://h/%%341", "http://h/%2541"),
         // Dot segments, escaped ones too.
         ("http://h/a/b/../c/./d", "http://h/a/c/d"),
         ("http://h/../a/%2E%2e/b/.", "http://h/b/"),
