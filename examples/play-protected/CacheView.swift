@@ -42,6 +42,7 @@ struct CacheView {
     private func show(_ content: CachedContent) {
         let progress = content.progress
         print("cached: \(line(progress)) \(content.type.rawValue) \(content.contentURL)")
+        if let warning = progress.warning { print("warning: \(warning)") }
     }
 
     private func line(_ progress: CachedItem.Progress) -> String {
@@ -79,7 +80,10 @@ struct CacheView {
     /// Whether it is complete in the end.
     private func follow(_ content: CachedContent) async -> Bool {
         content.start()
+        var warning: CacheError?
         for await progress in content.updates {
+            if let new = progress.warning, new != warning { print("warning: \(new)") }
+            warning = progress.warning
             print("progress: \(line(progress)) \(content.contentURL)")
             switch progress.status {
             case .complete: return true

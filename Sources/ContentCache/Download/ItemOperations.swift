@@ -54,7 +54,11 @@ actor ItemOperations {
 
     /// `endUse` ends it.
     private func open(for purpose: ItemStore.Purpose) async throws(CacheError) -> ItemFetcher {
-        while let opening { _ = await opening.value }
+        while let opening {
+            _ = await opening.value
+            // Whoever opens it goes first.
+            await Task.yield()
+        }
         if let fetcher {
             uses += 1
             do throws(CacheError) {

@@ -64,6 +64,7 @@
                 case .caching, .waiting: isUnderWay = true
                 case .complete:
                     line.finish()
+                    if let warning = progress.warning { print("warning: \(warning)") }
                     return print("complete: \(CacheState.size(progress.cachedSize))")
                 case .failed(let error):
                     line.finish()

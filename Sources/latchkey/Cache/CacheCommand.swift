@@ -33,8 +33,8 @@
             abstract: "List the content on disk, and how much of it there is.",
             discussion: """
                 CACHED is what plays from the start without the network, of the whole. JSON has one object for each, with \
-                url, type, status, cachedSeconds, cachedBytes, isReadyToPlay and, where they are known, totalSeconds and \
-                error.
+                url, type, status, cachedSeconds, cachedBytes, isReadyToPlay and, where there are any, totalSeconds, \
+                error and warning.
                 """)
 
         @OptionGroup var place: CachePlace
@@ -58,6 +58,7 @@
             let table = TextTable(
                 titles: ["STATUS", "TYPE", "CACHED", "OF", "SIZE", "URL"], rows: states.map(\.cells), right: [2, 3, 4])
             for line in table.lines { print(line) }
+            for state in states { if let warning = state.warning { print("warning: \(state.url): \(warning)") } }
         }
     }
 
@@ -71,6 +72,7 @@
         let cachedBytes: UInt64
         let isReadyToPlay: Bool
         let error: String?
+        let warning: String?
 
         init(_ content: CachedContent, _ progress: CachedItem.Progress) {
             url = content.contentURL
@@ -79,6 +81,7 @@
             totalSeconds = progress.totalDuration.map(Self.seconds)
             cachedBytes = progress.cachedSize
             isReadyToPlay = progress.isReadyToPlay
+            warning = progress.warning?.description
             switch progress.status {
             case .notCached: (status, error) = ("not cached", nil)
             case .waiting: (status, error) = ("waiting", nil)

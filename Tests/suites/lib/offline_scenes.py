@@ -6,7 +6,6 @@ import hashlib
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import sqlite3
@@ -327,45 +326,8 @@ def twenty():
         demand(by_size == {len(film) for film in films.values()}, "sizes")
 
 
-def faults():
-    """A captive portal, a full disk, altered bytes, another film in its place: each by name, and nothing is lost."""
-    whole = piff(2, 200_000)
-    with children.Folder() as folder, Origin({"/film.ismv": whole}) as origin:
-        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/film.ismv"
-        origin.fault = lambda _: (200, "text/html", b"<!DOCTYPE html><html><body>Log in</body></html>")
-        download(cache, url, status=1).demand(1, "invalid content", "log-in page")
-        origin.fault = None
-
-        def little_room():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))
-
-        download(cache, url, status=1, prepare=little_room).demand(1, "error: disk full")
-        had = claimed(cache, whole)
-        demand(had > 0, "nothing is there")
-        other = bytearray(whole)
-        other[-1] ^= 1
-        origin.files["/film.ismv"] = bytes(other)
-        download(cache, url, status=1).demand(1, "error: content changed")
-        demand(claimed(cache, whole) == had, "something was lost")
-        origin.files["/film.ismv"] = whole
-        download(cache, url).demand(0, "complete")
-        database, path = index(cache)
-        database.close()
-        with open(f"{path}/1.data", "r+b") as file:
-            file.seek(700_000)
-            file.write(b"altered")
-        origin.forget()
-        download(cache, url).demand(0, "complete")
-        demand(len(origin.requests) == 1 and stored(cache) == whole, f"{origin.requests}")
-        with open(f"{path}/1.data", "r+b") as file:
-            file.truncate(1_000_000)
-        download(cache, url).demand(0, "complete")
-        demand(stored(cache) == whole, "the bytes are not the origin's")
-
-
 ALL = {
     "kills": kills, "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "manifest-edge": manifest_edge,
-    "twenty": twenty, "faults": faults,
+    "twenty": twenty,
 }
