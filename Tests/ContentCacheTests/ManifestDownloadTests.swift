@@ -200,6 +200,7 @@ struct ManifestDownloadTests {
         // Neither is on disk as it is.
         for file in test.files where !file.hasDirectoryPath {
             let bytes = try Data(contentsOf: file)
+            #expect(try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int == 0o600)
             #expect(bytes.range(of: Data(key)) == nil && bytes.range(of: Data(key.reversed())) == nil)
         }
         origin.switchOff()

@@ -8,9 +8,12 @@ public struct CachedTransport: HTTPTransport {
     private let reader: CacheReader
     private let origin: any HTTPTransport
 
-    /// What is no part of `item` is sent by `origin`.
-    public init(_ item: CachedItem, otherwise origin: any HTTPTransport) {
-        reader = CacheReader(item)
+    /// What is no part of `item` is sent by `origin`. `onWarning` hears once of each thing that is wrong with the item.
+    public init(
+        _ item: CachedItem, otherwise origin: any HTTPTransport,
+        onWarning: @escaping @Sendable (CacheError) -> Void = { _ in }
+    ) {
+        reader = CacheReader(item, onWarning: onWarning)
         self.origin = origin
     }
 
@@ -19,8 +22,13 @@ public struct CachedTransport: HTTPTransport {
         guard request.method == "GET", request.body.isEmpty else { return try await origin.send(request) }
         do throws(CacheError) {
             if let response = try await response(to: request) { return response }
-        } catch {
+        } catch let cause {
             // The origin says what is wrong in its own words, where it can be asked.
+            do throws(HTTPError) {
+                return try await origin.send(request)
+            } catch {
+                throw error.isConnectionFailure && cause.isTemporary ? .refused(request.url, cause.reason) : error
+            }
         }
         return try await origin.send(request)
     }

@@ -14,6 +14,16 @@ enum CacheFolder {
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw CacheError(system: errno, path) }
     }
 
+    /// Makes an empty file for the owner alone, where there is none; one that is there is for the owner alone then. Does
+    /// not open that: SQLite's locks in this process would end with it.
+    static func createFile(_ path: String) throws(CacheError) {
+        let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        if descriptor >= 0 { close(descriptor) }
+        guard descriptor >= 0 || errno == EEXIST && chmod(path, 0o600) == 0 else {
+            throw CacheError(system: errno, path)
+        }
+    }
+
     static func exists(_ path: String) -> Bool {
         var status = stat()
         return lstat(path, &status) == 0

@@ -36,6 +36,7 @@ struct ItemIndex {
     /// Opens the index. Where it is empty, makes one with this block size, or throws `notCached` unless `creating`: only
     /// who may write creates. Throws `damaged` for what is none, and `laterVersion`.
     init(path: String, blockSize: Int, creating: Bool) throws(CacheError) {
+        if creating { try CacheFolder.createFile(path) }
         connection = try SQLiteConnection(path: path, fileSystem: nil, busyTimeout: .seconds(5))
         // With a write-ahead log, other processes read while this one writes. A loss of power may cost the last blocks,
         // and never brings rows for blocks that are not there.

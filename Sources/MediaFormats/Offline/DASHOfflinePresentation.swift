@@ -61,7 +61,8 @@ public struct DASHOfflinePresentation: Sendable {
             if end == nil, elements.indices.contains(index + 1) {
                 end = elements[index + 1][attribute: "start"].flatMap { Duration(iso8601: $0) }
             }
-            var period = Period(element: element, begin: begin, end: end ?? whole)
+            // The presentation may end before a Period begins, by its own word.
+            var period = Period(element: element, begin: begin, end: (end ?? whole).map { max(begin, $0) })
             try choose(selection, in: &period, Self.base(of: element, in: base))
             next = period.end ?? begin
             periods.append(period)

@@ -63,7 +63,7 @@ public struct HLSOfflineMaster: Sendable {
                     if let list = try? HLSAttributeList(parsing: value ?? "") {
                         lines.append(.list(tag: "EXT-X-SESSION-KEY", list.withAbsoluteURI(base)))
                     }
-                case .tag("EXTM3U", _), .tag("EXT-X-VERSION", _), .tag("EXT-X-INDEPENDENT-SEGMENTS", _),
+                case .tag("EXT-X-VERSION", _), .tag("EXT-X-INDEPENDENT-SEGMENTS", _),
                     .tag("EXT-X-START", _):
                     lines.append(.text(String(line.text)))
                 case .uri(let reference):
@@ -113,7 +113,7 @@ public struct HLSOfflineMaster: Sendable {
     /// The playlist, with what `route` makes of the URLs of its media playlists, and of those of keys that are in
     /// `keptKeys`.
     public func serialized(keptKeys: Set<String> = [], route: (String) -> String) -> [UInt8] {
-        var text = ""
+        var text = "#EXTM3U\n"
         for line in lines {
             switch line {
             case .text(let line): text += line

@@ -54,7 +54,7 @@ def faults():
 
 
 def damaged_index():
-    """With the network the item plays and is fetched again; without it, the warning and the edge come by name."""
+    """With the network the item plays and is fetched again; without it, what happened is told by name."""
     with Film() as film:
         download(film.cache, film.url).demand(0, "complete")
         path = glob.glob(f"{film.cache}/*/index.db")[0]
@@ -65,7 +65,7 @@ def damaged_index():
         with open(path, "wb") as file:
             file.write(text)
         film.origin.switch_off()
-        film.play().demand(1, "event: cache edge reached")
+        film.play("--log").demand(3, "the index was set aside as", "error: unreachable")
         with open(f"{os.path.dirname(path)}/index.damaged-1.db", "rb") as file:
             demand(file.read() == text, "what was set aside is not what was there")
         film.origin.switch_on()
@@ -77,7 +77,7 @@ def damaged_index():
 
 
 def altered_head():
-    """Without the network: the event at once, with the reason, and no picture of altered bytes."""
+    """Without the network: the reason, at once, and no picture of altered bytes."""
     with Film(2, 100_000) as film:
         download(film.cache, film.url).demand(0, "complete")
         database, path = index(film.cache)
@@ -86,7 +86,7 @@ def altered_head():
             file.seek(100)
             file.write(b"altered")
         film.origin.switch_off()
-        film.play(sink=PACED).demand(1, "event: cache edge reached: 0 ms", "were altered on disk")
+        film.play(sink=PACED).demand(3, "error: unreachable", "were altered on disk")
         film.origin.switch_on()
         film.origin.forget()
         film.play().demand(0).states("playing", "ended")

@@ -14,7 +14,10 @@ extension AgentCore {
 
     /// What content is looked at with.
     func contentTransport() -> any HTTPTransport {
-        cachedItem.map { CachedTransport($0, otherwise: CurlTransport.shared) } ?? CurlTransport.shared
+        guard let item = cachedItem else { return CurlTransport.shared }
+        return CachedTransport(item, otherwise: CurlTransport.shared) { [weak self] in
+            self?.log(.warning, "from the cache: \($0)")
+        }
     }
 
     /// Nil where nothing of the content is in the cache.
