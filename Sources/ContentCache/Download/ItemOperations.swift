@@ -96,21 +96,22 @@ actor ItemOperations {
         }
     }
 
-    /// Where nobody needs it any more, files and locks are let go, before anybody is told.
-    func endUse(of used: ItemFetcher) async {
-        guard used === fetcher else { return }
-        if uses == 1 {
-            let snapshot = await used.store.snapshot()
-            if used === fetcher, let snapshot { take(snapshot) }
+    /// Where nobody needs it any more, files and locks are let go, before anybody is told: whoever hears that a download has
+    /// ended may start the next, in this process or another. `outcome` is that of the download.
+    func endUse(of used: ItemFetcher, outcome: CachedItem.Status? = nil) async {
+        var last: ItemStore.Snapshot?
+        if used === fetcher, uses == 1 { last = await used.store.snapshot() }
+        if used === fetcher {
+            uses -= 1
+            if uses == 0 {
+                fetcher = nil
+                // Whoever is just asking the store would find nothing.
+                tellings += 1
+                await used.store.close()
+            }
         }
-        guard used === fetcher else { return }
-        uses -= 1
-        if uses == 0 {
-            fetcher = nil
-            // Whoever is just asking the store would find nothing.
-            tellings += 1
-            await used.store.close()
-        }
+        if let outcome { (download, status) = (nil, outcome) }
+        if let last { take(last) }
         await tell()
     }
 
@@ -144,9 +145,10 @@ actor ItemOperations {
                     self.begin()
                     defer { Task { await queue.leave() } }
                     try await ItemDownload(fetcher: fetcher, pause: pause).run()
-                    await self.end(.complete, fetcher)
+                    await self.endUse(of: fetcher, outcome: .complete)
                 } catch {
-                    await self.end(error.code == .cancelled ? .paused : .failed(error), fetcher)
+                    await self.endUse(
+                        of: fetcher, outcome: error.code == .cancelled ? .paused : .failed(error))
                 }
             }
             await tell()
@@ -159,12 +161,6 @@ actor ItemOperations {
     private func begin() {
         status = .caching
         Task { await tell() }
-    }
-
-    private func end(_ status: CachedItem.Status, _ fetcher: ItemFetcher) async {
-        download = nil
-        self.status = status
-        await endUse(of: fetcher)
     }
 
     private func pause() async {
