@@ -16,7 +16,7 @@ import latchkey
 STATUSES = ("not cached", "waiting", "caching", "paused", "complete", "failed")
 ERRORS = ("none", "invalid URL", "unreachable", "server error", "invalid content", "unsupported content",
           "content changed", "disk full", "not permitted", "damaged", "in use", "input or output", "not cached",
-          "cancelled", "other")
+          "cancelled", "other", "later version", "licence cannot be kept")
 
 _POINTER, _TEXT, _NUMBER, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int
 _UNKNOWN = 2**64 - 1
@@ -43,7 +43,8 @@ latchkey._functions({
     "cache_progress_get_cached_duration": (_NUMBER, _POINTER),
     "cache_progress_get_cached_size": (_NUMBER, _POINTER), "cache_progress_is_ready_to_play": (_INT, _POINTER),
     "cache_progress_get_error": (_INT, _POINTER), "cache_progress_get_message": (_TEXT, _POINTER),
-    "cache_progress_get_http_status": (_INT, _POINTER),
+    "cache_progress_get_http_status": (_INT, _POINTER), "cache_progress_get_warning": (_INT, _POINTER),
+    "cache_progress_get_warning_message": (_TEXT, _POINTER),
 }, latchkey._library)
 
 
@@ -65,16 +66,19 @@ class Progress:
     size: int
     is_ready: bool
     error: Error | None
+    warning: Error | None
 
     @classmethod
     def _read(cls, pointer):
         def get(name):
             return latchkey._call(f"cache_progress_{name}", pointer)
 
-        total, code = get("get_total_duration"), ERRORS[get("get_error")]
+        total = get("get_total_duration")
+        code, warning = ERRORS[get("get_error")], ERRORS[get("get_warning")]
         error = None if code == "none" else Error(code, get("get_message"), get("get_http_status"))
+        warning = None if warning == "none" else Error(warning, get("get_warning_message"))
         return cls(STATUSES[get("get_status")], None if total == _UNKNOWN else total, get("get_cached_duration"),
-                   get("get_cached_size"), bool(get("is_ready_to_play")), error)
+                   get("get_cached_size"), bool(get("is_ready_to_play")), error, warning)
 
 
 @latchkey._EVENT

@@ -182,3 +182,14 @@ public func latchkey_cache_progress_get_message(_ progress: OpaquePointer!) -> U
 public func latchkey_cache_progress_get_http_status(_ progress: OpaquePointer!) -> CInt {
     CInt(clamping: CacheProgressHandle.of(progress)?.progress.error?.httpStatus ?? 0)
 }
+
+@c @implementation
+public func latchkey_cache_progress_get_warning(_ progress: OpaquePointer!) -> LatchkeyCacheErrorCode {
+    (CacheProgressHandle.of(progress)?.progress.warning?.code).map { LatchkeyCacheErrorCode($0) }
+        ?? LATCHKEY_CACHE_ERROR_NONE
+}
+
+@c @implementation
+public func latchkey_cache_progress_get_warning_message(_ progress: OpaquePointer!) -> UnsafePointer<CChar>! {
+    CacheProgressHandle.of(progress)?.warning?.text
+}

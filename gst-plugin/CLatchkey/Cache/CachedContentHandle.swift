@@ -22,9 +22,11 @@ final class CachedContentHandle: OpaqueReference, Sendable {
 final class CacheProgressHandle: OpaqueReference, Sendable {
     let progress: CachedItem.Progress
     let message: CMemory?
+    let warning: CMemory?
 
     init(_ progress: CachedItem.Progress) {
         self.progress = progress
+        warning = progress.warning.map { CMemory(text: $0.description) }
         message = progress.error.map { CMemory(text: $0.description) }
     }
 }
@@ -81,7 +83,8 @@ extension LatchkeyCacheErrorCode {
             case .inputOutput: LATCHKEY_CACHE_ERROR_INPUT_OUTPUT
             case .notCached: LATCHKEY_CACHE_ERROR_NOT_CACHED
             case .cancelled: LATCHKEY_CACHE_ERROR_CANCELLED
-            default: LATCHKEY_CACHE_ERROR_OTHER
+            case .laterVersion: LATCHKEY_CACHE_ERROR_LATER_VERSION
+            case .licenseNotKept: LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT
             }
     }
 }

@@ -79,6 +79,8 @@ typedef enum {
  * @LATCHKEY_CACHE_ERROR_NOT_CACHED: it is not in the cache
  * @LATCHKEY_CACHE_ERROR_CANCELLED: it was cancelled
  * @LATCHKEY_CACHE_ERROR_OTHER: anything else; the message says what
+ * @LATCHKEY_CACHE_ERROR_LATER_VERSION: a later version of the library made what is there
+ * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key is not given to downloads; as a warning
  *
  * What went wrong.
  */
@@ -97,7 +99,9 @@ typedef enum {
   LATCHKEY_CACHE_ERROR_INPUT_OUTPUT = 11,
   LATCHKEY_CACHE_ERROR_NOT_CACHED = 12,
   LATCHKEY_CACHE_ERROR_CANCELLED = 13,
-  LATCHKEY_CACHE_ERROR_OTHER = 14
+  LATCHKEY_CACHE_ERROR_OTHER = 14,
+  LATCHKEY_CACHE_ERROR_LATER_VERSION = 15,
+  LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT = 16
 } LatchkeyCacheErrorCode;
 
 /**
@@ -341,6 +345,23 @@ const char *latchkey_cache_progress_get_message (LatchkeyCacheProgress *progress
  * Returns: the status of the answer that ended the download; 0 where there is none
  */
 int latchkey_cache_progress_get_http_status (LatchkeyCacheProgress *progress);
+
+/**
+ * latchkey_cache_progress_get_warning:
+ * @progress: (nullable): a progress
+ *
+ * Returns: what went wrong without an end of the download: %LATCHKEY_CACHE_ERROR_DAMAGED where the index of the content was
+ *   mended with losses, %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT; else %LATCHKEY_CACHE_ERROR_NONE
+ */
+LatchkeyCacheErrorCode latchkey_cache_progress_get_warning (LatchkeyCacheProgress *progress);
+
+/**
+ * latchkey_cache_progress_get_warning_message:
+ * @progress: (nullable): a progress
+ *
+ * Returns: (nullable): the same in words; valid as long as @progress
+ */
+const char *latchkey_cache_progress_get_warning_message (LatchkeyCacheProgress *progress);
 
 #ifdef __cplusplus
 }

@@ -220,6 +220,8 @@ test_arguments (void)
   g_assert_cmpuint (latchkey_cache_progress_get_total_duration (NULL), ==, GST_CLOCK_TIME_NONE);
   g_assert_cmpint (latchkey_cache_progress_get_error (NULL), ==, LATCHKEY_CACHE_ERROR_NONE);
   g_assert_null (latchkey_cache_progress_get_message (NULL));
+  g_assert_cmpint (latchkey_cache_progress_get_warning (NULL), ==, LATCHKEY_CACHE_ERROR_NONE);
+  g_assert_null (latchkey_cache_progress_get_warning_message (NULL));
   latchkey_cached_content_start (NULL);
   latchkey_cached_content_purge (NULL);
   latchkey_cached_content_unref (NULL);
@@ -248,6 +250,8 @@ test_download (void)
   g_assert_cmpuint (latchkey_cache_progress_get_total_duration (progress), !=, GST_CLOCK_TIME_NONE);
   g_assert_cmpuint (latchkey_cache_progress_get_cached_duration (progress), ==,
       latchkey_cache_progress_get_total_duration (progress));
+  g_assert_cmpint (latchkey_cache_progress_get_error (progress), ==, LATCHKEY_CACHE_ERROR_NONE);
+  g_assert_cmpint (latchkey_cache_progress_get_warning (progress), ==, LATCHKEY_CACHE_ERROR_NONE);
   latchkey_cache_progress_unref (progress);
 
   Seen *all = list ();
