@@ -68,6 +68,7 @@ _library = _functions({
     "call_cancel": (_INT, _NUMBER),
     "agent_set_custom_challenge_data": (None, _POINTER, _TEXT),
     "agent_set_hdmi_mode": (None, _POINTER, _INT),
+    "agent_set_hdmi_alternative_image": (_INT, _POINTER, _TEXT, ctypes.c_size_t, ctypes.POINTER(_POINTER)),
     "agent_set_audio_track": (None, _POINTER, _TEXT),
     "agent_get_state": (_INT, *_TAKES),
     "agent_state_get_name": (_TEXT, _INT),
@@ -223,6 +224,13 @@ class Error(Exception):
         return cls(ERRORS[_call("agent_error_get_code", pointer)], _call("agent_error_get_message", pointer),
                    _call("agent_error_get_http_status", pointer), _call("agent_error_get_key_error", pointer),
                    bool(_call("agent_error_is_temporary", pointer)))
+
+    @classmethod
+    def _taken(cls, pointer):
+        """The same, and gives the reference back."""
+        error = cls._read(pointer)
+        _call("agent_error_unref", pointer)
+        return error
 
 
 @dataclasses.dataclass
@@ -420,6 +428,12 @@ class Agent:
     def set_hdmi_mode(self, mode):
         _call("agent_set_hdmi_mode", self._pointer, HDMI_MODES.index(mode))
 
+    def set_hdmi_alternative_image(self, image):
+        """`image`: the bytes of a PNG or JPEG file; None: a white picture. Raises Error."""
+        error = _POINTER()
+        if not _call("agent_set_hdmi_alternative_image", self._pointer, image, len(image or b""), error):
+            raise Error._taken(error)
+
     def set_audio_track(self, name):
         _call("agent_set_audio_track", self._pointer, _bytes(name))
 
@@ -431,9 +445,7 @@ class Agent:
         """Gives a Gst.Element this agent's session. Raises Error. Call it before the pipeline leaves READY."""
         error = _POINTER()
         if not _call("agent_attach", self._pointer, _address(pipeline), error):
-            reason = Error._read(error)
-            _call("agent_error_unref", error)
-            raise reason
+            raise Error._taken(error)
 
 
 def _address(element):

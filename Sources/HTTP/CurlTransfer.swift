@@ -72,10 +72,6 @@ final class CurlTransfer {
         }
         let connectTimeout = milliseconds(exchange.request.connectTimeout)
         try check(latchkey_curl_set_long(handle, CURLOPT_CONNECTTIMEOUT_MS, connectTimeout))
-        if let stall = exchange.request.stallTimeout {
-            try check(latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_LIMIT, 1))
-            try check(latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_TIME, max(Int(stall.components.seconds), 1)))
-        }
     }
 
     private func configureRequest() throws(HTTPError) {

@@ -19,8 +19,6 @@ public struct HTTPRequest: Sendable {
     public var stallTimeout: Duration?
     /// For one connection, from its look-up to the end of the TLS handshake.
     public var connectTimeout: Duration = .seconds(5)
-    /// How long nothing may arrive before the exchange ends as timed out, in whole seconds; nil: as long as `timeout`.
-    public var stallTimeout: Duration?
     /// The most bytes that a response body may have.
     public var maximumResponseSize: Int = 1 << 20
     /// Whether the body may come compressed (RFC 9110, section 8.4); the response has it without that. The limit counts

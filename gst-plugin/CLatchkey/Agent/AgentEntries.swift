@@ -138,6 +138,26 @@ public func latchkey_agent_set_hdmi_mode(_ agent: OpaquePointer!, _ mode: Latchk
 }
 
 @c @implementation
+public func latchkey_agent_set_hdmi_alternative_image(
+    _ agent: OpaquePointer!, _ image: UnsafeRawPointer!, _ size: Int, _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> CInt {
+    error?.pointee = nil
+    guard let handle = AgentHandle.of(agent) else {
+        error?.pointee = AgentErrorHandle(invalidArgument: "no agent is given").retained()
+        return 0
+    }
+    // SAFETY: the header asks for so many bytes.
+    let bytes = image.map { Array(UnsafeRawBufferPointer(start: $0, count: max(0, size))) }
+    do throws(AgentError) {
+        try handle.agent.setHDMIAlternativeImage(bytes)
+        return 1
+    } catch let reason {
+        error?.pointee = AgentErrorHandle(reason).retained()
+        return 0
+    }
+}
+
+@c @implementation
 public func latchkey_agent_set_audio_track(_ agent: OpaquePointer!, _ name: UnsafePointer<CChar>!) {
     AgentHandle.of(agent)?.agent.selectedAudioTrack = name.map { String(cString: $0) }
 }

@@ -8,8 +8,8 @@
  * An agent looks at a piece of content, manages its rights, makes the player for it, and tells what happens. It is the
  * `Agent` of the Swift interface; docs/agent.md says what it does, docs/embedding.md how C and Python use it.
  *
- * **Threads.** Every function may be called from any thread, also from inside a callback, and none blocks. Callbacks come
- * on threads of Latchkey; no main loop is needed. They must return at once: hand work that takes time to a thread or a
+ * **Threads.** Every function may be called from any thread, also from inside a callback, and none waits for anything but
+ * the decoder of latchkey_agent_set_hdmi_alternative_image(). Callbacks come on threads of Latchkey; no main loop is needed. They must return at once: hand work that takes time to a thread or a
  * main loop of yours, as by g_idle_add().
  *
  * **Calls that take time** return a number. Their callback is called exactly once, maybe before the function that began
@@ -72,7 +72,8 @@ typedef enum {
  * @LATCHKEY_HDMI_DISABLE: none may be there: playback ends, also where the licence would allow it
  * @LATCHKEY_HDMI_ALLOW: they are allowed, also where the licence does not allow them
  * @LATCHKEY_HDMI_AUDIO_ONLY: sound only
- * @LATCHKEY_HDMI_ALTERNATIVE: a white picture instead of the video
+ * @LATCHKEY_HDMI_ALTERNATIVE: another picture instead of the video: see
+ *   latchkey_agent_set_hdmi_alternative_image()
  *
  * What is made of external digital outputs while protected content plays.
  */
@@ -286,6 +287,25 @@ void latchkey_agent_set_custom_challenge_data (LatchkeyAgent *agent, const char 
  * Counts for players that are made, and for pipelines that are attached, later.
  */
 void latchkey_agent_set_hdmi_mode (LatchkeyAgent *agent, LatchkeyHdmiMode mode);
+
+/**
+ * latchkey_agent_set_hdmi_alternative_image:
+ * @agent: an agent
+ * @image: (nullable) (array length=size): the bytes of a PNG or JPEG file, or of what else GStreamer decodes; %NULL, as at
+ *   the start: a white picture. Copied.
+ * @size: how many
+ * @error: (out) (nullable) (transfer full): %LATCHKEY_AGENT_ERROR_CONFIGURATION where the image cannot be decoded,
+ *   %LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT without an agent; the image before stays then. latchkey_agent_error_unref()
+ *   frees it.
+ *
+ * Sets what takes the place of the video with %LATCHKEY_HDMI_ALTERNATIVE. It keeps its proportions, with black around it.
+ * Counts from the next frame on, for what plays and for what is made later. This function decodes the image before it
+ * returns.
+ *
+ * Returns: 1, or 0 with @error
+ */
+int latchkey_agent_set_hdmi_alternative_image (LatchkeyAgent *agent, const void *image, size_t size,
+                                               LatchkeyAgentError **error);
 
 /**
  * latchkey_agent_set_audio_track:

@@ -376,6 +376,26 @@ test_listener_leaves (void)
   latchkey_agent_unref (agent);
 }
 
+/* What is no picture is refused, and the one before stays. */
+static void
+test_alternative_image (void)
+{
+  static const char noise[] = "this is no picture";
+  LatchkeyAgent *agent = agent_new (NOWHERE);
+  LatchkeyAgentError *error = NULL;
+
+  g_assert_false (latchkey_agent_set_hdmi_alternative_image (NULL, noise, sizeof noise, &error));
+  g_assert_cmpint (latchkey_agent_error_get_code (error), ==, LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT);
+  latchkey_agent_error_unref (error);
+  g_assert_false (latchkey_agent_set_hdmi_alternative_image (agent, noise, sizeof noise, &error));
+  g_assert_cmpint (latchkey_agent_error_get_code (error), ==, LATCHKEY_AGENT_ERROR_CONFIGURATION);
+  latchkey_agent_error_unref (error);
+  g_assert_false (latchkey_agent_set_hdmi_alternative_image (agent, noise, 0, NULL));
+  g_assert_true (latchkey_agent_set_hdmi_alternative_image (agent, NULL, 0, &error));
+  g_assert_null (error);
+  latchkey_agent_unref (agent);
+}
+
 static void
 test_configuration (void)
 {
@@ -444,6 +464,7 @@ main (int argc, char **argv)
   g_test_add_func ("/agent/cancel", test_cancel);
   g_test_add_func ("/agent/unref", test_unref);
   g_test_add_func ("/agent/listener-leaves", test_listener_leaves);
+  g_test_add_func ("/agent/alternative-image", test_alternative_image);
   g_test_add_func ("/agent/configuration", test_configuration);
   g_test_add_func ("/agent/attach", test_attach);
   g_test_add_func ("/agent/player-without-sink", test_player_without_sink);
