@@ -73,9 +73,11 @@ extension KeySessionState {
             set(slot, .usable(key))
             action.changesStatus = true
         }
+        // Media without a KID has the key under none, beside its own.
+        let count = keys.values.allSatisfy { $0 == keys.values.first } ? 1 : keys.count
         for slot in keys.keys {
-            let requirement = terms?.requirement(of: slot, amongKeys: keys.count)
-            let policy = terms?.policy(of: slot, amongKeys: keys.count)
+            let requirement = terms?.requirement(of: slot, amongKeys: count)
+            let policy = terms?.policy(of: slot, amongKeys: count)
             if requirements[slot] != requirement || outputPolicies[slot] != policy {
                 protection[slot] = nil
                 // The same key may have other rules now: whoever uses it has to look again.

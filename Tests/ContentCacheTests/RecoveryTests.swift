@@ -100,6 +100,18 @@ struct RecoveryTests {
         #expect(item.progress.status == .complete)
     }
 
+    /// Sums with such a number would overflow.
+    @Test(arguments: [Int64.max, .min, 0]) func aResourceWithAWrongNumberIsFetchedAgain(_ number: Int64) async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        try test.index.execute("UPDATE resource SET number = \(number)")
+        let item = item(test, origin)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.warning?.code == .damaged)
+        #expect(try await item.read(url) == file)
+    }
+
     /// Whatever becomes of the index: what plays are the origin's bytes, and what is kept is not fetched again.
     @Test(arguments: 0..<30) func whatCanBeReadOfADamagedIndexIsKept(seed: Int) async throws {
         var generator = SeededGenerator(seed: UInt64(seed) + 1)

@@ -164,6 +164,21 @@ struct KeyNamesTests {
         #expect(two.policy(of: keyID(2)) == .unrestricted)
     }
 
+    /// Its one licence names a KID, the media none.
+    @Test func rulesForOutputsHoldForMediaWithoutAKeyID() {
+        var policy = OutputPolicy.unrestricted
+        policy.digitalVideo = .block
+        var terms = KeyTerms()
+        terms.outputPolicies[keyID(1)] = policy
+        let now = ContinuousClock.now
+        var state = KeySessionState()
+        _ = state.demand([nil], keySystem: .playReady, retryFailuresUpTo: 0, as: 7, at: now)
+        let keys = KeySessionState.Keys(byID: [keyID(1): contentKey(1)], terms: terms)
+        #expect(state.answer(7, with: keys, at: now).settled == [7])
+        #expect(state.policy(of: nil) == policy)
+        #expect(state.policy(of: keyID(1)) == policy)
+    }
+
     @Test func aMadeKeyIDIsKnownAsOne() {
         var names = KeyNames()
         _ = name(&names, "skd://a", nil, else: 91)

@@ -99,6 +99,27 @@ import Testing
         #expect(contents(damaged) == both)
     }
 
+    /// Other readers may see more in it, so it counts as both from there on.
+    @Test func whatCannotBeReadIsBoth() {
+        let both: UnitContents = [.pictures, .sound]
+        let sound = association + map([0x0F])
+        #expect(contents(sound) == .sound)
+        #expect(contents(sound + map([0x80])) == both, "video or PCM")
+        #expect(contents(sound + [0] + map([0x1B])) == both, "a stray byte")
+        var damaged = map([0x1B])
+        damaged[20] ^= 1
+        #expect(contents(sound + damaged) == both)
+        let long = map([0x0F, 0x15, 0x15, 0x15], descriptorSize: 200)
+        #expect(contents(association + long) == .sound)
+        #expect(contents(association + long.prefix(188) + long) == both, "a section without an end")
+        var cut = TransportContents()
+        for piece in [association + long.prefix(188), long] {
+            cut.align()
+            piece.withUnsafeBytes { cut.append($0) }
+        }
+        #expect(cut.contents == both, "a section that goes on in the next segment")
+    }
+
     /// An ad without sound does not lift the rule for sound.
     @Test func whatWasFoundStays() {
         #expect(contents(association + map([0x1B, 0x0F]) + association + map([0x1B])) == [.pictures, .sound])

@@ -28,7 +28,9 @@ static inline gsize ek_row_size(const GstVideoInfo *info) {
 }
 
 static inline gboolean ek_can_pack(const GstVideoInfo *info) {
-  return info->finfo->pack_func && info->finfo->unpack_func && info->finfo->pack_lines == 1;
+  /* Of alternating fields, a buffer has half of the lines. */
+  return info->finfo->pack_func && info->finfo->unpack_func && info->finfo->pack_lines == 1 &&
+         info->interlace_mode != GST_VIDEO_INTERLACE_MODE_ALTERNATE;
 }
 
 /* Makes a frame black or white. */

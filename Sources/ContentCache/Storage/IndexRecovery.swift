@@ -34,7 +34,8 @@ struct IndexRecovery {
         try index.transaction { () throws(CacheError) in
             for (name, value) in known?.values ?? [:] { try index.set(name, value) }
             var numbers: [Int64: UInt64] = [:]
-            for resource in found.resources where resource.number > 0 && !resource.url.isEmpty {
+            for resource in found.resources
+            where CachedResource.numbers.contains(resource.number) && !resource.url.isEmpty {
                 try index.write(resource)
                 let bytes = min(resource.size ?? 0, Self.size("\(folder)/\(resource.number).data"))
                 numbers[resource.number] =

@@ -101,6 +101,9 @@ struct ItemIndex {
         var (values, resources) = ([String: String](), [CachedResource]())
         try self.values { values[$0] = $1 }
         try self.resources { resources.append($0) }
+        guard resources.allSatisfy({ CachedResource.numbers.contains($0.number) }) else {
+            throw CacheError(.damaged, "the index of the item has a resource with a wrong number")
+        }
         return IndexContents(
             record: ItemRecord(values: values), resources: resources, pieces: try pieces(), blocks: try blocks(),
             keys: try keys())

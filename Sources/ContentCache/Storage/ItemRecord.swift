@@ -4,6 +4,9 @@ import MediaFormats
 
 /// What the index of an item knows of one resource of the origin.
 struct CachedResource: Hashable, Sendable {
+    /// What an index may call one.
+    static let numbers: ClosedRange<Int64> = 1...1 << 40
+
     /// Its number in the index, which names its file; below 0 where the index does not know it.
     var number: Int64
     /// As it is asked for; absolute.

@@ -12,6 +12,9 @@ struct ItemTables: Sendable {
     /// Sealed, by URL; empty where the key cannot be kept.
     var keys: [String: [UInt8]] = [:]
     private var urls: [Int64: String] = [:]
+    /// Of the numbers, or beyond.
+    private var lowest: Int64 = 0
+    private var highest: Int64 = 0
     private var present: [Int64: Set<UInt64>] = [:]
     /// On disk, in bytes.
     private(set) var cachedSize: UInt64 = 0
@@ -22,6 +25,7 @@ struct ItemTables: Sendable {
     mutating func take(_ contents: IndexContents, keepingPieces: Bool = false) {
         let unknown = resources.values.filter { $0.number < 0 }
         (resources, urls, present, cachedSize) = ([:], [:], contents.blocks, 0)
+        highest = 0
         for resource in contents.resources { add(resource) }
         keys = contents.keys
         if !keepingPieces { pieces = contents.pieces }
@@ -43,7 +47,7 @@ struct ItemTables: Sendable {
     /// The resource with this URL, which is added where it is not known.
     mutating func resource(_ url: String) -> CachedResource {
         if let known = known(url) { return known }
-        let new = CachedResource(number: min(0, urls.keys.min() ?? 0) - 1, url: url)
+        let new = CachedResource(number: lowest - 1, url: url)
         add(new)
         return new
     }
@@ -52,7 +56,7 @@ struct ItemTables: Sendable {
     func numbered(_ resource: CachedResource) -> CachedResource {
         var numbered = resource
         numbered.number = known(resource.url)?.number ?? -1
-        if numbered.number < 0 { numbered.number = max(0, urls.keys.max() ?? 0) + 1 }
+        if numbered.number < 0 { numbered.number = highest + 1 }
         return numbered
     }
 
@@ -72,6 +76,7 @@ struct ItemTables: Sendable {
     private mutating func add(_ resource: CachedResource) {
         resources[URIReference.normalized(resource.url)] = resource
         urls[resource.number] = resource.url
+        (lowest, highest) = (min(lowest, resource.number), max(highest, resource.number))
     }
 
     // MARK: Blocks

@@ -8,8 +8,9 @@
  * An agent looks at a piece of content, manages its rights, makes the player for it, and tells what happens. It is the
  * `Agent` of the Swift interface; docs/agent.md says what it does, docs/embedding.md how C and Python use it.
  *
- * **Threads.** Every function may be called from any thread, also from inside a callback, and none waits for anything but
- * the decoder of latchkey_agent_set_hdmi_alternative_image(). Callbacks come on threads of Latchkey; no main loop is needed. They must return at once: hand work that takes time to a thread or a
+ * **Threads.** Every function may be called from any thread, also from inside a callback, and none waits, but for
+ * latchkey_agent_set_hdmi_alternative_image(), which decodes, and latchkey_agent_set_hdmi_mode(), which empties the sinks
+ * of what is not allowed any more: never call that on a thread that brings frames to a sink. Callbacks come on threads of Latchkey; no main loop is needed. They must return at once: hand work that takes time to a thread or a
  * main loop of yours, as by g_idle_add().
  *
  * **Calls that take time** return a number. Their callback is called exactly once, maybe before the function that began

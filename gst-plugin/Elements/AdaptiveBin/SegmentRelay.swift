@@ -93,6 +93,9 @@ final class SegmentRelay: Sendable {
         }
     }
 
+    /// The same as the stock demuxer is to hear of it, which gives up where the outage has lasted too long.
+    func ended(_ failure: PresentationFailure, at url: String) -> PresentationFailure { failure.givenUp(isOver(url)) }
+
     /// It came over the network.
     func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }
 
@@ -117,7 +120,7 @@ final class SegmentRelay: Sendable {
             do throws(PresentationFailure) {
                 return try await attempt(url, request, since: start)
             } catch {
-                guard await triesAgain(error, at: url) else { throw error.givenUp(isOver(url)) }
+                guard await triesAgain(error, at: url) else { throw ended(error, at: url) }
                 if case .status = error.cause { throw error }
             }
         }
@@ -129,13 +132,13 @@ final class SegmentRelay: Sendable {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         if WebPage.isOne(start: bytes) { throw .webPageInPlaceOfMedia(at: url) }
-        didSucceed(url)
         // A server without ranges sends all, and the loopback server cuts out what was asked for.
         let isWhole = isComplete || (head.status == 200 && request.range != nil)
         guard !isWhole, let length = head.header("Content-Length").flatMap({ Int($0) }), length > bytes.count,
             length < ContentRange.limit, let first = head.status == 206 ? ContentRange(head)?.first : 0
         else {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
+            didSucceed(url)
             didHandOn(url, head.status, all.count, since: start)
             return LoopbackResponse(status: head.status, headers: headers(head), body: all)
         }
@@ -187,7 +190,7 @@ final class SegmentRelay: Sendable {
 
     private func headers(_ head: HTTPResponse) -> [HTTPHeader] {
         PresentationOrigin.returned(head.headers)
-            + ["Accept-Ranges", "Content-Range"].compactMap { name in
+            + ["Accept-Ranges", "Content-Range", "Content-Encoding"].compactMap { name in
                 head.header(name).map { HTTPHeader(name: name, value: $0) }
             }
     }
@@ -266,7 +269,9 @@ private actor RelayedBody {
     /// Whether the new answer is the rest of the same resource.
     private func fits(_ new: HTTPResponse) -> Bool {
         isNew = false
-        guard new.header("ETag") == head.header("ETag"), new.header("Last-Modified") == head.header("Last-Modified")
+        guard new.header("ETag") == head.header("ETag"), head.header("ETag")?.hasPrefix("W/") != true,
+            new.header("Last-Modified") == head.header("Last-Modified"), let size = ContentRange.size(new),
+            size == ContentRange.size(head)
         else { return false }
         if new.status == 206 { return ContentRange(new)?.first == place }
         surplus = place
@@ -280,6 +285,14 @@ private struct ContentRange {
     static let limit = 1 << 47
 
     let first: Int
+
+    /// Of the whole resource, in bytes; nil where the answer does not tell.
+    static func size(_ response: HTTPResponse) -> Int? {
+        guard response.status == 206 else { return response.header("Content-Length").flatMap { Int($0) } }
+        return response.header("Content-Range").flatMap { field in
+            field.lastIndex(of: "/").flatMap { Int(field[field.index(after: $0)...]) }
+        }
+    }
 
     init?(_ response: HTTPResponse) {
         guard let field = response.header("Content-Range"), field.hasPrefix("bytes "),

@@ -173,6 +173,8 @@ final class GuardElement: Element, @unchecked Sendable {
         // In this order, so that keys always have a guard.
         new.begin(replacing: old != nil)
         old?.end()
+        // Changed since the post read it.
+        if self.settings.withLock({ $0.hdmiMode }) != settings.hdmiMode { hdmiModeDidChange() }
     }
 
     /// The application tells the outputs, also before anything plays. False where others tell them.

@@ -130,7 +130,8 @@ extension HLSPresentation {
                 if let relay, let url = resource.originURL, await relay.triesAgain(error, at: url) {
                     guard case .status = error.cause else { continue }
                 }
-                return answer(to: resource, error)
+                let end = resource.originURL.flatMap { relay?.ended(error, at: $0) } ?? error
+                return answer(to: resource, end)
             }
         }
     }

@@ -39,13 +39,15 @@ extension AgentCore {
         }
         let id = try attachment(to: element)
         guarded.withLock { $0.attachments[id]?.gateway = gateway }
+        // From here on changes reach it; one that came meanwhile did not.
+        setGuards(in: ElementReference(element))
         return Player(pipeline, of: self, attachment: id)
     }
 
     func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
         guard Latchkey.registerElements() else { throw .configuration("GStreamer refuses Latchkey's elements") }
-        setGuards(in: ElementReference(pipeline))
         _ = try attachment(to: pipeline)
+        setGuards(in: ElementReference(pipeline))
     }
 
     func attach(pipeline description: String) throws(AgentError) -> Player {
@@ -57,8 +59,9 @@ extension AgentCore {
             throw .configuration(error.description)
         }
         let pipeline = Pipeline(element)
+        let id = try attachment(to: element)
         setGuards(in: ElementReference(element))
-        return Player(pipeline, of: self, attachment: try attachment(to: element))
+        return Player(pipeline, of: self, attachment: id)
     }
 
     /// Brings what the application makes of outputs to the guards of a pipeline, as it plays or before.
@@ -196,7 +199,7 @@ extension AgentCore {
 
     private func logRequest(_ url: String, _ status: Int, size: UInt64?, nanoseconds: UInt64) {
         let time = nanoseconds / 1_000_000
-        let rate = size.flatMap { size in time > 0 ? size / time * 8 : nil }
+        let rate = size.flatMap { size in time > 0 ? min(size / time, .max / 8) * 8 : nil }
         log(
             .debug,
             "\(HTTPRequest(url: url).printableURL): HTTP \(status) in \(time) ms"

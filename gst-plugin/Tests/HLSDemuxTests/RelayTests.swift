@@ -227,6 +227,28 @@ struct RelayTests {
         #expect(try await world.fetch(range: "bytes=9-").bytes == Self.media)
     }
 
+    /// What comes before it breaks is no end of the outage where nothing of it could be handed on.
+    @Test func aBodyWithoutALengthThatBreaksEachTimeIsTheEnd() async throws {
+        let world = World(.broken(Self.response(Self.media, hasLength: false), 1000), limit: .seconds(20))
+        let failure = try #require(await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+        #expect(failure.status == 404)
+        #expect(world.time.elapsed == .seconds(20))
+        #expect(world.notices == ["no network"])
+    }
+
+    /// As a log-in page with a status of success.
+    @Test func aResourceOfAnotherSizeIsNotMixedIn() async throws {
+        func response(_ body: [UInt8]) -> HTTPResponse {
+            HTTPResponse(
+                status: 200, headers: [HTTPHeader(name: "Content-Length", value: "\(body.count)")], body: body,
+                url: Self.url)
+        }
+        let page = response([UInt8](repeating: 0x20, count: 9000))
+        let world = World(.broken(response(Self.media), 700), .response(page))
+        let (_, bytes, announced) = try await world.fetch()
+        #expect(bytes == Array(Self.media[..<700]) && announced == 5000)
+    }
+
     @Test func whoIsCancelledIsNotKeptWaiting() async throws {
         let world = World(.failure(.refused(Self.url)), limit: .seconds(1_000_000))
         let task = Task { try await world.fetch() }
