@@ -74,7 +74,8 @@ extension KeySessionState {
             action.changesStatus = true
         }
         // Media without a KID has the key under none, beside its own.
-        let count = keys.values.allSatisfy { $0 == keys.values.first } ? 1 : keys.count
+        let first = keys.first?.value
+        let count = keys.values.allSatisfy { key in first.map { $0 == key } ?? false } ? 1 : keys.count
         for slot in keys.keys {
             let requirement = terms?.requirement(of: slot, amongKeys: count)
             let policy = terms?.policy(of: slot, amongKeys: count)
