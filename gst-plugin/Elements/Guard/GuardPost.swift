@@ -110,8 +110,8 @@ final class GuardPost: OutputGuard {
     /// The application tells the outputs. They count when this returns; false where others are watched.
     func set(_ facts: OutputFacts) -> Bool {
         guard let outputs = provider as? ApplicationOutputs else { return false }
-        decide { state in _ = state.stability.read(facts, at: state.time) }
         outputs.set(facts)
+        decide { state in _ = state.stability.read(outputs.read(), at: state.time) }
         return true
     }
 
@@ -121,6 +121,8 @@ final class GuardPost: OutputGuard {
     private func read(_ facts: OutputFacts, at time: Duration) {
         decide { state in
             state.time = max(state.time, time)
+            // The application may have told something else since the watch has looked.
+            let facts = (provider as? ApplicationOutputs)?.read() ?? facts
             _ = state.stability.read(facts, at: state.time)
         }
     }
