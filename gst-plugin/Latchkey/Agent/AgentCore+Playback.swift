@@ -30,8 +30,6 @@ extension AgentCore {
                 element.setElement(name, bin)
                 if let guardElement = Pipeline.element("latchkey-guard", in: bin) {
                     guardElement.pointer.setProperty("outputs", .string(configuration.outputs))
-                    guardElement.pointer.setProperty("hdmi-mode", .string(hdmiMode.rawValue))
-                    setPicture(of: guardElement)
                 }
             }
         } catch {
@@ -39,7 +37,7 @@ extension AgentCore {
         }
         let id = try attachment(to: element)
         guarded.withLock { $0.attachments[id]?.gateway = gateway }
-        // From here on changes reach it; one that came meanwhile did not.
+        // Behind the attachment, from which on changes reach the player.
         setGuards(in: ElementReference(element))
         return Player(pipeline, of: self, attachment: id)
     }
