@@ -29,7 +29,8 @@ public struct CacheError: Error, Hashable, Sendable {
         /// What is on disk is not what was stored: the index of the item, or a file. It is fetched again where there is a
         /// network.
         case damaged
-        /// A key of the content cannot be kept: its server does not give it to a download. Playback needs the network for it.
+        /// A key of the content is not kept: nothing but playback has asked for it yet, its server does not give it to a
+        /// download, or it was kept on another device. Playback needs the network for it.
         case licenseNotKept = "licence cannot be kept"
         /// A later version of this library made the item. It is left alone, and plays from the network.
         case laterVersion = "later version"

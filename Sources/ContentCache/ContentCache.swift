@@ -90,7 +90,7 @@ public final class ContentCache: Sendable {
         let key = URIReference.normalized(url)
         return items.withLock { items in
             if let known = items[key] { return known }
-            let new = CachedItem(record, parts, folder: folder(of: url))
+            let new = CachedItem(record, parts, folder: ItemFolder(of: url, in: configuration.folder).settled())
             items[key] = new
             return new
         }
@@ -102,7 +102,7 @@ public final class ContentCache: Sendable {
     }
 
     /// Whether something of the content with this URL is in the cache. Looks at the disk for a moment.
-    public func isCached(_ url: String) -> Bool { CacheFolder.exists(folder(of: url) + "/index.db") }
+    public func isCached(_ url: String) -> Bool { ItemFolder(of: url, in: configuration.folder).isThere }
 
     /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Those whose index does not tell
     /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted` where the
@@ -111,15 +111,12 @@ public final class ContentCache: Sendable {
         var found: [CachedItem] = []
         for record in try await parts.disk.records() {
             let item = item(record.url, format: record.format, selection: record.selection)
+            // Two folders may be for spellings of one URL.
+            guard !found.contains(where: { $0 === item }) else { continue }
             await item.refreshIfIdle()
             found.append(item)
         }
         return found.sorted { $0.url < $1.url }
-    }
-
-    private func folder(of url: String) -> String {
-        // A URL without a digest would be one without OpenSSL.
-        "\(configuration.folder)/\((try? BlockDigest.name(of: URIReference.normalized(url))) ?? "unknown")"
     }
 }
 

@@ -234,6 +234,28 @@ struct ManifestDownloadTests {
         #expect(again.progress.isReadyToPlay && again.progress.warning == nil)
     }
 
+    /// A player has its keys from elsewhere, and they go with it.
+    @Test func contentThatWasOnlyPlayedIsNotReadyWithoutItsKeys() async throws {
+        var files = encrypted(["k1", "k2"])
+        (files[base + "k1"], files[base + "k2"]) = (key, key.reversed())
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        // The playlist is there, and no download went on.
+        origin.fail { $0.url.hasSuffix("a.m3u8") ? nil : HTTPResponse(status: 404, url: $0.url) }
+        await test.cache.item(base + "a.m3u8", format: .hls).download()
+        origin.fail(nil)
+        try test.index.execute("DROP TABLE IF EXISTS content_key")
+        try forgetThePlan(test)
+        let item = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        for name in ["0.ts", "1.ts"] { _ = try await item.read(base + name) }
+        #expect(await item.refresh().cachedDuration == .seconds(4))
+        #expect(!item.progress.isReadyToPlay && item.progress.warning?.code == .licenseNotKept)
+        let again = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        #expect(await !again.refresh().isReadyToPlay)
+        await again.download()
+        #expect(again.progress.isReadyToPlay && again.progress.warning == nil && again.progress.status == .complete)
+    }
+
     @Test func keysOfAnotherDeviceDoNotOpen() async throws {
         var files = encrypted(["k1"])
         files[base + "k1"] = key
@@ -242,8 +264,11 @@ struct ManifestDownloadTests {
         await test.cache.item(base + "a.m3u8", format: .hls).download()
         try Data([UInt8](repeating: 7, count: 32)).write(to: URL(fileURLWithPath: test.folder + "/.device-secret"))
         let item = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        #expect(await item.refresh().warning?.code == .licenseNotKept)
+        #expect(!item.progress.isReadyToPlay)
         #expect(try await text(item, "a.m3u8").contains("\"\(base)k1\""))
         await item.download()
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
         let reader = CacheReader(item)
         guard case .document(let document)? = try await reader.answer(base + "k1", route: { $0 }) else {
             Issue.record("no key")

@@ -205,4 +205,47 @@ struct RecoveryTests {
         }
         #expect(edge == .seconds(4))
     }
+
+    // MARK: Folders with the names of older versions
+
+    /// As if the item had been made before URLs had one spelling.
+    private func giveOlderName(_ test: TestCache, _ url: String) throws {
+        let name = try BlockDigest.name(of: url)
+        try FileManager.default.moveItem(
+            at: test.index.file.deletingLastPathComponent(), to: URL(fileURLWithPath: "\(test.folder)/\(name)"))
+    }
+
+    @Test func itemsInFoldersOfOlderSpellingsAreFoundAndGetTheNewName() async throws {
+        let spelling = "HTTPS://Media.example:443/x/../%66ilm.ismv"
+        let test = TestCache(TestOrigin([spelling: file]))
+        await test.cache.item(spelling, format: .file).download()
+        let settled = try test.index.file
+        try giveOlderName(test, spelling)
+        #expect(try test.index.file != settled)
+        let off = TestOrigin([:])
+        off.switchOff()
+        let later = TestCache(off, folder: test.folder)
+        #expect(later.cache.isCached(spelling))
+        let items = try await later.cache.allItems()
+        #expect(items.map(\.progress.status) == [.complete])
+        #expect(try await items[0].read(spelling) == file)
+        // Another spelling finds it from then on.
+        let other = TestCache(off, folder: test.folder)
+        #expect(try test.index.file == settled)
+        #expect(other.cache.isCached(url))
+        #expect(try await other.cache.item(url, format: .file).read(url) == file)
+    }
+
+    @Test func aFolderThatIsInUseKeepsItsOlderNameAndPlays() async throws {
+        let spelling = "https://media.example:443/film.ismv"
+        let test = TestCache(TestOrigin([spelling: file]))
+        await test.cache.item(spelling, format: .file).download()
+        try giveOlderName(test, spelling)
+        let older = try test.index.file
+        let lock = try CacheFolder.Lock(older.deletingLastPathComponent().path, for: .use)
+        let later = TestCache(TestOrigin([:]), folder: test.folder)
+        #expect(try await later.cache.item(spelling, format: .file).read(spelling) == file)
+        #expect(try test.index.file == older)
+        withExtendedLifetime(lock) {}
+    }
 }

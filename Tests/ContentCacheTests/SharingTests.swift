@@ -91,6 +91,41 @@ struct SharingTests {
         }
     }
 
+    /// Whoever cannot write down what it found out does not write at all, and lets others.
+    @Test func whoCannotStoreItsPlanIsNoWriterAndTriesAgain() async throws {
+        let base = "https://media.example/show/"
+        var files = [base + "a.m3u8": Array(playlist(["1.ts", "2.ts"]).utf8)]
+        for number in 1...2 { files[base + "\(number).ts"] = [UInt8](repeating: UInt8(number), count: 3000) }
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        origin.fail { $0.url.hasSuffix(".ts") ? HTTPResponse(status: 404, url: $0.url) : nil }
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        origin.fail(nil)
+        try forgetThePlan(test)
+        let folder = try test.index.file.deletingLastPathComponent().path
+        var writer: CacheFolder.Lock? = try CacheFolder.Lock(folder, for: .writing)
+        let reader = CacheReader(item)
+        _ = try await reader.answer(base + "1.ts", route: { $0 })
+        try test.index.execute("CREATE TRIGGER full BEFORE INSERT ON piece BEGIN SELECT RAISE(ABORT, 'full'); END")
+        #expect(writer != nil)
+        writer = nil
+        // Twice: the first failure must not look like a lock that is held.
+        for _ in 1...2 {
+            #expect(try await reader.bytes(of: base + "1.ts", at: 0) == [UInt8](repeating: 1, count: 1024))
+            #expect(try test.index.count("SELECT count(*) FROM block WHERE resource > 1") == 0)
+            _ = try CacheFolder.Lock(folder, for: .writing)
+        }
+        try test.index.execute("DROP TRIGGER full")
+        #expect(try await reader.bytes(of: base + "2.ts", at: 0) == [UInt8](repeating: 2, count: 1024))
+        #expect(try test.index.count("SELECT count(*) FROM piece WHERE duration > 0") == 2)
+        #expect(try test.index.count("SELECT count(*) FROM block WHERE resource > 1") > 0)
+        #expect(throws: CacheError.self) { try CacheFolder.Lock(folder, for: .writing) }
+        // What was written fits together: another finds all of it.
+        _ = try await reader.bytes(of: base + "1.ts", at: 0)
+        #expect(await item.refresh().cachedDuration == .seconds(4))
+    }
+
     @Test func whoeverHasItOpenKeepsItFromBeingPurged() async throws {
         let test = TestCache(TestOrigin([url: file]))
         let item = test.cache.item(url, format: .file)

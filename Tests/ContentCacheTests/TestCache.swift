@@ -60,6 +60,12 @@ struct TestIndex {
         try connection.execute(sql)
         connection.close()
     }
+
+    func count(_ sql: String) throws -> Int64 {
+        let connection = try SQLiteConnection<CacheError>(path: file.path, fileSystem: nil, busyTimeout: .seconds(5))
+        defer { connection.close() }
+        return try connection.integer(sql)
+    }
 }
 
 /// As if the download had ended before it knew what the item is made of.

@@ -36,13 +36,13 @@ struct ItemDownload: Sendable {
                 read: { range throws(CacheError) in try await read(range, of: record.url) }
             ).run()
         case .hls, .dash:
+            // First, so that nothing is ready to play without its keys.
+            try await downloadKeys(presentation.keys)
             if await !store.record.isPlanned {
                 try await PresentationPlan(store: store) { range, url throws(CacheError) in
                     try await read(range, of: url)
                 }.make(of: presentation, record)
             }
-            // First, so that nothing is ready to play without its keys.
-            try await downloadKeys(presentation.keys)
             try await downloadPieces()
         }
         let end = await store.pieces.map(\.end).max()

@@ -216,8 +216,8 @@ actor ItemOperations {
         if snapshot.missingKeys > 0 {
             progress.warning = CacheError(
                 .licenseNotKept,
-                "the server does not give \(snapshot.missingKeys) of the keys to a download; playback needs the network "
-                    + "for them")
+                "\(snapshot.missingKeys) of the keys are not in the cache, so playback needs the network for them; the "
+                    + "next download asks for them once more")
         } else if progress.warning?.code == .licenseNotKept {
             progress.warning = nil
         }

@@ -61,6 +61,8 @@ struct PresentationPlan: Sendable {
                 piece.resource = numbers[entry.element.url] ?? 0
                 return piece
             })
+        // Before anything counts as ready to play.
+        try await store.needKeys(presentation.keys)
         let duration = total
         try await store.update {
             $0.totalDuration = duration

@@ -49,6 +49,8 @@ actor ItemStore {
     private var open: [Int64: any BlockFile] = [:]
     /// Pieces and record say more than the index, because another process writes to it.
     private var isPlanUnstored = false
+    /// How many keys are missing; nil: to be counted.
+    private var missing: Int?
     /// That the index was damaged, and what has become of it.
     private(set) var warning: CacheError?
 
@@ -111,13 +113,25 @@ actor ItemStore {
     func becomeWriter() throws(CacheError) {
         guard let index, writer == nil else { return }
         writer = try CacheFolder.Lock(folder, for: .writing)
-        // Whoever wrote before may have left something.
-        if try index.version() != version { try reload(index) }
+        do throws(CacheError) {
+            // Whoever wrote before may have left something.
+            if try index.version() != version { try reload(index) }
+            try storePlan(index)
+        } catch {
+            // What is not stored yet stays to be stored, and others may write meanwhile.
+            writer = nil
+            throw error
+        }
+    }
+
+    /// What was found out while somebody else wrote.
+    private func storePlan(_ index: ItemIndex) throws(CacheError) {
         guard isPlanUnstored else { return }
         try addResources(pieces.compactMap { tables.url(of: $0) })
         try index.transaction { () throws(CacheError) in
             try index.replacePieces(pieces)
             for (name, value) in record.values { try index.set(name, value) }
+            for url in tables.unkeptKeys { try index.write(key: [], from: url) }
         }
         isPlanUnstored = false
     }
@@ -133,8 +147,8 @@ actor ItemStore {
         let contents = try index.contents()
         if !contents.pieces.isEmpty { isPlanUnstored = false }
         if !isPlanUnstored { record = contents.record ?? record }
-        tables.take(contents, keepingPieces: isPlanUnstored)
-        progress = LinearProgress()
+        tables.take(contents, keepingPlan: isPlanUnstored)
+        (progress, missing) = (LinearProgress(), nil)
     }
 
     /// Puts a damaged index aside, and goes on with what can be read of it.
@@ -155,7 +169,7 @@ actor ItemStore {
         guard index != nil else { return nil }
         return Snapshot(
             record: record, cachedDuration: cachedDuration(), cachedSize: cachedSize, isWhole: firstGap() == nil,
-            missingKeys: tables.keys.values.count(where: \.isEmpty), warning: warning)
+            missingKeys: missingKeys(), warning: warning)
     }
 
     func update(_ change: @Sendable (inout ItemRecord) -> Void) throws(CacheError) {
@@ -189,15 +203,18 @@ actor ItemStore {
     /// Makes resources part of the item, all at once.
     func addResources(_ wanted: [String]) throws(CacheError) {
         guard let index, writer != nil else { return wanted.forEach { _ = tables.resource($0) } }
+        // What cannot be written does not count as known to the index.
+        var numbered = tables
         var added: [CachedResource] = []
-        for url in wanted where tables.known(url).map({ $0.number < 0 }) ?? true {
-            added.append(tables.numbered(tables.resource(url)))
-            tables.replace(with: added[added.count - 1])
+        for url in wanted where numbered.known(url).map({ $0.number < 0 }) ?? true {
+            added.append(numbered.numbered(numbered.resource(url)))
+            numbered.replace(with: added[added.count - 1])
         }
         guard !added.isEmpty else { return }
         try index.transaction { () throws(CacheError) in
             for resource in added { try index.write(resource) }
         }
+        tables = numbered
     }
 
     func setPieces(_ new: [CachedPiece]) throws(CacheError) {
@@ -334,6 +351,30 @@ actor ItemStore {
         let sealed = try key.map { key throws(CacheError) in try keySeal.seal(key, from: url) } ?? []
         try index.write(key: sealed, from: url)
         tables.keys[url] = sealed
+        missing = nil
+    }
+
+    /// Takes note of the keys that the content needs. Those that nobody has kept count as missing.
+    func needKeys(_ urls: [String]) throws(CacheError) {
+        let new = urls.filter { tables.keys[$0] == nil }
+        guard !new.isEmpty else { return }
+        if let index, writer != nil {
+            try index.transaction { () throws(CacheError) in
+                for url in new { try index.write(key: [], from: url) }
+            }
+        } else {
+            isPlanUnstored = true
+        }
+        for url in new { tables.keys[url] = [] }
+        missing = nil
+    }
+
+    /// How many keys cannot be used here: those that are not kept, and those that were sealed elsewhere.
+    private func missingKeys() -> Int {
+        if let missing { return missing }
+        let count = tables.keys.count { url, sealed in keySeal?.open(sealed, from: url) == nil }
+        missing = count
+        return count
     }
 
     /// Those that can be read here, by URL.
@@ -351,7 +392,7 @@ actor ItemStore {
         (index, open) = (nil, [:])
         tables.clear()
         (writer, use) = (nil, nil)
-        progress = LinearProgress()
+        (progress, missing) = (LinearProgress(), nil)
     }
 
     private func file(_ number: Int64) throws(CacheError) -> any BlockFile {

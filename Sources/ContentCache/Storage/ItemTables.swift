@@ -9,7 +9,7 @@ struct ItemTables: Sendable {
     private(set) var resources: [String: CachedResource] = [:]
     /// In the order of their times.
     var pieces: [CachedPiece] = []
-    /// Sealed, by URL; empty where the key cannot be kept.
+    /// Sealed, by URL; empty where the key is not kept.
     var keys: [String: [UInt8]] = [:]
     private var urls: [Int64: String] = [:]
     /// Of the numbers, or beyond.
@@ -21,14 +21,15 @@ struct ItemTables: Sendable {
 
     init(blockSize: Int) { self.blockSize = blockSize }
 
-    /// All that the index says. Resources that it does not know stay.
-    mutating func take(_ contents: IndexContents, keepingPieces: Bool = false) {
+    /// All that the index says. Resources that it does not know stay; so do the pieces, and the keys that are needed, of a
+    /// plan that it does not have yet.
+    mutating func take(_ contents: IndexContents, keepingPlan: Bool = false) {
         let unknown = resources.values.filter { $0.number < 0 }
         (resources, urls, present, cachedSize) = ([:], [:], contents.blocks, 0)
         highest = 0
         for resource in contents.resources { add(resource) }
-        keys = contents.keys
-        if !keepingPieces { pieces = contents.pieces }
+        keys = keepingPlan ? contents.keys.merging(keys) { known, _ in known } : contents.keys
+        if !keepingPlan { pieces = contents.pieces }
         for resource in unknown { replace(with: known(resource.url) ?? resource, insteadOf: resource.number) }
         for resource in resources.values {
             for block in present[resource.number] ?? [] { cachedSize += UInt64(size(of: block, in: resource)) }
@@ -37,6 +38,9 @@ struct ItemTables: Sendable {
 
     /// Nothing is on disk any more.
     mutating func clear() { (present, pieces, cachedSize, keys) = ([:], [], 0, [:]) }
+
+    /// Those that are needed and cannot be kept, or that nobody has kept yet.
+    var unkeptKeys: [String] { keys.compactMap { $0.value.isEmpty ? $0.key : nil } }
 
     // MARK: Resources
 

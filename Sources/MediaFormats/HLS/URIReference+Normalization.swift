@@ -21,10 +21,12 @@ extension URIReference {
     private static func normalizedAuthority(_ authority: String, _ scheme: String) -> String {
         let user = authority.utf8.lastIndex(of: UInt8(ascii: "@")).map { authority.utf8.index(after: $0) }
         var host = normalizedEscapes(authority[(user ?? authority.startIndex)...]).lowercased()
-        if let colon = host.utf8.lastIndex(of: UInt8(ascii: ":")) {
+        // What is no authority may have several.
+        while let colon = host.utf8.lastIndex(of: UInt8(ascii: ":")) {
             let port = host[host.utf8.index(after: colon)...]
             let isPort = port.utf8.allSatisfy { 0x30...0x39 ~= $0 }
-            if isPort, port.isEmpty || UInt16(port) == (scheme == "https" ? 443 : 80) { host = String(host[..<colon]) }
+            guard isPort, port.isEmpty || UInt16(port) == (scheme == "https" ? 443 : 80) else { break }
+            host = String(host[..<colon])
         }
         return normalizedEscapes(authority[..<(user ?? authority.startIndex)]) + host
     }

@@ -31,6 +31,8 @@ struct URINormalizationTests {
         ("https://h:443/", "https://h/"),
         ("http://h:/", "http://h/"),
         ("http://h:443/", "http://h:443/"),
+        ("https://h::443/", "https://h/"),
+        ("https://h:443:80:/", "https://h:443:80/"),
         ("http://h:0080/", "http://h/"),
         ("http://[::1]:80/", "http://[::1]/"),
         ("http://[FE80::1]/", "http://[fe80::1]/"),

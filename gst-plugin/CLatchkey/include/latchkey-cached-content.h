@@ -80,7 +80,7 @@ typedef enum {
  * @LATCHKEY_CACHE_ERROR_CANCELLED: it was cancelled
  * @LATCHKEY_CACHE_ERROR_OTHER: anything else; the message says what
  * @LATCHKEY_CACHE_ERROR_LATER_VERSION: a later version of the library made what is there
- * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key is not given to downloads; as a warning
+ * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key is not in the cache; as a warning
  *
  * What went wrong.
  */
