@@ -127,7 +127,10 @@ var targets: [Target] = [
         path: "Tests/StoreWriter", swiftSettings: settings),
     .testTarget(
         name: "ContentCacheTests",
-        dependencies: ["TestSupport", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel", "Storage"],
+        dependencies: [
+            "TestSupport", "ContentCache", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
+            "Storage",
+        ],
         swiftSettings: settings),
     .executableTarget(
         name: "license-benchmark",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LicenseControl
 public import MediaFormats
 import ProtectionModel
 import Synchronization
@@ -55,7 +56,9 @@ public final class CachedItem: Sendable {
         public init() {}
     }
 
-    enum Command: Sendable { case start, pause, purge(@Sendable (CacheError?) -> Void), refresh(@Sendable () -> Void) }
+    enum Command: Sendable {
+        case start(KeyStoring?), pause, purge(@Sendable (CacheError?) -> Void), refresh(@Sendable () -> Void)
+    }
 
     /// As it is asked for; absolute.
     public let url: String
@@ -90,7 +93,10 @@ public final class CachedItem: Sendable {
     /// Downloads what is missing, as soon as the limit of the cache allows. Goes on where it stopped, also after a crash.
     /// Everything on disk is compared with its digest first. Does nothing where it is under way. Fails with `inUse` where
     /// another process writes to the item.
-    public func start() { commands.yield(.start) }
+    ///
+    /// `keyStoring` has the keys stored that FairPlay-style key servers give for HLS. A key that is not stored does not end
+    /// the download; `Progress.warning` says why, and the item is not ready to play. Nil: nobody is asked.
+    public func start(keyStoring: KeyStoring? = nil) { commands.yield(.start(keyStoring)) }
 
     /// Ends the download; `start` goes on with it.
     public func pause() { commands.yield(.pause) }

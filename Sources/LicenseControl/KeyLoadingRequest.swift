@@ -39,6 +39,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         /// Who was asked last, and so is the one that answers.
         weak var candidate: (any ResourceLoader)?
         var exchange: FairPlayExchange?
+        var hasStoredKey = false
     }
 
     weak let session: KeySession?
@@ -111,6 +112,10 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// `KeySession.names(of:)`.
     func names(of keyIDs: [KeyID]) -> [KeyID] { session?.names(of: keyIDs) ?? keyIDs }
 
+    /// Whether the key is wanted to be stored, and nothing plays (`KeySessionConfiguration.isForStorage`): answer with
+    /// `.persistableKey`, or with an error that says why there is none.
+    public var isForStorage: Bool { configuration?.isForStorage ?? false }
+
     /// Answers, once; a second call does nothing but write to the session's log. Keys that the answer lacks fail.
     ///
     /// An answer to a request that was withdrawn still counts, unless its session is closed or gone. Returns whether
@@ -171,6 +176,11 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     var exchange: FairPlayExchange? { state.withLock(\.exchange) }
 
     func setExchange(_ exchange: FairPlayExchange) { state.withLock { $0.exchange = exchange } }
+
+    /// Whether the answer was a stored key that opens.
+    var hasStoredKey: Bool { state.withLock(\.hasStoredKey) }
+
+    func noteStoredKey() { state.withLock { $0.hasStoredKey = true } }
 
     /// The loader whose answer it is, when this object is finished.
     var answerer: (any ResourceLoader)? { state.withLock(\.candidate) }

@@ -18,6 +18,10 @@ public struct KeySessionConfiguration: Sendable {
     /// What becomes of keys in use whose lease, or licence, ends. False: playback ends, at once. True: nothing more is
     /// decrypted, while what was decrypted plays on; the next sample asks for the key anew, and waits.
     public var holdsAtEndOfLease = false
+    /// Whether keys are wanted to be stored, for playback later without a network, and nothing plays: as for a download. A
+    /// loader that cannot store a key refuses it then (`KeyLoadingRequest.isForStorage`), and no time of a stored key that
+    /// counts from the first playback begins.
+    public var isForStorage = false
     /// The session server that has to agree before licences are asked for. Nil: nobody counts.
     public var viewing: ViewingConfiguration?
     /// What ends the session where somebody looks into the process: in the protected build. Nil: nothing does.

@@ -14,6 +14,8 @@ import Synchronization
 public final class KeysFileLoader: ResourceLoader {
     /// For logs.
     public let name: String
+    /// Yes.
+    public var needsNoNetwork: Bool { true }
     /// The path of the file, as it was given.
     public let path: String
     private let cache = Mutex<(stamp: RegularFile.Stamp, keys: StaticKeys)?>(nil)

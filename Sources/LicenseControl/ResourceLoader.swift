@@ -12,6 +12,9 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// For logs and error texts.
     var name: String { get }
 
+    /// Whether its keys can be had at any time, without a network and without being stored. Not implemented: no.
+    var needsNoNetwork: Bool { get }
+
     /// Whether this loader takes the request. If so, it calls `finishLoading` on it, now or later, once.
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool
 
@@ -53,6 +56,8 @@ public protocol ResourceLoader: AnyObject, Sendable {
 }
 
 extension ResourceLoader {
+    /// No: keys come from a server.
+    public var needsNoNetwork: Bool { false }
     /// A renewal is asked for in the way of the first request.
     public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool { shouldWaitForLoading(of: request) }
     /// Does nothing: what the request began runs on, and its answer is ignored.

@@ -8,6 +8,8 @@
 public final class StaticKeyLoader: ResourceLoader {
     /// Names the loader in error texts.
     public let name: String
+    /// Yes.
+    public var needsNoNetwork: Bool { true }
     private let keys: StaticKeys
 
     /// The keys are shared and not copied.

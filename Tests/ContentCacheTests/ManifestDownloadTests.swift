@@ -2,7 +2,11 @@
 
 import Foundation
 import HTTP
+import KeySystems
+import LicenseControl
 import MediaFormats
+import ProtectionModel
+import Synchronization
 import Testing
 
 @testable import ContentCache
@@ -112,7 +116,7 @@ struct ManifestDownloadTests {
         let origin = TestOrigin(files)
         let test = TestCache(origin)
         let item = test.cache.item(base + "master.m3u8", format: .hls)
-        await item.download()
+        await item.download(keyStoring: storing())
         #expect(item.progress.status.failure == .serverError)
         #expect(item.progress.cachedDuration == .seconds(4))
         #expect(item.progress.isReadyToPlay)
@@ -176,6 +180,107 @@ struct ManifestDownloadTests {
     // MARK: Keys
 
     private let key: [UInt8] = Array(1...16)
+
+    /// Stands for loaders that store keys: its own need no network.
+    private final class Storing: ResourceLoader {
+        let name = "storing"
+        let needsNoNetwork = true
+        let error: KeyError?
+        let asked = Mutex<[String]>([])
+
+        init(_ error: KeyError? = nil) { self.error = error }
+
+        func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+            guard request.keySystem == .fairPlay, let uri = request.keyURI else { return false }
+            asked.withLock { $0.append(uri) }
+            guard request.isForStorage else { return false }
+            if let error {
+                request.finishLoading(with: error)
+            } else {
+                request.finishLoading(with: .key(ContentKey(Array(1...16))!))
+            }
+            return true
+        }
+    }
+
+    private func storing(_ loader: (any ResourceLoader)? = Storing()) -> KeyStoring {
+        KeyStoring(loaders: { loader.map { [$0] } ?? [] }) { () throws(KeyError) in ControlSettings() }
+    }
+
+    @Test func keysOfAKeyServerAreStoredWithTheDownload() async throws {
+        let origin = TestOrigin(hls)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        let loader = Storing()
+        await item.download(keyStoring: storing(loader))
+        #expect(item.progress.status == .complete && item.progress.isReadyToPlay && item.progress.warning == nil)
+        // Two playlists name the same.
+        #expect(loader.asked.withLock(\.self) == ["skd://k"])
+        let again = TestCache(origin, folder: test.folder).cache.item(base + "master.m3u8", format: .hls)
+        #expect(await again.refresh().isReadyToPlay)
+    }
+
+    @Test func keysOfAKeyServerThatAreNotStoredAreNamed() async throws {
+        let origin = TestOrigin(hls)
+        let test = TestCache(origin)
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download(keyStoring: storing(Storing(.denied("not to be stored"))))
+        #expect(item.progress.status == .complete && !item.progress.isReadyToPlay)
+        #expect(item.progress.warning?.code == .licenseNotKept)
+        #expect(item.progress.warning?.reason.contains("skd://k is not stored") == true)
+        #expect(item.progress.warning?.reason.contains("denied: not to be stored") == true)
+        let again = TestCache(origin, folder: test.folder).cache.item(base + "master.m3u8", format: .hls)
+        #expect(await again.refresh().warning == item.progress.warning)
+        await again.download(keyStoring: storing())
+        #expect(again.progress.isReadyToPlay && again.progress.warning == nil)
+    }
+
+    @Test func keysThatNobodyIsAskedForAreNamed() async throws {
+        let test = TestCache(TestOrigin(hls))
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        #expect(!item.progress.isReadyToPlay && item.progress.status == .complete)
+        #expect(item.progress.warning?.reason.contains("no download has asked for it") == true)
+        await item.download(keyStoring: storing(nil))
+        #expect(!item.progress.isReadyToPlay)
+        #expect(item.progress.warning?.reason.contains("[fairplay]") == true)
+    }
+
+    /// Whoever plays with another key system needs no key of the key server.
+    @Test func keysOfAKeyServerAreNotMissingWhereOtherSystemsHaveTheirOwn() async throws {
+        var files = hls
+        for (url, bytes) in files where url.hasSuffix(".m3u8") {
+            let other =
+                "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"data:text/plain;base64,AAAA\",KEYFORMAT=\"com.microsoft.playready\"\n"
+            files[url] = Array(
+                String(decoding: bytes, as: UTF8.self).replacing("#EXT-X-MAP", with: other + "#EXT-X-MAP").utf8)
+        }
+        let origin = TestOrigin(files)
+        let item = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
+        await item.download(keyStoring: storing(nil))
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+        // Where a loader is for it, playback would ask that.
+        let refused = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
+        await refused.download(keyStoring: storing(Storing(.denied("no"))))
+        #expect(!refused.progress.isReadyToPlay)
+    }
+
+    @Test func aPausedDownloadAsksForItsKeysAgain() async throws {
+        let (held, hold) = AsyncStream.makeStream(of: Void.self)
+        let silent = CallbackLoader(name: "silent") { _ in
+            hold.yield()
+            return true
+        }
+        let test = TestCache(TestOrigin(hls))
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        item.start(keyStoring: storing(silent))
+        for await _ in held { break }
+        item.pause()
+        await item.until { $0.status == .paused }
+        #expect(!item.progress.isReadyToPlay)
+        await item.download(keyStoring: storing())
+        #expect(item.progress.status == .complete && item.progress.isReadyToPlay)
+    }
 
     private func encrypted(_ keys: [String]) -> [String: [UInt8]] {
         var text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n"

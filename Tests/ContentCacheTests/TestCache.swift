@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTP
+import LicenseControl
 import Storage
 import Testing
 
@@ -77,9 +78,9 @@ func forgetThePlan(_ test: TestCache) throws {
 extension CachedItem {
     /// Starts it, and waits until it is complete or has failed. Returns all that it told meanwhile.
     @discardableResult
-    func download() async -> [Progress] {
+    func download(keyStoring: KeyStoring? = nil) async -> [Progress] {
         let updates = updates
-        start()
+        start(keyStoring: keyStoring)
         var seen: [Progress] = []
         for await progress in updates {
             seen.append(progress)

@@ -69,6 +69,86 @@ struct PersistableKeyTests {
         }
     }
 
+    // MARK: For downloads
+
+    private func store(_ loaders: [any ResourceLoader], _ uris: [String] = ["skd://movie"]) async -> [String] {
+        var configuration = configuration()
+        configuration.isForStorage = true
+        let (used, clock) = (configuration, clock.clock)
+        let storing = KeyStoring(timeout: .seconds(60)) { () throws(KeyError) in
+            KeySession(loaders: loaders, configuration: used, clock: clock)
+        }
+        let keys = uris.map { HLSKey(method: .sampleAES, uri: $0, keyFormat: HLSKeyFormat.fairPlay.name) }
+        return await storing.store(keys).map { outcome in
+            switch outcome {
+            case .stored: "stored"
+            case .refused(let error): "\(error)"
+            case .untaken: "untaken"
+            }
+        }
+    }
+
+    @Test func aDownloadStoresKeysAndPlaybackFindsThemWithoutTheServer() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(persistence: .unlimited))
+        #expect(await store([try loader(server)], ["skd://movie", "skd://other"]) == ["stored", "stored"])
+        #expect(server.posts.count == 2)
+        // What is stored is not asked for again.
+        #expect(await store([try loader(server)]) == ["stored"])
+        #expect(await play(try loader(server)).error == nil)
+        #expect(server.posts.count == 2)
+    }
+
+    @Test func aDownloadBeginsNoPlayback() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(
+            FairPlayTerms(
+                persistence: .unlimited,
+                offlineKey: OfflineKeyTerms(streamID: [UInt8](repeating: 1, count: 16), storage: 3600, playback: 100)))
+        #expect(await store([try loader(server)]) == ["stored"])
+        clock.advance(by: .seconds(1000))
+        let loader = try loader(server)
+        let before = loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())
+        #expect(before?.kind == .valid && before?.rightsExpireAfterFirstUse == true)
+        #expect(await play(loader).error == nil)
+        let playing = loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())
+        #expect(playing?.kind == .valid && playing?.rightsExpireAfterFirstUse == false)
+        #expect(playing?.ends != before?.ends)
+        clock.advance(by: .seconds(101))
+        #expect(loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())?.kind == .expired)
+        #expect(server.posts.count == 1)
+        // The next download gets another.
+        #expect(await store([loader]) == ["stored"])
+        #expect(server.posts.count == 2)
+    }
+
+    private func idleSession() -> KeySession {
+        KeySession(loaders: [], configuration: configuration(), clock: clock.clock)
+    }
+
+    @Test func aDownloadSaysWhyAKeyIsNotStored() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(lease: 100))
+        #expect(
+            await store([try loader(server)]) == ["denied: the key server does not allow the key to be stored"])
+        let storeless = FairPlayLoader(
+            service: LicenseService(url: "https://keys.example/"),
+            certificate: ApplicationCertificate(.data(authority.certificate)), transport: server)
+        let asked = server.posts.count
+        #expect(await store([storeless])[0].hasSuffix("set stored-keys in [fairplay]"))
+        // A key that nobody could keep is not asked for.
+        #expect(server.posts.count == asked)
+        #expect(await store([]) == ["untaken"])
+        let given = CallbackLoader(name: "given") { request in
+            request.finishLoading(with: .key(contentKey(1)))
+            return true
+        }
+        #expect(await store([given]) == ["denied: given gave one that is not stored"])
+        #expect(try loader(server).rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession()) == nil)
+        let keys = StaticKeyLoader(try StaticKeys.parse(property: "skd://movie:\(keyHex(1))"))
+        #expect(await store([keys]) == ["stored"])
+    }
+
     @Test func whatMayNotBeStoredIsNot() async throws {
         let server = FairPlayServer(authority)
         server.setTerms(FairPlayTerms(lease: 100))

@@ -68,7 +68,8 @@ struct CacheView {
         for content in options.contents {
             contents.append(
                 try CachedContent(
-                    url: content.url, type: content.type, selection: options.selection, cache: cache ?? nil))
+                    url: content.url, type: content.type, selection: options.selection, cache: cache ?? nil,
+                    configuration: options.agent))
         }
         let all = contents
         return await withTaskGroup(of: Bool.self) { group in

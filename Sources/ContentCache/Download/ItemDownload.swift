@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTP
+import LicenseControl
 import MediaFormats
 
 /// Brings everything of one item to disk, from its start to its end, and leaves out what is there. A value.
@@ -9,6 +10,8 @@ struct ItemDownload: Sendable {
     static let pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8), .seconds(15)]
 
     let fetcher: ItemFetcher
+    /// Has keys of key servers stored; nil: nobody is asked for those.
+    let keyStoring: KeyStoring?
     /// Waits between two tries. Throws where the task is cancelled.
     let pause: @Sendable (Duration) async throws -> Void
 
@@ -38,6 +41,7 @@ struct ItemDownload: Sendable {
         case .hls, .dash:
             // First, so that nothing is ready to play without its keys.
             try await downloadKeys(presentation.keys)
+            try await storeKeys(of: presentation)
             if await !store.record.isPlanned {
                 try await PresentationPlan(store: store) { range, url throws(CacheError) in
                     try await read(range, of: url)
@@ -88,6 +92,23 @@ struct ItemDownload: Sendable {
         for url in urls where kept[url] == nil {
             let key = try await trying { () async throws(CacheError) in try await fetcher.key(url) }
             try await store.keep(key, from: url)
+        }
+    }
+
+    /// A key that is not stored does not end the download: with the network, all of it is of use.
+    private func storeKeys(of presentation: CachedPresentation) async throws(CacheError) {
+        let keys = presentation.serverKeys
+        guard let keyStoring, !keys.isEmpty else { return }
+        for (key, outcome) in zip(keys, await keyStoring.store(keys)) {
+            if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
+            switch outcome {
+            case .stored: try await store.note(serverKey: key.uri ?? "", refusal: nil)
+            case .refused(let error): try await store.note(serverKey: key.uri ?? "", refusal: "\(error)")
+            case .untaken where presentation.offersOtherSystems: break
+            case .untaken:
+                try await store.note(
+                    serverKey: key.uri ?? "", refusal: "nobody is asked for it; configure [fairplay], or add a loader")
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import HTTP
+import LicenseControl
 import MediaFormats
 
 /// What a `CachedItem` does, one command after the other. Files and locks are open as long as a download or a player
@@ -30,7 +31,7 @@ actor ItemOperations {
 
     func perform(_ command: CachedItem.Command) async {
         switch command {
-        case .start: await start()
+        case .start(let keyStoring): await start(keyStoring)
         case .pause: await pause()
         case .purge(let reply): reply(await purge())
         case .refresh(let reply):
@@ -133,7 +134,7 @@ actor ItemOperations {
         }
     }
 
-    private func start() async {
+    private func start(_ keyStoring: KeyStoring?) async {
         guard download == nil else { return }
         do throws(CacheError) {
             let fetcher = try await open(for: .downloading)
@@ -144,7 +145,7 @@ actor ItemOperations {
                     try await queue.enter()
                     self.begin()
                     defer { Task { await queue.leave() } }
-                    try await ItemDownload(fetcher: fetcher, pause: pause).run()
+                    try await ItemDownload(fetcher: fetcher, keyStoring: keyStoring, pause: pause).run()
                     await self.endUse(of: fetcher, outcome: .complete)
                 } catch {
                     await self.endUse(
@@ -212,12 +213,19 @@ actor ItemOperations {
         let wanted = min(cache.readyDuration, progress.totalDuration ?? cache.readyDuration)
         progress.isReadyToPlay =
             progress.cachedDuration > .zero && progress.cachedDuration >= wanted && snapshot.missingKeys == 0
+            && snapshot.keyRefusals.isEmpty
         progress.warning = snapshot.warning ?? progress.warning
         if snapshot.missingKeys > 0 {
             progress.warning = CacheError(
                 .licenseNotKept,
                 "\(snapshot.missingKeys) of the keys are not in the cache, so playback needs the network for them; the "
                     + "next download asks for them once more")
+        } else if let (uri, reason) = snapshot.keyRefusals.min(by: { $0.key < $1.key }) {
+            let others = snapshot.keyRefusals.count > 1 ? ", and \(snapshot.keyRefusals.count - 1) more" : ""
+            progress.warning = CacheError(
+                .licenseNotKept,
+                "the key \(URIReference(uri).printable)\(others) is not stored, so playback needs the network for it: "
+                    + reason)
         } else if progress.warning?.code == .licenseNotKept {
             progress.warning = nil
         }

@@ -62,7 +62,7 @@ struct PresentationPlan: Sendable {
                 return piece
             })
         // Before anything counts as ready to play.
-        try await store.needKeys(presentation.keys)
+        try await presentation.noteKeys(in: store)
         let duration = total
         try await store.update {
             $0.totalDuration = duration

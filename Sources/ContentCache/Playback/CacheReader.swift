@@ -128,7 +128,7 @@ actor CacheReader {
             try await plan.make(of: presentation, record)
         }
         // Players have keys from elsewhere: those are not in the cache.
-        try? await fetcher.store.needKeys(presentation.keys)
+        try? await presentation.noteKeys(in: fetcher.store)
         var opened = Opened(
             use: use, record: await fetcher.store.record, presentation: presentation,
             keys: await fetcher.store.keptKeys())

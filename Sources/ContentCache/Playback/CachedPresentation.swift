@@ -80,6 +80,24 @@ enum CachedPresentation: Sendable {
         return playlists.flatMap(\.media.keys).filter { seen.insert($0).inserted }
     }
 
+    /// Those that key servers give, each once.
+    var serverKeys: [HLSKey] {
+        guard case .hls(_, let playlists) = self else { return [] }
+        var seen: Set<String?> = []
+        return playlists.flatMap(\.media.serverKeys).filter { seen.insert($0.uri).inserted }
+    }
+
+    /// Whether playback may do with keys of another key system.
+    var offersOtherSystems: Bool {
+        guard case .hls(_, let playlists) = self else { return false }
+        return playlists.contains(where: \.media.offersOtherSystems)
+    }
+
+    /// Notes which keys playback without the network will need, before anything counts as ready for it.
+    func noteKeys(in store: ItemStore) async throws(CacheError) {
+        try await store.needKeys(keys, ofServers: offersOtherSystems ? [] : serverKeys.compactMap(\.uri))
+    }
+
     /// The manifest at `url`, with what `route` makes of the URLs in it, those of `keptKeys` included; nil where it is none. What
     /// ends behind `end` is left out.
     func document(

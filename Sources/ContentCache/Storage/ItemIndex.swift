@@ -33,6 +33,9 @@ struct ItemIndex {
     private static let keySchema =
         "CREATE TABLE IF NOT EXISTS content_key (url BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID"
 
+    private static let refusalSchema =
+        "CREATE TABLE IF NOT EXISTS server_key (uri BLOB PRIMARY KEY, refusal BLOB NOT NULL) WITHOUT ROWID"
+
     /// Opens the index. Where it is empty, makes one with this block size, or throws `notCached` unless `creating`: only
     /// who may write creates. Throws `damaged` for what is none, and `laterVersion`.
     init(path: String, blockSize: Int, creating: Bool) throws(CacheError) {
@@ -106,7 +109,8 @@ struct ItemIndex {
         }
         return IndexContents(
             record: ItemRecord(values: values), resources: resources, pieces: try pieces(), blocks: try blocks(),
-            keys: try keys())
+            keys: try texts("content_key", "url", "sealed"),
+            refusals: try texts("server_key", "uri", "refusal").mapValues { String(decoding: $0, as: UTF8.self) })
     }
 
     // MARK: The item
@@ -195,13 +199,13 @@ struct ItemIndex {
 
     // MARK: Keys
 
-    /// The sealed bytes of each key, by URL; empty where the key cannot be kept.
-    func keys() throws(CacheError) -> [String: [UInt8]] {
-        // Indices from before there were keys have no such table.
-        guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'content_key'") > 0 else {
+    /// What is known of each key.
+    private func texts(_ table: String, _ name: String, _ value: String) throws(CacheError) -> [String: [UInt8]] {
+        // Indices of content without such keys have no such table.
+        guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = '\(table)'") > 0 else {
             return [:]
         }
-        let statement = try connection.statement("SELECT url, sealed FROM content_key")
+        let statement = try connection.statement("SELECT \(name), \(value) FROM \(table)")
         var found: [String: [UInt8]] = [:]
         while try statement.step() { found[statement.text(0)] = statement.bytes(1) }
         return found
@@ -212,6 +216,15 @@ struct ItemIndex {
         let statement = try connection.statement("INSERT OR REPLACE INTO content_key VALUES (?, ?)")
         try statement.bind(1, Array(url.utf8))
         try statement.bind(2, sealed)
+        try statement.run()
+    }
+
+    /// `refusal` is empty for a key that was stored.
+    func write(serverKey uri: String, refusal: String) throws(CacheError) {
+        try connection.execute(Self.refusalSchema)
+        let statement = try connection.statement("INSERT OR REPLACE INTO server_key VALUES (?, ?)")
+        try statement.bind(1, Array(uri.utf8))
+        try statement.bind(2, Array(refusal.utf8))
         try statement.run()
     }
 
@@ -259,8 +272,10 @@ struct IndexContents {
     var pieces: [CachedPiece]
     /// Those that are on disk, by resource.
     var blocks: [Int64: Set<UInt64>]
-    /// Sealed, by URL; empty where the key cannot be kept.
+    /// Sealed, by URL; empty where the key is not kept.
     var keys: [String: [UInt8]]
+    /// Of key servers, by URI: why the key is not stored, or nothing where it was.
+    var refusals: [String: String]
 }
 
 extension Duration {

@@ -28,29 +28,31 @@ actor ItemStore {
         var isWhole: Bool
         /// Keys that no playback without the network has.
         var missingKeys: Int
+        /// Why keys of key servers are not stored, by URI.
+        var keyRefusals: [String: String]
         var warning: CacheError?
     }
 
     nonisolated let folder: String
     private let executor: StorageExecutor
     private let files: BlockFiles
-    private let keySeal: KeySeal?
+    let keySeal: KeySeal?
     private var use: CacheFolder.Lock?
-    private var writer: CacheFolder.Lock?
+    private(set) var writer: CacheFolder.Lock?
     /// Nil where nothing is read from the disk, or stored: the item is closed, or cannot be opened.
-    private var index: ItemIndex?
+    private(set) var index: ItemIndex?
     /// Of the index, when it was read.
     private var version: Int64 = 0
     nonisolated let blockSize: Int
 
     private(set) var record: ItemRecord
-    private var tables: ItemTables
+    var tables: ItemTables
     private var progress = LinearProgress()
     private var open: [Int64: any BlockFile] = [:]
     /// Pieces and record say more than the index, because another process writes to it.
-    private var isPlanUnstored = false
+    var isPlanUnstored = false
     /// How many keys are missing; nil: to be counted.
-    private var missing: Int?
+    var missing: Int?
     /// That the index was damaged, and what has become of it.
     private(set) var warning: CacheError?
 
@@ -132,6 +134,7 @@ actor ItemStore {
             try index.replacePieces(pieces)
             for (name, value) in record.values { try index.set(name, value) }
             for url in tables.unkeptKeys { try index.write(key: [], from: url) }
+            for (uri, refusal) in tables.refusals { try index.write(serverKey: uri, refusal: refusal) }
         }
         isPlanUnstored = false
     }
@@ -169,7 +172,7 @@ actor ItemStore {
         guard index != nil else { return nil }
         return Snapshot(
             record: record, cachedDuration: cachedDuration(), cachedSize: cachedSize, isWhole: firstGap() == nil,
-            missingKeys: missingKeys(), warning: warning)
+            missingKeys: missingKeys(), keyRefusals: tables.refusals.filter { !$0.value.isEmpty }, warning: warning)
     }
 
     func update(_ change: @Sendable (inout ItemRecord) -> Void) throws(CacheError) {
@@ -340,48 +343,6 @@ actor ItemStore {
             }
         }
         return bad
-    }
-
-    // MARK: Keys
-
-    /// Keeps a key, sealed; nil: it is needed and cannot be kept.
-    func keep(_ key: [UInt8]?, from url: String) throws(CacheError) {
-        guard let index, let keySeal else { return }
-        try becomeWriter()
-        let sealed = try key.map { key throws(CacheError) in try keySeal.seal(key, from: url) } ?? []
-        try index.write(key: sealed, from: url)
-        tables.keys[url] = sealed
-        missing = nil
-    }
-
-    /// Takes note of the keys that the content needs. Those that nobody has kept count as missing.
-    func needKeys(_ urls: [String]) throws(CacheError) {
-        let new = urls.filter { tables.keys[$0] == nil }
-        guard !new.isEmpty else { return }
-        if let index, writer != nil {
-            try index.transaction { () throws(CacheError) in
-                for url in new { try index.write(key: [], from: url) }
-            }
-        } else {
-            isPlanUnstored = true
-        }
-        for url in new { tables.keys[url] = [] }
-        missing = nil
-    }
-
-    /// How many keys cannot be used here: those that are not kept, and those that were sealed elsewhere.
-    private func missingKeys() -> Int {
-        if let missing { return missing }
-        let count = tables.keys.count { url, sealed in keySeal?.open(sealed, from: url) == nil }
-        missing = count
-        return count
-    }
-
-    /// Those that can be read here, by URL.
-    func keptKeys() -> [String: [UInt8]] {
-        var kept: [String: [UInt8]] = [:]
-        for (url, sealed) in tables.keys { kept[url] = keySeal?.open(sealed, from: url) }
-        return kept
     }
 
     // MARK: The end

@@ -11,6 +11,8 @@ struct ItemTables: Sendable {
     var pieces: [CachedPiece] = []
     /// Sealed, by URL; empty where the key is not kept.
     var keys: [String: [UInt8]] = [:]
+    /// Keys of key servers, by URI: why one is not stored, or nothing where it was.
+    var refusals: [String: String] = [:]
     private var urls: [Int64: String] = [:]
     /// Of the numbers, or beyond.
     private var lowest: Int64 = 0
@@ -29,6 +31,7 @@ struct ItemTables: Sendable {
         highest = 0
         for resource in contents.resources { add(resource) }
         keys = keepingPlan ? contents.keys.merging(keys) { known, _ in known } : contents.keys
+        refusals = keepingPlan ? contents.refusals.merging(refusals) { known, _ in known } : contents.refusals
         if !keepingPlan { pieces = contents.pieces }
         for resource in unknown { replace(with: known(resource.url) ?? resource, insteadOf: resource.number) }
         for resource in resources.values {
@@ -37,7 +40,7 @@ struct ItemTables: Sendable {
     }
 
     /// Nothing is on disk any more.
-    mutating func clear() { (present, pieces, cachedSize, keys) = ([:], [], 0, [:]) }
+    mutating func clear() { (present, pieces, cachedSize, keys, refusals) = ([:], [], 0, [:], [:]) }
 
     /// Those that are needed and cannot be kept, or that nobody has kept yet.
     var unkeptKeys: [String] { keys.compactMap { $0.value.isEmpty ? $0.key : nil } }

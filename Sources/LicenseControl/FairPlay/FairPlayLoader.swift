@@ -111,8 +111,16 @@ public final class FairPlayLoader: ResourceLoader {
             if !request.isRenewal, let stored = try persistableKeys?.key(for: identifier) {
                 return .success(.persistableKey(stored))
             }
+            // A licence that cannot be kept would only cost the key server a place.
+            guard persistableKeys != nil || !request.isForStorage else {
+                throw .invalidConfiguration(
+                    "no folder for stored keys is configured; set stored-keys in [fairplay]")
+            }
             let ckc = try await ckc(for: request, uri, identifier)
             guard let persistableKeys, try request.canStoreContentKey(ofKeyVendorResponse: ckc) else {
+                guard !request.isForStorage else {
+                    throw .denied("the key server does not allow the key to be stored")
+                }
                 return .success(.license(ckc))
             }
             let key = try request.persistableContentKey(fromKeyVendorResponse: ckc)

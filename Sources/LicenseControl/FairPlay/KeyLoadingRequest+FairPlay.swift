@@ -93,7 +93,7 @@ extension KeyLoadingRequest {
         }
     }
 
-    /// Playback with a stored key begins.
+    /// Playback with a stored key begins, unless it is only to be stored.
     func open(persistableKey stored: [UInt8]) throws(KeyError) -> KeySessionState.Keys {
         guard let secret = configuration?.deviceSecret else {
             throw .invalidConfiguration("the session has no device secret, so no stored key can be opened")
@@ -102,7 +102,9 @@ extension KeyLoadingRequest {
         do throws(FairPlayError) {
             return try secret.withCopy { bytes throws(FairPlayError) in
                 var key = try FairPlayPersistableKey(opening: stored, secret: bytes, now: now)
-                let isChanged = try key.beginPlayback(now: now)
+                if isForStorage { try key.check(now: now) }
+                let isChanged = isForStorage ? false : try key.beginPlayback(now: now)
+                noteStoredKey()
                 var keys = KeySessionState.Keys(
                     withoutID: key.contentKey,
                     terms: KeyTerms(

@@ -20,6 +20,11 @@ public struct HLSOfflineMedia: Sendable {
     /// Where the keys are that anybody who may read their http or https URL gets (KEYFORMAT `identity`; RFC 8216, 4.3.2.4),
     /// absolute. Of segments alone, each once.
     public private(set) var keys: [String] = []
+    /// Keys that FairPlay-style key servers give (KEYFORMAT `com.apple.streamingkeydelivery`), for playback that uses these.
+    /// Of segments alone, each URI once.
+    public private(set) var serverKeys: [HLSKey] = []
+    /// Whether the playlist names keys of other key systems too, for playback that uses those.
+    public private(set) var offersOtherSystems = false
     /// No segment comes any more. One that is not so is live.
     public let isEnded: Bool
     /// In seconds.
@@ -44,6 +49,9 @@ public struct HLSOfflineMedia: Sendable {
         for segment in playlist.segments {
             guard let url = segment.url else { continue }
             if let url = segment.key?.plainURL, seen.insert(url).inserted { keys.append(url) }
+            if let key = segment.key, key.isOfKeyServer, let uri = key.uri, seen.insert(uri).inserted {
+                serverKeys.append(key)
+            }
             if let next = segment.map, next != map {
                 pieces.append(Piece(url: next.url, byteRange: next.byteRange, begin: duration, duration: 0))
             }
@@ -52,6 +60,7 @@ public struct HLSOfflineMedia: Sendable {
                 Piece(url: url, byteRange: segment.byteRange, begin: duration, duration: segment.duration))
             duration += segment.duration
         }
+        offersOtherSystems = !serverKeys.isEmpty && playlist.lines.contains(where: \.namesOtherSystem)
         guard duration.isFinite, duration < 1e9 else { throw .malformed("segments of \(duration) seconds") }
     }
 
@@ -112,6 +121,21 @@ extension HLSKey {
     fileprivate var plainURL: String? {
         guard keyFormat == HLSKeyFormat.identity.name, let uri, URIReference(uri).isHTTP else { return nil }
         return uri
+    }
+}
+
+extension HLSKey {
+    fileprivate var isOfKeyServer: Bool { method != .none && keyFormat == HLSKeyFormat.fairPlay.name }
+}
+
+extension HLSLine {
+    /// Whether it names a key of another key system than the FairPlay-style one.
+    fileprivate var namesOtherSystem: Bool {
+        guard case .tag("EXT-X-KEY", let value?) = content, let list = try? HLSAttributeList(parsing: value),
+            list["METHOD"] != "NONE"
+        else { return false }
+        return ![HLSKeyFormat.identity.name, HLSKeyFormat.fairPlay.name].contains(
+            list["KEYFORMAT"] ?? HLSKeyFormat.identity.name)
     }
 }
 

@@ -16,6 +16,9 @@ extension FuzzTarget {
                 media.serialized(until: nil, keptKeys: Set(media.keys)) { $0 }, from: url, variables: [:])
             // A URI that no URL may be is one when it is written.
             promise(kept.map { Set(media.keys).isSubset(of: $0.keys) } ?? true, "no key is lost")
+            promise(
+                kept.map { Set(media.serverKeys.map(\.uri)).isSubset(of: $0.serverKeys.map(\.uri)) } ?? true,
+                "no key of a key server is lost")
             for url in media.keys + media.pieces.map(\.url) {
                 let normal = URIReference.normalized(url)
                 promise(URIReference.normalized(normal) == normal, "a URL has one spelling")

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import time
 
 import children
@@ -64,10 +65,18 @@ def cached(cache):
 
 
 def index(cache):
-    """The index of the only item, as another process reads it, and its folder."""
+    """The index of the only item, as the next process will find it, and its folder."""
     folders = [path for path in glob.glob(f"{cache}/*/index.db")]
     demand(len(folders) == 1, f"{len(folders)} items")
-    return sqlite3.connect(f"file:{folders[0]}?mode=ro", uri=True), os.path.dirname(folders[0])
+    database = sqlite3.connect(":memory:")
+    # A copy: what a killed process has left by half is rolled back by whoever reads, who has to be able to write for that.
+    with tempfile.TemporaryDirectory() as copy:
+        for path in glob.glob(f"{folders[0]}*"):
+            shutil.copy(path, copy)
+        source = sqlite3.connect(os.path.join(copy, "index.db"))
+        source.backup(database)
+        source.close()
+    return database, os.path.dirname(folders[0])
 
 
 def claimed(cache, whole):
@@ -297,6 +306,30 @@ def hls():
             play("--yes", "--cache", cache, url).demand(0, "acquired: valid").states("ended")
 
 
+def stored_keys():
+    """Keys of a key server that may be stored come with the download; then nothing of the network is needed."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case(HLS)
+    with children.Folder() as folder, Origin(media(HLS)) as origin:
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8"
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            configuration = server.fairplay_configuration()
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", configuration)
+            run = download(cache, url).demand(0, "complete", "warning: licence cannot be kept", "set stored-keys")
+            demand(", ready" not in run.lines[-1], run.lines[-1])
+            configuration += f"stored-keys={folder.path}/keys\n"
+            folder.write("latchkey.conf", configuration)
+            run = download(cache, url).demand(0, "does not allow the key to be stored")
+            demand(", ready" not in run.lines[-1], run.lines[-1])
+            folder.write("latchkey.conf", configuration.replace("/fairplay/license", "/fairplay/license?persist=unlimited"))
+            run = download(cache, url).demand(0, "complete")
+            demand(", ready" in run.lines[-1], run.lines[-1])
+        origin.switch_off()
+        # Neither origin nor key server, and nobody acquires anything.
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+
+
 def manifest_edge():
     """HLS and DASH in part: without the network they end where the cache ends."""
     with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
@@ -328,6 +361,6 @@ def twenty():
 
 ALL = {
     "kills": kills, "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
-    "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "manifest-edge": manifest_edge,
-    "twenty": twenty,
+    "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
+    "manifest-edge": manifest_edge, "twenty": twenty,
 }

@@ -203,7 +203,8 @@ LatchkeyContentType latchkey_cached_content_get_type (LatchkeyCachedContent *con
  * latchkey_cached_content_start:
  * @content: (nullable): some content
  *
- * Starts the download, or goes on with it where it stopped, also after a crash.
+ * Starts the download, or goes on with it where it stopped, also after a crash. FairPlay-style keys of HLS are asked for
+ * first, as the configuration file says, so that they are stored.
  */
 void latchkey_cached_content_start (LatchkeyCachedContent *content);
 

@@ -17,6 +17,8 @@ final class AgentSession: Sendable {
     /// Nil where elements acquire licences.
     let gate: AcquisitionGate?
     private let localKeys: StaticKeys?
+    /// May have stored keys.
+    private let fairPlay: [FairPlayLoader]
     private let observation: KeyObservation
 
     /// Throws `invalidConfiguration` for settings that cannot be used.
@@ -34,9 +36,9 @@ final class AgentSession: Sendable {
         let gate = isManual ? AcquisitionGate(core.gateHooks) : nil
         self.gate = gate
         let front: [any ResourceLoader] = gate.map { [$0] } ?? []
-        session = KeySession(
-            loaders: front + core.configuration.loaders + ResourceLoaderFactory.default.makeLoaders(),
-            configuration: configuration)
+        let own = core.configuration.loaders + ResourceLoaderFactory.default.makeLoaders()
+        session = KeySession(loaders: front + own, configuration: configuration)
+        var fairPlay = own.compactMap { $0 as? FairPlayLoader }
         let transport = session.transport(over: CurlTransport.shared)
         var playReady: PlayReadyLoader?
         for loader in settings.makeLoaders(transport: transport) {
@@ -48,15 +50,16 @@ final class AgentSession: Sendable {
                 session.addLoader(known)
             } else {
                 session.addLoader(loader)
+                if let loader = loader as? FairPlayLoader { fairPlay.append(loader) }
             }
         }
-        self.playReady = playReady
+        (self.playReady, self.fairPlay) = (playReady, fairPlay)
         if isManual { settings.keyTimeout = core.configuration.holdTimeout }
         self.settings = settings
         observation = session.observe { [weak core] event in core?.handle(event) }
     }
 
-    private static func settings(_ own: ControlSettings?, _ file: String?) throws(KeyError) -> ControlSettings {
+    static func settings(_ own: ControlSettings?, _ file: String?) throws(KeyError) -> ControlSettings {
         if let own { return own }
         return if let file { try PipelineSession.settings(file: file) } else { try PipelineSession.settings() }
     }
@@ -82,6 +85,7 @@ final class AgentSession: Sendable {
     /// How the installed rights stand to what a pipeline asks for.
     func rights(of request: KeyLoadingRequest) async -> RightsStatus {
         if hasLocalKeys(request.keyIDs, uri: request.keyURI) { return Self.local }
+        if request.keySystem == .fairPlay, let stored = storedRights(request.keyURI) { return stored }
         guard let playReady, playReady.isFor(request), !prefersClearKey || request.keySystem == .playReady else {
             return .noLicense
         }
@@ -105,6 +109,9 @@ final class AgentSession: Sendable {
             isUsable = isUsable && !keyIDs.isEmpty && keyIDs.allSatisfy(isUsableNow)
         }
         if isUsable { return RightsStatus(kind: .valid, reason: "the keys are there, for this agent") }
+        let stored = content.needs.filter { $0.system == .fairPlay }.compactMap { storedRights($0.key?.uri) }
+        // The least of them stands for all.
+        if stored.count == content.needs.count, let least = stored.min(by: Self.isLess) { return least }
         let keyIDs = content.needs.filter(isForPlayReady).flatMap(\.keyIDs)
         guard let playReady, !keyIDs.isEmpty else { return .noLicense }
         do throws(PlayReadyAcquisitionError) {
@@ -115,6 +122,17 @@ final class AgentSession: Sendable {
     }
 
     private static let local = RightsStatus(kind: .valid, reason: "the keys file has the keys")
+
+    /// Of a key that is stored; nil where none is.
+    private func storedRights(_ uri: String?) -> RightsStatus? {
+        guard let uri else { return nil }
+        return fairPlay.lazy.compactMap { $0.rightsStatus(ofStoredKeyFor: uri, in: self.session) }.first
+    }
+
+    private static func isLess(_ left: RightsStatus, _ right: RightsStatus) -> Bool {
+        left.kind == right.kind
+            ? (left.ends?.seconds ?? .max) < (right.ends?.seconds ?? .max) : left.kind < right.kind
+    }
 
     private func hasLocalKeys(_ keyIDs: [KeyID], uri: String?) -> Bool {
         guard let localKeys else { return false }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import ContentCache
+import LicenseControl
 public import MediaFormats
+import ProtectionModel
 
 /// Content that is in the cache, or is to be: “Download & Play Offline”, after the Downloadable Agent's manual, section 5.5.
 ///
@@ -16,6 +18,7 @@ public import MediaFormats
 /// ```
 public final class CachedContent: Sendable {
     private let item: CachedItem
+    private let keyStoring: KeyStoring
 
     /// As it is asked for.
     public var contentURL: String { item.url }
@@ -23,12 +26,14 @@ public final class CachedContent: Sendable {
     public let type: ContentType
 
     /// The content with this URL, in the cache or not. `selection` says which tracks to keep, and counts where nothing is
-    /// cached yet. `cache` nil: the user's own.
+    /// cached yet. `cache` nil: the user's own. `configuration` says, by its loaders and settings, who is asked for keys that
+    /// FairPlay-style key servers give for HLS, so that they are stored with the download.
     ///
     /// Throws `unsupportedContent` for Smooth Streaming, `invalidURL` for what is not at a web server, and `notPermitted`
     /// where there is no place for the cache.
     public convenience init(
-        url: String, type: ContentType, selection: TrackSelection = TrackSelection(), cache: ContentCache? = nil
+        url: String, type: ContentType, selection: TrackSelection = TrackSelection(), cache: ContentCache? = nil,
+        configuration: Agent.Configuration = Agent.Configuration()
     ) throws(CacheError) {
         guard let format = type.cacheFormat else {
             throw .unsupportedContent("\(type.name)s cannot be cached", at: url)
@@ -38,12 +43,14 @@ public final class CachedContent: Sendable {
                 .invalidURL,
                 "\(URIReference(url).printable) is no http or https URL, and needs no cache where it is a file")
         }
-        self.init(try Self.cache(cache).item(url, format: format, selection: selection), type)
+        self.init(
+            try Self.cache(cache).item(url, format: format, selection: selection), type, configuration.keyStoring)
     }
 
-    private init(_ item: CachedItem, _ type: ContentType) {
+    private init(_ item: CachedItem, _ type: ContentType, _ keyStoring: KeyStoring) {
         self.item = item
         self.type = type
+        self.keyStoring = keyStoring
     }
 
     private static func cache(_ given: ContentCache?) throws(CacheError) -> ContentCache {
@@ -53,10 +60,13 @@ public final class CachedContent: Sendable {
         return cache
     }
 
-    /// Everything that is in the cache, as a whole or in part. Throws where the cache cannot be read.
-    public static func allItems(in cache: ContentCache? = nil) async throws(CacheError) -> [CachedContent] {
+    /// Everything that is in the cache, as a whole or in part. `configuration` is for their downloads. Throws where the cache
+    /// cannot be read.
+    public static func allItems(
+        in cache: ContentCache? = nil, configuration: Agent.Configuration = Agent.Configuration()
+    ) async throws(CacheError) -> [CachedContent] {
         try await Self.cache(cache).allItems().map { item in
-            CachedContent(item, item.format.contentType(url: item.url))
+            CachedContent(item, item.format.contentType(url: item.url), configuration.keyStoring)
         }
     }
 
@@ -64,13 +74,17 @@ public final class CachedContent: Sendable {
 
     /// Starts the download, or goes on with it where it stopped, also after a crash. It begins when the limit of the cache
     /// allows: `status` tells. Downloads do not start by themselves with the application.
-    public func start() { item.start() }
+    ///
+    /// Keys of HLS that FairPlay-style key servers give are asked for first, so that they are stored: those that are there
+    /// are not asked for again as long as they may be used. Where one is not stored, `progress.warning` says why
+    /// (`licenseNotKept`), and the content is not ready to play.
+    public func start() { item.start(keyStoring: keyStoring) }
 
     /// Stops the download; what is cached stays.
     public func pause() { item.pause() }
 
     /// Goes on with it: the same as `start`.
-    public func resume() { item.start() }
+    public func resume() { start() }
 
     /// Stops the download and removes everything of the content from the disk, also while it plays: playback goes on from
     /// the network then. Licences stay. `status` is `notCached` when it is done.
@@ -102,6 +116,17 @@ public final class CachedContent: Sendable {
     /// Looks at the disk, for the first time or again, and returns what is there.
     @discardableResult
     public func refresh() async -> CachedItem.Progress { await item.refresh() }
+}
+
+extension Agent.Configuration {
+    /// Has keys stored by the loaders that an agent with this configuration would ask.
+    fileprivate var keyStoring: KeyStoring {
+        let (loaders, settings, file) = (loaders, settings, configurationFile)
+        return KeyStoring(loaders: { loaders + ResourceLoaderFactory.default.makeLoaders() }) {
+            () throws(KeyError) in
+            try AgentSession.settings(settings, file)
+        }
+    }
 }
 
 extension ContentType {

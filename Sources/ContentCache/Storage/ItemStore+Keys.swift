@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import MediaFormats
+
+/// The keys that an item needs in playback without the network.
+extension ItemStore {
+    /// Keeps a key, sealed; nil: it is needed and cannot be kept.
+    func keep(_ key: [UInt8]?, from url: String) throws(CacheError) {
+        guard let index, let keySeal else { return }
+        try becomeWriter()
+        let sealed = try key.map { key throws(CacheError) in try keySeal.seal(key, from: url) } ?? []
+        try index.write(key: sealed, from: url)
+        tables.keys[url] = sealed
+        missing = nil
+    }
+
+    /// Takes note of the keys that the content needs: at URLs, and those that key servers give, by URI. Those that nobody
+    /// has kept, or asked for to be stored, count as missing.
+    func needKeys(_ urls: [String], ofServers uris: [String]) throws(CacheError) {
+        let new = urls.filter { tables.keys[$0] == nil }
+        let newURIs = uris.filter { tables.refusals[$0] == nil }
+        guard !new.isEmpty || !newURIs.isEmpty else { return }
+        if let index, writer != nil {
+            try index.transaction { () throws(CacheError) in
+                for url in new { try index.write(key: [], from: url) }
+                for uri in newURIs { try index.write(serverKey: uri, refusal: Self.unasked) }
+            }
+        } else {
+            isPlanUnstored = true
+        }
+        for url in new { tables.keys[url] = [] }
+        for uri in newURIs { tables.refusals[uri] = Self.unasked }
+        missing = nil
+    }
+
+    private static let unasked = "no download has asked for it"
+
+    /// What has become of a key that a key server gives: stored, or why not.
+    func note(serverKey uri: String, refusal: String?) throws(CacheError) {
+        guard let index, tables.refusals[uri] != refusal ?? "" else { return }
+        try becomeWriter()
+        try index.write(serverKey: uri, refusal: refusal ?? "")
+        tables.refusals[uri] = refusal ?? ""
+    }
+
+    /// How many keys cannot be used here: those that are not kept, and those that were sealed elsewhere.
+    func missingKeys() -> Int {
+        if let missing { return missing }
+        let count = tables.keys.count { url, sealed in keySeal?.open(sealed, from: url) == nil }
+        missing = count
+        return count
+    }
+
+    /// Those that can be read here, by URL.
+    func keptKeys() -> [String: [UInt8]] {
+        var kept: [String: [UInt8]] = [:]
+        for (url, sealed) in tables.keys { kept[url] = keySeal?.open(sealed, from: url) }
+        return kept
+    }
+}
