@@ -289,7 +289,7 @@ if withGStreamer {
         .testTarget(
             name: "AgentTests",
             dependencies: [
-                "Latchkey", "Elements", "ElementKit", "CGStreamer", "ElementTestSupport", "TestSupport",
+                "Latchkey", "ContentCache", "Elements", "ElementKit", "CGStreamer", "ElementTestSupport", "TestSupport",
                 "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "LatchkeyLogging",
                 .product(name: "Logging", package: "swift-log"),
             ],

@@ -103,8 +103,11 @@ public struct HLSOfflineMedia: Sendable {
             text += "#EXT-X-MAP:\(list.text)"
         case .tag("EXT-X-KEY", let value):
             guard var list = try? HLSAttributeList(parsing: value ?? "") else { return }
-            list = list.withAbsoluteURI(base)
-            list.route(keptKeys, route)
+            // One that cannot be read must not become one that can: players would take another key.
+            if (try? HLSKey(list)) != nil {
+                list = list.withAbsoluteURI(base)
+                list.route(keptKeys, route)
+            }
             text += "#EXT-X-KEY:\(list.text)"
         // Of live streams, and of what is not cached.
         case .tag("EXT-X-PART", _), .tag("EXT-X-PRELOAD-HINT", _), .tag("EXT-X-RENDITION-REPORT", _),

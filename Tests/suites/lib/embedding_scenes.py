@@ -217,7 +217,7 @@ def released(_language):
 
 
 def cached(_language):
-    """Downloaded with a listener, listed, played without the network by the other program, and purged."""
+    """Downloaded with a listener, listed, played without the network by both programs, and purged."""
     from offline_scenes import Film
 
     with Film() as film:
@@ -241,9 +241,11 @@ def cached(_language):
         found, error = items.take()
         demand(error is None and [item.url for item in found] == [film.url], f"{error} {found}")
         film.origin.switch_off()
-        run = play("c", film.url).demand(0, "rights: valid")
-        run.states("playing", "ended")
-        demand(not events(run, "cache edge"), "it ended at an edge")
+        # One has the agent make its player, the other attaches the agent to its own.
+        for language in PROGRAMS:
+            run = play(language, film.url).demand(0, "rights: valid")
+            run.states("playing", "ended")
+            demand(not events(run, "cache edge"), "it ended at an edge")
         content.purge()
         while progress.take()[0].status != "not cached":
             pass

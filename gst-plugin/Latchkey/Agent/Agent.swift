@@ -164,7 +164,9 @@ public final class Agent: Sendable {
 
     /// Makes a pipeline of the application's own use this agent's session and loaders, and watches it. Call it before the
     /// pipeline leaves READY. Guards (`latchkeyguard`) that are in it get `hdmiMode`; it is the application that puts them
-    /// in front of the sinks. The pipeline is not kept alive. Throws as `makePlayer`.
+    /// in front of the sinks. Source elements in it that read the content's URL, also those that `playbin3` or
+    /// `uridecodebin3` make when its `uri` is that, read from the cache where the content is in there. The pipeline is not
+    /// kept alive. Throws as `makePlayer`.
     public func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
         try core.attach(to: pipeline)
     }

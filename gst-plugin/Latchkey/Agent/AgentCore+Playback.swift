@@ -44,7 +44,8 @@ extension AgentCore {
 
     func attach(to pipeline: UnsafeMutablePointer<GstElement>) throws(AgentError) {
         guard Latchkey.registerElements() else { throw .configuration("GStreamer refuses Latchkey's elements") }
-        _ = try attachment(to: pipeline)
+        let id = try attachment(to: pipeline)
+        lead(pipeline, in: id)
         setGuards(in: ElementReference(pipeline))
     }
 
@@ -58,8 +59,14 @@ extension AgentCore {
         }
         let pipeline = Pipeline(element)
         let id = try attachment(to: element)
+        lead(element, in: id)
         setGuards(in: ElementReference(element))
         return Player(pipeline, of: self, attachment: id)
+    }
+
+    /// Sources that are in a pipeline already; those that come later are led as they do.
+    private func lead(_ pipeline: UnsafeMutablePointer<GstElement>, in id: UInt64) {
+        ElementReference(pipeline).forEachWithURI { leadToCache($0, in: id) }
     }
 
     /// Brings what the application makes of outputs to the guards of a pipeline, as it plays or before.
@@ -161,7 +168,8 @@ extension AgentCore {
                 }
                 return buffer
             }
-        default: break
+        // Of `playbin3` and its like: as the URI was given to them.
+        default: leadToCache(element, in: id)
         }
     }
 

@@ -3,6 +3,7 @@
 import ContentCache
 import ElementKit
 import HTTP
+import MediaFormats
 import Synchronization
 
 /// Content that is in the cache: looked at and played from there.
@@ -29,6 +30,34 @@ extension AgentCore {
                 onEvent: { [weak self] in self?.handle($0) })
         } catch {
             throw .configuration("\(error)")
+        }
+    }
+
+    /// A source element of a pipeline that the application made reads from the cache, where the content is in there. Call it
+    /// before the source begins.
+    func leadToCache(_ source: ElementReference, in id: UInt64) {
+        guard let uri = source.sourceURI, URIReference.normalized(uri) == URIReference.normalized(contentURL),
+            let gateway = gateway(of: id)
+        else { return }
+        if !source.setSourceURI(gateway.url) { log(.warning, "\(source.name) cannot read from the cache") }
+    }
+
+    /// That of an attachment, which lives as long; nil where nothing of the content is in the cache.
+    private func gateway(of id: UInt64) -> CacheGateway? {
+        if let known = guarded.withLock({ $0.attachments[id]?.gateway }) { return known }
+        let made: CacheGateway?
+        do throws(AgentError) { made = try cacheGateway() } catch {
+            log(.warning, "the cache is left aside: \(error)")
+            return nil
+        }
+        guard let made else { return nil }
+        // Two sources may begin at once. The one that is too much ends behind the lock.
+        return withExtendedLifetime(made) {
+            guarded.withLock { guarded in
+                let gateway = guarded.attachments[id]?.gateway ?? made
+                guarded.attachments[id]?.gateway = gateway
+                return gateway
+            }
         }
     }
 

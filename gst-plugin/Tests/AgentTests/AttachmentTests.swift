@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
+import ContentCache
 import ElementKit
 import ElementTestSupport
+import Foundation
 import Synchronization
 import Testing
 
@@ -26,6 +28,60 @@ import Testing
             gst_object_unref(pipeline)
             #expect(count(agent) == 0)
         }
+    }
+
+    // MARK: The cache
+
+    /// An agent with a cache in which something of its content is.
+    private func cachingAgent(_ url: String, _ folder: String) async throws -> Agent {
+        var configuration = Agent.Configuration()
+        let cache = ContentCache(.init(folder: folder))
+        configuration.cache = cache
+        // A download that comes to nothing leaves its index.
+        let item = cache.item(url, format: .file)
+        item.start()
+        for await progress in item.updates where progress.status != .notCached { break }
+        item.pause()
+        return Agent(contentURL: url, type: .mp4, configuration: configuration)
+    }
+
+    private func uri(_ element: UnsafeMutablePointer<GstElement>) -> String? { ElementReference(element).sourceURI }
+
+    @Test(arguments: [true, false])
+    func aSourceOfTheContentReadsFromTheCache(_ isThereBefore: Bool) async throws {
+        let folder = NSTemporaryDirectory() + "/attachment-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let agent = try await cachingAgent("http://127.0.0.1:1/a.mp4", folder)
+        let pipeline = try #require(gst_pipeline_new(nil))
+        gst_object_ref_sink(pipeline)
+        let bin = UnsafeMutableRawPointer(pipeline).assumingMemoryBound(to: GstBin.self)
+        func source(_ url: String) throws -> UnsafeMutablePointer<GstElement> {
+            let source = try #require(gst_element_factory_make("souphttpsrc", nil))
+            source.setProperty("location", .string(url))
+            gst_bin_add(bin, source)
+            return source
+        }
+        if !isThereBefore { try agent.attach(to: pipeline) }
+        // The same by another spelling, and another.
+        let (own, other) = (try source("HTTP://127.0.0.1:1/x/../%61.mp4"), try source("http://127.0.0.1:1/b.mp4"))
+        if isThereBefore { try agent.attach(to: pipeline) }
+        let gateway = try #require(agent.core.guarded.withLock { $0.attachments.values.first?.gateway })
+        #expect(uri(own) == gateway.url && uri(other) == "http://127.0.0.1:1/b.mp4")
+        // Another source of the same pipeline shares it.
+        #expect(uri(try source("http://127.0.0.1:1/a.mp4")) == gateway.url)
+        gst_object_unref(pipeline)
+    }
+
+    @Test func withoutACacheASourceStaysAsItIs() throws {
+        var configuration = Agent.Configuration()
+        configuration.cache = nil
+        let agent = Agent(contentURL: "http://127.0.0.1:1/a.mp4", type: .mp4, configuration: configuration)
+        let source = try #require(gst_element_factory_make("souphttpsrc", nil))
+        gst_object_ref_sink(source)
+        defer { gst_object_unref(source) }
+        source.setProperty("location", .string("http://127.0.0.1:1/a.mp4"))
+        try agent.attach(to: source)
+        #expect(uri(source) == "http://127.0.0.1:1/a.mp4")
     }
 
     /// Nothing tells of the end of one: it stays until the agent ends.
