@@ -105,8 +105,8 @@ public final class ContentCache: Sendable {
     public func isCached(_ url: String) -> Bool { ItemFolder(of: url, in: configuration.folder).isThere }
 
     /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Those whose index does not tell
-    /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted` where the
-    /// folder cannot be read.
+    /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted`
+    /// and `inputOutput` where the folder cannot be read, or no item in it can be opened.
     public func allItems() async throws(CacheError) -> [CachedItem] {
         var found: [CachedItem] = []
         for record in try await parts.disk.records() {
@@ -165,6 +165,7 @@ actor CacheDisk {
             try CacheFolder.clear("\(configuration.folder)/\(name)")
         }
         var records: [ItemRecord] = []
+        var failure: CacheError?
         for name in try CacheFolder.names(in: configuration.folder) {
             let folder = "\(configuration.folder)/\(name)"
             do throws(CacheError) {
@@ -172,12 +173,15 @@ actor CacheDisk {
                 records.append(await store.record)
                 await store.close()
             } catch {
+                if error.code == .notPermitted || error.code == .inputOutput { failure = error }
                 guard error.code == .damaged, let record = IndexRecovery.record(at: "\(folder)/index.db") else {
                     continue
                 }
                 records.append(record)
             }
         }
+        // Nothing at all would be a wrong answer.
+        if records.isEmpty, let failure { throw failure }
         return records
     }
 

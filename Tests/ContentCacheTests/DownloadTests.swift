@@ -66,6 +66,15 @@ struct DownloadTests {
         #expect(item.progress.cachedSize < UInt64(file.count))
     }
 
+    @Test func ofADownloadThatCameToNothingNothingIsLeft() async throws {
+        let test = TestCache(TestOrigin([:]))
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status.failure == .serverError && item.progress.cachedSize == 0)
+        #expect(try await test.cache.allItems().isEmpty && !test.cache.isCached(url))
+        #expect(test.dataFiles.isEmpty)
+    }
+
     @Test func aDownloadGoesOnWhereItStopped() async throws {
         let file = TestFile.file(seconds: 12)
         let origin = TestOrigin([url: file])

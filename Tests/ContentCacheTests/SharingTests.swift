@@ -151,6 +151,17 @@ struct SharingTests {
         try await other.cache.item(url, format: .file).purgeAndWait()
     }
 
+    @Test func aCacheOfWhichNothingCanBeOpenedIsNotEmpty() async throws {
+        let test = TestCache(TestOrigin([url: file]))
+        await test.cache.item(url, format: .file).download()
+        let lock = try test.index.file.deletingLastPathComponent().appendingPathComponent("lock")
+        try FileManager.default.removeItem(at: lock)
+        try FileManager.default.createDirectory(at: lock, withIntermediateDirectories: false)
+        let other = TestCache(TestOrigin([:]), folder: test.folder)
+        let error = await #expect(throws: CacheError.self) { try await other.cache.allItems() }
+        #expect(error?.code == .inputOutput && error?.reason.contains(test.folder) == true)
+    }
+
     private func openFiles(_ test: TestCache) throws -> [String] {
         let name = try #require(test.folder.split(separator: "/").last)
         return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap {

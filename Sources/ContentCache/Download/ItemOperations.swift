@@ -109,6 +109,8 @@ actor ItemOperations {
                 // Whoever is just asking the store would find nothing.
                 tellings += 1
                 await used.store.close()
+                // Of a download that came to nothing, nothing is left.
+                if case .failed? = outcome, let last, last.cachedSize == 0, last.warning == nil { try? await cache.disk.remove(folder) }
             }
         }
         if let outcome { (download, status) = (nil, outcome) }
@@ -212,23 +214,27 @@ actor ItemOperations {
         }
         let wanted = min(cache.readyDuration, progress.totalDuration ?? cache.readyDuration)
         progress.isReadyToPlay =
-            progress.cachedDuration > .zero && progress.cachedDuration >= wanted && snapshot.missingKeys == 0
+            progress.cachedDuration > .zero && progress.cachedDuration >= wanted && snapshot.missingKeys.isEmpty
             && snapshot.keyRefusals.isEmpty
         progress.warning = snapshot.warning ?? progress.warning
-        if snapshot.missingKeys > 0 {
-            progress.warning = CacheError(
-                .licenseNotKept,
-                "\(snapshot.missingKeys) of the keys are not in the cache, so playback needs the network for them; the "
-                    + "next download asks for them once more")
+        if let url = snapshot.missingKeys.first {
+            progress.warning = .notKept(
+                url, of: snapshot.missingKeys.count, "is not in the cache",
+                "the next download asks for what is missing")
         } else if let (uri, reason) = snapshot.keyRefusals.min(by: { $0.key < $1.key }) {
-            let others = snapshot.keyRefusals.count > 1 ? ", and \(snapshot.keyRefusals.count - 1) more" : ""
-            progress.warning = CacheError(
-                .licenseNotKept,
-                "the key \(URIReference(uri).printable)\(others) is not stored, so playback needs the network for it: "
-                    + reason)
+            progress.warning = .notKept(uri, of: snapshot.keyRefusals.count, "is not stored", reason)
         } else if progress.warning?.code == .licenseNotKept {
             progress.warning = nil
         }
+    }
+}
+
+extension CacheError {
+    fileprivate static func notKept(_ uri: String, of count: Int, _ what: String, _ reason: String) -> CacheError {
+        let others = count > 1 ? " (and \(count - 1) more)" : ""
+        return CacheError(
+            .licenseNotKept,
+            "the key \(URIReference(uri).printable)\(others) \(what), so playback needs the network for it: \(reason)")
     }
 }
 

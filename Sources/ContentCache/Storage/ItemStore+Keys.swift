@@ -43,12 +43,12 @@ extension ItemStore {
         tables.refusals[uri] = refusal ?? ""
     }
 
-    /// How many keys cannot be used here: those that are not kept, and those that were sealed elsewhere.
-    func missingKeys() -> Int {
+    /// The URLs of keys that cannot be used here: those that are not kept, and those that were sealed elsewhere.
+    func missingKeys() -> [String] {
         if let missing { return missing }
-        let count = tables.keys.count { url, sealed in keySeal?.open(sealed, from: url) == nil }
-        missing = count
-        return count
+        let found = tables.keys.filter { url, sealed in keySeal?.open(sealed, from: url) == nil }.keys.sorted()
+        missing = found
+        return found
     }
 
     /// Those that can be read here, by URL.

@@ -26,8 +26,8 @@ actor ItemStore {
         var cachedDuration: Duration
         var cachedSize: UInt64
         var isWhole: Bool
-        /// Keys that no playback without the network has.
-        var missingKeys: Int
+        /// The URLs of keys that no playback without the network has.
+        var missingKeys: [String]
         /// Why keys of key servers are not stored, by URI.
         var keyRefusals: [String: String]
         var warning: CacheError?
@@ -51,8 +51,8 @@ actor ItemStore {
     private var open: [Int64: any BlockFile] = [:]
     /// Pieces and record say more than the index, because another process writes to it.
     var isPlanUnstored = false
-    /// How many keys are missing; nil: to be counted.
-    var missing: Int?
+    /// The URLs of keys that are missing; nil: to be found.
+    var missing: [String]?
     /// That the index was damaged, and what has become of it.
     private(set) var warning: CacheError?
 

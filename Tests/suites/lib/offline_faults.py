@@ -131,7 +131,8 @@ def aes128():
         cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8"
         download(cache, url).demand(0, "complete")
         origin.switch_off()
-        play("--cache", cache, "--automatic", url).demand(0).states("playing", "ended")
+        for way in ([], ["--attach"]):
+            play("--cache", cache, "--automatic", *way, url).demand(0).states("playing", "ended")
         for path in glob.glob(f"{cache}/**", recursive=True, include_hidden=True):
             if os.path.isfile(path):
                 demand(os.stat(path).st_mode & 0o77 == 0, f"others may read {path}")

@@ -290,6 +290,8 @@ def dash():
             asked = world.asked()
             play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
             demand(world.asked() == asked, "a licence was acquired")
+            # An application's own pipeline, with uridecodebin3.
+            play("--cache", cache, "--attach", url).demand(0, "rights: valid").states("playing", "ended")
 
 
 def hls():
