@@ -72,13 +72,14 @@ public final class ContentCache: Sendable {
 
     init(
         _ configuration: Configuration, transport: any HTTPTransport, files: BlockFiles,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         pause: @escaping @Sendable (Duration) async throws -> Void
     ) {
         self.configuration = configuration
         parts = CacheParts(
             disk: CacheDisk(configuration, files), transport: transport,
             queue: DownloadQueue(limit: configuration.downloadLimit), readyDuration: configuration.readyDuration,
-            fetchSize: configuration.fetchSize, pause: pause)
+            fetchSize: configuration.fetchSize, now: now, pause: pause)
     }
 
     /// The item with this URL, in the cache or not: always the same object, for each spelling of the URL (RFC 3986, section
@@ -127,6 +128,7 @@ struct CacheParts: Sendable {
     let queue: DownloadQueue
     let readyDuration: Duration
     let fetchSize: Int
+    let now: @Sendable () -> ContinuousClock.Instant
     let pause: @Sendable (Duration) async throws -> Void
 }
 

@@ -39,7 +39,9 @@ actor ItemFetcher {
 
     /// What is asked for at once, in bytes: by a download, and by a player, who wants the first of it soon.
     nonisolated let downloadSize: Int
-    nonisolated var playbackSize: Int { min(downloadSize, 256 << 10) }
+    var playbackSize: Int { pieceSize.bytes }
+    private var pieceSize: PieceSize
+    private let now: @Sendable () -> ContinuousClock.Instant
     /// What a server sends that knows no ranges.
     private static let unrangedLimit = 64 << 20
     /// How long nothing may come. How long all of it takes is the network's matter.
@@ -48,8 +50,11 @@ actor ItemFetcher {
 
     /// `onChange` hears whenever more is on disk, or less.
     init(
-        store: ItemStore, transport: any HTTPTransport, downloadSize: Int, onChange: @escaping @Sendable () -> Void
+        store: ItemStore, transport: any HTTPTransport, downloadSize: Int,
+        now: @escaping @Sendable () -> ContinuousClock.Instant, onChange: @escaping @Sendable () -> Void
     ) {
+        pieceSize = PieceSize(blockSize: store.blockSize, downloadSize: downloadSize)
+        self.now = now
         self.store = store
         self.downloadSize = downloadSize
         self.transport = transport
@@ -228,7 +233,9 @@ actor ItemFetcher {
     private func fetch(_ resource: CachedResource, _ blocks: Range<UInt64>) async -> Fetched {
         var result = Fetched(first: blocks.lowerBound)
         do throws(CacheError) {
+            let start = now()
             let answer = try await answer(resource, blocks)
+            pieceSize.note(answer.bytes.count, took: now() - start)
             result.first = answer.first
             result.blocks = answer.blocks(of: store.blockSize)
             do throws(CacheError) {

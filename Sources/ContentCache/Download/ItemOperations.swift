@@ -91,7 +91,8 @@ actor ItemOperations {
     }
 
     private func makeFetcher(_ store: ItemStore) -> ItemFetcher {
-        ItemFetcher(store: store, transport: cache.transport, downloadSize: cache.fetchSize) { [weak self] in
+        ItemFetcher(store: store, transport: cache.transport, downloadSize: cache.fetchSize, now: cache.now) {
+            [weak self] in
             guard let self else { return }
             Task { await self.tell() }
         }
@@ -110,7 +111,9 @@ actor ItemOperations {
                 tellings += 1
                 await used.store.close()
                 // Of a download that came to nothing, nothing is left.
-                if case .failed? = outcome, let last, last.cachedSize == 0, last.warning == nil { try? await cache.disk.remove(folder) }
+                if case .failed? = outcome, let last, last.cachedSize == 0, last.warning == nil {
+                    try? await cache.disk.remove(folder)
+                }
             }
         }
         if let outcome { (download, status) = (nil, outcome) }
