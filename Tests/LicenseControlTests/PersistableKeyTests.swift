@@ -111,8 +111,13 @@ struct PersistableKeyTests {
         let before = loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())
         #expect(before?.kind == .valid && before?.rightsExpireAfterFirstUse == true)
         #expect(await play(loader).error == nil)
-        let playing = loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())
-        #expect(playing?.kind == .valid && playing?.rightsExpireAfterFirstUse == false)
+        // The loader hears of the first playback behind the event.
+        var playing = before
+        while playing?.rightsExpireAfterFirstUse == true {
+            await Task.yield()
+            playing = loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())
+        }
+        #expect(playing?.kind == .valid)
         #expect(playing?.ends != before?.ends)
         clock.advance(by: .seconds(101))
         #expect(loader.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())?.kind == .expired)
