@@ -297,6 +297,21 @@ def again():
             demand(scene.metric("session_setups_total") == number + 1, f"{scene.server.session_metrics()}")
 
 
+def at_once():
+    """An application that starts the same player again in the moment in which it hears that the session is lost, when
+    what was decrypted ahead is still being taken out of the queues."""
+    with Scene() as scene:
+        player = scene.player("dash", paced=True)
+        for number in range(4):
+            shown = len(player.frames.arrivals)
+            player.play()
+            wait_for_frames(player, shown + 10)
+            demand(scene.metric("session_setups_total") == number + 1, f"{scene.server.session_metrics()}")
+            demand(scene.server.end_sessions(ACCOUNT) == 1, "there is no session to end")
+            ends(player, "the viewing session is lost")
+            player.stop()
+
+
 def static_keys():
     """Keys of the element's own need a session too."""
     with Scene(count=24) as scene:
@@ -444,7 +459,7 @@ ALL = {
     "unreachable": unreachable,
     "teardown-error": teardown_error,
     "teardown-error-at-null": teardown_error_at_null,
-    "again": again,
+    "again": again, "at-once": at_once,
     "static-keys": static_keys,
     "clear-media": clear_media,
     "killed": killed,

@@ -28,21 +28,29 @@ extension AdaptiveBin {
 
     // MARK: The gate
 
-    /// Lets nothing pass any more, takes what is on its way downstream out of it, and says why. When this returns,
-    /// no media goes to decoders. While the gate is open there is no probe on the pads, so it costs nothing.
+    /// Lets nothing pass any more, says why, and takes what is on its way downstream out of it, the latter not while
+    /// the pipeline changes its state. While the gate is open there is no probe on the pads, so it costs nothing.
     func closeGate(_ reason: KeyError) {
-        let outputs = withGuarded { guarded -> [Output]? in
-            guard guarded.closedBecause == nil, guarded.run != nil, !guarded.isStopping else { return nil }
+        let isClosed = withGuarded { guarded in
+            guard guarded.closedBecause == nil, guarded.run != nil, !guarded.isStopping else { return false }
             guarded.closedBecause = reason
             for index in guarded.outputs.indices {
                 guarded.outputs[index].barrier = guarded.outputs[index].outer.entrance?.dropBuffers()
             }
-            return guarded.outputs
+            return true
         }
-        guard let outputs else { return }
+        guard isClosed else { return }
         reference.postError(
             GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
             debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+        reference.whileStateStays { [weak self] in self?.flushOutputs() }
+    }
+
+    /// Unless the gate is open again, or the element stops.
+    private func flushOutputs() {
+        let outputs = withGuarded { guarded in
+            guarded.closedBecause != nil && guarded.run != nil && !guarded.isStopping ? guarded.outputs : []
+        }
         for output in outputs {
             let outer = output.outer
             outer.push(.startOfFlush())

@@ -80,6 +80,12 @@ extension Decryptor {
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
                 debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
         }
+        reference.whileStateStays { [weak self] in self?.flushDownstream() }
+    }
+
+    /// Unless this element stops, or somebody else flushes it.
+    private func flushDownstream() {
+        guard !monitor.withLock({ flow.isFlushing }) else { return }
         let source = PadReference(sharing: sourcePad.pointer)
         source.push(.startOfFlush())
         // The peer's lock: nothing that was on its way then comes after the end of the flush.
