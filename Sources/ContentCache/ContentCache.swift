@@ -103,7 +103,10 @@ public final class ContentCache: Sendable {
     }
 
     /// Whether something of the content with this URL is in the cache. Looks at the disk for a moment.
-    public func isCached(_ url: String) -> Bool { ItemFolder(of: url, in: configuration.folder).isThere }
+    public func isCached(_ url: String) -> Bool {
+        // Without a cache there is nothing to digest: an application that caches nothing does without OpenSSL here.
+        CacheFolder.exists(configuration.folder) && ItemFolder(of: url, in: configuration.folder).isThere
+    }
 
     /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Those whose index does not tell
     /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted`

@@ -46,6 +46,13 @@ extension ElementReference {
         }
     }
 
+    /// Whether the outermost bin around this one has an element that a factory made, this one included.
+    public func hasNeighbour(madeBy factory: String) -> Bool {
+        guard let found = ek_elements_of_factory_around(pointer, factory) else { return false }
+        defer { g_ptr_array_unref(found) }
+        return found.pointee.len > 0
+    }
+
     private func connect(_ signal: String, _ body: @escaping (PadReference) -> Void) {
         // SAFETY: the connection owns the box and gives it up when it ends, with the element at the latest.
         g_signal_connect_data(

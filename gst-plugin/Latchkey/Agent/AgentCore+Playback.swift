@@ -93,14 +93,8 @@ extension AgentCore {
             return guarded.lastAttachment
         }
         let bus = BusObservation(element) { [weak self] event in self?.handle(event) }
-        let watch = guarded.withLock { $0.http != nil } ? nil : HTTPClientWatch { [weak self] in self?.handle($0) }
-        let surplus = guarded.withLock { guarded -> HTTPClientWatch? in
-            guarded.attachments[id]?.bus = bus
-            guard guarded.http == nil else { return watch }
-            guarded.http = watch
-            return nil
-        }
-        withExtendedLifetime(surplus) {}
+        guarded.withLock { $0.attachments[id]?.bus = bus }
+        if Self.httpClients.contains(where: { ElementReference(element).hasNeighbour(madeBy: $0) }) { watchHTTP() }
         // The pipeline gives it up when it goes.
         let end = Pipeline.isBin(element) ? EndOfPipeline { [weak self] in self?.forget(id) } : nil
         Pipeline.onElementAdded(to: element) { [weak self] element in
@@ -120,6 +114,21 @@ extension AgentCore {
             return true
         }
         if isNew { PipelineSession.attach(parts.session, settings: parts.settings, to: element) }
+    }
+
+    /// The elements that fetch with libsoup. The first of them brings it into the process; a player that waits for its
+    /// turn does without.
+    private static let httpClients: Set = ["souphttpsrc", "hlsdemux2", "dashdemux2", "mssdemux2"]
+
+    private func watchHTTP() {
+        guard guarded.withLock({ $0.http == nil }) else { return }
+        let watch = HTTPClientWatch { [weak self] in self?.handle($0) }
+        let surplus = guarded.withLock { guarded -> HTTPClientWatch? in
+            guard guarded.http == nil, !guarded.attachments.isEmpty else { return watch }
+            guarded.http = watch
+            return nil
+        }
+        withExtendedLifetime(surplus) {}
     }
 
     private final class EndOfPipeline: Sendable {
@@ -144,7 +153,9 @@ extension AgentCore {
     // MARK: Inside
 
     private func elementDidAppear(_ element: ElementReference, in id: UInt64) {
-        switch element.factoryName {
+        let factory = element.factoryName
+        if let factory, Self.httpClients.contains(factory) { watchHTTP() }
+        switch factory {
         case "latchkeyhlsdemux":
             let milliseconds = UInt32(clamping: configuration.outageTimeout.milliseconds)
             element.pointer.setProperty("outage-limit", .uint(milliseconds))
