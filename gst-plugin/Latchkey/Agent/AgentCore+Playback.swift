@@ -71,11 +71,15 @@ extension AgentCore {
 
     /// Brings what the application makes of outputs to the guards of a pipeline, as it plays or before.
     func setGuards(in pipeline: ElementReference) {
-        let mode = hdmiMode.rawValue
-        pipeline.forEachAround(madeBy: "latchkeyguard") {
-            setPicture(of: $0.reference)
-            $0.reference.pointer.setProperty("hdmi-mode", .string(mode))
-        }
+        var mode: HDMIMode
+        repeat {
+            mode = hdmiMode
+            pipeline.forEachAround(madeBy: "latchkeyguard") {
+                setPicture(of: $0.reference)
+                $0.reference.pointer.setProperty("hdmi-mode", .string(mode.rawValue))
+            }
+            // Set by another thread meanwhile, which may have been quicker here.
+        } while hdmiMode != mode
     }
 
     private func setPicture(of guardElement: ElementReference) {
