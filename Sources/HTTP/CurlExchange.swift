@@ -12,12 +12,20 @@ final class CurlExchange: Sendable {
     let timeout: Duration
     /// Takes the body of a success; nil: the response has it.
     let receiver: HTTPBodyReceiver?
+    private let gate: HTTPBodyGate?
+    private let resume: @Sendable (CurlExchange) -> Void
 
     private let cancelled = Atomic(false)
     private let waiter = Mutex<CheckedContinuation<Outcome, Never>?>(nil)
 
-    init(_ request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil) {
+    /// `resume` hears that a body which had to wait may come.
+    init(
+        _ request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil,
+        _ gate: HTTPBodyGate? = nil, resume: @escaping @Sendable (CurlExchange) -> Void = { _ in }
+    ) {
         self.receiver = receiver
+        self.gate = gate
+        self.resume = resume
         self.request = request
         self.url = url
         self.timeout = timeout
@@ -27,6 +35,13 @@ final class CurlExchange: Sendable {
     var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
 
     func cancel() { cancelled.store(true, ordering: .releasing) }
+
+    /// Whether the body has to wait. Asked again for what had to.
+    var isHeldBack: Bool {
+        gate?.holds { [weak self] in
+            if let self { resume(self) }
+        } ?? false
+    }
 
     /// Names who waits. Called once, before the exchange is handed to the loop.
     func setWaiter(_ continuation: CheckedContinuation<Outcome, Never>) {

@@ -12,6 +12,7 @@ final class CurlLoop: Sendable {
     private enum Command: Sendable {
         case start(CurlExchange)
         case cancel(CurlExchange)
+        case resume(CurlExchange)
         case stop
     }
 
@@ -33,9 +34,12 @@ final class CurlLoop: Sendable {
 
     /// Sends one request and waits for its response, without redirects.
     func response(
-        to request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil
+        to request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil,
+        _ gate: HTTPBodyGate? = nil
     ) async throws(HTTPError) -> HTTPResponse {
-        let exchange = CurlExchange(request, at: url, within: timeout, receiver)
+        let exchange = CurlExchange(request, at: url, within: timeout, receiver, gate) { [weak self] exchange in
+            self?.post(.resume(exchange))
+        }
         let outcome = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 exchange.setWaiter(continuation)
@@ -108,6 +112,7 @@ final class CurlLoop: Sendable {
                 switch command {
                 case .start(let exchange): transfers.start(exchange)
                 case .cancel(let exchange): transfers.cancel(exchange)
+                case .resume(let exchange): transfers.resume(exchange)
                 case .stop:
                     transfers.cancelAll()
                     multi.free()

@@ -126,18 +126,23 @@ final class CurlTransfer {
 
     // MARK: Received
 
-    /// False ends the transfer.
-    fileprivate func receive(header line: UnsafeRawBufferPointer) -> Bool {
-        if !head.receive(Array(line)) { isTooLarge = true }
-        return !isTooLarge
+    fileprivate enum Verdict {
+        case taken, ends
+        /// Not taken; libcurl brings it again.
+        case waits
     }
 
-    /// False ends the transfer.
-    fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Bool {
+    fileprivate func receive(header line: UnsafeRawBufferPointer) -> Verdict {
+        if !head.receive(Array(line)) { isTooLarge = true }
+        return isTooLarge ? .ends : .taken
+    }
+
+    fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Verdict {
         guard bytes.count <= maximumSize - received else {
             isTooLarge = true
-            return false
+            return .ends
         }
+        if exchange.isHeldBack { return .waits }
         received += bytes.count
         if let receiver = exchange.receiver, let head = receiversHead ?? headOfSuccess() {
             receiversHead = head
@@ -145,7 +150,7 @@ final class CurlTransfer {
         } else {
             body.append(contentsOf: bytes)
         }
-        return true
+        return .taken
     }
 
     /// Nil where the answer is no success.
@@ -214,10 +219,14 @@ private func receiveBody(
 /// The number of bytes taken; another number than was given ends the transfer.
 private func receive(
     _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?,
-    _ take: (CurlTransfer, UnsafeRawBufferPointer) -> Bool
+    _ take: (CurlTransfer, UnsafeRawBufferPointer) -> CurlTransfer.Verdict
 ) -> Int {
     let (total, overflow) = size.multipliedReportingOverflow(by: count)
     guard !overflow, total > 0, let bytes, let context else { return 0 }
     let transfer = Unmanaged<CurlTransfer>.fromOpaque(context).takeUnretainedValue()
-    return take(transfer, UnsafeRawBufferPointer(start: bytes, count: total)) ? total : 0
+    return switch take(transfer, UnsafeRawBufferPointer(start: bytes, count: total)) {
+    case .taken: total
+    case .ends: 0
+    case .waits: Int(CURL_WRITEFUNC_PAUSE)
+    }
 }

@@ -34,6 +34,13 @@ struct CurlTransfers {
         finish(transfer, .failure(.cancelled(exchange.url.text)))
     }
 
+    /// Hands over what had to wait.
+    mutating func resume(_ exchange: CurlExchange) {
+        guard let transfer = running.values.first(where: { $0.exchange === exchange }) else { return }
+        let code = curl_easy_pause(transfer.handle, CURLPAUSE_CONT)
+        if code != CURLE_OK { finish(transfer, transfer.outcome(code)) }
+    }
+
     mutating func cancelAll() {
         for transfer in running.values { finish(transfer, .failure(.cancelled(transfer.exchange.url.text))) }
     }

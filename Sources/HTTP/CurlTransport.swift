@@ -34,11 +34,11 @@ public final class CurlTransport: HTTPTransport {
 
     /// As `HTTPTransport` says; redirects are followed first.
     public func send(
-        _ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver
-    ) async throws(HTTPError) -> HTTPResponse { try await exchange(request, receiver) }
+        _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HTTPError) -> HTTPResponse { try await exchange(request, receiver, gate) }
 
     private func exchange(
-        _ request: HTTPRequest, _ receiver: HTTPBodyReceiver?
+        _ request: HTTPRequest, _ receiver: HTTPBodyReceiver?, _ gate: HTTPBodyGate? = nil
     ) async throws(HTTPError) -> HTTPResponse {
         var chain = try RedirectChain(request)
         try Self.check(request)
@@ -48,7 +48,7 @@ public final class CurlTransport: HTTPTransport {
         while true {
             let left = now().duration(to: deadline)
             guard left > .zero else { throw .timedOut(chain.url.text, "no complete response within \(timeout)") }
-            let response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver)
+            let response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver, gate)
             guard try chain.follow(response) else { return response }
         }
     }

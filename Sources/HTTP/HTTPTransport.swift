@@ -11,18 +11,26 @@ public protocol HTTPTransport: Sendable {
     /// what this returns. Without a body, `receiver` is not called.
     ///
     /// `receiver` gets the head and a piece that is not empty, in order, on the transport's own thread; it must not block.
-    /// Where this throws, an error may come behind pieces. Transports that have nothing of their own for this give the
-    /// whole body as one piece.
-    func send(_ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver) async throws(HTTPError) -> HTTPResponse
+    /// While `gate` is closed, none comes, and the other side soon sends none: the time for that counts into the timeout
+    /// of the request, but not as a stall. Where this throws, an error may come behind pieces. Transports that have nothing
+    /// of their own for this give the whole body as one piece.
+    func send(
+        _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HTTPError) -> HTTPResponse
 }
 
 /// Takes a body piece by piece, with the head in front of it, whose own body is empty.
 public typealias HTTPBodyReceiver = @Sendable (HTTPResponse, [UInt8]) -> Void
 
 extension HTTPTransport {
-    /// The whole body as one piece.
+    /// As it arrives, without anything that holds it back.
     public func send(
         _ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HTTPError) -> HTTPResponse { try await send(request, through: nil, to: receiver) }
+
+    /// The whole body as one piece.
+    public func send(
+        _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
     ) async throws(HTTPError) -> HTTPResponse {
         var response = try await send(request)
         guard 200...299 ~= response.status else { return response }

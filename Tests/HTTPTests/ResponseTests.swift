@@ -248,6 +248,57 @@ struct PieceTests {
         #expect(error.isSameKind(as: .tooLarge("")))
     }
 
+    /// The gate closes after each of the first pieces, until another exchange on the same thread is over: without a gate,
+    /// pieces would come meanwhile.
+    @Test func aClosedGateHoldsTheBodyBack() async throws {
+        let text = String(repeating: "0123456789", count: 90_000)
+        let server = try LoopbackServer { _ in .response(200, body: text) }
+        let other = try LoopbackServer { _ in .response(200, body: text) }
+        let (gate, pieces) = (HTTPBodyGate(), Pieces())
+        let (closings, closed) = AsyncStream.makeStream(of: Void.self)
+        let isClosed = Mutex(false)
+        let surplus = Mutex(0)
+        async let end = transport.send(.patient(url: server.url), through: gate) { head, piece in
+            if isClosed.withLock({ $0 }) { surplus.withLock { $0 += 1 } }
+            pieces.take(head, piece)
+            guard pieces.heads.count <= 5 else { return }
+            gate.close()
+            isClosed.withLock { $0 = true }
+            closed.yield()
+        }
+        var count = 0
+        for await _ in closings {
+            #expect(try await transport.get(other.url).body.count == text.utf8.count)
+            count += 1
+            #expect(pieces.heads.count == count)
+            isClosed.withLock { $0 = false }
+            gate.open()
+            if count == 5 { break }
+        }
+        #expect(try await end.status == 200)
+        #expect(surplus.withLock { $0 } == 0)
+        #expect(String(decoding: pieces.bytes, as: UTF8.self) == text)
+    }
+
+    /// Also where nothing comes any more: it ends, and so does one that is cancelled.
+    @Test func aHeldBodyCanBeCancelled() async throws {
+        let text = String(repeating: "0123456789", count: 90_000)
+        let server = try LoopbackServer { _ in .response(200, body: text) }
+        let gate = HTTPBodyGate()
+        let (closings, closed) = AsyncStream.makeStream(of: Void.self)
+        let transport = transport
+        let task = Task {
+            try await transport.send(.patient(url: server.url), through: gate) { _, _ in
+                gate.close()
+                closed.yield()
+            }
+        }
+        for await _ in closings { break }
+        task.cancel()
+        await #expect(throws: HTTPError.self) { try await task.value }
+        gate.open()
+    }
+
     /// The one test that a second of silence passes in.
     @Test func silenceEndsAnExchange() async throws {
         let server = try LoopbackServer { _ in .sendAndHold("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf") }
