@@ -86,7 +86,7 @@ struct Options {
           --hdmi-image FILE    the picture of the mode alternative
           --hdmi-later MS:MODE another mode in the middle of playback
           --hold SECONDS       how long playback waits for a licence
-          --outage SECONDS     how long playback of HLS waits for the network
+          --outage SECONDS     how long playback waits for the network
           --video-sink SINK    in the words of gst-launch; so --audio-sink
           --outputs WHO        kms, application or script:FILE
           --attach             use a pipeline of this program's own in the place of the agent's player

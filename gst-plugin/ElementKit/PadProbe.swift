@@ -42,6 +42,14 @@ extension PadReference {
         return add(types, BufferProbe(body), probeBuffer)
     }
 
+    /// Answers the URI queries that the pad's own element sends, a sink pad's, with what `body` gives at that time; nil leaves
+    /// a query to the other side.
+    @discardableResult
+    public func answerURIQueries(_ body: @escaping () -> String?) -> PadProbe {
+        let types = GST_PAD_PROBE_TYPE_QUERY_UPSTREAM.rawValue | GST_PAD_PROBE_TYPE_PUSH.rawValue
+        return add(types, QueryProbe(body), probeURIQuery)
+    }
+
     /// Lets no buffer pass from now on. The sender takes each for delivered.
     public func dropBuffers() -> PadProbe {
         let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
@@ -71,6 +79,23 @@ private final class EventProbe {
 private final class BufferProbe {
     let body: (consuming Buffer) -> Buffer?
     init(_ body: @escaping (consuming Buffer) -> Buffer?) { self.body = body }
+}
+
+private final class QueryProbe {
+    let body: () -> String?
+    init(_ body: @escaping () -> String?) { self.body = body }
+}
+
+private func probeURIQuery(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    guard let info, let data, let content = info.pointee.data else { return GST_PAD_PROBE_OK }
+    let query = Query(lending: content.assumingMemoryBound(to: GstQuery.self))
+    guard query.kind == .uri, let uri = Unmanaged<QueryProbe>.fromOpaque(data).takeUnretainedValue().body() else {
+        return GST_PAD_PROBE_OK
+    }
+    query.answer(uri: uri)
+    return GST_PAD_PROBE_HANDLED
 }
 
 private func probeEvent(

@@ -139,6 +139,21 @@ public struct SmoothManifest: Hashable, Sendable {
 }
 
 extension SmoothManifest {
+    /// Changes the Url of every StreamIndex ([MS-SSTR], 2.2.2.3). False, and nothing changed, where `change` gives nil.
+    mutating func changeURLs(_ change: (String) -> String?) -> Bool {
+        guard var root else { return false }
+        for index in root.nodes.indices {
+            guard case .element(var element) = root.nodes[index], element.localName == "StreamIndex",
+                let place = element.attributes.firstIndex(where: { $0.localName == "Url" && $0.namespace.isEmpty })
+            else { continue }
+            guard let url = change(element.attributes[place].value) else { return false }
+            element.attributes[place].value = url
+            root.nodes[index] = .element(element)
+        }
+        self.root = root
+        return true
+    }
+
     /// The audio stream with that label or, where none has it, the first of that language.
     public func audio(labelled label: String) -> Stream? {
         let audio = streams.filter { $0.type == .audio }

@@ -19,11 +19,14 @@ extension FuzzTarget {
                 }
             }
             if let period = manifest.minimumUpdatePeriod { promise(period >= .zero, "time goes forward") }
+            let routed = try? DASHManifest.routed(bytes, from: "https://a.test/b/c.mpd?d") { _ in "http://e.test/f" }
+            if let routed { promise((try? DASHManifest(routed)) != nil, "what is led elsewhere is a manifest") }
         },
         FuzzTarget("smooth-manifest") { bytes in
-            guard let manifest = try? SmoothManifest(bytes) else { return }
+            guard var manifest = try? SmoothManifest(bytes) else { return }
             _ = manifest.keyIDs
             promise(manifest.isProtected == (manifest.encryption != nil), "protected media has an encryption")
+            _ = manifest.route(from: "https://a.test/b/Manifest?c") { _ in "http://d.test/e" }
             for first in [nil, manifest.streams.last { $0.type == .audio }] {
                 guard let given = try? SmoothManifest(manifest.serialized(audioFirst: first)) else { continue }
                 promise(!given.isProtected, "the stock demuxer sees no protection")

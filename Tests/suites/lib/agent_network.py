@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What 35-agent checks of the network during playback: each kind of trouble, by name. HLS comes through Latchkey's relay;
-what GStreamer's demuxers make of trouble with DASH is shown beside it."""
+"""What 35-agent checks of the network during playback: each kind of trouble, by name, where segments come through
+Latchkey's relay. What GStreamer's demuxers make of trouble without it is shown beside that."""
 
+import functools
 import os
 import time
+import urllib.parse
 
 import agent_scenes
 import children
 import corpus
 import hls_origin
-from agent_scenes import DASH, PACED, events, play, protected
+from agent_scenes import DASH, PACED, SMOOTH, events, play, protected
 from playready_world import World, demand
 
 HLS = "hls-ts-sampleaes-skd-aac"
@@ -17,8 +19,41 @@ PAGE = b"<!DOCTYPE html><html><head><title>Log in</title></head><body>Welcome to
 PORTAL = hls_origin.Answer(200, PAGE, Content_Type="text/html")
 
 
-class Presentation:
+class Trouble:
+    """What may happen to the `files` of an `origin`."""
+
+    type = None
+
+    def trouble(self, name, answer, seconds, passed=0):
+        """Answers otherwise for so long, from the request after the first `passed` ones on. `answer` None: the connection
+        ends without one."""
+        good, seen = self.files[name], []
+
+        def content(_request):
+            seen.append(time.monotonic())
+            begun = seen[passed:passed + 1]
+            return answer if begun and time.monotonic() - begun[0] < seconds else good
+
+        self.origin.files[name] = content
+
+    def play(self, *arguments, **how):
+        kind = [self.type] if self.type else []
+        return play("--yes", *arguments, f"{self.origin.url}/{self.manifest}", *kind, sink=PACED, **how)
+
+    def url(self, name):
+        """As events have it."""
+        return f"{self.origin.url}/{urllib.parse.quote(name, safe='/()=')}"
+
+    def asked(self, name):
+        """How often, and within how many seconds."""
+        times = [request.time for request in self.origin.asked(name)]
+        return len(times), times[-1] - times[0]
+
+
+class Presentation(Trouble):
     """HLS with `skd://` keys at an origin, and a key server that has nothing to do with its trouble."""
+
+    manifest = "master.m3u8"
 
     def __enter__(self):
         from reference_server import ReferenceServer
@@ -41,25 +76,37 @@ class Presentation:
         self.server.__exit__(*_)
         self.folder.__exit__(*_)
 
-    def trouble(self, name, answer, seconds, passed=0):
-        """Answers otherwise for so long, from the request after the first `passed` ones on. `answer` None: the connection
-        ends without one."""
-        good, seen = self.files[name], []
 
-        def content(_request):
-            seen.append(time.monotonic())
-            begun = seen[passed:passed + 1]
-            return answer if begun and time.monotonic() - begun[0] < seconds else good
+class Served(Trouble):
+    """DASH or Smooth Streaming with PlayReady at an origin."""
 
-        self.origin.files[name] = content
+    def __init__(self, kind):
+        self.name, self.manifest, self.type = \
+            (SMOOTH, "Manifest", "smooth") if kind == "smooth" else (DASH, "stream.mpd", None)
+        # Of the pictures, and of the sound at the same time.
+        self.segments = [f"QualityLevels(200000)/Fragments(video={time}0000000)" for time in (2, 3)] \
+            if kind == "smooth" else ["v_3.m4s", "v_4.m4s"]
+        self.sounds = ["QualityLevels(64000)/Fragments(audio=29866667)"] if kind == "smooth" else ["a_3.m4s", "a_4.m4s"]
 
-    def play(self, *arguments, **how):
-        return play("--yes", *arguments, f"{self.origin.url}/master.m3u8", sink=PACED, **how)
+    def __enter__(self):
+        self.world = World(name=self.name).__enter__()
+        self.files = protected(lambda _name: None) if self.name == DASH else self.fragments()
+        self.origin = hls_origin.Origin(self.files).__enter__()
+        return self
 
-    def asked(self, name):
-        """How often, and within how many seconds."""
-        times = [request.time for request in self.origin.asked(name)]
-        return len(times), times[-1] - times[0]
+    def __exit__(self, *_):
+        self.origin.__exit__(*_)
+        self.world.__exit__(*_)
+
+    def fragments(self):
+        files, folder = {}, self.world.case.folder
+        for place, _folders, names in os.walk(folder):
+            for name in names:
+                path = os.path.relpath(os.path.join(place, name), folder)
+                if path.startswith(("Manifest", "QualityLevels")):
+                    with open(os.path.join(place, name), "rb") as file:
+                        files[path] = file.read()
+        return files
 
 
 def portal_segment():
@@ -122,16 +169,11 @@ def playlist_missing():
 
 
 def slow_network():
-    """2 Mb/s, and 300 ms before each answer: it plays, with HLS as with DASH, and nothing is told."""
+    """2 Mb/s, and 300 ms before each answer: it plays, and nothing is told."""
     with Presentation() as hls:
         for name, data in hls.files.items():
             hls.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
         run = hls.play().demand(0).states("playing", "ended")
-        demand(not run.values("event"), f"events: {run.values('event')}")
-    with World(name=DASH), hls_origin.Origin(protected(lambda _name: None)) as origin:
-        for name, data in list(origin.files.items()):
-            origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
-        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(0).states("playing", "ended")
         demand(not run.values("event"), f"events: {run.values('event')}")
 
 
@@ -158,23 +200,85 @@ def wrong_type_hls():
         demand(not events(run, "invalid content"), f"events: {run.values('event')}")
 
 
-def dash_outage():
-    """GStreamer's DASH demuxer fetches segments by itself: a connection that fails four times within a moment ends
-    playback, and 503 is asked for again as long as it comes."""
-    with World(name=DASH), hls_origin.Origin(protected(lambda _name: None)) as origin:
-        good, begun = origin.files["v_3.m4s"], []
-        origin.files["v_3.m4s"] = lambda _request: None
-        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
-        demand(len(origin.asked("v_3.m4s")) <= 8, "it was asked for more often")
+def _serve(kind, check):
+    with Served(kind) as served:
+        check(served)
 
-        def unavailable(_request):
-            begun.append(time.monotonic())
-            return 503 if begun[-1] - begun[0] < 1 else good
 
-        origin.files["v_3.m4s"] = unavailable
-        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(0).states("playing", "ended")
-        told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 503 {origin.url}/v_3.m4s"}, f"events: {told[:4]}")
+def _dash(check):
+    return functools.partial(_serve, "dash", check)
+
+
+def _smooth(check):
+    return functools.partial(_serve, "smooth", check)
+
+
+def served_outage(served):
+    """No network for 30 s in the middle of playback: it holds, and goes on to the end."""
+    for name in served.segments + served.sounds:
+        served.trouble(name, None, 30)
+    run = served.play("--log").demand(0).states("playing", "ended")
+    demand(not events(run, "server error") and not events(run, "invalid content"), f"events: {run.values('event')}")
+    demand(any("Playback waits" in line for line in run.values("log")), "the log does not say that it waits")
+    count, seconds = served.asked(served.segments[0])
+    demand(seconds >= 30 and count <= 90, f"asked {count} times in {seconds} s")
+
+
+def served_portal(served):
+    """A web page in the place of a segment: told once, and asked for again until media comes."""
+    name = served.segments[0]
+    served.trouble(name, PORTAL, 3)
+    run = served.play().demand(0).states("playing", "ended")
+    told = events(run, "invalid content")
+    demand(len(told) == 1 and served.url(name) in told[0], f"events: {run.values('event')}")
+    count, seconds = served.asked(name)
+    demand(3 <= count <= 6 and seconds >= 3, f"asked {count} times in {seconds} s")
+
+
+def served_portal_for_good(served):
+    """The network never gives media again: playback waits as long as it may, and ends by name."""
+    name = served.segments[0]
+    served.trouble(name, PORTAL, 1e6)
+    begun = time.monotonic()
+    run = served.play("--outage", "4").demand(1).states("failed")
+    demand(time.monotonic() - begun >= 4, "it did not wait")
+    told = events(run, "invalid content")
+    demand(1 <= len(told) <= 2 and all(served.url(name) in event for event in told), f"events: {told}")
+
+
+def served_unavailable(served):
+    """503 for a while: each is told with its URL, the server is not overrun, and playback goes on."""
+    name = served.segments[0]
+    served.trouble(name, hls_origin.Answer(503), 3)
+    run = served.play().demand(0).states("playing", "ended")
+    told = events(run, "server error")
+    demand(2 <= len(told) <= 5 and set(told) == {f"server error: 503 {served.url(name)}"}, f"events: {told}")
+
+
+def served_missing(served):
+    """404 goes on to the demuxer, which gives up; each is told with its URL."""
+    name = served.segments[0]
+    served.trouble(name, hls_origin.Answer(404), 1e6)
+    run = served.play().demand(1).states("failed")
+    told = events(run, "server error")
+    demand(told and set(told) == {f"server error: 404 {served.url(name)}"}, f"events: {run.values('event')}")
+
+
+def served_slowly(served):
+    """2 Mb/s, and 300 ms before each answer: it plays, and nothing is told."""
+    for name, data in served.files.items():
+        served.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
+    run = served.play().demand(0).states("playing", "ended")
+    demand(not run.values("event"), f"events: {run.values('event')}")
+
+
+def served_direct(served):
+    """Without a time for outages GStreamer's demuxer fetches segments by itself: a connection that fails four times within
+    a moment ends playback."""
+    name = served.segments[0]
+    served.trouble(name, None, 1e6)
+    served.play("--outage", "0").demand(1).states("failed")
+    demand(len(served.origin.asked(name)) <= 8, "it was asked for more often")
 
 
 def hdmi_later():
@@ -193,5 +297,12 @@ ALL = {
     "portal-segment": portal_segment, "portal-playlist": portal_playlist, "portal-for-good": portal_for_good,
     "server-unavailable": server_unavailable, "segment-missing": segment_missing,
     "playlist-missing": playlist_missing, "slow-network": slow_network, "outage": outage,
-    "wrong-type-hls": wrong_type_hls, "dash-outage": dash_outage, "hdmi-later": hdmi_later,
+    "wrong-type-hls": wrong_type_hls, "hdmi-later": hdmi_later,
+    "dash-outage": _dash(served_outage), "smooth-outage": _smooth(served_outage),
+    "dash-portal": _dash(served_portal), "smooth-portal": _smooth(served_portal),
+    "dash-portal-for-good": _dash(served_portal_for_good), "smooth-portal-for-good": _smooth(served_portal_for_good),
+    "dash-unavailable": _dash(served_unavailable), "smooth-unavailable": _smooth(served_unavailable),
+    "dash-missing": _dash(served_missing), "smooth-missing": _smooth(served_missing),
+    "dash-slow-network": _dash(served_slowly), "smooth-slow-network": _smooth(served_slowly),
+    "dash-direct": _dash(served_direct), "smooth-direct": _smooth(served_direct),
 }

@@ -305,11 +305,13 @@ def wrong_type():
 
 
 def page_in_playback():
-    """A web page in the place of a segment is told by name, once, and playback goes on behind it."""
+    """Where GStreamer's demuxer fetches segments, a web page in the place of one is told by name, once, and playback goes
+    on behind it."""
     page = hls_origin.Answer(200, portal_page(), Content_Type="text/html")
     with World(name=DASH), hls_origin.Origin(protected(
             lambda name: page if name == "v_2.m4s" else None)) as origin:
-        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(0).states("ended")
+        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", sink=PACED).demand(0)
+        run.states("ended")
         told = events(run, "invalid content")
         demand(len(told) == 1, f"events: {run.values('event')}")
         demand(f"{origin.url}/v_2.m4s" in told[0], f"events: {told}")

@@ -13,6 +13,10 @@ struct ManifestInput {
     var setsCookies = false
     /// What is made of the manifest is on its way to the stock demuxer.
     var isHandedOn = false
+    /// Where it comes from, before redirects.
+    var source = ""
+    /// Where the stock demuxer is to fetch it again, which asks when it has the first one; nil: where it comes from.
+    var laterURL: String?
 }
 
 extension AdaptiveBin {
@@ -24,6 +28,7 @@ extension AdaptiveBin {
             if isTaken == true { return nil }
             return buffer
         }
+        sink.answerURIQueries { (weak.map { ($0 as? AdaptiveBin)?.manifest.laterURL } ?? nil) ?? nil }
         sink.probeEvents(.downstream) { event in
             let goesOn = weak.map { ($0 as? AdaptiveBin)?.accepts(event) } ?? false
             if goesOn == true { return event }
@@ -63,7 +68,9 @@ extension AdaptiveBin {
     /// said.
     private func handOn() -> Bool {
         guard currentRun != nil, let sink = child?.pad("sink") else { return false }
-        let url = sink.peerURI()?.base ?? ""
+        let place = sink.peerURI()
+        let url = place?.base ?? ""
+        manifest.source = place?.uri ?? ""
         do throws(PresentationFailure) {
             if manifest.isTooLarge {
                 throw .format(

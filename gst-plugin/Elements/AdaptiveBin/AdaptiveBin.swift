@@ -43,6 +43,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var appliedRates = RateLimits()
         var rateLimiting = SerialWork()
         var pictureLimiting = SerialWork()
+        /// How long an outage of the network may last; zero: the stock demuxer decides.
+        var outageMilliseconds: UInt32 = 0
         /// Why nothing may pass; nil: the gate is open.
         var closedBecause: KeyError?
     }
@@ -93,7 +95,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     class var manifestLimit: Int { XMLLimits.manifest.size }
 
     /// Whether the stock demuxer is known to have downloaded something.
-    var hasDownloaded: Bool { false }
+    var hasDownloaded: Bool { currentRun?.segments?.wasReached ?? false }
 
     /// What the demuxer has from now to its next stop.
     func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
@@ -101,7 +103,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     }
 
     /// Comes before the stock demuxer stops, which may wait for an answer on the thread that it stops first.
-    func willStop() {}
+    func willStop() { currentRun?.segments?.end() }
 
     /// What the stock demuxer gets in place of the manifest that came from `url`.
     func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] { manifest }

@@ -9,6 +9,8 @@ protocol AdaptiveRun: AnyObject, Sendable {
     var observation: SessionObservation { get }
     /// The configured licence service, without user name and query, for the application.
     var printableLicenseURL: String? { get }
+    /// Where segments come from that the stock demuxer does not fetch from the origin; nil: it does.
+    var segments: SegmentServer? { get }
 
     /// The session has an observer from now on: `observation.id`.
     func didObserve()
@@ -23,6 +25,7 @@ extension AdaptiveRun {
     }
 
     var printableLicenseURL: String? { nil }
+    var segments: SegmentServer? { nil }
 
     func didObserve() {}
     func end() { observation.end() }

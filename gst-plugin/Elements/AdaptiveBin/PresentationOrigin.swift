@@ -72,19 +72,29 @@ final class PresentationOrigin: Sendable {
         }
     }
 
-    /// A segment, whose body goes to `receiver` as it comes (`HTTPTransport`). `range` is the value of a `Range` field.
+    /// A segment, whose body goes to `receiver` as it comes and as `gate` lets it (`HTTPTransport`). `range` is the value of
+    /// a `Range` field.
     func receive(
-        _ url: String, for request: LoopbackRequest, range: String?, to receiver: @escaping HTTPBodyReceiver
+        _ url: String, for request: LoopbackRequest, range: String?, through gate: HTTPBodyGate,
+        to receiver: @escaping HTTPBodyReceiver
     ) async throws(HLSFailure) -> HTTPResponse {
         var outgoing = self.request(.segment, url, for: request, range: range, method: "GET")
-        outgoing.timeout = .seconds(3600)
+        // A player may stand still for long, and a segment may be a whole film.
+        outgoing.timeout = .seconds(86_400)
+        outgoing.maximumResponseSize = Self.streamLimit
         outgoing.stallTimeout = Self.stallTimeout
         do {
-            return try await transport.send(outgoing, to: receiver)
+            return try await transport.send(outgoing, through: gate, to: receiver)
         } catch {
             throw .transport(error, of: Content.segment.rawValue)
         }
     }
+
+    /// In bytes; nobody has so many, and sums do not overflow.
+    static let streamLimit = 1 << 47
+
+    /// The most of a segment that is kept at once, in bytes.
+    static var segmentLimit: Int { Content.segment.limit }
 
     /// Less than the stock demuxer waits for a byte.
     private static let stallTimeout = Duration.seconds(6)

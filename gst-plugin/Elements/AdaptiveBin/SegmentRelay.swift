@@ -132,25 +132,39 @@ final class SegmentRelay: Sendable {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         if WebPage.isOne(start: bytes) { throw .webPageInPlaceOfMedia(at: url) }
-        // A server without ranges sends all, and the loopback server cuts out what was asked for.
-        let isWhole = isComplete || (head.status == 200 && request.range != nil)
-        guard !isWhole, let length = head.header("Content-Length").flatMap({ Int($0) }), length > bytes.count,
-            length < ContentRange.limit, let first = head.status == 206 ? ContentRange(head)?.first : 0
-        else {
+        guard !isComplete, let place = Self.place(of: head, for: request), place.sent.count > bytes.count else {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
             didSucceed(url)
             didHandOn(url, head.status, all.count, since: start)
             return LoopbackResponse(status: head.status, headers: headers(head), body: all)
         }
         let body = RelayedBody(
-            url, request, download, head: head, start: bytes, range: first..<(first + length), relay: self,
-            origin: origin
+            url, request, download, head: head, start: bytes, sent: place.sent.lowerBound, range: place.wanted,
+            relay: self, origin: origin
         ) { [weak self] in
-            self?.didHandOn(url, head.status, length, since: start)
+            self?.didHandOn(url, head.status, place.wanted.count, since: start)
+        }
+        var headers = headers(head)
+        if place.wanted != place.sent {
+            let bytes = "bytes \(place.wanted.lowerBound)-\(place.wanted.upperBound - 1)/\(place.sent.count)"
+            headers.append(HTTPHeader(name: "Content-Range", value: bytes))
         }
         return LoopbackResponse(
-            status: head.status, headers: headers(head),
-            stream: LoopbackStream(length: UInt64(length)) { await body.next() })
+            status: place.wanted == place.sent ? head.status : 206, headers: headers,
+            stream: LoopbackStream(length: UInt64(place.wanted.count)) { await body.next() })
+    }
+
+    /// What the origin sends of the resource, and what was asked for: a server without ranges sends all. Nil where its answer
+    /// does not tell.
+    private static func place(
+        of head: HTTPResponse, for request: LoopbackRequest
+    ) -> (sent: Range<Int>, wanted: Range<Int>)? {
+        guard let length = head.header("Content-Length").flatMap({ Int($0) }), 1..<ContentRange.limit ~= length,
+            let first = head.status == 206 ? ContentRange(head)?.first : 0
+        else { return nil }
+        let sent = first..<(first + length)
+        guard head.status == 200, let range = request.range else { return (sent, sent) }
+        return range.bounds(in: length).map { (sent, $0) }
     }
 
     /// The head, enough of the body to tell what it is, and whether that is all.
@@ -180,7 +194,12 @@ final class SegmentRelay: Sendable {
         var bytes = start
         while let event = await download.next() {
             switch event {
-            case .piece(_, let piece): bytes += piece
+            case .piece(_, let piece):
+                bytes += piece
+                guard bytes.count <= PresentationOrigin.segmentLimit else {
+                    throw .transport(
+                        .tooLarge(url, "more than \(PresentationOrigin.segmentLimit) bytes"), of: "segment")
+                }
             case .end: return bytes
             case .failure(let failure): throw failure
             }
@@ -213,8 +232,8 @@ private actor RelayedBody {
     private let range: Range<Int>
     /// In the same: what is handed on next.
     private var place: Int
-    /// What the origin sends again, though it was not asked for.
-    private var surplus = 0
+    /// What the origin sends in front of that, though it was not asked for.
+    private var surplus: Int
     /// The head of the answer to a new request has to be looked at.
     private var isNew = false
     private let relay: SegmentRelay
@@ -223,24 +242,26 @@ private actor RelayedBody {
 
     init(
         _ url: String, _ request: LoopbackRequest, _ download: SegmentDownload, head: HTTPResponse, start: [UInt8],
-        range: Range<Int>, relay: SegmentRelay, origin: PresentationOrigin, onEnd: @escaping @Sendable () -> Void
+        sent: Int, range: Range<Int>, relay: SegmentRelay, origin: PresentationOrigin,
+        onEnd: @escaping @Sendable () -> Void
     ) {
         (self.url, self.request, self.download, self.head) = (url, request, download, head)
         (self.start, self.range, self.relay, self.origin, self.onEnd) = (start, range, relay, origin, onEnd)
         place = range.lowerBound
+        surplus = range.lowerBound - sent
     }
 
     func next() async -> [UInt8]? {
         if !start.isEmpty {
-            defer { start = [] }
-            return take(start)
+            let left = wanted(start)
+            start = []
+            if !left.isEmpty { return take(left) }
         }
         while let event = await download.next() {
             switch event {
             case .piece(let head, let piece):
                 guard !isNew || fits(head) else { return nil }
-                let left = Array(piece.dropFirst(surplus))
-                surplus -= piece.count - left.count
+                let left = wanted(piece)
                 if !left.isEmpty { return take(left) }
             case .end(let response):
                 guard !(200...299 ~= response.status) else { return nil }
@@ -250,6 +271,12 @@ private actor RelayedBody {
             }
         }
         return nil
+    }
+
+    private func wanted(_ piece: [UInt8]) -> [UInt8] {
+        let left = Array(piece.dropFirst(surplus))
+        surplus -= piece.count - left.count
+        return left
     }
 
     private func take(_ bytes: [UInt8]) -> [UInt8] {
@@ -282,7 +309,7 @@ private actor RelayedBody {
 /// Where a part begins (RFC 9110, section 14.4).
 private struct ContentRange {
     /// In bytes. No segment has so many, and sums do not overflow.
-    static let limit = 1 << 47
+    static let limit = PresentationOrigin.streamLimit
 
     let first: Int
 

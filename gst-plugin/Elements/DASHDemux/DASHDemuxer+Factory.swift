@@ -24,7 +24,8 @@ extension DASHDemuxer {
                 set: { element, value in
                     guard case .string(let text?) = value, let path = ISOPath(rawValue: text) else { return }
                     (element as? DASHDemuxer)?.isoPath = path
-                })
+                }),
+            outageLimit,
         ] + stockProperties + frameProperties,
         signals: [
             KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },

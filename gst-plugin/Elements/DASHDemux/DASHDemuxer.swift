@@ -36,15 +36,18 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     var run: DASHRun? { currentRun as? DASHRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
-        let run = DASHRun(shared: shared)
+        let run = try DASHRun(shared: shared, makeSegments: makeSegmentServer)
         let weak = WeakElement(reference)
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
         return run
     }
 
-    override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
-        try run?.start(manifest, from: url)
-        return manifest
+    override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
+        guard let run else { return bytes }
+        try run.start(bytes, from: url)
+        let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
+        manifest.laterURL = handedOn.laterURL
+        return handedOn.bytes
     }
 
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
@@ -113,11 +116,17 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     private var decryptsBoxes: Bool { isoPath == .box && run?.mayBeProtected == true }
 
-    override func handle(_ message: consuming Message) {
+    override func handle(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
+
+    private func handleOwn(_ message: consuming Message) {
         guard message.kind == .error, let child, message.isFrom(child) else { return forward(message) }
         let (hasFailed, isStopping) = withGuarded { ($0.hasFailed, $0.isStopping) }
         if hasFailed { return }
-        guard !isStopping, let failure = run?.takeFailure() else { return forward(message) }
-        fail(failure)
+        guard !isStopping else { return forward(message) }
+        if let failure = run?.takeFailure() {
+            fail(failure)
+        } else if !tellUnreached() {
+            forward(message)
+        }
     }
 }

@@ -13,6 +13,7 @@ final class DASHRun: AdaptiveRun {
     let observation = SessionObservation()
     let origin: PresentationOrigin
     let printableLicenseURL: String?
+    let segments: SegmentServer?
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -21,6 +22,8 @@ final class DASHRun: AdaptiveRun {
     private struct State {
         /// Media may be encrypted, so it goes through the decryptor of whole ISO media.
         var mayBeProtected = false
+        /// The stock demuxer fetches the manifest again. Nil where it could not be read.
+        var isDynamic: Bool?
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
         var failure: PresentationFailure?
@@ -30,16 +33,19 @@ final class DASHRun: AdaptiveRun {
         var onFailure: (@Sendable (PresentationFailure) -> Void)?
     }
 
-    /// `sleep` waits for a length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
+    /// `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
+    /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
         shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
+        makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
-    ) {
+    ) throws(AdaptiveStartFailure) {
         session = shared.session
         keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
+        segments = try makeSegments(origin)
         self.sleep = sleep
         self.now = now
     }
@@ -61,7 +67,7 @@ final class DASHRun: AdaptiveRun {
         state.withLock { state in
             defer { state.failure = nil }
             return state.failure
-        }
+        } ?? segments?.takeFailure()
     }
 
     /// Reads the manifest that came from `url`, and starts the requests for its keys.
@@ -86,11 +92,28 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
+    /// What the stock demuxer gets of the manifest that `start` has read, and where it is to fetch later versions; nil: from
+    /// where it came. `source` is the manifest's URL before redirects.
+    func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
+        segments?.setHome(source)
+        guard let segments, let isDynamic = state.withLock({ $0.isDynamic }) else { return (bytes, nil) }
+        guard let routed = segments.routed(bytes, from: url) else {
+            DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
+            return (bytes, nil)
+        }
+        guard isDynamic else { return (routed, nil) }
+        let laterURL = segments.serveManifest(source) { [weak segments] response in
+            segments?.routed(response.body, from: response.url)
+        }
+        return (routed, laterURL)
+    }
+
     private func ask(for manifest: DASHManifest) {
         // Protection that ends does not matter to media that is there already.
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
+            $0.isDynamic = manifest.isDynamic
         }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
         keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd")
@@ -180,7 +203,15 @@ final class DASHRun: AdaptiveRun {
             return state.refresh
         }
         refresh?.cancel()
+        segments?.close()
         observation.end()
+    }
+}
+
+extension SegmentServer {
+    /// The manifest with its media here; nil where that cannot be.
+    fileprivate func routed(_ manifest: [UInt8], from url: String) -> [UInt8]? {
+        (try? DASHManifest.routed(manifest, from: url) { self.route($0) }) ?? nil
     }
 }
 

@@ -75,22 +75,6 @@ final class HLSAnswers: Sendable {
         }
     }
 
-    /// What `make` answers, however long it takes, for one request alone: it is cancelled with the task that waits. 404
-    /// after the end.
-    func unshared(_ make: @escaping @Sendable () async -> LoopbackResponse) async -> LoopbackResponse {
-        let name = state.withLock { state in
-            state.lastID += 1
-            return " \(state.lastID)"
-        }
-        guard let (id, work) = begin(name, isPrepared: false, make) else { return .notFound }
-        defer { forget(id) }
-        return await withTaskCancellationHandler {
-            await work.value ?? .notFound
-        } onCancel: {
-            work.cancel()
-        }
-    }
-
     /// Begins to make the answer that will be asked for next. Where `make` gives nil, that is forgotten.
     func prepare(_ name: String, _ make: @escaping @Sendable () async -> LoopbackResponse?) {
         _ = begin(name, isPrepared: true, make)

@@ -25,28 +25,13 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 }),
-            Property(
-                "outage-limit", nick: "Outage limit",
-                blurb: "How long, in milliseconds, playback waits where the network fails or answers with a web page; "
-                    + "media segments come through this element then, and latchkey-fetch messages tell of them. 0: "
-                    + "GStreamer's demuxer fetches segments and decides; set it before the demuxer starts",
-                kind: .uint(default: 0, range: 0...UInt32.max),
-                get: { .uint(($0 as? HLSDemuxer)?.outageMilliseconds ?? 0) },
-                set: { element, value in
-                    guard case .uint(let milliseconds) = value else { return }
-                    (element as? HLSDemuxer)?.outageMilliseconds = milliseconds
-                }),
+            outageLimit,
         ] + stockProperties + [startBitrate],
         signals: [
             KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },
             SessionEvent.signal { ($0 as? HLSDemuxer)?.run?.session },
         ],
         implementation: HLSDemuxer.self)
-
-    private var outageMilliseconds: UInt32 {
-        get { monitor.withLock { settings.outageMilliseconds } }
-        set { monitor.withLock { settings.outageMilliseconds = newValue } }
-    }
 
     private var keyFormats: String? {
         get { monitor.withLock { settings.keyFormats } }

@@ -30,9 +30,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let weak = WeakElement(reference)
-        let run = HLSRun(shared: shared, settings: monitor.withLock { settings }) { notice in
-            weak.withElement { notice.post(on: $0.reference) }
-        }
+        let run = HLSRun(shared: shared, settings: monitor.withLock { settings }, makeRelay: makeRelay)
         do throws(HTTPError) {
             try run.presentation.open { failure in weak.withElement { failure.post(on: $0.reference) } }
         } catch {
@@ -111,13 +109,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         } else if message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND), let key = run.presentation.keyGivenAway {
             HLSFailure.wrongKey(key).post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
-            // Nobody but a proxy stands between the stock demuxer and this process.
-            reference.postError(
-                GST_RESOURCE_ERROR_OPEN_READ,
-                "GStreamer's HLS demuxer does not reach the playlists that it is given on 127.0.0.1.",
-                debug: "Its HTTP library sends even local requests to the HTTP proxy that is configured. Set the "
-                    + "environment variable no_proxy=127.0.0.1,localhost (or that exception in the desktop's proxy "
-                    + "settings).")
+            postUnreached("playlists")
         } else {
             forward(message)
         }

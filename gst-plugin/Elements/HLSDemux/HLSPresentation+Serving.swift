@@ -170,7 +170,7 @@ extension HLSPresentation {
     /// From the origin as it is.
     private func relayed(_ url: String, _ request: LoopbackRequest) async -> LoopbackResponse {
         guard let relay else { return .notFound }
-        return await answers.unshared { [self] in
+        return await relayedAnswers.answer { [self] in
             do throws(HLSFailure) {
                 return try await relay.answer(url, request)
             } catch {

@@ -12,6 +12,7 @@ final class HLSPresentation: Sendable {
     let keys: HLSKeys
     let table = HLSResourceTable()
     let answers = HLSAnswers()
+    let relayedAnswers = RelayedAnswers()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     private let outputLevel: @Sendable () -> OutputRequirement
@@ -91,11 +92,14 @@ final class HLSPresentation: Sendable {
 
     /// Answers everything that the stock demuxer still waits for, at once. The port stays open: the demuxer does not take
     /// broken connections well.
-    func end() { answers.end() }
+    func end() {
+        answers.end()
+        relayedAnswers.end()
+    }
 
     /// Closes the port.
     func close() {
-        answers.end()
+        end()
         let server = state.withLock { state in
             defer { state.server = nil }
             return state.server

@@ -14,10 +14,10 @@ final class HLSRun: AdaptiveRun {
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
-    /// `onFetch` hears of segments and of what fails, where they are relayed.
+    /// `makeRelay` gives what fetches segments in the stock demuxer's place; nil: nothing does.
     init(
         shared: SharedSession, settings: HLSSettings,
-        onFetch: @escaping @Sendable (SegmentRelay.Notice) -> Void = { _ in }
+        makeRelay: (PresentationOrigin) -> SegmentRelay? = { _ in nil }
     ) {
         session = shared.session
         let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
@@ -26,13 +26,11 @@ final class HLSRun: AdaptiveRun {
         let provisioned: [KeySystem?] = [
             shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
         ]
-        let limit = Duration.milliseconds(Int64(settings.outageMilliseconds))
-        let relay = limit > .zero ? SegmentRelay(origin, limit: limit, tell: onFetch) : nil
         presentation = HLSPresentation(
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(
                 preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
-            relay: relay,
+            relay: makeRelay(origin),
             outputLevel: { [session] in session.outputLevel })
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)

@@ -8,8 +8,6 @@ import MediaFormats
 struct HLSSettings: Sendable {
     /// KEYFORMATs, the preferred one first, separated by commas.
     var keyFormats: String?
-    /// How long an outage of the network may last; zero: the stock demuxer decides.
-    var outageMilliseconds: UInt32 = 0
 
     static let known: [HLSKeyFormat] = [.identity, .fairPlay, .playReady, .widevine]
 

@@ -29,6 +29,7 @@ extension SmoothDemuxer {
                 blurb: "The names of the audio tracks, one a line; the language of one without a name",
                 kind: .string(default: nil),
                 get: { .string(($0 as? SmoothDemuxer)?.audioTracks.joined(separator: "\n")) }),
+            outageLimit,
         ] + stockProperties,
         signals: [
             KeyResponse.signal { ($0 as? SmoothDemuxer)?.run?.session },

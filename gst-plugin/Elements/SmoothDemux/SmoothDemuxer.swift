@@ -50,17 +50,20 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         monitor.withLock { selection = Selection(audioTrack: selection.audioTrack) }
-        return SmoothRun(shared: shared)
+        return try SmoothRun(shared: shared, makeSegments: makeSegmentServer)
     }
 
-    override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
-        guard let run else { return manifest }
+    override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
+
+    override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
+        guard let run else { return bytes }
         let track = audioTrack
-        let bytes = try run.start(manifest, from: url, audioTrack: track)
-        var given = try? SmoothManifest(bytes)
+        run.segments?.setHome(manifest.source)
+        let result = try run.start(bytes, from: url, audioTrack: track)
+        var given = try? SmoothManifest(result)
         given?.dropDocument()
         monitor.withLock { selection.given = given }
-        return bytes
+        return result
     }
 
     /// By the bit rate, which the stock demuxer keeps below of each stream: nothing else limits it.
@@ -123,10 +126,19 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         if let run { fail(.encryptedFragments(of: run.url)) }
     }
 
-    override func handle(_ message: consuming Message) {
+    override func handle(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
+
+    private func handleOwn(_ message: consuming Message) {
         guard let child, message.isFrom(child) else { return forward(message) }
         note(message)
-        if message.kind == .error, withGuarded({ $0.hasFailed }) { return }
-        forward(message)
+        guard message.kind == .error else { return forward(message) }
+        let (hasFailed, isStopping) = withGuarded { ($0.hasFailed, $0.isStopping) }
+        if hasFailed { return }
+        guard !isStopping else { return forward(message) }
+        if let failure = run?.segments?.takeFailure() {
+            fail(failure)
+        } else if !tellUnreached() {
+            forward(message)
+        }
     }
 }

@@ -11,7 +11,9 @@ import Synchronization
 final class SmoothRun: AdaptiveRun {
     let session: KeySession
     let observation = SessionObservation()
+    let origin: PresentationOrigin
     let printableLicenseURL: String?
+    let segments: SegmentServer?
     private let keys: ManifestKeys
     private let state = Mutex(State())
 
@@ -21,10 +23,16 @@ final class SmoothRun: AdaptiveRun {
         var url = ""
     }
 
-    init(shared: SharedSession) {
+    /// `makeSegments` gives what serves fragments to the stock demuxer; nil: it fetches them itself.
+    init(
+        shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
+        makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil }
+    ) throws(AdaptiveStartFailure) {
         session = shared.session
         keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
+        origin = PresentationOrigin(transport: transport)
+        segments = try makeSegments(origin)
     }
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
@@ -38,6 +46,7 @@ final class SmoothRun: AdaptiveRun {
     /// Reads the manifest that came from `url`, starts the requests for its keys, and gives what the stock demuxer is to
     /// read. `track` names the audio that is to play first.
     func start(_ bytes: [UInt8], from url: String, audioTrack track: String?) throws(PresentationFailure) -> [UInt8] {
+        origin.setHome(url)
         var manifest: SmoothManifest
         do throws(FormatError) {
             manifest = try SmoothManifest(bytes)
@@ -46,6 +55,10 @@ final class SmoothRun: AdaptiveRun {
             throw .manifest(error, at: url)
         }
         if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
+        // Later versions of a live manifest bring times alone.
+        if let segments, !manifest.route(from: url, { segments.route($0) }) {
+            SmoothDemuxer.log.log(.info, nil, "The fragments are where GStreamer's demuxer has to fetch them.")
+        }
         let result = manifest.serialized(audioFirst: track.flatMap { manifest.audio(labelled: $0) })
         // The stock demuxer is about to make a document of its own.
         manifest.dropDocument()
@@ -57,6 +70,11 @@ final class SmoothRun: AdaptiveRun {
         }
         if manifest.isProtected { keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming") }
         return result
+    }
+
+    func end() {
+        segments?.close()
+        observation.end()
     }
 
     private func check(_ manifest: SmoothManifest) throws(FormatError) {

@@ -159,10 +159,11 @@ extension AgentCore {
     private func elementDidAppear(_ element: ElementReference, in id: UInt64) {
         let factory = element.factoryName
         if let factory, Self.httpClients.contains(factory) { watchHTTP() }
-        switch factory {
-        case "latchkeyhlsdemux":
+        if let factory, waitsForOutages(factory, in: id) {
             let milliseconds = UInt32(clamping: configuration.outageTimeout.milliseconds)
             element.pointer.setProperty("outage-limit", .uint(milliseconds))
+        }
+        switch factory {
         case "latchkeymssdemux":
             let track = guarded.withLock { guarded in
                 guarded.attachments[id]?.demuxers.append(WeakPipeline(element.pointer))
@@ -185,6 +186,15 @@ extension AgentCore {
             }
         // Of `playbin3` and its like: as the URI was given to them.
         default: leadToCache(element, in: id)
+        }
+    }
+
+    private func waitsForOutages(_ factory: String, in id: UInt64) -> Bool {
+        switch factory {
+        case "latchkeyhlsdemux", "latchkeymssdemux": true
+        // What comes out of the cache has no outages: what is not there is its edge.
+        case "latchkeydashdemux": guarded.withLock { $0.attachments[id]?.gateway == nil }
+        default: false
         }
     }
 
@@ -227,7 +237,7 @@ extension AgentCore {
                 + (size.map { ", \($0) bytes" } ?? "") + (rate.map { ", \($0) kbit/s" } ?? ""))
     }
 
-    /// What the HLS demuxer tells of the segments that it fetches.
+    /// What adaptive demuxers tell of the segments that it fetches.
     private func segmentWasFetched(
         _ outcome: String, _ url: String, _ reason: String, _ status: Int, _ size: UInt64, _ time: UInt64
     ) {

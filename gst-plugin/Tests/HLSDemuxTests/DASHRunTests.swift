@@ -57,7 +57,7 @@ extension HLSDemuxTests.DASHRunTests {
         let steps = Mutex(0)
         let start = ContinuousClock.now
         let time = Mutex(start)
-        let run = DASHRun(
+        let run = try DASHRun(
             shared: SharedSession(session, ControlSettings()), transport: versions,
             sleep: { duration in
                 slept.yield(duration)
@@ -103,7 +103,7 @@ extension HLSDemuxTests.DASHRunTests {
         let (sleeps, slept) = AsyncStream.makeStream(of: Duration.self)
         let start = ContinuousClock.now
         let time = Mutex(start)
-        let run = DASHRun(
+        let run = try DASHRun(
             shared: SharedSession(KeySession(), ControlSettings()),
             transport: Slow { time.withLock { $0 += .seconds(12) } },
             sleep: { duration in
@@ -135,7 +135,7 @@ extension HLSDemuxTests.DASHRunTests {
         let text = kind == "elements" ? many : "<!DOCTYPE MPD [<!ENTITY a \"b\">]><MPD>&a;</MPD>"
         let transport: any HTTPTransport = kind == nil ? Endless() : Versions([Self.manifest(2), Array(text.utf8)])
         let (failures, failed) = AsyncStream.makeStream(of: PresentationFailure.self)
-        let run = DASHRun(
+        let run = try DASHRun(
             shared: SharedSession(KeySession(), ControlSettings()), transport: transport, sleep: { _ in })
         run.onFailure { failed.yield($0) }
         try run.start(Self.manifest(1), from: "https://a.test/live.mpd?token=1")
@@ -151,7 +151,7 @@ extension HLSDemuxTests.DASHRunTests {
 
     /// What no player should read does not reach the stock demuxer; what only this reader cannot read does.
     @Test func whatGoesOn() throws {
-        let run = DASHRun(shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]))
+        let run = try DASHRun(shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]))
         let entities = Array("<!DOCTYPE MPD [<!ENTITY a \"b\">]><MPD>&a;</MPD>".utf8)
         let error = #expect(throws: PresentationFailure.self) {
             try run.start(entities, from: "https://a.test/live.mpd?token=1")
@@ -178,7 +178,7 @@ extension HLSDemuxTests.DASHRunTests {
             }
         ])
         let (gate, opened) = AsyncStream.makeStream(of: Void.self)
-        let run = DASHRun(
+        let run = try DASHRun(
             shared: SharedSession(session, ControlSettings()), transport: Versions([Self.manifest(1)]),
             sleep: { _ in for await _ in gate { return } })
         run.observe { _ in }

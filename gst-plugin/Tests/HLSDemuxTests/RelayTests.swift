@@ -34,7 +34,7 @@ struct RelayTests {
         }
 
         func send(
-            _ request: HTTPRequest, to receiver: @escaping HTTPBodyReceiver
+            _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
         ) async throws(HTTPError) -> HTTPResponse {
             sent.withLock { $0.append(request) }
             let answer = answers.withLock { $0.count > 1 ? $0.removeFirst() : $0[0] }
@@ -139,9 +139,21 @@ struct RelayTests {
         #expect(world.script.ranges == ["bytes=1000-2999"])
     }
 
-    /// The loopback server cuts it out then.
-    @Test func aServerWithoutRangesSendsAll() async throws {
-        let world = World(.response(Self.response(Self.media)))
+    /// What was asked for is cut out as it comes, also behind a connection that broke.
+    @Test(arguments: [
+        ("1000-2999", 1000..<3000), ("300-", 300..<5000), ("-10", 4990..<5000), ("4000-9999", 4000..<5000),
+    ])
+    func aServerWithoutRangesSendsAll(_ range: String, _ part: Range<Int>) async throws {
+        let all = Self.response(Self.media)
+        let world = World(.broken(all, part.lowerBound + 5), .response(all))
+        let (status, bytes, _) = try await world.fetch(range: "bytes=\(range)")
+        #expect(status == 206 && bytes.prefix(part.count) == Self.media[part])
+        #expect(world.notices == ["no network", "done 200 \(part.count)"])
+    }
+
+    /// Without a length, the loopback server cuts it out.
+    @Test func aServerWithoutRangesAndLengthSendsAll() async throws {
+        let world = World(.response(Self.response(Self.media, hasLength: false)))
         #expect(try await world.fetch(range: "bytes=1000-2999").bytes == Self.media)
     }
 
@@ -247,6 +259,71 @@ struct RelayTests {
         let world = World(.broken(response(Self.media), 700), .response(page))
         let (_, bytes, announced) = try await world.fetch()
         #expect(bytes == Array(Self.media[..<700]) && announced == 5000)
+    }
+
+    /// A film in one piece, whose reader stands still: what came of it stays small, and nothing of it is missing.
+    @Test func aReaderThatStopsHoldsTheOriginBack() async throws {
+        let source = Endless(pieces: 1000, size: 16 << 10)
+        let relay = SegmentRelay(PresentationOrigin(transport: source), limit: .seconds(60)) { _ in }
+        let response = try await relay.answer(Self.url, LoopbackRequest(path: "r1"))
+        let stream = try #require(response.stream)
+        var taken = 0
+        for stop in [1, 20, 400, 1000] {
+            while taken < stop * source.size, let piece = await stream.next() { taken += piece.count }
+            // It ends where it must not go on; until then it does not stop.
+            await source.waitUntilHeld()
+            let held = source.sent - taken
+            let limit = SegmentDownload.bufferLimit
+            let isRight = held <= limit + source.size && (stop == 1000 || held >= limit / 2)
+            #expect(isRight, "\(held) bytes at \(stop)")
+        }
+        #expect(taken == 1000 * source.size)
+    }
+
+    /// Sends a body as fast as the gate lets it.
+    final class Endless: HTTPTransport {
+        let pieces: Int
+        let size: Int
+        private let state = Mutex((sent: 0, isHeld: false, isReleased: false))
+        private let (events, event) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+
+        init(pieces: Int, size: Int) { (self.pieces, self.size) = (pieces, size) }
+
+        var sent: Int { state.withLock { $0.sent } }
+
+        /// Until the gate is closed, or all is sent.
+        func waitUntilHeld() async {
+            var events = events.makeAsyncIterator()
+            while !state.withLock({ $0.isHeld || $0.sent == pieces * size }) { _ = await events.next() }
+        }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            throw .other(request.url, "bodies come in pieces here")
+        }
+
+        func send(
+            _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
+        ) async throws(HTTPError) -> HTTPResponse {
+            let head = HTTPResponse(
+                status: 200, headers: [HTTPHeader(name: "Content-Length", value: "\(pieces * size)")], body: [],
+                url: request.url)
+            for _ in 0..<pieces {
+                await withCheckedContinuation { (go: CheckedContinuation<Void, Never>) in
+                    state.withLock { $0.isReleased = false }
+                    let holds = gate?.holds { [self] in
+                        state.withLock { ($0.isReleased, $0.isHeld) = (true, false) }
+                        go.resume()
+                    }
+                    guard holds == true else { return go.resume() }
+                    state.withLock { $0.isHeld = !$0.isReleased }
+                    event.yield()
+                }
+                receiver(head, [UInt8](repeating: 7, count: size))
+                state.withLock { $0.sent += size }
+            }
+            event.yield()
+            return head
+        }
     }
 
     @Test func whoIsCancelledIsNotKeptWaiting() async throws {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import LicenseControl
+import MediaFormats
+import Synchronization
+
+/// Serves the media of a presentation to the stock demuxer: each of its URLs stands for one of an origin that the manifest
+/// names, and what is asked for there comes through a `SegmentRelay`. Thread-safe.
+///
+/// Nobody else can make such a URL up, and none leads to another origin.
+final class SegmentServer: Sendable {
+    /// The most origins of one presentation. Media of further ones does not come through here.
+    static let originLimit = 64
+    private static let manifestName = "m"
+    private static let failureLimit = 8
+
+    /// Reads what was fetched of the manifest; nil where it is the stock demuxer's own matter.
+    typealias Rewrite = @Sendable (HTTPResponse) -> [UInt8]?
+
+    private struct State {
+        var server: LoopbackServer?
+        /// The number in a URL is the place in here.
+        var origins: [String] = []
+        /// The presentation's URL.
+        var home = ""
+        /// Where later versions of the manifest come from, and what is made of them.
+        var manifest: (url: String, rewrite: Rewrite)?
+        var requestCount = 0
+        /// What the stock demuxer heard of, with the number of the request.
+        var failures: [(number: Int, failure: PresentationFailure)] = []
+    }
+
+    private let origin: PresentationOrigin
+    private let relay: SegmentRelay
+    private let answers = RelayedAnswers()
+    private let state = Mutex(State())
+
+    init(_ origin: PresentationOrigin, relay: SegmentRelay) {
+        self.origin = origin
+        self.relay = relay
+    }
+
+    /// Opens the loopback server.
+    func open() throws(HTTPError) {
+        let server = try LoopbackServer { [weak self] request in await self?.answer(request) ?? .notFound }
+        state.withLock { $0.server = server }
+    }
+
+    /// Answers everything that the stock demuxer still waits for, at once. The port stays open: the demuxer does not take
+    /// broken connections well.
+    func end() { answers.end() }
+
+    /// Closes the port.
+    func close() {
+        end()
+        let server = state.withLock { state in
+            defer { state.server = nil }
+            return state.server
+        }
+        server?.close()
+    }
+
+    deinit { close() }
+
+    // MARK: URLs
+
+    /// The manifest's URL before redirects, which is the referrer of what is fetched.
+    func setHome(_ url: String) { state.withLock { $0.home = url } }
+
+    /// What stands for an origin, `scheme://authority`, without a slash at the end. Nil where its media cannot come through
+    /// here.
+    func route(_ origin: String) -> String? {
+        // What goes with a name and a password in URLs is the stock demuxer's matter.
+        guard !origin.contains("@") else { return nil }
+        return state.withLock { state in
+            guard let server = state.server else { return nil }
+            var place = state.origins.firstIndex(of: origin)
+            if place == nil, state.origins.count < Self.originLimit {
+                place = state.origins.count
+                state.origins.append(origin)
+            }
+            return place.map { server.url(String($0)) }
+        }
+    }
+
+    /// The URL for later versions of the manifest at `url`, which `rewrite` reads each time.
+    func serveManifest(_ url: String, _ rewrite: @escaping Rewrite) -> String? {
+        state.withLock { state in
+            state.manifest = (url, rewrite)
+            return state.server?.url(Self.manifestName)
+        }
+    }
+
+    /// Where a request leads; nil: nowhere.
+    private func target(_ path: some StringProtocol, _ query: String?) -> String? {
+        let parts = path.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let first = parts.first, let place = Int(first), parts.count == 2 else { return nil }
+        let origin = state.withLock { $0.origins.indices.contains(place) ? $0.origins[place] : nil }
+        return origin.map { "\($0)/\(parts[1])" + (query.map { "?\($0)" } ?? "") }
+    }
+
+    /// A text of the stock demuxer, with the origin's URL in place of each of this server. `isForPeople`: without queries,
+    /// where tokens are.
+    func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
+        let (server, home) = state.withLock { ($0.server, $0.home) }
+        guard let base = server?.url("") else { return text }
+        var result = ""
+        var rest = text[...]
+        while let range = rest.firstRange(of: base) {
+            result += rest[..<range.lowerBound]
+            var own = rest[range.upperBound...].prefix { !$0.isWhitespace && !"\"'<>".contains($0) }
+            // The end of a sentence.
+            while let last = own.last, ".,;:".contains(last) { own.removeLast() }
+            rest = rest[own.endIndex...]
+            let query = own.firstIndex(of: "?")
+            let url =
+                target(own[..<(query ?? own.endIndex)], query.map { String(own[own.index(after: $0)...]) }) ?? home
+            result += isForPeople ? HTTPRequest(url: url).printableURL : url
+        }
+        return result + rest
+    }
+
+    // MARK: What the demuxer asks
+
+    /// Whether the stock demuxer was given URLs of this server.
+    var isUsed: Bool { state.withLock { !$0.origins.isEmpty } }
+
+    /// Whether it ever came.
+    var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
+
+    /// Why it lately got nothing. Once.
+    func takeFailure() -> PresentationFailure? {
+        state.withLock { state in
+            defer { state.failures = [] }
+            return state.failures.last?.failure
+        }
+    }
+
+    // MARK: Answers
+
+    func answer(_ request: LoopbackRequest) async -> LoopbackResponse {
+        let (number, request) = takeIn(request)
+        if request.path == Self.manifestName, let manifest = state.withLock({ $0.manifest }) {
+            return await answers.answer { [self] in await self.manifest(manifest.url, request, manifest.rewrite) }
+        }
+        guard let url = target(request.path, request.query) else { return .notFound }
+        return await answers.answer { [self] in
+            do throws(PresentationFailure) {
+                let response = try await relay.answer(url, request)
+                // What failed before is no news any more.
+                state.withLock { $0.failures.removeAll { $0.number < number } }
+                return response
+            } catch {
+                if !Task.isCancelled { note(error, number) }
+                return LoopbackResponse(status: error.status)
+            }
+        }
+    }
+
+    /// The manifest as it is now. The stock demuxer does not ask again where that cannot be had.
+    private func manifest(_ url: String, _ request: LoopbackRequest, _ rewrite: Rewrite) async -> LoopbackResponse {
+        while true {
+            do throws(PresentationFailure) {
+                let response = try await origin.response(.manifest, url, for: request)
+                guard response.status == 200 else { throw .status(response.status, of: "manifest", at: response.url) }
+                if WebPage.isOne(start: response.body) { throw .webPageInPlaceOfMedia(at: url) }
+                relay.didSucceed(url)
+                guard let bytes = rewrite(response) else {
+                    return LoopbackResponse(status: 302, headers: [HTTPHeader(name: "Location", value: response.url)])
+                }
+                return LoopbackResponse(headers: PresentationOrigin.returned(response.headers), body: bytes)
+            } catch {
+                guard await relay.triesAgain(error, at: url) else { return LoopbackResponse(status: error.status) }
+            }
+        }
+    }
+
+    /// Notes a request of the stock demuxer, and gives it as the origin gets it: the stock demuxer names the manifest as the
+    /// referrer.
+    private func takeIn(_ request: LoopbackRequest) -> (Int, LoopbackRequest) {
+        var request = request
+        let (number, server, home) = state.withLock { state in
+            state.requestCount += 1
+            return (state.requestCount, state.server, state.home)
+        }
+        for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
+            if server?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
+        }
+        origin.note(request)
+        return (number, request)
+    }
+
+    private func note(_ failure: PresentationFailure, _ number: Int) {
+        state.withLock { state in
+            if state.failures.count >= Self.failureLimit { state.failures.removeFirst() }
+            state.failures.append((number, failure))
+        }
+    }
+}
