@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import HTTP
+import Synchronization
+import Testing
+
+@testable import Elements
+
+/// What the server of relayed media leads where, without a demuxer.
+@Suite(.timeLimit(.minutes(8)))
+struct SegmentServerTests {
+    /// Answers one request after the other, and the last one for ever.
+    private final class Script: HTTPTransport {
+        let sent = Mutex<[HTTPRequest]>([])
+        private let answers: Mutex<[Result<HTTPResponse, HTTPError>]>
+
+        init(_ answers: [Result<HTTPResponse, HTTPError>]) { self.answers = Mutex(answers) }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            sent.withLock { $0.append(request) }
+            var response = try answers.withLock { $0.count > 1 ? $0.removeFirst() : $0[0] }.get()
+            if response.url.isEmpty { response.url = request.url }
+            return response
+        }
+    }
+
+    private static func response(_ status: Int, _ text: String = "", url: String = "") -> Result<
+        HTTPResponse, HTTPError
+    > {
+        .success(HTTPResponse(status: status, body: Array(text.utf8), url: url))
+    }
+
+    private func server(
+        _ answers: Result<HTTPResponse, HTTPError>..., limit: Duration = .seconds(60)
+    ) throws -> (SegmentServer, Script, RelayTests.Time) {
+        let (script, time) = (Script(answers), RelayTests.Time())
+        let origin = PresentationOrigin(transport: script)
+        let relay = SegmentRelay(
+            origin, limit: limit, now: { time.now }, sleep: { try time.sleep($0) }, tell: { _ in })
+        let server = SegmentServer(origin, relay: relay)
+        try server.open()
+        server.setHome("https://a.test/film.mpd?t=1")
+        return (server, script, time)
+    }
+
+    @Test func aPathStandsForItsOriginAlone() async throws {
+        let (server, script, _) = try server(Self.response(200, "media"))
+        defer { server.close() }
+        let first = try #require(server.route("https://a.test"))
+        let second = try #require(server.route("http://b.test:8"))
+        #expect(first.hasSuffix("/0") && second.hasSuffix("/1") && server.route("https://a.test") == first)
+        let referrer = HTTPHeader(name: "Referer", value: "\(first)/film.mpd")
+        let request = LoopbackRequest(path: "1/x/../y%2F$", query: "a=b&c", headers: [referrer])
+        #expect(await server.answer(request).body == Array("media".utf8))
+        for path in ["2/x", "0", "", "-1/x", "x/y", "m", "//x", "18446744073709551616/x"] {
+            #expect(await server.answer(LoopbackRequest(path: path)).status == 404, "\(path)")
+        }
+        let sent = script.sent.withLock { $0 }
+        #expect(sent.map(\.url) == ["http://b.test:8/x/../y%2F$?a=b&c"])
+        // The secret of this process stays here.
+        #expect(sent.first?.headers.first { $0.name == "Referer" }?.value == "https://a.test/film.mpd?t=1")
+    }
+
+    @Test func notEveryOriginHasOne() throws {
+        let (server, _, _) = try server(Self.response(200))
+        #expect(server.route("https://anna:secret@a.test") == nil)
+        for number in 0..<SegmentServer.originLimit { #expect(server.route("https://\(number).test") != nil) }
+        #expect(server.route("https://one.more.test") == nil && server.route("https://7.test") != nil)
+        server.close()
+        #expect(server.route("https://7.test") == nil)
+    }
+
+    @Test func textsHaveTheOriginsURLs() throws {
+        let (server, _, _) = try server(Self.response(200))
+        defer { server.close() }
+        let base = try #require(server.route("https://a.test"))
+        let later = try #require(server.serveManifest("https://a.test/film.mpd") { _ in nil })
+        let text = "No “x” at \(base)/v/1.m4s?sig=s, nor at \(later). (\(base)/a)"
+        let told = server.withOriginURLs(text, isForPeople: true)
+        #expect(told == "No “x” at https://a.test/v/1.m4s, nor at https://a.test/film.mpd. (https://a.test/a)")
+        #expect(server.withOriginURLs("\(base)/v?sig=s", isForPeople: false) == "https://a.test/v?sig=s")
+    }
+
+    /// The stock demuxer would not ask again.
+    @Test func aManifestIsWaitedFor() async throws {
+        let page = "<!DOCTYPE html><html></html>"
+        let (server, _, time) = try server(
+            .failure(.refused("")), Self.response(503), Self.response(200, page),
+            Self.response(200, "new", url: "https://c.test/now.mpd"))
+        defer { server.close() }
+        _ = server.serveManifest("https://a.test/film.mpd") { Array("\($0.url) \($0.body.count)".utf8) }
+        let answer = await server.answer(LoopbackRequest(path: "m"))
+        #expect(answer.status == 200 && answer.body == Array("https://c.test/now.mpd 3".utf8))
+        #expect(time.elapsed == SegmentRelay.pause * 3)
+    }
+
+    @Test func aManifestThatIsNoMatterOfThisIsElsewhere() async throws {
+        let (server, _, _) = try server(Self.response(200, "new", url: "https://c.test/now.mpd"), Self.response(404))
+        defer { server.close() }
+        _ = server.serveManifest("https://a.test/film.mpd") { _ in nil }
+        let answer = await server.answer(LoopbackRequest(path: "m"))
+        #expect(answer.status == 302 && answer.headers.map(\.value) == ["https://c.test/now.mpd"])
+        #expect(await server.answer(LoopbackRequest(path: "m")).status == 404)
+    }
+
+    @Test func anOutageHasAnEnd() async throws {
+        let (server, _, time) = try server(.failure(.refused("")), limit: .seconds(30))
+        defer { server.close() }
+        _ = server.serveManifest("https://a.test/film.mpd") { _ in nil }
+        #expect(await server.answer(LoopbackRequest(path: "m")).status >= 400)
+        #expect(time.elapsed == .seconds(30))
+    }
+
+    /// What failed before something else came is no news.
+    @Test func whyNothingCameIsTold() async throws {
+        let (server, _, _) = try server(Self.response(404), Self.response(200, "media"), Self.response(403))
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        for status in [404, 200, 403] {
+            #expect(await server.answer(LoopbackRequest(path: "0/\(status)")).status == status)
+        }
+        #expect(server.takeFailure()?.status == 403)
+        #expect(server.takeFailure() == nil)
+    }
+
+    @Test func afterTheEndNothingIsAnswered() async throws {
+        let (server, script, _) = try server(Self.response(200, "media"))
+        _ = server.route("https://a.test")
+        server.end()
+        #expect(await server.answer(LoopbackRequest(path: "0/x")).status == 404)
+        #expect(script.sent.withLock { $0 }.isEmpty)
+        server.close()
+    }
+}
