@@ -185,7 +185,7 @@ public struct ISORandomAccess: Sendable {
         hasLookedForMovie = true
     }
 
-    /// Nil behind the end of the file.
+    /// Nil behind the end of the file, and for a search for an index.
     private mutating func region(containing position: UInt64, _ read: Read) throws(FormatError) -> Int? {
         if let index = regions.index(containing: position) { return index }
         if let before = regions.lastIndex(startingUpTo: position), regions[before].end < position,
@@ -195,6 +195,8 @@ public struct ISORandomAccess: Sendable {
             // Whoever reads here knows from an index that a box starts; the boxes between need not be looked at.
             return try add(header, at: position, read)
         }
+        if let index = try regionOfIndex(endingBehind: position, read) { return index }
+        if try isSearchForIndex(at: position, read) { return nil }
         var next = regions.lastIndex(startingUpTo: position).map { regions[$0].end } ?? 0
         while next <= position {
             guard let index = try region(startingAt: next, read) else { return nil }
@@ -203,6 +205,40 @@ public struct ISORandomAccess: Sendable {
         }
         return regions.index(containing: position)
     }
+
+    /// Whoever looks for the index of a file reads the box `mfro` at its end, which says how large the index is that it
+    /// ends. The boxes in front of that need not be looked at: far away, each may cost a request.
+    private mutating func regionOfIndex(endingBehind position: UInt64, _ read: Read) throws(FormatError) -> Int? {
+        guard let bytes = read(position, Self.indexEndSize), bytes.count == Self.indexEndSize,
+            let last = try? ISOBoxHeader(bytes[...], at: position), last.type == "mfro",
+            let end = try? last.end(from: position), end == position + UInt64(Self.indexEndSize)
+        else { return nil }
+        let size = bytes[12...].reduce(0) { $0 << 8 | UInt64($1) }
+        guard size <= end, regions.index(containing: end - size) == nil,
+            let index = try header(at: end - size, read), index.type == "mfra",
+            let indexEnd = try? index.end(from: end - size), indexEnd == end
+        else { return nil }
+        return try add(index, at: end - size, read)
+    }
+
+    /// Whether these are the last bytes of a file without an index, which were looked at to find one: nothing known
+    /// leads there. They go on as they are.
+    private mutating func isSearchForIndex(at position: UInt64, _ read: Read) throws(FormatError) -> Bool {
+        guard extent == position..<position + UInt64(Self.indexEndSize),
+            let bytes = read(position, Self.indexEndSize + 1), bytes.count == Self.indexEndSize
+        else { return false }
+        // The media of the last fragment that is known may reach there.
+        var next = regions.lastIndex(startingUpTo: position).map { regions[$0].end } ?? 0
+        while next <= position, let index = try region(startingAt: next, read) {
+            if regions[index].end > position { return false }
+            if regions[index].kind == .media { return true }
+            next = regions[index].end
+        }
+        return false
+    }
+
+    /// Of a box `mfro` (ISO/IEC 14496-12, 8.8.11), in bytes.
+    private static let indexEndSize = 16
 
     private mutating func region(startingAt position: UInt64, _ read: Read) throws(FormatError) -> Int? {
         if let index = regions.index(containing: position) { return index }

@@ -30,7 +30,10 @@ public struct ISORecognition {
             isFirst = false
             guard let end = try? header.end(from: position) else { return false }
             switch header.type {
-            case "moov": recognition.look(into: position + UInt64(header.headerSize)..<end, depth: 0, peek)
+            case "moov":
+                recognition.look(into: position + UInt64(header.headerSize)..<end, depth: 0, peek)
+                // The boxes behind are not looked at for nothing: far away, each may cost a request.
+                guard recognition.isProtected else { return false }
             case "moof", "mdat": hasMedia = true
             default: break
             }
@@ -61,7 +64,8 @@ public struct ISORecognition {
             switch header.type {
             case "trak", "mdia", "minf", "stbl": look(into: body, depth: depth + 1, peek)
             case "stsd": lookAtEntries(body, peek)
-            case "stco", "co64":
+            case "stts", "stco", "co64":
+                // Number of entries. The first may be all that is there of a large table.
                 if let bytes = peek(body.lowerBound, 8), bytes[4...].contains(where: { $0 > 0 }) { hasSamples = true }
             case "uuid":
                 if peek(body.lowerBound, 16) == ISOExtendedType.protectionSystem { isProtected = true }

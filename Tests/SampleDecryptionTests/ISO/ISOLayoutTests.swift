@@ -217,6 +217,90 @@ import Testing
             })
     }
 
+    /// Over HTTP, the first bytes are all that is there of a large table when its type is looked for.
+    @Test func theStartOfATableIsEnoughToRecogniseAFile() {
+        let movie = BoxBuilder.movie(
+            BoxBuilder.track(table: [
+                BoxBuilder.full("stts", BoxBuilder.number(1, 4) + [UInt8](repeating: 0, count: 1 << 16))
+            ]))
+        let start = movie.prefix(600)
+        func peek(_ offset: UInt64, _ count: Int) -> [UInt8]? {
+            offset + UInt64(count) <= UInt64(start.count) ? Array(start[Int(offset)...].prefix(count)) : nil
+        }
+        #expect(ISORecognition.isProtectedFile(peek))
+    }
+
+    /// Each may cost a request.
+    @Test func theBoxesOfClearFilesAreNotWalkedThrough() {
+        let file = BoxBuilder.box("ftyp", Array("isom".utf8)) + BoxBuilder.box("moov") + Self.media + Self.media
+        var furthest: UInt64 = 0
+        let isProtected = ISORecognition.isProtectedFile { offset, count in
+            furthest = max(furthest, offset)
+            return Array(file.dropFirst(Int(offset)).prefix(count))
+        }
+        #expect(!isProtected && furthest < 20)
+    }
+
+    // MARK: The index at the end
+
+    /// Fragments, and behind them `mfra` or nothing.
+    private func manyFragments(index: [UInt8]) -> [UInt8] {
+        (0..<8).reduce(into: BoxBuilder.movie()) { file, _ in
+            let start = fragmented { _ in
+                [BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self))]
+            }
+            file += start.dropFirst(BoxBuilder.movie().count) + Self.media
+        } + index
+    }
+
+    private func placesLookedAt(_ range: Range<UInt64>, of file: [UInt8]) throws -> [UInt64] {
+        var access = ISORandomAccess()
+        var places: [UInt64] = []
+        try access.prepare(range) { offset, count in
+            places.append(offset)
+            return offset < UInt64(file.count) ? Array(file[Int(offset)...].prefix(count)) : []
+        }
+        #expect(!access.changesExtent && access.extent == range)
+        return places
+    }
+
+    @Test func anIndexAtTheEndIsFoundFromItsEnd() throws {
+        let index = BoxBuilder.box(
+            "mfra", BoxBuilder.full("tfra", [UInt8](repeating: 0, count: 30)),
+            BoxBuilder.full("mfro", BoxBuilder.number(66, 4)))
+        #expect(index.count == 66)
+        let file = manyFragments(index: index)
+        let size = UInt64(file.count)
+        let places = try placesLookedAt(size - 16..<size, of: file)
+        // None of the fragments.
+        #expect(places.allSatisfy { $0 < 400 || $0 >= size - 66 }, "\(places)")
+        // A size that does not lead to the index is none; the file is walked through then.
+        var lying = file
+        lying[file.count - 1] = 67
+        #expect(try placesLookedAt(size - 16..<size, of: lying).contains { (400..<size - 66).contains($0) })
+    }
+
+    @Test func aSearchForAnIndexThatIsNotThereEndsAtOnce() throws {
+        let file = manyFragments(index: [])
+        let size = UInt64(file.count)
+        let places = try placesLookedAt(size - 16..<size, of: file)
+        #expect(places.allSatisfy { $0 < 800 || $0 == size - 16 }, "\(places)")
+    }
+
+    /// A sample of just that size is a sample, for who comes from its fragment.
+    @Test func theLastSampleIsNotTakenForASearch() throws {
+        let file =
+            fragmented { _ in
+                [BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self))]
+            } + Self.media
+        var access = ISORandomAccess()
+        let size = UInt64(file.count)
+        try access.prepare(size - 16..<size) { offset, count in
+            offset < size ? Array(file[Int(offset)...].prefix(count)) : []
+        }
+        #expect(access.changesExtent)
+    }
+
     // MARK: Claims
 
     @Test func aRunOfMoreSamplesThanCanBeIsRefused() throws {
