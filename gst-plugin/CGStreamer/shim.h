@@ -83,6 +83,7 @@ static inline gboolean ek_event_is_flushing_seek(GstEvent *event) {
 }
 static inline gboolean ek_event_is_sticky(const GstEvent *event) { return GST_EVENT_IS_STICKY(event); }
 static inline int ek_query_type(const GstQuery *query) { return GST_QUERY_TYPE(query); }
+static inline gboolean ek_query_is_serialized(const GstQuery *query) { return GST_QUERY_IS_SERIALIZED(query); }
 static inline gboolean ek_is_event(const void *object) { return GST_IS_EVENT(object); }
 static inline void ek_mini_object_unref(void *object) { gst_mini_object_unref(GST_MINI_OBJECT_CAST(object)); }
 
@@ -303,6 +304,27 @@ static inline GstPad *ek_way_out(GstPad *arrival) {
   }
   gst_iterator_free(links);
   return out;
+}
+/* The event with which an HTTP source in front of the sink pad tells of the answer that it got, with a reference; NULL
+ * where there is none. The elements in between may hold it back still: each pad is looked at. */
+static inline GstEvent *ek_http_headers_in_front(GstPad *sink) {
+  GstEvent *found = NULL;
+  GstPad *pad = GST_PAD_CAST(gst_object_ref(sink));
+  for (int step = 0; pad && !found && step < 64; step++) {
+    GstPad *source = NULL;
+    for (guint i = 0; !found; i++) {
+      GstEvent *event = gst_pad_get_sticky_event(pad, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, i);
+      if (!event) break;
+      if (gst_event_has_name(event, "http-headers")) found = event;
+      else gst_event_unref(event);
+    }
+    /* A source pad's inner side is a sink pad, and in front of that is another source pad. */
+    source = GST_PAD_IS_SINK(pad) ? gst_pad_get_peer(pad) : ek_way_out(pad);
+    gst_object_unref(pad);
+    pad = source;
+  }
+  gst_clear_object(&pad);
+  return found;
 }
 /* The GstBaseSink that shows what leaves the source pad, with a reference; NULL where there is none, or several. */
 static inline GstBaseSink *ek_base_sink_behind(GstPad *source) {

@@ -42,6 +42,12 @@ import CGStreamer
         pointer = buffer
     }
 
+    /// A new buffer of `size` bytes, whose content is not defined; nil without memory.
+    public init?(size: Int) {
+        guard size > 0, let pointer = gst_buffer_new_allocate(nil, gsize(size), nil) else { return nil }
+        self.pointer = pointer
+    }
+
     /// A buffer without memory.
     public init() { pointer = gst_buffer_new() }
 

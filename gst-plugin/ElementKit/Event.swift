@@ -143,4 +143,23 @@ public struct Event: ~Copyable, @unchecked Sendable {
             gst_structure_nth_field_name(fields, guint(index)).map { String(cString: $0).lowercased() } == "set-cookie"
         }
     }
+
+    /// Whether the answer that an HTTP source tells of in such an event says that the server takes byte ranges. Nil for
+    /// other events.
+    public var serverTakesRanges: Bool? {
+        guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0
+        else { return nil }
+        var status: guint = 0
+        if gst_structure_get_uint(structure, "http-status-code", &status) != 0, status == 206 { return true }
+        guard let value = gst_structure_get_value(structure, "response-headers"),
+            let fields = gst_value_get_structure(value)
+        else { return nil }
+        return (0..<gst_structure_n_fields(fields)).contains { index in
+            guard let name = gst_structure_nth_field_name(fields, guint(index)),
+                String(cString: name).lowercased() == "accept-ranges",
+                let text = gst_structure_get_string(fields, name)
+            else { return false }
+            return String(cString: text).lowercased().contains("bytes")
+        }
+    }
 }

@@ -117,26 +117,6 @@ public final class Pad: @unchecked Sendable {
         return .buffer(Buffer(owning: buffer))
     }
 
-    /// Whether what is in front of a sink pad can go on at another byte.
-    public var canSeekBytes: Bool {
-        guard let query = gst_query_new_seeking(GST_FORMAT_BYTES) else { return false }
-        defer { ek_mini_object_unref(query) }
-        var canSeek: gboolean = 0
-        guard gst_pad_peer_query(pointer, query) != 0 else { return false }
-        gst_query_parse_seeking(query, nil, &canSeek, nil, nil)
-        return canSeek != 0
-    }
-
-    /// Has what is in front of a sink pad go on at a byte of the file. A flush and a segment come, also on this thread,
-    /// before the call returns.
-    public func seekBytes(to offset: UInt64) -> Bool {
-        guard let start = gint64(exactly: offset) else { return false }
-        let event = gst_event_new_seek(
-            1, GST_FORMAT_BYTES, GstSeekFlags(GST_SEEK_FLAG_FLUSH.rawValue), GST_SEEK_TYPE_SET, start,
-            GST_SEEK_TYPE_NONE, -1)
-        return gst_pad_push_event(pointer, event) != 0
-    }
-
     // MARK: Pushing
 
     /// Sends a buffer on, from the pad's streaming thread. Takes the buffer over; returns what downstream made of it.

@@ -49,6 +49,22 @@ public struct Query: ~Copyable {
         filtered.withPointer { gst_query_set_caps_result(pointer, $0) }
     }
 
+    /// Whether the query keeps its place among the buffers: who passes it on may have to wait for the other side.
+    public var isSerialized: Bool { ek_query_is_serialized(pointer) != 0 }
+
+    /// Whether the answer to a SCHEDULING query allows reading anywhere.
+    public var offersPullAnywhere: Bool {
+        kind == .scheduling
+            && gst_query_has_scheduling_mode_with_flags(pointer, GST_PAD_MODE_PULL, GST_SCHEDULING_FLAG_SEEKABLE) != 0
+    }
+
+    /// Answers a SCHEDULING query: bytes can be read anywhere, from a source whose rate is limited.
+    public func offerPullAnywhere() {
+        let flags = GST_SCHEDULING_FLAG_SEEKABLE.rawValue | GST_SCHEDULING_FLAG_BANDWIDTH_LIMITED.rawValue
+        gst_query_set_scheduling(pointer, GstSchedulingFlags(flags), 1, -1, 0)
+        gst_query_add_scheduling_mode(pointer, GST_PAD_MODE_PULL)
+    }
+
     /// Answers a URI query; GStreamer copies the text.
     public func answer(uri: String) { gst_query_set_uri(pointer, uri) }
 }

@@ -34,7 +34,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body = file.read()
         kind = {"Content-Type": TYPES.get(os.path.splitext(path)[1], "application/octet-stream")}
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if not span:
+        if not span or not self.server.ranges:
             self._send(200, body, kind, with_body)
             return
         first = int(span.group(1))
@@ -43,16 +43,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(416, b"", {"Content-Range": f"bytes */{len(body)}"}, with_body)
             return
         span = kind | {"Content-Range": f"bytes {first}-{last}/{len(body)}"}
-        self._send(206, body[first:last + 1], span, with_body)
+        self._send(206, body[first:last + 1], span, with_body, first)
 
-    def _send(self, status, body, headers, with_body):
+    def _send(self, status, body, headers, with_body, first=0):
+        ranges = {"Accept-Ranges": "bytes"} if self.server.ranges else {}
         try:
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body)), "Accept-Ranges": "bytes"}.items():
+            for name, value in {**headers, "Content-Length": str(len(body)), **ranges}.items():
                 self.send_header(name, value)
             self.end_headers()
-            if with_body:
-                self.wfile.write(body)
+            if not with_body:
+                return
+            if self.server.breaks_at is not None and first + len(body) > self.server.breaks_at:
+                body = body[:max(0, self.server.breaks_at - first)]
+                self.close_connection = True
+            self.wfile.write(body)
         except ConnectionError:
             self.close_connection = True
 
@@ -61,11 +66,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class MediaServer:
-    """Serves a folder for as long as the `with` block lasts; `url` is its address."""
+    """Serves a folder for as long as the `with` block lasts; `url` is its address. Without `ranges` it knows none and says
+    so by silence, as simple servers do; from the byte `breaks_at` on, connections break."""
 
-    def __init__(self, root):
+    def __init__(self, root, ranges=True, breaks_at=None):
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
+        self._server.ranges, self._server.breaks_at = ranges, breaks_at
         self._server.root = os.path.abspath(root)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 

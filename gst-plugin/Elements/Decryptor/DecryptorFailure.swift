@@ -14,6 +14,8 @@ enum DecryptorFailure: Error, Sendable {
     case otherMedia(String?)
     /// The container of the samples cannot be read.
     case malformedStream(String)
+    /// What comes before the decryptor does not bring the bytes that it promised.
+    case source(String)
     case cipher(String, KeyID?)
     /// What comes after the decryptor takes none but secure memory, of this caps feature where it has one, and nobody is
     /// there to fill it.
@@ -55,6 +57,11 @@ enum DecryptorFailure: Error, Sendable {
                 GST_STREAM_ERROR_DECRYPT, "The stream cannot be decrypted: \(reason).",
                 debug: "The media is damaged, cut short, or of another kind than the decryptor reads. Fetch it again, "
                     + "or have it packaged again.")
+        case .source(let reason):
+            element.postError(
+                GST_RESOURCE_ERROR_READ, "The source cannot be read: \(reason).",
+                debug:
+                    "The connection broke, or the file changed while it was read. Open it again, or download it first.")
         case .notMedia:
             element.postError(
                 GST_STREAM_ERROR_WRONG_TYPE, "Nothing says what the buffers are: they have no caps.",

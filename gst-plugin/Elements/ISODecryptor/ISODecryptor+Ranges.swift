@@ -6,7 +6,7 @@ import ProtectionModel
 import SampleDecryption
 
 /// Pull mode: the demuxer reads through this element. Its own thread waits for keys here, and a flush or a stop ends the
-/// wait, as in push mode.
+/// wait, as in push mode. Where upstream cannot be pulled, the bytes come from a window (`ISODecryptor+Window`).
 extension ISODecryptor {
     /// The largest range that is read for the demuxer, in bytes.
     private static let largestRange = 256 << 20
@@ -14,24 +14,31 @@ extension ISODecryptor {
     func activatePull(_ isActive: Bool) -> Bool {
         guard isActive else {
             beginFlush()
-            return sinkPad.activatePull(false)
+            return closeWindow() || sinkPad.activatePull(false)
         }
-        guard startUnlessStarted(), sinkPad.activatePull(true) else { return false }
+        guard startUnlessStarted() else { return false }
+        if let size = windowSize { openWindow(size) } else if !sinkPad.activatePull(true) { return false }
         sourceActivation(true)
         return true
     }
 
     func sourceEvent(_ event: consuming Event) -> Bool {
-        switch event.kind {
+        let isWindowed = isWindowed
+        let kind = event.kind
+        switch kind {
         case .flushStart: beginFlush()
-        case .flushStop: sourceActivation(true)
-        default: break
+        case .flushStop:
+            if isWindowed { restartWindow() }
+            sourceActivation(true)
+        default: return sourcePad.forward(event)
         }
+        // A flush of what is behind is not upstream's, which pushes.
+        if isWindowed { return true }
         return sourcePad.forward(event)
     }
 
     func range(_ offset: UInt64, _ size: Int) -> PulledRange {
-        guard size > 0 else { return sinkPad.pull(offset, size) }
+        guard size > 0 else { return encryptedBytes(offset, size) }
         let (end, overflow) = offset.addingReportingOverflow(UInt64(size))
         guard !overflow else { return .failed(.endOfStream) }
         if let failed = prepare(offset..<end) { return .failed(failed) }
@@ -40,7 +47,7 @@ extension ISODecryptor {
         guard extent.count <= Self.largestRange else {
             return fail(.malformedStream("a range of \(extent.count) bytes is read at once"))
         }
-        switch sinkPad.pull(extent.lowerBound, extent.count) {
+        switch encryptedBytes(extent.lowerBound, extent.count) {
         case .failed(let flow): return .failed(flow)
         case .buffer(let buffer):
             guard file.changesExtent else { return .buffer(buffer) }
@@ -53,7 +60,7 @@ extension ISODecryptor {
         var failed: FlowResult?
         do throws(FormatError) {
             try file.prepare(range) { offset, count in
-                switch sinkPad.pull(offset, count) {
+                switch encryptedBytes(offset, count) {
                 case .buffer(let buffer): return buffer.copyBytes()
                 case .failed(.endOfStream): return []
                 case .failed(let flow):
@@ -69,7 +76,7 @@ extension ISODecryptor {
                 return .error
             }
             var start: [UInt8] = []
-            if case .buffer(let buffer) = sinkPad.pull(0, Self.bytesForType) { start = buffer.copyBytes() }
+            if case .buffer(let buffer) = encryptedBytes(0, Self.bytesForType) { start = buffer.copyBytes() }
             post(.otherMedia(TypeFinder.mediaType(of: start)))
             return .error
         }
@@ -171,12 +178,12 @@ extension ISODecryptor {
         }
     }
 
-    private func fail(_ failure: DecryptorFailure) -> PulledRange {
+    func fail(_ failure: DecryptorFailure) -> PulledRange {
         post(failure)
         return .failed(failure.flow)
     }
 
-    private func post(_ failure: DecryptorFailure) {
+    func post(_ failure: DecryptorFailure) {
         let isFirst = monitor.withLock { () -> Bool in
             defer { flow.isFailureReported = true }
             return !flow.isFailureReported

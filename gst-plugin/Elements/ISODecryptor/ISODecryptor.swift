@@ -29,6 +29,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     private let isSeeking = Atomic(false)
     /// The element's own turn in the change to PAUSED has come. Guarded by `monitor`.
     var hasPaused = false
+    // SAFETY: guarded by `monitor`.
+    @exclusivity(unchecked) var intake = Intake()
 
     /// So many bytes are enough to tell what a stream is that is not ISO media.
     static let bytesForType = 4096
@@ -40,6 +42,11 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         sourcePad.onRange { [unowned self] in self.range($0, $1) }
         sourcePad.onEvent { [unowned self] in self.sourceEvent($0) }
         sinkPad.onEvent { [unowned self] in self.sinkEventUnlessOwn($0) }
+        sinkPad.onChain { [unowned self] in self.chainIntoWindow($0) }
+        sinkPad.onActivation { [unowned self] in
+            self.sinkActivation($0)
+            self.intakeActivation($0)
+        }
     }
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
@@ -65,6 +72,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         hasAnnounced = false
         failure = nil
         isSeeking.store(false, ordering: .relaxed)
+        monitor.withLock { intake = Intake(isStopped: intake.isStopped) }
         restart()
     }
 
@@ -206,7 +214,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     // MARK: Events
 
     private func sinkEventUnlessOwn(_ event: consuming Event) -> Bool {
-        guard isSeeking.load(ordering: .acquiring) else { return sinkEvent(event) }
+        if let isTaken = takeIntoWindow(event) { return isTaken }
+        guard isSeeking.load(ordering: .acquiring) else { return sinkEventUnlessRead(event) }
         switch event.kind {
         case .flushStart, .flushStop:
             return true
@@ -217,6 +226,17 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
             return true
         default: break
         }
+        return sinkEvent(event)
+    }
+
+    /// No demuxer begins to read while an event is on its way in order.
+    private func sinkEventUnlessRead(_ event: consuming Event) -> Bool {
+        guard event.isSerialized else { return sinkEvent(event) }
+        monitor.withLock {
+            intake.isSendingEvent = true
+            if event.kind == .segment { intake.hasSegment = true }
+        }
+        defer { monitor.withLock { intake.isSendingEvent = false } }
         return sinkEvent(event)
     }
 
@@ -232,12 +252,30 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     }
 
     override func pass(_ event: consuming Event) -> Bool {
+        if let caps = event.caps { return pass(caps) }
         guard event.kind == .segment else { return super.pass(event) }
         announceUnlessDone()
         let start = event.byteSegmentStart
         isByteStream = start != nil
         if hasFlushed || start.map({ $0 != position }) ?? false { jump(to: start ?? position) }
         return sourcePad.push(event)
+    }
+
+    /// Players link the demuxer as soon as the caps are known, and that is the moment for it to begin to read.
+    private func pass(_ caps: Caps) -> Bool {
+        guard let clear = adopt(caps) else { return false }
+        monitor.withLock {
+            flow.hasCaps = true
+            intake.isSendingEvent = false
+        }
+        let announcement = Event(caps: clear)
+        sourcePad.store(announcement.share())
+        let isWindowed = monitor.withLock {
+            intake.isSendingEvent = true
+            return intake.window != nil
+        }
+        if isWindowed { return true }
+        return sourcePad.push(announcement)
     }
 
     private func jump(to place: UInt64) {
@@ -271,7 +309,9 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     // MARK: Queries
 
     override func sinkQuery(_ query: borrowing Query) -> Bool? {
-        answerForContainer(query, accepting: Self.acceptedCaps)
+        if let answer = answerForContainer(query, accepting: Self.acceptedCaps) { return answer }
+        // The demuxer's thread has the lock that would have to be waited for.
+        return query.isSerialized && isWindowed ? false : nil
     }
 
     override func sourceQuery(_ query: borrowing Query) -> Bool? {
@@ -281,7 +321,12 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
             return true
         case .scheduling:
             // Places and sizes stay: what upstream can do, this can.
-            return sinkPad.askPeer(query)
+            let isAnswered = sinkPad.askPeer(query)
+            if !query.offersPullAnywhere, windowSize != nil {
+                query.offerPullAnywhere()
+                return true
+            }
+            return isAnswered
         case .acceptCaps, .allocation, .uri, .other:
             return nil
         }

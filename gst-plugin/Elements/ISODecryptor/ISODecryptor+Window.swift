@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import MediaFormats
+
+/// Where upstream pushes, but can go on at any byte, as over HTTP: the demuxer reads anywhere all the same, through a
+/// window over what comes.
+///
+/// The demuxer's thread waits until the bytes are there, or sends upstream to them. Upstream's thread waits while it is
+/// far enough ahead. Neither waits for a lock that the other has: in this mode upstream's thread never sends the demuxer
+/// anything in order; events are stored, and the demuxer's thread takes them along.
+extension ISODecryptor {
+    /// The way in from upstream. Guarded by `monitor`.
+    struct Intake {
+        /// Nil in the other modes.
+        var window: ByteWindow?
+        /// Upstream is being sent elsewhere.
+        var isFlushing = false
+        var isStopped = false
+        /// Bytes come from here on: too late for another mode.
+        var hasSegment = false
+        /// Upstream's thread is sending an event in order, and must not meet a demuxer that reads.
+        var isSendingEvent = false
+        var failure: String?
+    }
+
+    var isWindowed: Bool { monitor.withLock { intake.window != nil } }
+
+    /// The size of the file where upstream pushes it, takes orders to go elsewhere, and nothing has come yet; nil
+    /// otherwise.
+    var windowSize: UInt64? {
+        let isEarly = monitor.withLock {
+            hasPaused && !intake.hasSegment && !intake.isSendingEvent && !intake.isStopped
+        }
+        guard isEarly, !reference.isInsideAdaptiveDemuxer, !sinkPad.canPullAnywhere, sinkPad.canSeekBytes,
+            sinkPad.serverTakesRanges ?? true
+        else { return nil }
+        return sinkPad.peerByteSize
+    }
+
+    func openWindow(_ size: UInt64) {
+        monitor.withLock { intake.window = ByteWindow(size: size) }
+    }
+
+    /// False where there was none.
+    func closeWindow() -> Bool {
+        monitor.withLock {
+            defer {
+                intake.window = nil
+                monitor.broadcast()
+            }
+            return intake.window != nil
+        }
+    }
+
+    func intakeActivation(_ isActive: Bool) {
+        monitor.withLock {
+            intake.isStopped = !isActive
+            monitor.broadcast()
+        }
+    }
+
+    // MARK: Upstream's thread
+
+    func chainIntoWindow(_ buffer: consuming Buffer) -> FlowResult {
+        guard isWindowed else { return chain(buffer) }
+        if buffer.size == 0 { return .ok }
+        guard let result = buffer.withBytes({ take($0) }) else {
+            post(.notMappable)
+            return .error
+        }
+        return result
+    }
+
+    private func take(_ bytes: UnsafeRawBufferPointer) -> FlowResult {
+        var done = 0
+        monitor.lock()
+        defer { monitor.unlock() }
+        while true {
+            guard !intake.isFlushing, !intake.isStopped,
+                // SAFETY: `done` is at most the number of bytes.
+                let count = intake.window?.take(UnsafeRawBufferPointer(rebasing: bytes[done...]))
+            else { return .flushing }
+            done += count
+            if count > 0 { monitor.broadcast() }
+            // The last bytes are not given back before the element stops: upstream would end the stream, and that is
+            // the demuxer's to decide, which may have looked at the end of the file first.
+            if done == bytes.count, intake.window?.isAtEnd != true { return .ok }
+            guard waitForWindow() else { return .flushing }
+        }
+    }
+
+    /// Like `waitForChange`, for upstream's thread: a flush of what is behind this element does not concern it.
+    private func waitForWindow() -> Bool {
+        monitor.wait(microseconds: Self.pollInterval)
+        if intake.isFlushing || intake.isStopped { return false }
+        monitor.unlock()
+        defer { monitor.lock() }
+        return !reference.isBeingStopped
+    }
+
+    /// Nil in the other modes.
+    func takeIntoWindow(_ event: borrowing Event) -> Bool? {
+        guard isWindowed else { return nil }
+        switch event.kind {
+        case .flushStart:
+            change {
+                $0.isFlushing = true
+                $0.window?.interrupt()
+            }
+        case .flushStop:
+            change { $0.isFlushing = false }
+        case .segment:
+            let start = event.byteSegmentStart
+            change {
+                if start == nil { $0.failure = "it counts in time, not in bytes" }
+                guard let start, $0.window?.begin(at: start) == false else { return }
+                $0.failure = "it goes on at byte \(start), and not where it was sent"
+            }
+        case .endOfStream:
+            change { $0.window?.end() }
+        case .protection:
+            if let protection = event.protection { prefetchKeys(protection) }
+        case .caps:
+            if let caps = event.caps { sourcePad.store(Event(caps: Self.clearCaps(of: caps))) }
+        case .streamStart, .gap, .other:
+            if !event.isSerialized { return sourcePad.push(event.share()) }
+            if event.isSticky { sourcePad.store(event.share()) }
+        }
+        return true
+    }
+
+    private func change(_ body: (inout Intake) -> Void) {
+        monitor.withLock {
+            body(&intake)
+            monitor.broadcast()
+        }
+    }
+
+    // MARK: The demuxer's thread
+
+    /// The encrypted bytes of the file, from wherever they come.
+    func encryptedBytes(_ offset: UInt64, _ count: Int) -> PulledRange {
+        let (isFlushing, size) = monitor.withLock { (flow.isFlushing, intake.window?.size) }
+        // The window is closed by a stop, and this thread may come a moment later.
+        guard !isFlushing else { return .failed(.flushing) }
+        guard let size else { return sinkPad.pull(offset, count) }
+        guard count > 0, offset < size else { return .failed(.endOfStream) }
+        guard let buffer = Buffer(size: Int(clamping: min(UInt64(count), size - offset))) else {
+            return fail(.outOfMemory)
+        }
+        let filled = buffer.withMutableBytes { fill($0, from: offset) } ?? .failure(.notMappable)
+        switch filled {
+        case .success(nil): return .failed(.flushing)
+        case .success(0): return .failed(.endOfStream)
+        case .success(let count?):
+            buffer.keep(count, from: 0)
+            buffer.setOffset(offset)
+            return .buffer(buffer)
+        case .failure(let failure): return fail(failure)
+        }
+    }
+
+    /// How many bytes there are; nil where a flush, a stop or the end of playback came first.
+    private func fill(_ target: UnsafeMutableRawBufferPointer, from offset: UInt64) -> Result<Int?, DecryptorFailure> {
+        var done = 0
+        monitor.lock()
+        defer { monitor.unlock() }
+        // A result that is not ok is the end of the right to play.
+        while !flow.isFlushing, flow.result == .ok, intake.window != nil {
+            if let reason = intake.failure { return .failure(.source(reason)) }
+            // SAFETY: `done` is at most the number of bytes.
+            let rest = UnsafeMutableRawBufferPointer(rebasing: target[done...])
+            done += intake.window?.read(at: offset + UInt64(done), into: rest) ?? 0
+            let place = offset + UInt64(done)
+            let step = done < target.count ? intake.window?.step(towards: place) : nil
+            monitor.broadcast()
+            switch step {
+            case nil: return .success(done)
+            case .wait:
+                guard waitForChange() else { return .success(nil) }
+            case .seek(let start):
+                intake.window?.jump(for: place)
+                monitor.unlock()
+                let isTaken = sinkPad.seekBytes(to: start)
+                monitor.lock()
+                if !isTaken, !flow.isFlushing { return .failure(.source("it does not go on at byte \(start)")) }
+            case .ended:
+                monitor.unlock()
+                let size = sinkPad.peerByteSize
+                monitor.lock()
+                return endOfWindow(done, at: place, size)
+            }
+        }
+        return .success(nil)
+    }
+
+    /// Upstream ended in front of what it said. Where it knows better now, that is the end of the file.
+    private func endOfWindow(_ done: Int, at place: UInt64, _ size: UInt64?) -> Result<Int?, DecryptorFailure> {
+        guard !flow.isFlushing, let window = intake.window else { return .success(nil) }
+        if let end = window.position, size == end, intake.window?.shrinkToEnd() == true { return .success(done) }
+        return .failure(.source("it ends at byte \(window.position ?? place) of \(window.size)"))
+    }
+
+    /// The demuxer goes elsewhere.
+    func restartWindow() { change { $0.window?.forgetPace() } }
+}
