@@ -30,6 +30,9 @@ public final class KeySession: Sendable {
         self.init(loaders: loaders, configuration: configuration, clock: .system) { Double.random(in: 0...1) }
     }
 
+    /// `KeySessionConfiguration.prefetchesUsedKeysOnly`
+    public var prefetchesUsedKeysOnly: Bool { configuration.prefetchesUsedKeysOnly }
+
     /// `random`, 0 to 1, spreads renewals.
     init(
         loaders: [any ResourceLoader], configuration: KeySessionConfiguration = KeySessionConfiguration(),

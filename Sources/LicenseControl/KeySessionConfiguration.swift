@@ -22,6 +22,10 @@ public struct KeySessionConfiguration: Sendable {
     /// loader that cannot store a key refuses it then (`KeyLoadingRequest.isForStorage`), and no time of a stored key that
     /// counts from the first playback begins.
     public var isForStorage = false
+    /// Whether only those keys are asked for ahead of the first sample that tracks use, where the media says so. False: all
+    /// that its initialization data name, as those of other qualities and those that come later. True is for an application
+    /// that acquires licences by itself: it is not asked for keys that nothing needs.
+    public var prefetchesUsedKeysOnly = false
     /// The session server that has to agree before licences are asked for. Nil: nobody counts.
     public var viewing: ViewingConfiguration?
     /// What ends the session where somebody looks into the process: in the protected build. Nil: nothing does.

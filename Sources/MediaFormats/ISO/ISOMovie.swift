@@ -65,6 +65,8 @@ struct ISOMovie: Sendable {
             }
         }
         for track in order { tracks[track.id] = track }
+        let usedKeyIDs = Self.keyIDs(of: order)
+        for index in protections.indices { protections[index].usedKeyIDs = usedKeyIDs }
         for box in boxes where box.type == "mvex" { try readExtends(box, in: bytes) }
         table.auxiliary = bytes
         var left = Self.maximumSamples
@@ -75,6 +77,12 @@ struct ISOMovie: Sendable {
         patches = ISOPatches(found)
         try table.sort(place: "box “moov”")
         for id in tracks.keys { tracks[id]?.tables = [] }
+    }
+
+    private static func keyIDs(of tracks: [ISOTrack]) -> [KeyID] {
+        var seen: Set<KeyID> = []
+        return tracks.flatMap { $0.entries.compactMap(\.self) + $0.groups.descriptions }
+            .filter(\.isProtected).compactMap(\.keyID).filter { seen.insert($0).inserted }
     }
 
     /// The video of a PIFF file that is to play, where there are several: files for Smooth Streaming hold one presentation

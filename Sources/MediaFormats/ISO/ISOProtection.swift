@@ -18,6 +18,9 @@ public struct ISOProtection: Hashable, Sendable {
     public var box: [UInt8]
     /// Also what a protection event says of it.
     public var origin: Origin
+    /// The KIDs of the tracks that can play, of a box in `moov`, which may name others: those of other qualities, in other
+    /// files. Empty where nothing says which are used.
+    public var usedKeyIDs: [KeyID] = []
 }
 
 /// The extended types of boxes (`uuid`) in protected files.

@@ -37,6 +37,20 @@ import Testing
         #expect(wrong == 0, "\(wrong) of \(expected.count) packets differ")
     }
 
+    /// A packager's boxes name the keys of all the files that it wrote at once; this one has one track.
+    @Test func boxesSayWhichOfTheirKeysTracksUse() throws {
+        let track = try #require(
+            Corpus.tracks.first { $0.files.contains { $0.path.hasSuffix("shaka-cbcs-alldrm/video.mp4") } })
+        let bytes = try track.bytes()
+        var access = ISORandomAccess()
+        try access.prepare(0..<16) { offset, count in Array(bytes[Int(offset)...].prefix(count)) }
+        let found = access.takeProtections()
+        let used = try #require(KeyID(hex: "e05ed5e514fcb6be6716f5633a25f628"))
+        #expect(!found.isEmpty && found.allSatisfy { $0.usedKeyIDs == [used] })
+        let named = Set(found.flatMap { PSSHBox.readableBoxes(in: $0.box) }.flatMap(\.keyIDs))
+        #expect(named.contains(used) && named.count == 2)
+    }
+
     /// A file may have tracks that the case has keys for but does not check.
     private static func keys(of track: Corpus.Track) -> [KeyID: String] {
         Corpus.tracks.filter { $0.files == track.files }.reduce(into: [:]) { keys, other in

@@ -156,6 +156,8 @@ def files():
         with World(name=name) as world:
             run = play("--yes", f"file://{world.case.path(file)}", type_)
             run.demand(0, "protected: yes", "acquired: valid").states("ended")
+            # The boxes of one track's file may name the key of the other's: nobody needs it.
+            demand(not events(run, "rights not available"), "it was told that rights are missing")
             asked = world.asked()
             play(url(world, file), type_).demand(0, "rights: valid").states("ended")
             demand(world.asked() == asked, "it was asked again")

@@ -16,9 +16,12 @@ extension Decryptor {
         stream.keys?.sources.demand(keyID)
     }
 
-    /// Starts the request for the keys that a protection event names, unless they are there or under way.
-    func prefetchKeys(_ protection: Event.Protection) {
-        currentSources?.prefetch(protection) { keyIDs in wake { $0.awaited.formUnion(keyIDs) } }
+    /// Starts the request for the keys that a protection event names, unless they are there or under way. `usedKeyIDs` are
+    /// those among them that tracks use; empty where that is not known.
+    func prefetchKeys(_ protection: Event.Protection, usedKeyIDs: [KeyID] = []) {
+        currentSources?.prefetch(protection, usedKeyIDs: usedKeyIDs) { keyIDs in
+            wake { $0.awaited.formUnion(keyIDs) }
+        }
     }
 
     /// The session tells what happens to keys. Any thread.

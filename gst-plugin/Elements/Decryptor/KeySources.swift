@@ -230,7 +230,7 @@ final class KeySources: Sendable {
     /// Starts the request for the keys that a protection event names, and tells which. Never blocks.
     ///
     /// Nothing is asked for data of a key system that is not this element's. `willDemand` hears of the KIDs first.
-    func prefetch(_ protection: Event.Protection, willDemand: ([KeyID]) -> Void) {
+    func prefetch(_ protection: Event.Protection, usedKeyIDs: [KeyID] = [], willDemand: ([KeyID]) -> Void) {
         let data = InitializationData(
             system: ProtectionSystem(uuid: protection.systemID), bytes: protection.data, origin: protection.origin)
         let (isNew, capsSystem) = state.withLock { state -> (Bool, ProtectionSystem?) in
@@ -242,7 +242,8 @@ final class KeySources: Sendable {
         let dataSystem = data.system.flatMap { KeySystem($0) }
         let wanted = keySystem ?? capsSystem.flatMap { KeySystem($0) }
         guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return }
-        let missing = data.keyIDs.filter { ownKey(for: $0) == nil }
+        let areAllWanted = usedKeyIDs.isEmpty || !session.prefetchesUsedKeysOnly
+        let missing = data.keyIDs.filter { ownKey(for: $0) == nil && (areAllWanted || usedKeyIDs.contains($0)) }
         guard !missing.isEmpty else { return }
         let isWithinLimit = state.withLock { state -> Bool in
             guard state.prefetchedWithOthers.count + missing.count <= Self.prefetchLimit else { return false }

@@ -188,7 +188,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         for protection in found {
             prefetchKeys(
                 Event.Protection(
-                    systemID: protection.system.uuid, data: protection.box, origin: protection.origin.rawValue))
+                    systemID: protection.system.uuid, data: protection.box, origin: protection.origin.rawValue),
+                usedKeyIDs: protection.usedKeyIDs)
         }
     }
 

@@ -27,6 +27,7 @@ final class AgentSession: Sendable {
         var settings = try Self.settings(core.configuration.settings, core.configuration.configurationFile)
         var configuration = try settings.makeConfiguration()
         configuration.holdsAtEndOfLease = isManual
+        configuration.prefetchesUsedKeysOnly = isManual
         let log = configuration.log
         configuration.log = { [weak core] line in
             log(line)
