@@ -109,7 +109,11 @@ extension ISODecryptor {
                 $0.window?.interrupt()
             }
         case .flushStop:
-            change { $0.isFlushing = false }
+            // An end that was on its way when the flush began is over now.
+            change {
+                $0.isFlushing = false
+                $0.window?.interrupt()
+            }
         case .segment:
             let start = event.byteSegmentStart
             change {
@@ -118,7 +122,7 @@ extension ISODecryptor {
                 $0.failure = "it goes on at byte \(start), and not where it was sent"
             }
         case .endOfStream:
-            change { $0.window?.end() }
+            change { if !$0.isFlushing { $0.window?.end() } }
         case .protection:
             if let protection = event.protection { prefetchKeys(protection) }
         case .caps:
