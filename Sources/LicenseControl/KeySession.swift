@@ -301,7 +301,7 @@ public final class KeySession: Sendable {
     }
 
     /// Whether the session made the KID for a URI, because no media has said one.
-    func isMade(_ keyID: KeyID) -> Bool { core.withLock { $0.names.isMade(keyID) } }
+    public func isMade(_ keyID: KeyID) -> Bool { core.withLock { $0.names.isMade(keyID) } }
 
     /// An SPC was made for the request.
     func note(_ exchange: FairPlayExchange, ofRequest id: UInt64) {

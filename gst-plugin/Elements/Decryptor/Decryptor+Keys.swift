@@ -120,7 +120,7 @@ extension Decryptor {
             waitUntilSettled(keyID)
             if error.isSameKind(as: .leaseExpired("")) { tellEnd(of: [keyID], error) }
         }
-        failure.post(on: reference)
+        failure.post(on: reference) { self.name(of: $0) }
         monitor.withLock { flow.isFailureReported = true }
         return failure.flow
     }
@@ -160,11 +160,21 @@ extension Decryptor {
         reference.post(keyRequest: request, licenseURL: currentSources?.printableLicenseURL)
     }
 
+    /// How people know a key: by the URI of the playlist, where that has named it. A KID that was made for a URI says
+    /// nothing to anybody.
+    func name(of keyID: KeyID?) -> String {
+        guard let keyID, let session = currentSources?.session, let uri = session.keyURI(of: keyID) else {
+            return DecryptorFailure.name(keyID)
+        }
+        let printable = KeyURI(uri).printable
+        return session.isMade(keyID) ? printable : "\(printable) (\(DecryptorFailure.name(keyID)))"
+    }
+
     /// A sample waits for a key that no loader has.
     func warnAboutUntaken(_ keyID: KeyID?) {
         reference.postWarning(
             GST_RESOURCE_ERROR_NOT_FOUND,
-            "No key source has the key for \(DecryptorFailure.name(keyID)); waiting for the application.",
+            "No key source has the key for \(name(of: keyID)); waiting for the application.",
             debug: "Give the key with keys-file=, name a licence service with license-url= (and key-system=), or "
                 + "answer the latchkey-key-request message with the key-response signal.")
     }

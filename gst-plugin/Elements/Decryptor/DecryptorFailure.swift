@@ -8,6 +8,8 @@ import ProtectionModel
 enum DecryptorFailure: Error, Sendable {
     case key(KeyID?, KeyError)
     case malformedSample(String, KeyID?)
+    /// Neither the stream nor the key brings an IV for its samples.
+    case noVector(KeyID?)
     /// Buffers came, and no caps before them.
     case notMedia
     /// The stream is not ISO media but, as far as GStreamer knows, of this type.
@@ -38,11 +40,12 @@ enum DecryptorFailure: Error, Sendable {
         }
     }
 
-    func post(on element: ElementReference) {
+    /// `keyName` says to people which key it is about.
+    func post(on element: ElementReference, naming keyName: (KeyID?) -> String = Self.name) {
         switch self {
         case .key(let keyID, let error):
             element.postError(
-                GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(Self.name(keyID)): \(error).",
+                GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(keyName(keyID)): \(error).",
                 debug: error.isSameKind(as: .denied(""))
                     ? "The key is there to be had, but not on these terms: the reason says what is wanted."
                     : "Give the key with keys-file=, name a licence service with license-url=, or answer the "
@@ -50,8 +53,15 @@ enum DecryptorFailure: Error, Sendable {
         case .malformedSample(let reason, let keyID):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",
-                debug: "In \(Self.name(keyID)). The media contradicts itself: have it packaged again, or try another "
+                debug: "In \(keyName(keyID)). The media contradicts itself: have it packaged again, or try another "
                     + "demuxer.")
+        case .noVector(let keyID):
+            element.postError(
+                GST_STREAM_ERROR_DECRYPT,
+                "A sample cannot be decrypted: neither the stream nor the key for \(keyName(keyID)) brings an "
+                    + "initialization vector.",
+                debug: "Give it with the key: in a keys file it is the third item of the line, behind the key; in HLS "
+                    + "the IV attribute of EXT-X-KEY has it.")
         case .malformedStream(let reason):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "The stream cannot be decrypted: \(reason).",
@@ -76,7 +86,7 @@ enum DecryptorFailure: Error, Sendable {
         case .cipher(let reason, let keyID):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "A sample cannot be decrypted: \(reason).",
-                debug: "In \(Self.name(keyID)). The sample and what the container says of it do not fit together: have "
+                debug: "In \(keyName(keyID)). The sample and what the container says of it do not fit together: have "
                     + "the media packaged again, or try another demuxer.")
         case .secureMemory(let feature):
             element.postError(
@@ -94,7 +104,7 @@ enum DecryptorFailure: Error, Sendable {
         case .secureDecryptor(let name, let reason, let keyID):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT, "The secure decryptor “\(name)” failed: \(reason).",
-                debug: "In \(Self.name(keyID)). What the platform's trusted environment logs may tell more.")
+                debug: "In \(keyName(keyID)). What the platform's trusted environment logs may tell more.")
         case .outOfMemory:
             element.postError(
                 GST_RESOURCE_ERROR_NO_SPACE_LEFT, "No memory for a decrypted sample.",

@@ -32,10 +32,20 @@ final class IdentityKeyLoader: ResourceLoader {
                 }
                 request.finishLoading(with: .key(key))
             } catch {
-                request.finishLoading(with: .network(error.text))
+                request.finishLoading(with: Self.keyError(error))
             }
         }
         return true
+    }
+
+    private static func keyError(_ failure: HLSFailure) -> KeyError {
+        // The texts of failures are sentences, and a reason stands within one.
+        let text = failure.text.hasSuffix(".") ? String(failure.text.dropLast()) : failure.text
+        return switch (failure.cause, failure.kind) {
+        case (.status, _): .serverStatus(text)
+        case (_, .format), (.webPage, _): .malformedResponse(text)
+        default: .network(text)
+        }
     }
 
     private static func key(in request: KeyLoadingRequest) -> HLSKey? {

@@ -180,8 +180,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             return .missingKey(keyID)
         case .usable(let cipher):
             guard let vector = note?.initializationVector ?? stream.keys?.initializationVector else {
-                return .failed(
-                    .malformedSample("neither the stream nor the key brings an initialization vector", keyID))
+                return .failed(.noVector(keyID))
             }
             let start = MonotonicTime.now
             var size = 0
@@ -232,10 +231,8 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     }
 
     private func warnOfWrongKey(_ keyID: KeyID?) {
-        let uri = keyID.flatMap { stream.keys?.sources.session.keyURI(of: $0) }
-        let name = uri.map { KeyURI($0).printable } ?? DecryptorFailure.name(keyID)
         reference.postWarning(
-            GST_STREAM_ERROR_DECRYPT, "The key for \(name) is a wrong one, or the sound is damaged.",
+            GST_STREAM_ERROR_DECRYPT, "The key for \(name(of: keyID)) is a wrong one, or the sound is damaged.",
             debug: "None of the first \(KeyDoubt.frameLimit) AC-3 frames that it decrypted has the right checksum. "
                 + "They go on as they are. See which key the key server or the keys file gives for it.")
     }

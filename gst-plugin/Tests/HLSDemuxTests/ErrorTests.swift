@@ -123,7 +123,13 @@ extension HLSDemuxTests.ErrorTests {
         let error = try playback.play()
         #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
         #expect(error.text.contains("/key.bin"))
-        #expect(error.text.contains(size.map { "\($0) bytes" } ?? "404"))
+        #expect(
+            error.text.contains(
+                size.map {
+                    "malformed response: The key \(origin.url("key.bin")) cannot be used: "
+                        + "it has \($0) bytes"
+                } ?? "server status"))
+        #expect(!error.text.contains(".."), "\(error)")
     }
 
     @Test func aWrongKeyOfWholeSegments() throws {
