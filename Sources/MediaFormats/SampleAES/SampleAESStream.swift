@@ -44,6 +44,8 @@ public final class SampleAESStream {
     @exclusivity(unchecked) private var transport = SampleAESTransportStream()
     @exclusivity(unchecked) private var packed = SampleAESPackedAudio()
     @exclusivity(unchecked) private var carried = CarriedStream()
+    /// Of a transport stream whose packets have more than 188 bytes.
+    @exclusivity(unchecked) private var trimmer: PacketTrimmer?
     /// Bytes that do not tell yet what they are.
     @exclusivity(unchecked) private var unread: [UInt8] = []
 
@@ -72,7 +74,9 @@ public final class SampleAESStream {
     /// limit, `malformed` for a carried segment without a counter.
     public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         switch container {
-        case .transportStream: try transport.append(bytes)
+        case .transportStream:
+            guard let packets = trimmer?.packets(from: bytes) else { return try transport.append(bytes) }
+            try appendTrimmed(packets)
         case .packedAudio: packed.append(bytes)
         case .carried: try carried.append(bytes)
         case .unknown:
@@ -86,7 +90,9 @@ public final class SampleAESStream {
     public func end() throws(FormatError) {
         if container == .unknown { try recognise(isEnd: true) }
         switch container {
-        case .transportStream: try transport.end()
+        case .transportStream:
+            if let packets = trimmer?.end() { try appendTrimmed(packets) }
+            try transport.end()
         case .packedAudio: packed.end()
         case .carried: try carried.end()
         case .unknown: return
@@ -96,6 +102,7 @@ public final class SampleAESStream {
     /// Forgets all bytes that were not taken. What the stream said of its programmes and its key stays known.
     public func flush() {
         unread.removeAll()
+        trimmer?.reset()
         transport.flush()
         packed.flush()
         carried.flush()
@@ -155,7 +162,7 @@ public final class SampleAESStream {
     public var heldSize: Int {
         switch container {
         case .unknown: unread.count
-        case .transportStream: transport.heldSize
+        case .transportStream: transport.heldSize + (trimmer?.heldSize ?? 0)
         case .packedAudio: packed.heldSize
         case .carried: carried.heldSize
         }
@@ -185,11 +192,18 @@ public final class SampleAESStream {
     /// So many bytes are looked at before they count as none of the formats.
     private static let searchLimit = 64 << 10
 
+    private func appendTrimmed(_ packets: [UInt8]) throws(FormatError) {
+        try packets.withUnsafeBufferPointer { packets throws(FormatError) in
+            try transport.append(UnsafeRawBufferPointer(packets))
+        }
+    }
+
     private func recognise(isEnd: Bool) throws(FormatError) {
-        guard let found = Self.container(of: unread, isEnd: isEnd) else {
+        guard let (found, distance) = Self.container(of: unread, isEnd: isEnd) else {
             guard unread.count <= Self.searchLimit else { throw Self.notRecognised }
             return
         }
+        trimmer = distance == TransportPacket.size ? nil : PacketTrimmer(distance: distance)
         let isCarried = SegmentKey(transportStreamPackets: unread.prefix(TransportPacket.size))?.isCarried == true
         container = isCarried ? .carried : found
         var bytes: [UInt8] = []
@@ -215,19 +229,20 @@ public final class SampleAESStream {
         return isStream ? .transportStream : nil
     }
 
-    private static func container(of bytes: [UInt8], isEnd: Bool) -> Container? {
-        if bytes.starts(with: "ID3".utf8) { return .packedAudio }
+    /// With the distance from one packet of a transport stream to the next.
+    private static func container(of bytes: [UInt8], isEnd: Bool) -> (Container, distance: Int)? {
+        if bytes.starts(with: "ID3".utf8) { return (.packedAudio, TransportPacket.size) }
         let frame = bytes.withUnsafeBytes { AudioFrame.read($0, at: 0) }
-        if case .frame = frame { return .packedAudio }
+        if case .frame = frame { return (.packedAudio, TransportPacket.size) }
         // Packets may start anywhere in the bytes: three in a row tell.
-        let distances = isEnd ? 1 : 2
-        let span = distances * TransportPacket.size
-        guard bytes.count > span else { return nil }
-        for offset in 0..<bytes.count - span {
-            let isFound = (0...distances).allSatisfy {
-                bytes[offset + $0 * TransportPacket.size] == TransportPacket.syncByte
+        let count = isEnd ? 1 : 2
+        for distance in PacketTrimmer.distances where bytes.count > count * distance {
+            for offset in 0..<bytes.count - count * distance {
+                let isFound = (0...count).allSatisfy {
+                    bytes[offset + $0 * distance] == TransportPacket.syncByte
+                }
+                if isFound { return (.transportStream, distance) }
             }
-            if isFound { return .transportStream }
         }
         return nil
     }
