@@ -119,17 +119,29 @@ public struct Event: ~Copyable, @unchecked Sendable {
     }
 
     /// The request fields of an `http-headers` event, by which HTTP sources tell what they sent. Nil for other events.
-    /// Fields with several values are left out.
+    /// Values of a field that was sent more than once stand in one text, as they mean the same in one field.
     public var httpRequestHeaders: [(name: String, value: String)]? {
         guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0,
             let value = gst_structure_get_value(structure, "request-headers"),
             let fields = gst_value_get_structure(value)
         else { return nil }
         return (0..<gst_structure_n_fields(fields)).compactMap { index in
-            guard let name = gst_structure_nth_field_name(fields, guint(index)),
-                let text = gst_structure_get_string(fields, name)
-            else { return nil }
-            return (String(cString: name), String(cString: text))
+            guard let name = gst_structure_nth_field_name(fields, guint(index)) else { return nil }
+            let field = String(cString: name)
+            if let text = gst_structure_get_string(fields, name) { return (field, String(cString: text)) }
+            guard let value = gst_structure_get_value(fields, name) else { return nil }
+            let texts = Self.texts(value)
+            // RFC 9110, 5.3; cookies alone have a separator of their own (RFC 6265, 5.4).
+            let separator = field.lowercased() == "cookie" ? "; " : ", "
+            return texts.isEmpty ? nil : (field, texts.joined(separator: separator))
+        }
+    }
+
+    /// The strings of an array; none of any other value.
+    private static func texts(_ value: UnsafePointer<GValue>) -> [String] {
+        guard ek_value_holds(value, gst_value_array_get_type()) != 0 else { return [] }
+        return (0..<gst_value_array_get_size(value)).compactMap { index in
+            gst_value_array_get_value(value, index).flatMap { g_value_get_string($0) }.map { String(cString: $0) }
         }
     }
 

@@ -81,8 +81,7 @@ extension HLSPlan {
                 return try output.write(output.url(.envelope(resource)), ending: line.ending)
             }
             guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
-                let isRelayed = relaysSegments && isRewritten && URIReference(url).isHTTP
-                let target = isRelayed ? output.url(.relayedSegment(url: url)) : url
+                let target = isRelayed(url) ? output.url(.relayedSegment(url: url)) : url
                 return try output.write(target, ending: line.ending)
             }
             let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)
@@ -90,6 +89,12 @@ extension HLSPlan {
         case .tag(let name, let value):
             try writeTag(line, name, value ?? "", segment, placement, to: &output)
         }
+    }
+
+    private func isRelayed(_ url: String) -> Bool {
+        guard isRewritten, relaysSegments || relayedOrigin != nil else { return false }
+        let reference = URIReference(url)
+        return reference.isHTTP && (relaysSegments || reference.origin == relayedOrigin)
     }
 
     /// Seconds in ticks of 90 kHz, of which the lowest 33 bits are kept.

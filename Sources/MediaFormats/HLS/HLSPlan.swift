@@ -19,6 +19,7 @@ struct HLSPlan {
     private(set) var segmentToProbe: HLSRewriting.SegmentProbe?
 
     let relaysSegments: Bool
+    let relayedOrigin: String?
 
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
@@ -26,6 +27,7 @@ struct HLSPlan {
     init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter) {
         window = rewriter.window
         relaysSegments = rewriter.relaysSegments
+        relayedOrigin = rewriter.relayedOrigin
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
         if rewriter.isEnveloped == true {

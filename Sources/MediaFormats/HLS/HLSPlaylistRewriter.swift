@@ -38,6 +38,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
     public var relaysSegments = false
 
+    /// The same for segments at this origin alone (`URIReference.origin`); nil: for none.
+    public var relayedOrigin: String?
+
     var window = HLSWindow()
 
     /// Where `segmentKind` is nil, the playlist and its file names tell; see `HLSRewriting.segmentToInspect`.

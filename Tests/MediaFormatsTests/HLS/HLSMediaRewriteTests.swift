@@ -30,6 +30,21 @@ import Testing
         return (SeenSegment.segments(of: text), text, result)
     }
 
+    /// Where a relay is wanted for one origin, the segments of others stay where they are, and clear ones everywhere.
+    @Test func segmentsOfOneOriginAreRelayed() throws {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        rewriter.relayedOrigin = "https://cdn.example:443"
+        let segments = "#EXTINF:4,\na.ts\n#EXTINF:4,\nhttps://other.example/b.ts\n#EXT-X-ENDLIST\n"
+        let encrypted = "#EXTM3U\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://1\",KEYFORMAT=\"\(skd.keyFormat)\"\n"
+        let seen = SeenSegment.segments(of: try rewriter.rewrite(encrypted + segments, routes: routes).text)
+        let relayed = routes.url(.relayedSegment(url: "\(root)/a.ts"))
+        #expect(seen.map(\.url) == [relayed, "https://other.example/b.ts"])
+        rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        rewriter.relayedOrigin = "https://cdn.example:443"
+        let clear = SeenSegment.segments(of: try rewriter.rewrite("#EXTM3U\n" + segments, routes: routes).text)
+        #expect(clear.map(\.url) == ["\(root)/a.ts", "https://other.example/b.ts"])
+    }
+
     @Test func unprotectedPlaylistsOnlyGetAbsoluteURIs() throws {
         let lines = """
             #EXT-X-VERSION:9

@@ -49,6 +49,19 @@ final class PresentationOrigin: Sendable {
     /// The fields of the request that brought the manifest.
     func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers.filter(Self.isPassedOn) } }
 
+    /// Where what the stock demuxer fetches by itself would lack something: it sends no field of the source element but
+    /// those that `takenOver` has. Nil where there is no other.
+    var originOfOwnFields: String? {
+        state.withLock { state in
+            let isOwn = state.headers.contains { mine in
+                !Self.takenOver.contains { mine.isSameField(as: HTTPHeader(name: $0, value: "")) }
+            }
+            return isOwn ? state.home : nil
+        }
+    }
+
+    private static let takenOver = ["Accept", "Cache-Control", "Cookie", "Pragma", "Referer", "User-Agent"]
+
     func setHome(_ url: String) { state.withLock { $0.home = URIReference(url).origin } }
 
     /// Remembers the fields of a request of the stock demuxer.

@@ -169,10 +169,9 @@ extension HLSPresentation {
 
     /// From the origin as it is.
     private func relayed(_ url: String, _ request: LoopbackRequest) async -> LoopbackResponse {
-        guard let relay else { return .notFound }
-        return await relayedAnswers.answer { [self] in
+        await relayedAnswers.answer { [self] in
             do throws(HLSFailure) {
-                return try await relay.answer(url, request)
+                return try await segmentRelay.answer(url, request)
             } catch {
                 HLSDemuxer.log.log(.warning, nil, error.text)
                 if !Task.isCancelled { state.withLock { $0.failure = error } }

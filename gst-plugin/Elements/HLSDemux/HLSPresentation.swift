@@ -18,6 +18,8 @@ final class HLSPresentation: Sendable {
     private let outputLevel: @Sendable () -> OutputRequirement
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
     let relay: SegmentRelay?
+    /// `relay`, or one that tries once: for segments that want fields which the stock demuxer does not send.
+    let segmentRelay: SegmentRelay
 
     struct State {
         var server: LoopbackServer?
@@ -61,6 +63,7 @@ final class HLSPresentation: Sendable {
         self.outputLevel = outputLevel
         self.origin = origin
         self.relay = relay
+        segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
         self.keys = keys
         self.keyFormats = keyFormats
         state = Mutex(State())
@@ -186,7 +189,7 @@ final class HLSPresentation: Sendable {
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
         let server = state.withLock { $0.server }
         let outputLevel = outputLevel()
-        let (table, relaysSegments) = (table, relay != nil)
+        let (table, relaysSegments, relayedOrigin) = (table, relay != nil, origin.originOfOwnFields)
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
@@ -194,6 +197,7 @@ final class HLSPresentation: Sendable {
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
+            rewriter.relayedOrigin = relayedOrigin
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if isEnveloped == true { state.isEnveloped = true }
