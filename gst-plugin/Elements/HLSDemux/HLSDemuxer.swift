@@ -80,11 +80,20 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
         // Segments with notes need the element that reads them, which takes caps of its own.
         let weak = WeakElement(reference)
+        let reader = NoteReader()
         sink.probeEvents(.downstream) { event in
             guard let caps = event.caps, let renamed = HLSCaps.renamed(caps),
                 weak.map({ ($0 as? HLSDemuxer)?.run?.presentation.hasNotes }) == true
             else { return event }
+            reader.begin()
             return Event(caps: renamed)
+        }
+        sink.probeBuffers { buffer in
+            let passes = reader.passes(buffer) {
+                weak.withElement { ($0 as? HLSDemuxer)?.run?.presentation.fail(.becameEncrypted) }
+            }
+            guard passes else { return nil }
+            return buffer
         }
     }
 

@@ -28,6 +28,14 @@ extension HLSFailure {
             advice: "Check what the server sends under that URL.")
     }
 
+    /// A stream that began clear, where nothing said that it would not stay so.
+    static let becameEncrypted = HLSFailure(
+        kind: .unsupported,
+        text: "The samples of a stream that was clear when it began are encrypted now, and nothing is there to decrypt "
+            + "them.",
+        advice: "Open the presentation again. One that names its keys from the start, also by EXT-X-SESSION-KEY in its "
+            + "master playlist, plays on.")
+
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(
