@@ -10,8 +10,9 @@
  *
  * **Threads.** Every function may be called from any thread, also from inside a callback, and none waits, but for
  * latchkey_agent_set_hdmi_alternative_image(), which decodes, and latchkey_agent_set_hdmi_mode(), which empties the sinks
- * of what is not allowed any more: never call that on a thread that brings frames to a sink. Callbacks come on threads of Latchkey; no main loop is needed. They must return at once: hand work that takes time to a thread or a
- * main loop of yours, as by g_idle_add().
+ * of what is not allowed any more: never call that on a thread that brings frames to a sink. Callbacks come on threads
+ * of Latchkey; no main loop is needed. They must return at once: hand work that takes time to a thread or a main loop of
+ * yours, as by g_idle_add().
  *
  * **Calls that take time** return a number. Their callback is called exactly once, maybe before the function that began
  * them has returned, and after it `destroy` with the same `user_data`. latchkey_call_cancel() ends one early, and so does
@@ -333,7 +334,9 @@ LatchkeyAgentState latchkey_agent_get_state (LatchkeyAgent *agent);
  *
  * Makes a player for the content: `playbin3` with the agent's session, its loaders, and output guards in front of the
  * sinks. It is a pipeline as any other: play it with gst_element_set_state(), read its bus, and set it to
- * %GST_STATE_NULL before the last reference goes. It may play again and again. It does not keep the agent.
+ * %GST_STATE_NULL before the last reference goes. It may play again and again, but not where it ended before its first
+ * picture, as when a session was refused: `playbin3` of GStreamer 1.22 may abort the process when it starts again then.
+ * Make another player instead. It does not keep the agent.
  *
  * Returns: (transfer full) (nullable): an element without a floating reference, for gst_object_unref(); %NULL with @error
  */

@@ -40,7 +40,8 @@ public final class Player: Sendable {
     public var element: UnsafeMutablePointer<GstElement> { pipeline.pointer }
 
     /// Plays, from the start or from where it paused. False where GStreamer refuses at once, and after the agent's end;
-    /// what fails later is an error on the bus. After an error, and to play once more after the end, `stop` first.
+    /// what fails later is an error on the bus. After an error, and to play once more after the end, `stop` first. A player
+    /// that ended before its first picture is not to play again: `playbin3` of GStreamer 1.22 may abort the process then.
     @discardableResult
     public func play() -> Bool { start(.playing) }
 
