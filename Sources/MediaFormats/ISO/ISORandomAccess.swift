@@ -224,7 +224,7 @@ public struct ISORandomAccess: Sendable {
     /// Whether these are the last bytes of a file without an index, which were looked at to find one: nothing known
     /// leads there. They go on as they are.
     private mutating func isSearchForIndex(at position: UInt64, _ read: Read) throws(FormatError) -> Bool {
-        guard extent == position..<position + UInt64(Self.indexEndSize),
+        guard extent.lowerBound == position, extent.count == Self.indexEndSize,
             let bytes = read(position, Self.indexEndSize + 1), bytes.count == Self.indexEndSize
         else { return false }
         // The media of the last fragment that is known may reach there.

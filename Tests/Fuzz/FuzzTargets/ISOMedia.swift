@@ -47,6 +47,11 @@ extension FuzzTarget {
     private static func readAnywhere(_ bytes: [UInt8], step: Int, defaults: ISOEncryption?) -> [UInt8]? {
         var file = ISORandomAccess(defaults: defaults)
         var output: [UInt8] = []
+        // Where a table may say that a sample is.
+        var elsewhere = file
+        try? elsewhere.prepare(UInt64.max - 4..<UInt64.max) { offset, count in
+            offset < UInt64(bytes.count) ? Array(bytes[Int(offset)...].prefix(count)) : []
+        }
         while output.count < bytes.count {
             let lower = UInt64(output.count)
             let range = lower..<lower + UInt64(min(step, bytes.count - output.count))

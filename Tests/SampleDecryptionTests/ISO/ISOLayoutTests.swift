@@ -301,6 +301,19 @@ import Testing
         #expect(access.changesExtent)
     }
 
+    /// A table may say that a sample is there, and a demuxer may read it.
+    @Test func whatIsAtTheEndOfNumbersIsNotThere() throws {
+        let file = manyFragments(index: [])
+        for count in [1, 4, 16] as [UInt64] {
+            var access = ISORandomAccess()
+            let range = UInt64.max - count..<UInt64.max
+            try access.prepare(range) { offset, count in
+                offset < UInt64(file.count) ? Array(file[Int(offset)...].prefix(count)) : []
+            }
+            #expect(access.extent.contains(range.lowerBound) || access.extent.isEmpty)
+        }
+    }
+
     // MARK: Claims
 
     @Test func aRunOfMoreSamplesThanCanBeIsRefused() throws {

@@ -17,7 +17,11 @@ extension ISODecryptor {
             return closeWindow() || sinkPad.activatePull(false)
         }
         guard startUnlessStarted() else { return false }
-        if let size = windowSize { openWindow(size) } else if !sinkPad.activatePull(true) { return false }
+        if let size = windowSize {
+            guard openWindow(size) else { return false }
+        } else if !sinkPad.activatePull(true) {
+            return false
+        }
         sourceActivation(true)
         return true
     }

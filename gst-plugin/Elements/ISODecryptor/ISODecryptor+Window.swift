@@ -38,8 +38,13 @@ extension ISODecryptor {
         return sinkPad.peerByteSize
     }
 
-    func openWindow(_ size: UInt64) {
-        monitor.withLock { intake.window = ByteWindow(size: size) }
+    /// False where something has come meanwhile.
+    func openWindow(_ size: UInt64) -> Bool {
+        monitor.withLock {
+            guard !intake.hasSegment, !intake.isSendingEvent, !intake.isStopped else { return false }
+            intake.window = ByteWindow(size: size)
+            return true
+        }
     }
 
     /// False where there was none.
