@@ -31,6 +31,8 @@ extension ElementReference {
                 return false
             }
             defer { g_rec_mutex_unlock(&element.pointee.state_lock) }
+            // The thread that changes the state gets the lock as well.
+            if !waiting, element.pointee.pending_state != GST_STATE_VOID_PENDING { return false }
             body()
             return true
         }

@@ -86,9 +86,9 @@ extension Decryptor {
         reference.whileStateStays { [weak self] in self?.flushDownstream() }
     }
 
-    /// Unless this element stops, or somebody else flushes it.
+    /// Unless this element stops, plays anew, or is flushed by somebody else.
     private func flushDownstream() {
-        guard !monitor.withLock({ flow.isFlushing }) else { return }
+        guard monitor.withLock({ !flow.isFlushing && flow.result == .error }) else { return }
         let source = PadReference(sharing: sourcePad.pointer)
         source.push(.startOfFlush())
         // The peer's lock: nothing that was on its way then comes after the end of the flush.
