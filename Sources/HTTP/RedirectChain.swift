@@ -50,9 +50,10 @@ struct RedirectChain: Sendable {
         return true
     }
 
-    // A service's own fields (X-…-Token) carry credentials too, so that a list of what may go is the safe one.
+    // A service's own fields (X-…-Token) carry credentials too, so that a list of what may go is the safe one. Without its
+    // range, a request would be for all of what may be a film.
     private mutating func removeCredentials() {
-        let harmless = ["Accept", "Accept-Language", "Content-Type", "SOAPAction", "User-Agent"]
+        let harmless = ["Accept", "Accept-Language", "Content-Type", "Range", "SOAPAction", "User-Agent"]
         request.headers.removeAll { header in !harmless.contains { header.isNamed($0) } }
     }
 

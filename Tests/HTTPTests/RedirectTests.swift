@@ -84,6 +84,15 @@ struct RedirectTests {
         #expect(other.requests.first?.values("authorization") == [])
     }
 
+    /// Without it, the other server would send a whole film for a part of it.
+    @Test func aRangeGoesAlong() throws {
+        let range = HTTPHeader(name: "Range", value: "bytes=0-99")
+        var chain = try RedirectChain(HTTPRequest(url: "http://one.example/", headers: credentials + [range]))
+        let isFollowed = try chain.follow(redirect(302, "http://two.example/"))
+        #expect(isFollowed && chain.request.headers.contains(range))
+        #expect(!chain.request.headers.contains { $0.isNamed("Authorization") })
+    }
+
     @Test func aWayBackBringsNoCredentialsBack() throws {
         var chain = try RedirectChain(
             HTTPRequest(url: "http://me:pw@one.example/", headers: credentials))

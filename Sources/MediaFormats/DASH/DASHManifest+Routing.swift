@@ -34,6 +34,9 @@ private struct DASHRouting {
     /// A reference has no origin of its own, or no scheme.
     private var hasRooted = false
     private var isSound = true
+    /// The reader fetches the manifest again, at a place that stands for its own: what it fetches from elsewhere then, it
+    /// would name that place to.
+    private var isDynamic = false
 
     private static let containers: Set<String> = ["MPD", "Period", "AdaptationSet", "Representation"]
     /// Attributes that are URLs of media, by their elements (ISO/IEC 23009-1, 5.3.9).
@@ -48,6 +51,7 @@ private struct DASHRouting {
     mutating func routed(_ root: XMLElement, from url: String) -> XMLElement? {
         var base = URIReference(url).target(of: "")
         guard let home = OriginRoutes.origin(of: base), routes.route(home) != nil else { return nil }
+        isDynamic = root[attribute: "type"] == "dynamic"
         look(at: root, base)
         // Without an origin of its own, a reference needs one that is the same everywhere.
         guard isSound, steps <= depth, !hasRooted || origins.count == 1 else { return nil }
@@ -92,7 +96,7 @@ private struct DASHRouting {
     }
 
     private mutating func note(_ base: URIReference) {
-        guard let origin = OriginRoutes.origin(of: base) else {
+        guard let origin = OriginRoutes.origin(of: base), !isDynamic || routes.route(origin) != nil else {
             isSound = false
             return
         }

@@ -78,6 +78,18 @@ import Testing
         #expect(text?.contains("<SegmentTemplate media=\"\(result)\">") == true, "\(text ?? "none")")
     }
 
+    /// What a live presentation's demuxer fetches by itself, it names a place of this process to.
+    @Test(arguments: [(false, true), (true, false)]) func originsThatStayOutside(_ isLive: Bool, _ isRouted: Bool)
+        throws
+    {
+        let text =
+            "<MPD\(isLive ? " type=\"dynamic\"" : "")><BaseURL>http://no.test/</BaseURL><Period></Period></MPD>"
+        let result = try DASHManifest.routed(Array(text.utf8), from: "http://a.test/x.mpd") { origin in
+            origin.contains("no.test") ? nil : "http://r/a.test"
+        }
+        #expect((result != nil) == isRouted)
+    }
+
     @Test func listsAndRanges() throws {
         let text =
             "<Period><SegmentList><Initialization range=\"0-9\" sourceURL=\"/i\"></Initialization>"

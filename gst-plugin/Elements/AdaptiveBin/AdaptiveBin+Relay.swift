@@ -59,8 +59,13 @@ extension AdaptiveBin {
         return message.mapTexts { segments.withOriginURLs($0, isForPeople: isForPeople) }
     }
 
-    /// Whether the stock demuxer was sent to this process and did not come. Says so then, in the place of its error.
-    final func tellUnreached() -> Bool {
+    /// Whether the stock demuxer was sent to this process and did not come. Says so then, in the place of its error, unless
+    /// that is one about the manifest.
+    final func tellUnreached(_ error: borrowing Message) -> Bool {
+        for code in [GST_STREAM_ERROR_DEMUX, GST_STREAM_ERROR_DECODE, GST_STREAM_ERROR_FORMAT]
+        where error.isStreamError(code) {
+            return false
+        }
         guard let segments = currentRun?.segments, segments.isUsed, !segments.wasReached else { return false }
         postUnreached("segments")
         return true

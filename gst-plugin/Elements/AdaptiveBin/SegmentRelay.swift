@@ -75,6 +75,18 @@ final class SegmentRelay: Sendable {
     /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
+        guard didFail(failure, at: url), !isOver(url) else { return false }
+        do {
+            try await sleep(Self.pause)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Tells of what failed at `url`. Returns whether it may be had later.
+    @discardableResult
+    func didFail(_ failure: PresentationFailure, at url: String) -> Bool {
         switch failure.cause {
         case .webPage: if begin(url, isTold: true) { tell(.webPage(url: url)) }
         case .status(let status):
@@ -84,16 +96,10 @@ final class SegmentRelay: Sendable {
         case .connection: if begin(url, isTold: true) { tell(.noNetwork(failure)) }
         case .other: return false
         }
-        guard !isOver(url) else { return false }
-        do {
-            try await sleep(Self.pause)
-            return true
-        } catch {
-            return false
-        }
+        return true
     }
 
-    /// The same as the stock demuxer is to hear of it, which gives up where the outage has lasted too long.
+    /// What failed as the stock demuxer is to hear of it, which gives up where the outage has lasted too long.
     func ended(_ failure: PresentationFailure, at url: String) -> PresentationFailure { failure.givenUp(isOver(url)) }
 
     /// It came over the network.
@@ -300,7 +306,11 @@ private actor RelayedBody {
             new.header("Last-Modified") == head.header("Last-Modified"), let size = ContentRange.size(new),
             size == ContentRange.size(head)
         else { return false }
-        if new.status == 206 { return ContentRange(new)?.first == place }
+        if new.status == 206 {
+            // What an answer before this one still was to skip is not in it.
+            surplus = 0
+            return ContentRange(new)?.first == place
+        }
         surplus = place
         return true
     }

@@ -26,6 +26,7 @@ final class SegmentServer: Sendable {
         var home = ""
         /// Where later versions of the manifest come from, and what is made of them.
         var manifest: (url: String, rewrite: Rewrite)?
+        var isHandedOut = false
         var requestCount = 0
         /// What the stock demuxer heard of, with the number of the request.
         var failures: [(number: Int, failure: PresentationFailure)] = []
@@ -123,8 +124,11 @@ final class SegmentServer: Sendable {
 
     // MARK: What the demuxer asks
 
+    /// The stock demuxer gets URLs of this server.
+    func didHandOut() { state.withLock { $0.isHandedOut = true } }
+
     /// Whether the stock demuxer was given URLs of this server.
-    var isUsed: Bool { state.withLock { !$0.origins.isEmpty } }
+    var isUsed: Bool { state.withLock { $0.isHandedOut } }
 
     /// Whether it ever came.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
@@ -158,21 +162,21 @@ final class SegmentServer: Sendable {
         }
     }
 
-    /// The manifest as it is now. The stock demuxer does not ask again where that cannot be had.
+    /// The manifest as it is now. What fails is not held up: the stock demuxer asks again when the next version is due, and
+    /// has two connections to this process, which media needs.
     private func manifest(_ url: String, _ request: LoopbackRequest, _ rewrite: Rewrite) async -> LoopbackResponse {
-        while true {
-            do throws(PresentationFailure) {
-                let response = try await origin.response(.manifest, url, for: request)
-                guard response.status == 200 else { throw .status(response.status, of: "manifest", at: response.url) }
-                if WebPage.isOne(start: response.body) { throw .webPageInPlaceOfMedia(at: url) }
-                relay.didSucceed(url)
-                guard let bytes = rewrite(response) else {
-                    return LoopbackResponse(status: 302, headers: [HTTPHeader(name: "Location", value: response.url)])
-                }
-                return LoopbackResponse(headers: PresentationOrigin.returned(response.headers), body: bytes)
-            } catch {
-                guard await relay.triesAgain(error, at: url) else { return LoopbackResponse(status: error.status) }
+        do throws(PresentationFailure) {
+            let response = try await origin.response(.manifest, url, for: request)
+            guard response.status == 200 else { throw .status(response.status, of: "manifest", at: response.url) }
+            if WebPage.isOne(start: response.body) { throw .webPageInPlaceOfMedia(at: url) }
+            relay.didSucceed(url)
+            guard let bytes = rewrite(response) else {
+                return LoopbackResponse(status: 302, headers: [HTTPHeader(name: "Location", value: response.url)])
             }
+            return LoopbackResponse(headers: PresentationOrigin.returned(response.headers), body: bytes)
+        } catch {
+            relay.didFail(error, at: url)
+            return LoopbackResponse(status: error.status)
         }
     }
 

@@ -125,7 +125,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         guard !isStopping else { return forward(message) }
         if let failure = run?.takeFailure() {
             fail(failure)
-        } else if !tellUnreached() {
+        } else if !tellUnreached(message) {
             forward(message)
         }
     }

@@ -101,6 +101,7 @@ final class DASHRun: AdaptiveRun {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
             return (bytes, nil)
         }
+        segments.didHandOut()
         guard isDynamic else { return (routed, nil) }
         let laterURL = segments.serveManifest(source) { [weak segments] response in
             segments?.routed(response.body, from: response.url)

@@ -137,7 +137,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         guard !isStopping else { return forward(message) }
         if let failure = run?.segments?.takeFailure() {
             fail(failure)
-        } else if !tellUnreached() {
+        } else if !tellUnreached(message) {
             forward(message)
         }
     }

@@ -56,8 +56,12 @@ final class SmoothRun: AdaptiveRun {
         }
         if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
         // Later versions of a live manifest bring times alone.
-        if let segments, !manifest.route(from: url, { segments.route($0) }) {
-            SmoothDemuxer.log.log(.info, nil, "The fragments are where GStreamer's demuxer has to fetch them.")
+        if let segments {
+            if manifest.route(from: url, { segments.route($0) }) {
+                segments.didHandOut()
+            } else {
+                SmoothDemuxer.log.log(.info, nil, "The fragments are where GStreamer's demuxer has to fetch them.")
+            }
         }
         let result = manifest.serialized(audioFirst: track.flatMap { manifest.audio(labelled: $0) })
         // The stock demuxer is about to make a document of its own.
