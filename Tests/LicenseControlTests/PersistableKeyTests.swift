@@ -75,7 +75,7 @@ struct PersistableKeyTests {
         var configuration = configuration()
         configuration.isForStorage = true
         let (used, clock) = (configuration, clock.clock)
-        let storing = KeyStoring(timeout: .seconds(60)) { () throws(KeyError) in
+        let storing = KeyStoring(timeout: .seconds(60), limit: .seconds(60)) { () throws(KeyError) in
             KeySession(loaders: loaders, configuration: used, clock: clock)
         }
         let keys = uris.map { HLSKey(method: .sampleAES, uri: $0, keyFormat: HLSKeyFormat.fairPlay.name) }

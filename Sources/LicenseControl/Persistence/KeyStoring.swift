@@ -23,15 +23,16 @@ public struct KeyStoring: Sendable {
 
     private let makeSession: @Sendable () throws(KeyError) -> KeySession
     private let timeout: Duration
+    private let limit: Duration
 
     /// Asks `loaders`, then those of `settings`; both are made anew for each `store`. An answer has to come within
-    /// `timeout`.
+    /// `timeout`, and all of them within ten times that.
     public init(
         loaders: @escaping @Sendable () -> [any ResourceLoader] = { [] },
         transport: any HTTPTransport = CurlTransport.shared,
         timeout: Duration = .seconds(60), settings: @escaping @Sendable () throws(KeyError) -> ControlSettings
     ) {
-        self.init(timeout: timeout) { () throws(KeyError) in
+        self.init(timeout: timeout, limit: timeout * 10) { () throws(KeyError) in
             let settings = try settings()
             var configuration = try settings.makeConfiguration()
             configuration.isForStorage = true
@@ -43,13 +44,16 @@ public struct KeyStoring: Sendable {
         }
     }
 
-    init(timeout: Duration, makeSession: @escaping @Sendable () throws(KeyError) -> KeySession) {
+    init(
+        timeout: Duration, limit: Duration, makeSession: @escaping @Sendable () throws(KeyError) -> KeySession
+    ) {
         self.makeSession = makeSession
         self.timeout = timeout
+        self.limit = limit
     }
 
     /// Asks for the keys, one after the other, as playlists name them. Returns one outcome for each. Where the task is
-    /// cancelled, the rest is refused.
+    /// cancelled, or an answer does not come in time, the rest is refused, and nobody is asked for it.
     public func store(_ keys: [HLSKey]) async -> [Outcome] {
         guard !keys.isEmpty else { return [] }
         let session: KeySession
@@ -60,15 +64,28 @@ public struct KeyStoring: Sendable {
         defer { use?.end() }
         do throws(KeyError) { try await session.establishViewing() } catch { return keys.map { _ in .refused(error) } }
         var outcomes: [Outcome] = []
-        for key in keys { outcomes.append(await store(key, in: session)) }
+        let end = ContinuousClock.now + limit
+        for key in keys {
+            if Task.isCancelled {
+                outcomes.append(.refused(Self.cancelled))
+            } else if ContinuousClock.now >= end {
+                outcomes.append(.refused(.timedOut("not asked for: the \(limit) for all keys are over")))
+            } else if case .refused(let error)? = outcomes.last, error.isSameKind(as: .timedOut("")) {
+                outcomes.append(.refused(.timedOut("not asked for: the answer for a key before it did not come")))
+            } else {
+                outcomes.append(await store(key, in: session, within: min(timeout, end - ContinuousClock.now)))
+            }
+        }
         return outcomes
     }
 
-    private func store(_ key: HLSKey, in session: KeySession) async -> Outcome {
+    private static let cancelled = KeyError.cancelled("the download was paused")
+
+    private func store(_ key: HLSKey, in session: KeySession, within time: Duration) async -> Outcome {
         let (events, signal) = AsyncStream.makeStream(of: KeyEvent.self)
         let observation = session.observe { signal.yield($0) }
         let alarm = Task {
-            try? await Task.sleep(for: timeout)
+            try? await Task.sleep(for: time)
             signal.finish()
         }
         defer {
@@ -97,6 +114,6 @@ public struct KeyStoring: Sendable {
             default: break
             }
         }
-        return .refused(Task.isCancelled ? .cancelled("the download was paused") : .timedOut("no answer in \(timeout)"))
+        return .refused(Task.isCancelled ? Self.cancelled : .timedOut("no answer in \(time)"))
     }
 }
