@@ -20,8 +20,9 @@ public struct KeySessionConfiguration: Sendable {
     public var holdsAtEndOfLease = false
     /// Whether keys are wanted to be stored, for playback later without a network, and nothing plays: as for a download. A
     /// loader that cannot store a key refuses it then (`KeyLoadingRequest.isForStorage`), and no time of a stored key that
-    /// counts from the first playback begins.
-    public var isForStorage = false
+    /// counts from the first playback begins. Only who stores keys ahead sets it: playback in such a session would begin no
+    /// time that is to run.
+    var isForStorage = false
     /// Whether only those keys are asked for ahead of the first sample that tracks use, where the media says so. False: all
     /// that its initialization data name, as those of other qualities and those that come later. True is for an application
     /// that acquires licences by itself: it is not asked for keys that nothing needs.
