@@ -25,11 +25,14 @@ struct PersistableKeyTests {
         return configuration
     }
 
-    private func loader(_ server: FairPlayServer) throws -> FairPlayLoader {
+    private func loader(
+        _ server: FairPlayServer, keyServer: FairPlayLoader.KeyServer? = nil
+    ) throws -> FairPlayLoader {
         FairPlayLoader(
             service: LicenseService(url: "https://keys.example/"),
             certificate: ApplicationCertificate(.data(authority.certificate)),
-            persistableKeys: PersistableKeys(try FilePersistableKeyStore(folder: folder.path)), transport: server)
+            persistableKeys: PersistableKeys(try FilePersistableKeyStore(folder: folder.path)), transport: server,
+            keyServer: keyServer)
     }
 
     /// A session of its own for each playback: the error, or nil where the key is usable.
@@ -125,6 +128,40 @@ struct PersistableKeyTests {
         // The next download gets another.
         #expect(await store([loader]) == ["stored"])
         #expect(server.posts.count == 2)
+    }
+
+    /// Both have found no stored key, and both ask the server.
+    @Test func aDownloadKeepsWhatAPlaybackHasStoredMeanwhile() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(
+            FairPlayTerms(
+                persistence: .unlimited,
+                offlineKey: OfflineKeyTerms(streamID: [UInt8](repeating: 1, count: 16), storage: 3600, playback: 100)))
+        let player = try loader(server)
+        let downloading = try loader(server) { _, _ in
+            #expect(await play(player).error == nil)
+            while player.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())?.rightsExpireAfterFirstUse
+                != false
+            {
+                await Task.yield()
+            }
+            return "https://keys.example/"
+        }
+        #expect(await store([downloading]) == ["stored"])
+        #expect(server.posts.count == 2)
+        #expect(
+            player.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())?.rightsExpireAfterFirstUse == false)
+        clock.advance(by: .seconds(101))
+        #expect(player.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())?.kind == .expired)
+        // One that is over, or of another device, is replaced.
+        let again = try loader(server) { [folder] _, identifier in
+            do {
+                try PersistableKeys(try FilePersistableKeyStore(folder: folder.path)).store([1], for: identifier)
+            } catch { Issue.record(error) }
+            return "https://keys.example/"
+        }
+        #expect(await store([again]) == ["stored"])
+        #expect(player.rightsStatus(ofStoredKeyFor: "skd://movie", in: idleSession())?.kind == .valid)
     }
 
     private func idleSession() -> KeySession {
@@ -253,7 +290,7 @@ struct PersistableKeyTests {
     @Test func aStoredKeyThatIsOverAndCannotBeRemovedIsNamed() async throws {
         let server = FairPlayServer(authority)
         server.setTerms(FairPlayTerms(rental: 1000, persistence: .forRentalDuration))
-        let store = LosingStore(store: try FilePersistableKeyStore(folder: folder.path), writes: 1, reads: 3)
+        let store = LosingStore(store: try FilePersistableKeyStore(folder: folder.path), writes: 1, reads: 4)
         let loader = FairPlayLoader(
             service: LicenseService(url: "https://keys.example/"),
             certificate: ApplicationCertificate(.data(authority.certificate)),

@@ -124,8 +124,11 @@ public final class FairPlayLoader: ResourceLoader {
                 return .success(.license(ckc))
             }
             let key = try request.persistableContentKey(fromKeyVendorResponse: ckc)
-            try persistableKeys.store(key, for: identifier)
-            return .success(.persistableKey(key))
+            // What another session has stored meanwhile may know of a first playback.
+            let stored = try persistableKeys.store(key, for: identifier) { other in
+                !request.isRenewal && request.canUse(persistableKey: other, for: identifier)
+            }
+            return .success(.persistableKey(stored))
         } catch {
             return .failure(error)
         }

@@ -93,6 +93,17 @@ extension KeyLoadingRequest {
         }
     }
 
+    /// Whether it is a stored key of this content that opens here, and whose time is not over. No playback begins.
+    func canUse(persistableKey stored: [UInt8], for contentIdentifier: [UInt8]) -> Bool {
+        guard let secret = configuration?.deviceSecret else { return false }
+        let now = UInt64(clamping: sessionDate)
+        let key = secret.withCopy { bytes in
+            try? FairPlayPersistableKey(
+                opening: stored, secret: bytes, contentIdentifier: contentIdentifier, now: now)
+        }
+        return key != nil
+    }
+
     /// Playback with a stored key begins, unless it is only to be stored.
     func open(persistableKey stored: [UInt8]) throws(KeyError) -> KeySessionState.Keys {
         guard let secret = configuration?.deviceSecret else {
@@ -102,7 +113,6 @@ extension KeyLoadingRequest {
         do throws(FairPlayError) {
             return try secret.withCopy { bytes throws(FairPlayError) in
                 var key = try FairPlayPersistableKey(opening: stored, secret: bytes, now: now)
-                if isForStorage { try key.check(now: now) }
                 let isChanged = isForStorage ? false : try key.beginPlayback(now: now)
                 noteStoredKey()
                 var keys = KeySessionState.Keys(
