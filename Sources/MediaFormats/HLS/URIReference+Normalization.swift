@@ -3,12 +3,15 @@
 extension URIReference {
     /// One spelling for all that mean the same http or https URL (RFC 3986, 6.2.2 and 6.2.3): scheme and host in lower
     /// case, percent-encodings in capitals and only where they are needed, no dot segments, no default port, a path of at
-    /// least `/`. Without the fragment, which is never sent. What is no http or https URL comes back to the letter.
+    /// least `/`. Without the fragment, which is never sent. What is no http or https URL comes back to the letter, and so does
+    /// what has an authority of more than 4096 bytes, which no server has.
     ///
     /// For comparing; a server may tell apart what is the same by the standard, so that requests keep their spelling.
     public static func normalized(_ text: String) -> String {
         var url = URIReference(text)
-        guard url.isHTTP, let scheme = url.scheme?.lowercased(), let authority = url.authority else { return text }
+        guard url.isHTTP, let scheme = url.scheme?.lowercased(), let authority = url.authority,
+            authority.utf8.count <= maximumAuthoritySize
+        else { return text }
         url.scheme = scheme
         url.authority = normalizedAuthority(authority, scheme)
         url.path = removingDotSegments(normalizedEscapes(url.path))
@@ -18,17 +21,24 @@ extension URIReference {
         return url.text
     }
 
+    /// Far more than names and passwords have.
+    private static let maximumAuthoritySize = 4096
+
     private static func normalizedAuthority(_ authority: String, _ scheme: String) -> String {
         let user = authority.utf8.lastIndex(of: UInt8(ascii: "@")).map { authority.utf8.index(after: $0) }
-        var host = normalizedEscapes(authority[(user ?? authority.startIndex)...]).lowercased()
+        let host = Array(normalizedEscapes(authority[(user ?? authority.startIndex)...]).lowercased().utf8)
+        var end = host.count
         // What is no authority may have several.
-        while let colon = host.utf8.lastIndex(of: UInt8(ascii: ":")) {
-            let port = host[host.utf8.index(after: colon)...]
-            let isPort = port.utf8.allSatisfy { 0x30...0x39 ~= $0 }
-            guard isPort, port.isEmpty || UInt16(port) == (scheme == "https" ? 443 : 80) else { break }
-            host = String(host[..<colon])
+        while let colon = host[..<end].lastIndex(of: UInt8(ascii: ":")) {
+            let port = host[(colon + 1)..<end]
+            let isPort = port.allSatisfy { 0x30...0x39 ~= $0 }
+            guard isPort,
+                port.isEmpty || UInt16(String(decoding: port, as: UTF8.self)) == (scheme == "https" ? 443 : 80)
+            else { break }
+            end = colon
         }
-        return normalizedEscapes(authority[..<(user ?? authority.startIndex)]) + host
+        return normalizedEscapes(authority[..<(user ?? authority.startIndex)])
+            + String(decoding: host[..<end], as: UTF8.self)
     }
 
     /// With escapes in capitals, for all that needs one and nothing else: a `%` that starts none, too.
