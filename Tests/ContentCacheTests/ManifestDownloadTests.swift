@@ -246,16 +246,20 @@ struct ManifestDownloadTests {
         #expect(item.progress.warning?.reason.contains("[fairplay]") == true)
     }
 
-    /// Whoever plays with another key system needs no key of the key server.
-    @Test func keysOfAKeyServerAreNotMissingWhereOtherSystemsHaveTheirOwn() async throws {
+    /// `hls` with keys of another format beside in the playlists that `names` begin.
+    private func hls(with keyFormat: String, in names: [String]) -> [String: [UInt8]] {
         var files = hls
-        for (url, bytes) in files where url.hasSuffix(".m3u8") {
-            let other =
-                "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"data:text/plain;base64,AAAA\",KEYFORMAT=\"com.microsoft.playready\"\n"
-            files[url] = Array(
-                String(decoding: bytes, as: UTF8.self).replacing("#EXT-X-MAP", with: other + "#EXT-X-MAP").utf8)
+        let other = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"data:text/plain;base64,AAAA\",KEYFORMAT=\"\(keyFormat)\"\n"
+        for name in names {
+            let text = String(decoding: files[base + name + ".m3u8"] ?? [], as: UTF8.self)
+            files[base + name + ".m3u8"] = Array(text.replacing("#EXT-X-MAP", with: other + "#EXT-X-MAP").utf8)
         }
-        let origin = TestOrigin(files)
+        return files
+    }
+
+    /// Whoever plays with another key system needs no key of the key server.
+    @Test func keysOfAKeyServerAreNotMissingWherePlayReadyHasItsOwn() async throws {
+        let origin = TestOrigin(hls(with: "com.microsoft.playready", in: ["high", "en"]))
         let item = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
         await item.download(keyStoring: storing(nil))
         #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
@@ -263,6 +267,22 @@ struct ManifestDownloadTests {
         let refused = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
         await refused.download(keyStoring: storing(Storing(.denied("no"))))
         #expect(!refused.progress.isReadyToPlay)
+    }
+
+    /// Key systems that nothing here is for, and one that only a part of the content has.
+    @Test(arguments: [
+        ("urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed", ["high", "en"]), ("com.microsoft.playready", ["high"]),
+    ])
+    func keysOfAKeyServerAreMissingWhereNothingElseServes(_ keyFormat: String, _ names: [String]) async throws {
+        let origin = TestOrigin(hls(with: keyFormat, in: names))
+        let item = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status == .complete && !item.progress.isReadyToPlay)
+        #expect(item.progress.warning?.code == .licenseNotKept)
+        await item.download(keyStoring: storing(nil))
+        #expect(!item.progress.isReadyToPlay && item.progress.warning?.reason.contains("[fairplay]") == true)
+        await item.download(keyStoring: storing())
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
     }
 
     @Test func aPausedDownloadAsksForItsKeysAgain() async throws {

@@ -99,12 +99,13 @@ struct ItemDownload: Sendable {
     private func storeKeys(of presentation: CachedPresentation) async throws(CacheError) {
         let keys = presentation.serverKeys
         guard let keyStoring, !keys.isEmpty else { return }
+        let indispensable = presentation.indispensableKeys
         for (key, outcome) in zip(keys, await keyStoring.store(keys)) {
             if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
             switch outcome {
             case .stored: try await store.note(serverKey: key.uri ?? "", refusal: nil)
             case .refused(let error): try await store.note(serverKey: key.uri ?? "", refusal: "\(error)")
-            case .untaken where presentation.offersOtherSystems: break
+            case .untaken where !indispensable.contains(key.uri ?? ""): break
             case .untaken:
                 try await store.note(
                     serverKey: key.uri ?? "", refusal: "nobody is asked for it; configure [fairplay], or add a loader")

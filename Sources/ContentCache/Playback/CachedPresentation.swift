@@ -87,15 +87,15 @@ enum CachedPresentation: Sendable {
         return playlists.flatMap(\.media.serverKeys).filter { seen.insert($0.uri).inserted }
     }
 
-    /// Whether playback may do with keys of another key system.
-    var offersOtherSystems: Bool {
-        guard case .hls(_, let playlists) = self else { return false }
-        return playlists.contains(where: \.media.offersOtherSystems)
+    /// The URIs of those of `serverKeys` that no playback does without.
+    var indispensableKeys: Set<String> {
+        guard case .hls(_, let playlists) = self else { return [] }
+        return playlists.reduce(into: []) { $0.formUnion($1.media.indispensableKeys) }
     }
 
     /// Notes which keys playback without the network will need, before anything counts as ready for it.
     func noteKeys(in store: ItemStore) async throws(CacheError) {
-        try await store.needKeys(keys, ofServers: offersOtherSystems ? [] : serverKeys.compactMap(\.uri))
+        try await store.needKeys(keys, ofServers: indispensableKeys.sorted())
     }
 
     /// The manifest at `url`, with what `route` makes of the URLs in it, those of `keptKeys` included; nil where it is none. What

@@ -23,8 +23,9 @@ public struct HLSOfflineMedia: Sendable {
     /// Keys that FairPlay-style key servers give (KEYFORMAT `com.apple.streamingkeydelivery`), for playback that uses these.
     /// Of segments alone, each URI once.
     public private(set) var serverKeys: [HLSKey] = []
-    /// Whether the playlist names keys of other key systems too, for playback that uses those.
-    public private(set) var offersOtherSystems = false
+    /// The URIs of those of `serverKeys` that a segment has without a PlayReady-style key beside. The others are left aside
+    /// by playback that uses PlayReady-style licences. Other key systems do not count: nothing here gets their keys.
+    public private(set) var indispensableKeys: Set<String> = []
     /// No segment comes any more. One that is not so is live.
     public let isEnded: Bool
     /// In seconds.
@@ -46,11 +47,14 @@ public struct HLSOfflineMedia: Sendable {
         isEnded = playlist.isEnded
         var map: HLSMap?
         var seen: Set<String> = []
+        var alternatives = Alternatives(base: base.reference)
         for segment in playlist.segments {
+            try alternatives.take(playlist.lines[segment.lines])
             guard let url = segment.url else { continue }
             if let url = segment.key?.plainURL, seen.insert(url).inserted { keys.append(url) }
-            if let key = segment.key, key.isOfKeyServer, let uri = key.uri, seen.insert(uri).inserted {
-                serverKeys.append(key)
+            if let key = segment.key, key.isOfKeyServer, let uri = key.uri {
+                if seen.insert(uri).inserted { serverKeys.append(key) }
+                if !alternatives.hasPlayReady { indispensableKeys.insert(uri) }
             }
             if let next = segment.map, next != map {
                 pieces.append(Piece(url: next.url, byteRange: next.byteRange, begin: duration, duration: 0))
@@ -60,7 +64,6 @@ public struct HLSOfflineMedia: Sendable {
                 Piece(url: url, byteRange: segment.byteRange, begin: duration, duration: segment.duration))
             duration += segment.duration
         }
-        offersOtherSystems = !serverKeys.isEmpty && playlist.lines.contains(where: \.namesOtherSystem)
         guard duration.isFinite, duration < 1e9 else { throw .malformed("segments of \(duration) seconds") }
     }
 
@@ -131,14 +134,25 @@ extension HLSKey {
     fileprivate var isOfKeyServer: Bool { method != .none && keyFormat == HLSKeyFormat.fairPlay.name }
 }
 
-extension HLSLine {
-    /// Whether it names a key of another key system than the FairPlay-style one.
-    fileprivate var namesOtherSystem: Bool {
-        guard case .tag("EXT-X-KEY", let value?) = content, let list = try? HLSAttributeList(parsing: value),
-            list["METHOD"] != "NONE"
-        else { return false }
-        return ![HLSKeyFormat.identity.name, HLSKeyFormat.fairPlay.name].contains(
-            list["KEYFORMAT"] ?? HLSKeyFormat.identity.name)
+/// Which keys hold for a segment beside the one that the playlist is read with.
+private struct Alternatives {
+    let base: URIReference
+    private var scope = HLSKeyScope()
+    private(set) var hasPlayReady = false
+
+    init(base: URIReference) { self.base = base }
+
+    /// Takes the lines of the next segment.
+    mutating func take(_ lines: some Sequence<HLSLine>) throws(FormatError) {
+        var changes = false
+        for line in lines {
+            guard case .tag("EXT-X-KEY", let value) = line.content else { continue }
+            try scope.apply(value ?? "", line: line.number, base: base)
+            changes = true
+        }
+        guard changes else { return }
+        let key = try? scope.key(formats: [.playReady])
+        hasPlayReady = key?.keyFormat == HLSKeyFormat.playReady.name
     }
 }
 

@@ -23,16 +23,32 @@ struct HLSOfflineMediaTests {
             "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://b\",\(fairPlay)", "#EXTINF:2,", "2.ts",
             "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",\(fairPlay)", "#EXTINF:2,", "3.ts")
         #expect(media.serverKeys.map(\.uri) == ["skd://a", "skd://b"])
-        #expect(media.keys.isEmpty && !media.offersOtherSystems)
+        #expect(media.keys.isEmpty && media.indispensableKeys == ["skd://a", "skd://b"])
     }
 
-    @Test func otherKeySystemsAreSeen() throws {
-        let own = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",\(fairPlay)"
-        let other = #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:,b",KEYFORMAT="com.microsoft.playready""#
-        #expect(try media(own, other, "#EXTINF:2,", "1.ts").offersOtherSystems)
-        #expect(try !media(own, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE").offersOtherSystems)
-        // Without one of a key server there is nothing beside which it would be.
-        #expect(try !media(other, "#EXTINF:2,", "1.ts").offersOtherSystems)
+    private let own = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\""
+    private let playReady = #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:,b",KEYFORMAT="com.microsoft.playready""#
+    private let widevine =
+        #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:,b",KEYFORMAT="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed""#
+
+    @Test func aKeyIsDispensableWhereEachSegmentHasOneOfPlayReadyBeside() throws {
+        #expect(try media(own, playReady, "#EXTINF:2,", "1.ts").indispensableKeys.isEmpty)
+        #expect(try media(own, playReady, "#EXTINF:2,", "1.ts", "#EXTINF:2,", "2.ts").indispensableKeys.isEmpty)
+        // Nothing here gets those.
+        #expect(try media(own, widevine, "#EXTINF:2,", "1.ts").indispensableKeys == ["skd://a"])
+        #expect(try media(own, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE").indispensableKeys == ["skd://a"])
+        // A later segment has it alone.
+        let later = try media(
+            own, playReady, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE", own, "#EXTINF:2,", "2.ts")
+        #expect(later.indispensableKeys == ["skd://a"])
+        let other = own.replacing("skd://a", with: "skd://c")
+        let mixed = try media(
+            other, playReady, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE", own, "#EXTINF:2,", "2.ts")
+        #expect(mixed.serverKeys.map(\.uri) == ["skd://c", "skd://a"] && mixed.indispensableKeys == ["skd://a"])
+        // One that cannot be used is none.
+        let unknown = playReady + ",KEYFORMATVERSIONS=\"77\""
+        #expect(try media(own, unknown, "#EXTINF:2,", "1.ts").indispensableKeys == ["skd://a"])
+        #expect(try media(playReady, "#EXTINF:2,", "1.ts").indispensableKeys.isEmpty)
     }
 
     /// What players leave aside at the origin they have to leave aside here.
