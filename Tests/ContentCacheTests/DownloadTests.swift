@@ -73,6 +73,11 @@ struct DownloadTests {
         #expect(item.progress.status.failure == .serverError && item.progress.cachedSize == 0)
         #expect(try await test.cache.allItems().isEmpty && !test.cache.isCached(url))
         #expect(test.dataFiles.isEmpty)
+        // Why is known for as long as the item is.
+        #expect(await item.refresh().status.failure == .serverError)
+        #expect(await test.cache.item(url, format: .file).refresh().status.failure == .serverError)
+        try await item.purgeAndWait()
+        #expect(await item.refresh().status == .notCached)
     }
 
     @Test func aDownloadGoesOnWhereItStopped() async throws {

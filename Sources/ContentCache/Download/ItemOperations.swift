@@ -134,7 +134,11 @@ actor ItemOperations {
             await endUse(of: fetcher)
         } catch {
             progress = CachedItem.Progress()
-            status = error.code == .notCached ? .notCached : .failed(error)
+            switch status {
+            // A download that has failed may have left nothing.
+            case .failed(let failure) where error.code == .notCached && failure.code != .damaged: break
+            default: status = error.code == .notCached ? .notCached : .failed(error)
+            }
             await tell()
         }
     }
