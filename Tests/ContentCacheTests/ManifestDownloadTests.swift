@@ -267,6 +267,8 @@ struct ManifestDownloadTests {
         let refused = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
         await refused.download(keyStoring: storing(Storing(.denied("no"))))
         #expect(!refused.progress.isReadyToPlay)
+        await refused.download(keyStoring: storing(nil))
+        #expect(refused.progress.isReadyToPlay && refused.progress.warning == nil)
     }
 
     /// Key systems that nothing here is for, and one that only a part of the content has.
@@ -283,6 +285,27 @@ struct ManifestDownloadTests {
         #expect(!item.progress.isReadyToPlay && item.progress.warning?.reason.contains("[fairplay]") == true)
         await item.download(keyStoring: storing())
         #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+    }
+
+    /// As where a playlist was another when the keys were noted.
+    @Test func keysThatTheContentDoesNotNameAnyMoreAreForgotten() async throws {
+        var files = encrypted(["k1"])
+        files[base + "k1"] = key
+        let origin = TestOrigin(files)
+        let test = TestCache(origin)
+        await test.cache.item(base + "a.m3u8", format: .hls).download()
+        try test.index.execute(
+            """
+            INSERT INTO content_key VALUES (CAST('https://gone.example/k' AS BLOB), x'');
+            CREATE TABLE IF NOT EXISTS server_key (uri BLOB PRIMARY KEY, refusal BLOB NOT NULL) WITHOUT ROWID;
+            INSERT INTO server_key VALUES (CAST('skd://gone' AS BLOB), CAST('denied' AS BLOB));
+            """)
+        let item = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
+        #expect(await !item.refresh().isReadyToPlay)
+        await item.download()
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil && item.progress.status == .complete)
+        #expect(try test.index.count("SELECT count(*) FROM content_key") == 1)
+        #expect(try test.index.count("SELECT count(*) FROM server_key") == 0)
     }
 
     @Test func aPausedDownloadAsksForItsKeysAgain() async throws {

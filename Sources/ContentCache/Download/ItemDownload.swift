@@ -39,6 +39,8 @@ struct ItemDownload: Sendable {
                 read: { range throws(CacheError) in try await read(range, of: record.url) }
             ).run()
         case .hls, .dash:
+            try await store.forgetKeys(
+                otherThan: Set(presentation.keys), ofServers: Set(presentation.serverKeys.compactMap(\.uri)))
             // First, so that nothing is ready to play without its keys.
             try await downloadKeys(presentation.keys)
             try await storeKeys(of: presentation)
@@ -105,7 +107,8 @@ struct ItemDownload: Sendable {
             switch outcome {
             case .stored: try await store.note(serverKey: key.uri ?? "", refusal: nil)
             case .refused(let error): try await store.note(serverKey: key.uri ?? "", refusal: "\(error)")
-            case .untaken where !indispensable.contains(key.uri ?? ""): break
+            case .untaken where !indispensable.contains(key.uri ?? ""):
+                try await store.forget(serverKey: key.uri ?? "")
             case .untaken:
                 try await store.note(
                     serverKey: key.uri ?? "", refusal: "nobody is asked for it; configure [fairplay], or add a loader")

@@ -228,6 +228,20 @@ struct ItemIndex {
         try statement.run()
     }
 
+    func removeKey(from url: String) throws(CacheError) {
+        try connection.execute(Self.keySchema)
+        let statement = try connection.statement("DELETE FROM content_key WHERE url = ?")
+        try statement.bind(1, Array(url.utf8))
+        try statement.run()
+    }
+
+    func removeServerKey(_ uri: String) throws(CacheError) {
+        try connection.execute(Self.refusalSchema)
+        let statement = try connection.statement("DELETE FROM server_key WHERE uri = ?")
+        try statement.bind(1, Array(uri.utf8))
+        try statement.run()
+    }
+
     // MARK: Pieces
 
     func pieces() throws(CacheError) -> [CachedPiece] {

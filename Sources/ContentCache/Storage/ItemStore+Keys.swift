@@ -33,6 +33,30 @@ extension ItemStore {
         missing = nil
     }
 
+    /// Forgets what the content does not name any more: all but the keys at these URLs, and those that key servers give.
+    func forgetKeys(otherThan urls: Set<String>, ofServers uris: Set<String>) throws(CacheError) {
+        let (old, oldURIs) = (
+            tables.keys.keys.filter { !urls.contains($0) }, tables.refusals.keys.filter { !uris.contains($0) }
+        )
+        guard let index, !old.isEmpty || !oldURIs.isEmpty else { return }
+        try becomeWriter()
+        try index.transaction { () throws(CacheError) in
+            for url in old { try index.removeKey(from: url) }
+            for uri in oldURIs { try index.removeServerKey(uri) }
+        }
+        for url in old { tables.keys[url] = nil }
+        for uri in oldURIs { tables.refusals[uri] = nil }
+        missing = nil
+    }
+
+    /// Forgets what has become of a key that playback does without.
+    func forget(serverKey uri: String) throws(CacheError) {
+        guard let index, tables.refusals[uri] != nil else { return }
+        try becomeWriter()
+        try index.removeServerKey(uri)
+        tables.refusals[uri] = nil
+    }
+
     private static let unasked = "no download has asked for it"
 
     /// What has become of a key that a key server gives: stored, or why not.
