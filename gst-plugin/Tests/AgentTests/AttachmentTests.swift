@@ -37,7 +37,7 @@ import Testing
         var configuration = Agent.Configuration()
         let cache = ContentCache(.init(folder: folder))
         configuration.cache = cache
-        // A download that comes to nothing leaves its index.
+        // A download that is paused leaves its index, even before its first byte; one that fails then would not.
         let item = cache.item(url, format: .file)
         item.start()
         for await progress in item.updates where progress.status != .notCached { break }
