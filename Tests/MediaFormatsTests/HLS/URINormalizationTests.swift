@@ -59,7 +59,7 @@ struct URINormalizationTests {
         let colons = String(repeating: ":", count: 4095)
         #expect(URIReference.normalized("http://h\(colons)/%41") == "http://h/A")
         for unit in [":", ":80", "@", "a:0", "%3a", "/..", "/./", "?%41"] {
-            let text = "http://h" + String(repeating: unit, count: (1 << 20) / unit.utf8.count)
+            let text = "http://h" + String(repeating: unit, count: (unit == ":" ? 1 << 20 : 1 << 16) / unit.utf8.count)
             let normalized = URIReference.normalized(text)
             #expect(URIReference.normalized(normalized) == normalized)
             // Too long for the name of a server.
