@@ -59,7 +59,7 @@ final class SegmentRelay: Sendable {
         }
     }
 
-    /// `limit`: how long one outage may last before a request fails. `sleep` throws when the task is cancelled, and `now`
+    /// `limit`: how long one outage may last before a request fails; zero: one attempt for each request. `sleep` throws when the task is cancelled, and `now`
     /// is the time that it is part of.
     init(
         _ origin: PresentationOrigin, limit: Duration,
@@ -99,8 +99,11 @@ final class SegmentRelay: Sendable {
         return true
     }
 
-    /// What failed as the stock demuxer is to hear of it, which gives up where the outage has lasted too long.
-    func ended(_ failure: PresentationFailure, at url: String) -> PresentationFailure { failure.givenUp(isOver(url)) }
+    /// What failed as the stock demuxer is to hear of it, which gives up where the outage has lasted too long. Where there
+    /// is one attempt only, trying on is up to that.
+    func ended(_ failure: PresentationFailure, at url: String) -> PresentationFailure {
+        failure.givenUp(limit > .zero && isOver(url))
+    }
 
     /// It came over the network.
     func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }

@@ -214,6 +214,19 @@ struct RelayTests {
         #expect(world.notices.filter { $0 == "server error 503" }.count == 31)
     }
 
+    /// Then the stock demuxer decides what to try again, by what happened.
+    @Test(arguments: [(503, 503), (429, 429), (401, 401), (403, 403), (404, 404), (nil, 502)])
+    func aRelayThatTriesOnceChangesNoStatus(_ status: Int?, _ expected: Int) async throws {
+        let world = World(
+            status.map { .response(Self.response([], status: $0)) } ?? .failure(.refused(Self.url)), limit: .zero)
+        for attempt in 1...3 {
+            let failure = try #require(await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+            #expect(failure.status == expected)
+            #expect(world.script.ranges.count == attempt)
+        }
+        #expect(world.time.elapsed == .zero)
+    }
+
     @Test(arguments: [1, 700, 4999]) func aBrokenSegmentGoesOnWhereItWas(_ count: Int) async throws {
         let rest = Self.response(Array(Self.media[count...]), status: 206, range: "bytes \(count)-4999/5000")
         let world = World(
