@@ -99,5 +99,6 @@ struct KeyURITests {
         #expect(!KeyURI("skd:https://me:secret@host/a").printable.contains("secret"))
         #expect(KeyURI("skd://a\nb\u{7}").printable == "skd://a b ")
         #expect(KeyURI("skd://" + String(repeating: "x", count: 400)).printable.count == 256)
+        #expect(KeyURI("DATA:text/plain;charset=UTF-16;base64,AAAA@BBBB").printable == "data:…")
     }
 }

@@ -75,8 +75,9 @@ public struct KeyURI: Sendable, Hashable {
     }
 
     /// For logs and error texts: without query and user information, at most 256 characters, control characters as
-    /// spaces.
+    /// spaces. A `data:` URI holds a whole pssh box or PlayReady header and names nothing: of that, the scheme alone.
     public var printable: String {
+        if scheme == "data" { return "data:…" }
         if text.utf8.contains(UInt8(ascii: "@")) { return HTTPRequest(url: text).printableURL }
         let shown = Substring(text.utf8.prefix { $0 != UInt8(ascii: "?") })
         let clean = shown.unicodeScalars.prefix(257).map { $0.properties.generalCategory == .control ? " " : $0 }
