@@ -58,6 +58,15 @@ def has_lld(swift):
     return os.path.exists(own) or shutil.which("ld.lld") is not None
 
 
+def has_relative_relocations():
+    """Whether glibc here knows them, without which it refuses to load what has them."""
+    try:
+        name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
+        return name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 36)
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
 def build(arguments, product, link_flags):
     command = [
         arguments.swift, "build", "-c", "release", "--product", product,
@@ -69,8 +78,8 @@ def build(arguments, product, link_flags):
         command += ["--jobs", str(arguments.jobs)]
     if arguments.strip:
         link_flags = link_flags + ["-s"]
-    if has_lld(arguments.swift):
-        # Relative relocations take a hundredth of the room. glibc knows them from 2.36 on, gold does not.
+    if has_lld(arguments.swift) and has_relative_relocations():
+        # They take a hundredth of the room. Swift's usual linker, gold, does not know them.
         command += ["-Xswiftc", "-use-ld=lld"]
         link_flags = ["-z", "pack-relative-relocs", *link_flags]
     for flag in link_flags:
