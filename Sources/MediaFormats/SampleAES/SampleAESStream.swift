@@ -199,13 +199,16 @@ public final class SampleAESStream {
     }
 
     private func recognise(isEnd: Bool) throws(FormatError) {
-        guard let (found, distance) = Self.container(of: unread, isEnd: isEnd) else {
+        guard let found = Self.container(of: unread, isEnd: isEnd) else {
             guard unread.count <= Self.searchLimit else { throw Self.notRecognised }
             return
         }
-        trimmer = distance == TransportPacket.size ? nil : PacketTrimmer(distance: distance)
+        if found.distance != TransportPacket.size {
+            trimmer = PacketTrimmer(distance: found.distance)
+            unread.removeFirst(found.offset)
+        }
         let isCarried = SegmentKey(transportStreamPackets: unread.prefix(TransportPacket.size))?.isCarried == true
-        container = isCarried ? .carried : found
+        container = isCarried ? .carried : found.container
         var bytes: [UInt8] = []
         swap(&bytes, &unread)
         try bytes.withUnsafeBufferPointer { bytes throws(FormatError) in
@@ -229,21 +232,13 @@ public final class SampleAESStream {
         return isStream ? .transportStream : nil
     }
 
-    /// With the distance from one packet of a transport stream to the next.
-    private static func container(of bytes: [UInt8], isEnd: Bool) -> (Container, distance: Int)? {
-        if bytes.starts(with: "ID3".utf8) { return (.packedAudio, TransportPacket.size) }
+    /// Of a transport stream, with the place of the first packet and the distance from one to the next.
+    private static func container(
+        of bytes: [UInt8], isEnd: Bool
+    ) -> (container: Container, offset: Int, distance: Int)? {
+        if bytes.starts(with: "ID3".utf8) { return (.packedAudio, 0, TransportPacket.size) }
         let frame = bytes.withUnsafeBytes { AudioFrame.read($0, at: 0) }
-        if case .frame = frame { return (.packedAudio, TransportPacket.size) }
-        // Packets may start anywhere in the bytes: three in a row tell.
-        let count = isEnd ? 1 : 2
-        for distance in PacketTrimmer.distances where bytes.count > count * distance {
-            for offset in 0..<bytes.count - count * distance {
-                let isFound = (0...count).allSatisfy {
-                    bytes[offset + $0 * distance] == TransportPacket.syncByte
-                }
-                if isFound { return (.transportStream, distance) }
-            }
-        }
-        return nil
+        if case .frame = frame { return (.packedAudio, 0, TransportPacket.size) }
+        return PacketTrimmer.find(in: bytes, isEnd: isEnd).map { (.transportStream, $0.offset, $0.distance) }
     }
 }
