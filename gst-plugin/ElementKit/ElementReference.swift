@@ -22,6 +22,16 @@ public struct ElementReference: @unchecked Sendable {
     /// and then: adaptive demuxers stop their own thread before they stop their children.
     public var isBeingStopped: Bool { ek_is_being_stopped(pointer) != 0 }
 
+    /// Whether all sinks of the pipeline have shown something, at some time since it left READY.
+    public var hasPrerolled: Bool {
+        withTopLevel { top in
+            var state = GST_STATE_VOID_PENDING
+            gst_element_get_state(
+                UnsafeMutableRawPointer(top).assumingMemoryBound(to: GstElement.self), &state, nil, 0)
+            return state.rawValue >= GST_STATE_PAUSED.rawValue
+        }
+    }
+
     /// Whether messages come to a bus that takes them: that of a pipeline at NULL does not.
     public var hasListener: Bool { ek_has_listener(pointer) != 0 }
 

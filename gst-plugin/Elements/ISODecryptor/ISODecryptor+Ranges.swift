@@ -45,6 +45,7 @@ extension ISODecryptor {
         guard size > 0 else { return encryptedBytes(offset, size) }
         let (end, overflow) = offset.addingReportingOverflow(UInt64(size))
         guard !overflow else { return .failed(.endOfStream) }
+        if let flow = keepEndBack(offset..<end) { return .failed(flow) }
         if let failed = prepare(offset..<end) { return .failed(failed) }
         if let failed = waitForKeys() { return .failed(failed) }
         let extent = file.extent

@@ -24,6 +24,9 @@ extension ISODecryptor {
         var failure: String?
     }
 
+    /// How long the end is kept back at most, in nanoseconds: what is too short to be shown without it has to end.
+    private static let endPatience: UInt64 = 2_000_000_000
+
     var isWindowed: Bool { monitor.withLock { intake.window != nil } }
 
     /// The size of the file where upstream pushes it, takes orders to go elsewhere, and nothing has come yet; nil
@@ -213,4 +216,26 @@ extension ISODecryptor {
 
     /// The demuxer goes elsewhere.
     func restartWindow() { change { $0.window?.forgetPace() } }
+
+    /// Keeps the end back until the player shows something, or for a while; nil then. A short file is read in less time
+    /// than a decoder is made, and a stream that has ended before decodebin3 of GStreamer 1.22 goes on with the next one
+    /// never ends behind it.
+    func keepEndBack(_ range: Range<UInt64>) -> FlowResult? {
+        let last = lastRange
+        lastRange = range
+        guard let size = monitor.withLock({ intake.window?.size }), range.upperBound >= size, !last.isEmpty,
+            range.lowerBound >= size || (last.lowerBound...last.upperBound).contains(range.lowerBound)
+        else { return nil }
+        let start = MonotonicTime.now
+        monitor.lock()
+        defer { monitor.unlock() }
+        while true {
+            if flow.isFlushing { return .flushing }
+            monitor.unlock()
+            let isShown = reference.hasPrerolled
+            monitor.lock()
+            if isShown || MonotonicTime.now - start >= Self.endPatience { return nil }
+            guard waitForChange(microseconds: 10_000) else { return .flushing }
+        }
+    }
 }
