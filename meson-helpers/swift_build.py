@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 
+import link_flags
+
 # What a Swift package can be made of. Folders count too: a new or a deleted file changes the time of its folder.
 SOURCE_SUFFIXES = (".swift", ".h", ".c", ".modulemap", ".map")
 SOURCE_FOLDERS = ("Sources", "gst-plugin", "examples")
@@ -52,22 +54,7 @@ def static_runtime_folder(swift):
     return folder
 
 
-def has_lld(swift):
-    """Swift's own toolchains bring it along; those of distributions may not."""
-    own = os.path.join(os.path.dirname(os.path.realpath(swift)), "ld.lld")
-    return os.path.exists(own) or shutil.which("ld.lld") is not None
-
-
-def has_relative_relocations():
-    """Whether glibc here knows them, without which it refuses to load what has them."""
-    try:
-        name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
-        return name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 36)
-    except (AttributeError, OSError, ValueError):
-        return False
-
-
-def build(arguments, product, link_flags):
+def build(arguments, product, linker):
     command = [
         arguments.swift, "build", "-c", "release", "--product", product,
         "--package-path", arguments.package, "--scratch-path", arguments.scratch,
@@ -77,12 +64,9 @@ def build(arguments, product, link_flags):
     if arguments.jobs:
         command += ["--jobs", str(arguments.jobs)]
     if arguments.strip:
-        link_flags = link_flags + ["-s"]
-    if has_lld(arguments.swift) and has_relative_relocations():
-        # They take a hundredth of the room. Swift's usual linker, gold, does not know them.
-        command += ["-Xswiftc", "-use-ld=lld"]
-        link_flags = ["-z", "pack-relative-relocs", *link_flags]
-    for flag in link_flags:
+        linker = linker + ["-s"]
+    command += link_flags.link_flags(arguments.swift)
+    for flag in linker:
         command += ["-Xlinker", flag]
     environment = {**os.environ, "LATCHKEY_PROTECTED": "1"} if arguments.protected else None
     if subprocess.run(command, stdin=subprocess.DEVNULL, env=environment).returncode != 0:
@@ -120,6 +104,8 @@ def dependencies(package):
     resolved = os.path.join(package, "Package.resolved")
     if os.path.exists(resolved):
         yield resolved
+    yield link_flags.STARTUP
+    yield link_flags.__file__
     for top in SOURCE_FOLDERS:
         for folder, folders, files in os.walk(os.path.join(package, top)):
             folders[:] = sorted(name for name in folders if name not in OTHER_FOLDERS and not name.startswith("."))

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Prints what `swift build` needs beside -static-stdlib for what ships to take little memory, one argument a line.
+
+    link_flags.py SWIFT
+
+With lld, which Swift's toolchains bring along: relative relocations packed, and what runs before anything plays
+(startup_functions.txt, see record_startup.py) side by side. The kernel brings code in by pieces of 64 KiB, so that
+functions that lie all over the library cost ten times their size.
+"""
+
+import os
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STARTUP = os.path.join(HERE, "startup_functions.txt")
+
+
+def has_lld(swift):
+    """Swift's own toolchains bring it along; those of distributions may not."""
+    own = os.path.join(os.path.dirname(os.path.realpath(swift)), "ld.lld")
+    return os.path.exists(own) or shutil.which("ld.lld") is not None
+
+
+def has_relative_relocations():
+    """Whether glibc here knows them, without which it refuses to load what has them."""
+    try:
+        name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
+        return name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 36)
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def link_flags(swift):
+    if not has_lld(swift):
+        return []
+    flags = ["-Xswiftc", "-use-ld=lld", "-Xcc", "-ffunction-sections"]
+    flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
+    linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering"]
+    if has_relative_relocations():
+        linker += ["-z", "pack-relative-relocs"]
+    for flag in linker:
+        flags += ["-Xlinker", flag]
+    return flags
+
+
+if __name__ == "__main__":
+    print("\n".join(link_flags(shutil.which(sys.argv[1]) or sys.argv[1])))

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Writes down which functions of the library run while an agent plays a short film, for the linker:
+startup_functions.txt.
+
+    meson-helpers/with-plugin meson-helpers/record_startup.py
+
+Needs valgrind. Names that a later version does not have any more are left out by the linker without a word; a test of the
+build says when too few are left.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import link_flags
+
+SONAME = "liblatchkey-1.0.so.0"
+CASE = os.path.join(os.path.dirname(link_flags.HERE), "Tests", "Corpus", "bento4-cenc-muxed")
+
+
+def executed(trace):
+    """The functions of the library in what callgrind wrote: names stand behind numbers, given where they come first."""
+    objects, functions, current, found = {}, {}, "", set()
+    with open(trace, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            match = re.match(r"(c?)(ob|fn)=\((\d+)\)(?: (.*))?", line)
+            if not match:
+                continue
+            called, kind, number, name = match.groups()
+            names = objects if kind == "ob" else functions
+            if name:
+                names[number] = name
+            if kind == "ob" and not called:
+                current = names[number]
+            elif kind == "fn" and not called and os.path.basename(current) == SONAME:
+                # What calls itself has its depth behind an apostrophe.
+                found.add(functions[number].split("'")[0])
+    return found
+
+
+def addresses(library):
+    listed = subprocess.run(["nm", library], check=True, stdout=subprocess.PIPE, text=True).stdout
+    lines = [line.split() for line in listed.splitlines()]
+    return {line[2]: int(line[0], 16) for line in lines if len(line) == 3 and line[1] in "tTwW"}
+
+
+def main():
+    with open(os.path.join(CASE, "case.json"), encoding="utf-8") as file:
+        keys = {key["kid"]: key["key"] for track in json.load(file)["tracks"] for key in track["keys"]}
+    build = os.environ.get("LATCHKEY_BUILD") or os.path.join(os.path.dirname(link_flags.HERE), "build")
+    library = os.path.join(build, SONAME)
+    with tempfile.TemporaryDirectory() as folder:
+        # Valgrind stumbles over what Swift tells debuggers.
+        subprocess.run(["strip", "--strip-debug", "-o", os.path.join(folder, SONAME), library], check=True)
+        configuration, keys_file = os.path.join(folder, "latchkey.conf"), os.path.join(folder, "keys.txt")
+        with open(configuration, "w", encoding="utf-8") as file:
+            file.write(f"[latchkey]\nkeys-file={keys_file}\n")
+        with open(keys_file, "w", encoding="utf-8") as file:
+            file.writelines(f"{kid} {key}\n" for kid, key in keys.items())
+        trace = os.path.join(folder, "trace")
+        subprocess.run(
+            ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no", f"--callgrind-out-file={trace}",
+             os.path.join(build, "player-example"), "--video-sink=fakesink", "--audio-sink=fakesink", "--automatic",
+             f"file://{CASE}/media.mp4"],
+            env={**os.environ, "LD_LIBRARY_PATH": folder, "LATCHKEY_CONFIG": configuration},
+            check=True)
+        places = addresses(library)
+        found = sorted(executed(trace) & places.keys(), key=lambda name: places[name])
+    if len(found) < 500:
+        sys.exit(f"record_startup: {len(found)} functions of {library} were seen to run, too few to be true")
+    with open(link_flags.STARTUP, "w", encoding="utf-8") as output:
+        output.writelines(name + "\n" for name in found)
+    print(f"{len(found)} functions in {link_flags.STARTUP}")
+
+
+if __name__ == "__main__":
+    main()
