@@ -4,9 +4,10 @@
 
     link_flags.py SWIFT
 
-With lld, which Swift's toolchains bring along: relative relocations packed, and what runs before anything plays
-(startup_functions.txt, see record_startup.py) side by side. The kernel brings code in by pieces of 64 KiB, so that
-functions that lie all over the library cost ten times their size.
+With lld, which Swift's toolchains bring along: relative relocations packed, no table of an executable's own symbols
+for libraries that it might load, and what runs before anything plays (startup_functions.txt, see record_startup.py)
+side by side. The kernel brings code in by pieces of 64 KiB, so that functions that lie all over a library cost ten
+times their size.
 """
 
 import os
@@ -37,7 +38,7 @@ def link_flags(swift):
         return []
     flags = ["-Xswiftc", "-use-ld=lld", "-Xcc", "-ffunction-sections"]
     flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
-    linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering"]
+    linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering", "--no-export-dynamic"]
     if has_relative_relocations():
         linker += ["-z", "pack-relative-relocs"]
     for flag in linker:
