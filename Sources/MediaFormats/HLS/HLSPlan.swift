@@ -41,7 +41,7 @@ struct HLSPlan {
             segment.sampleKey != nil && (segment.map != nil || kind.takesNotes)
         }
         let isExpected = !media.isEnded && !rewriter.sessionKeys.filter(\.method.encryptsSamples).isEmpty
-        let needsFronts = hasSamples || window.hasSampleKeys || isExpected
+        let needsFronts = hasSamples || window.hasSampleKeys || isExpected || rewriter.hasEncryptedSibling
         let hasMaps = window.hasFronts || media.segments.contains { $0.map != nil }
         isRewritten = isKeyed || needsFronts || window.hasFronts
         guard isRewritten else {

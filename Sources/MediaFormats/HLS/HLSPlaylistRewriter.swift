@@ -23,6 +23,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// The session keys of the master playlist. A live playlist whose segments are all clear is prepared for encrypted
     /// ones if there are any.
     public var sessionKeys: [HLSKey]
+    /// Whether a playlist that players may change from to this one has encrypted samples. Clear segments are announced then,
+    /// so that they are not taken for encrypted ones.
+    public var hasEncryptedSibling = false
     /// What the segments are, where it is known. A playlist with `EXT-X-MAP` is fragmented MP4 anyway; otherwise the
     /// file names of the segments tell, where this is nil.
     public var segmentKind: HLSSegmentKind?

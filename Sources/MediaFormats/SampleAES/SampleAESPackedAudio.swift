@@ -27,6 +27,10 @@ struct SampleAESPackedAudio: ~Copyable {
     private var key: SegmentKey?
     private var isDescribed: Bool?
     private(set) var start: Start?
+    /// No tag goes on, not even the first.
+    private let keepsTags: Bool
+
+    init(keepsTags: Bool = false) { self.keepsTags = keepsTags }
 
     mutating func append(_ bytes: UnsafeRawBufferPointer) {
         hasEnded = false
@@ -156,7 +160,7 @@ struct SampleAESPackedAudio: ~Copyable {
     }
 
     private mutating func append(tag: [UInt8]) {
-        guard start == nil else { return }
+        guard start == nil, !keepsTags else { return }
         start = .tag
         output.append(contentsOf: tag)
     }

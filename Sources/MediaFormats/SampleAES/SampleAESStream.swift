@@ -42,15 +42,16 @@ public final class SampleAESStream {
     // One owner at a time, and no access lasts while another begins: the run-time check would cost more than it finds.
     @exclusivity(unchecked) private var container = Container.unknown
     @exclusivity(unchecked) private var transport = SampleAESTransportStream()
-    @exclusivity(unchecked) private var packed = SampleAESPackedAudio()
+    @exclusivity(unchecked) private var packed: SampleAESPackedAudio
     @exclusivity(unchecked) private var carried = CarriedStream()
     /// Of a transport stream whose packets have more than 188 bytes.
     @exclusivity(unchecked) private var trimmer: PacketTrimmer?
     /// Bytes that do not tell yet what they are.
     @exclusivity(unchecked) private var unread: [UInt8] = []
 
-    /// Nothing is known of the stream yet: `output` is nil.
-    public init() {}
+    /// Nothing is known of the stream yet: `output` is nil. `isJoining`: what came before went on without this, so that
+    /// no tag is the one in front of all.
+    public init(isJoining: Bool = false) { packed = SampleAESPackedAudio(keepsTags: isJoining) }
 
     /// Nil as long as nothing was found that can go on.
     public var output: Output? {

@@ -80,16 +80,18 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
         // Segments with notes need the element that reads them, which takes caps of its own.
         let weak = WeakElement(reference)
-        let reader = NoteReader()
+        let start = ClearStart()
         sink.probeEvents(.downstream) { event in
             guard let caps = event.caps, let renamed = HLSCaps.renamed(caps),
                 weak.map({ ($0 as? HLSDemuxer)?.run?.presentation.hasNotes }) == true
             else { return event }
-            reader.begin()
+            start.hasDecryptor()
             return Event(caps: renamed)
         }
+        // The pad keeps the probe, and not the other way round.
+        let pad = sink.pointer
         sink.probeBuffers { buffer in
-            let passes = reader.passes(buffer) {
+            let passes = start.passes(buffer, to: PadReference(sharing: pad)) {
                 weak.withElement { ($0 as? HLSDemuxer)?.run?.presentation.fail(.becameEncrypted) }
             }
             guard passes else { return nil }

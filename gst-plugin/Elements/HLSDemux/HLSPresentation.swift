@@ -31,6 +31,10 @@ final class HLSPresentation: Sendable {
         /// What was prepared before it was asked for, each once.
         var prepared: Set<HLSResource> = []
         var qualities: [PictureQuality] = []
+        /// What the master playlist names each playlist for.
+        var roles: [String: HLSRewriting.Child.Role] = [:]
+        /// Those of playlists with encrypted samples.
+        var encryptedRoles: Set<HLSRewriting.Child.Role> = []
         var timeline = HLSTimeline()
         var schedule = HLSKeySchedule()
         /// Something came out of the stock demuxer.
@@ -202,6 +206,8 @@ final class HLSPresentation: Sendable {
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if isEnveloped == true { state.isEnveloped = true }
             if state.isEnveloped { rewriter.isEnveloped = true }
+            let role = state.roles[name]
+            rewriter.hasEncryptedSibling = role.map { state.encryptedRoles.contains($0) } ?? false
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
@@ -217,6 +223,9 @@ final class HLSPresentation: Sendable {
                 state.sessionKeys = rewriting.sessionKeys
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
+                state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
+            } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {
+                state.encryptedRoles.insert(role)
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.

@@ -21,6 +21,8 @@ struct StreamMarks {
 
     private var marks: [Mark] = []
     private var isAligned = false
+    /// What came before went on without this.
+    var isJoining = false
 
     /// A buffer comes behind `size` bytes that have not gone on yet.
     mutating func note(_ buffer: borrowing Buffer, behind size: Int, of output: SampleAESStream.Output?) {
@@ -32,7 +34,7 @@ struct StreamMarks {
         metadata.copyMetadata(from: buffer)
         isAligned = output == .transportStream
         // Offsets count what came. At offset zero of a later segment, id3demux would take off as much as the first tag had.
-        if output != nil, !isAligned { metadata.setOffset(.max) }
+        if output != nil || isJoining, !isAligned { metadata.setOffset(.max) }
         // The packet that the buffer starts within.
         let offset = isAligned ? size / Self.packetSize * Self.packetSize : size
         marks.append(Mark(metadata, offset: offset))

@@ -25,12 +25,16 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     /// In bytes. Players bring a whole segment at once: taken in pieces, what the first ones give is on its way before the
     /// others are decrypted, and stays in the processor's caches.
     @exclusivity(unchecked) var pieceSize = 64 << 10
+    @exclusivity(unchecked) private var isJoining = false
     /// A SEGMENT event that waits for the caps, which have to come first.
     @exclusivity(unchecked) private var waitingSegment: Event?
 
+    /// The element comes into a stream that is under way, and clear up to here. To be called before it starts.
+    func joinsClearStream() { isJoining = true }
+
     override func resetStream() {
         super.resetStream()
-        samples = SampleAESStream()
+        samples = SampleAESStream(isJoining: isJoining)
         note = nil
         output = nil
         hasWarned = false
@@ -45,6 +49,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func forgetBytes() {
         marks = StreamMarks()
+        marks.isJoining = isJoining
         isWaiting = false
         waitingSegment = nil
     }
@@ -201,7 +206,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
                 case .failed(let failure) = self.cipher(for: keyID, of: found)
             {
                 // What was decrypted goes nowhere.
-                samples = SampleAESStream()
+                samples = SampleAESStream(isJoining: isJoining)
                 return .failed(failure)
             }
             countDecrypted(size, since: start)
@@ -301,7 +306,9 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func announce(_ kind: SampleAESStream.Output) {
         output = kind
-        guard let caps = Self.caps(of: kind) else { return }
+        // Who got the stream before takes it as it was called then: `id3demux` no other caps than those of a tag.
+        let called = isJoining ? PadReference(sharing: sourcePad.pointer).peer?.currentCaps : nil
+        guard let caps = called ?? Self.caps(of: kind) else { return }
         sourcePad.push(Event(caps: caps))
         stream.output.negotiate(caps, on: sourcePad)
         if let segment = waitingSegment.take() { sourcePad.push(segment) }
