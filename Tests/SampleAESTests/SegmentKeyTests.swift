@@ -30,6 +30,29 @@ import Testing
         #expect(SegmentKey(transportStreamPackets: [UInt8](repeating: 0, count: 188) + packets) == key)
     }
 
+    @Test func aTagMayEndTooEarly() {
+        let tag = Self.keys[2].id3Tag()
+        for count in 3..<tag.count { #expect(SegmentKey.endsWithinTag(Array(tag.prefix(count)))) }
+        #expect(!SegmentKey.endsWithinTag(tag) && !SegmentKey.endsWithinTag(tag + [0xFF]))
+        #expect(!SegmentKey.endsWithinTag([]) && !SegmentKey.endsWithinTag([0xFF, 0xF1, 0]))
+    }
+
+    /// What came before a decryptor had the tag in front of all.
+    @Test(arguments: [false, true])
+    func aStreamThatIsJoinedHasNoTag(isJoining: Bool) throws {
+        var random = SeededGenerator(seed: 7)
+        let frames = (0..<3).flatMap { _ in TestEncoder.adtsFrame(&random) }
+        let tag = ID3Tag(frames: [.privateFrame(owner: "time", data: [1, 2, 3])]).bytes
+        let stream = SampleAESStream(isJoining: isJoining)
+        try (SegmentKey(keyID: nil).id3Tag() + tag + frames).withUnsafeBytes { try stream.append($0) }
+        try stream.end()
+        while case .key = try stream.next() {}
+        var output = [UInt8](repeating: 0, count: stream.outputSize)
+        output.withUnsafeMutableBytes { stream.takeOutput(into: $0) }
+        #expect(output == (isJoining ? frames : tag + frames))
+        #expect(stream.output == (isJoining ? .audio(.aac) : .id3))
+    }
+
     /// Written by hand from the table in the documentation: the format must not change by accident.
     @Test func theFormatStays() throws {
         let key = SegmentKey(

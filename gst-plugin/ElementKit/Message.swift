@@ -91,6 +91,16 @@ public struct Message: ~Copyable, @unchecked Sendable {
         return error.pointee.domain == gst_stream_error_quark() && error.pointee.code == Int32(code.rawValue)
     }
 
+    /// What a stream stopped with, where this is the error that elements post then; nil for any other message.
+    public var stoppedFlow: FlowResult? {
+        guard isStreamError(GST_STREAM_ERROR_FAILED) else { return nil }
+        var details: UnsafePointer<GstStructure>?
+        var flow: gint = 0
+        gst_message_parse_error_details(pointer, &details)
+        guard let details, gst_structure_get_int(details, "flow-return", &flow) != 0 else { return nil }
+        return FlowResult(GstFlowReturn(flow))
+    }
+
     /// The texts in a field of an element message of that name; nil for any other message.
     public borrowing func strings(_ field: String, of name: String) -> [String]? {
         guard kind == .element, let structure = gst_message_get_structure(pointer),

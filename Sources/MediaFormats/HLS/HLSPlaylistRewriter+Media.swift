@@ -60,9 +60,25 @@ extension HLSPlaylistRewriter {
                         end: start + segment.duration))
             }
         }
+        output.result.announcedSegments = announced(media, plan)
         output.result.firstSegment = media.segments.first?.sequence
         output.result.durations = media.segments.map(\.duration)
         output.result.keys = uses
         if !uses.isEmpty { output.result.isProtected = true }
+    }
+
+    private func announced(_ media: HLSMediaPlaylist, _ plan: HLSPlan) -> [String: HLSRewriting.AnnouncedSegment] {
+        var announced: [String: HLSRewriting.AnnouncedSegment] = [:]
+        var last: HLSKeyNote?
+        for (segment, placement) in zip(media.segments, plan.placements) {
+            guard case .routed(.keyNote(let note)) = placement.front?.value else {
+                last = nil
+                continue
+            }
+            defer { last = note }
+            guard let url = segment.url, segment.byteRange == nil else { continue }
+            announced[url] = HLSRewriting.AnnouncedSegment(kind: note.kind, isFirst: note != last)
+        }
+        return announced
     }
 }

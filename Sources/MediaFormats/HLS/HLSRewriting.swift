@@ -111,5 +111,16 @@ public struct HLSRewriting: Sendable {
         public var byteRange: HLSByteRange?
     }
 
+    /// Segments behind notes, by their absolute URLs; those that are ranges of something larger are left out.
+    public var announcedSegments: [String: AnnouncedSegment] = [:]
+
+    /// A segment that a note stands in front of, somewhere before it.
+    public struct AnnouncedSegment: Hashable, Sendable {
+        /// `transportStream` or `packedAudio`.
+        public var kind: HLSSegmentKind
+        /// A note stands right in front.
+        public var isFirst: Bool
+    }
+
     init(kind: HLSPlaylist.Kind) { self.kind = kind }
 }

@@ -65,6 +65,9 @@ extension SegmentKey {
     /// The PID of the note's packets: in the range for private use, where no tool puts elementary streams by itself.
     public static let pid = 0x1FF8
 
+    /// In bytes, of a packet of a transport stream.
+    public static let packetSize = TransportPacket.size
+
     /// Whole packets of a transport stream: the note, and null packets behind it, so that these bytes alone look like a
     /// transport stream to a typefinder. Demultiplexers ignore them all.
     public func transportStreamPackets() -> [UInt8] {
@@ -126,5 +129,11 @@ extension SegmentKey {
     public init?(id3Tag bytes: some Collection<UInt8>) {
         guard let tag = try? ID3Tag(Array(bytes)), let key = tag.segmentKey else { return nil }
         self = key
+    }
+
+    /// Whether bytes that start with an ID3 tag end before that does.
+    public static func endsWithinTag(_ bytes: [UInt8]) -> Bool {
+        guard bytes.starts(with: "ID3".utf8) else { return false }
+        return bytes.count < ID3Tag.headerSize || bytes.withUnsafeBytes { ID3Tag.size(ofTagAt: $0) ?? 0 } > bytes.count
     }
 }

@@ -180,6 +180,31 @@ import Testing
         #expect(try rewriter.rewrite("\(playlist)#EXT-X-ENDLIST\n", routes: TestRoutes()).result.resources.isEmpty)
     }
 
+    /// The player comes from encrypted segments, and has to be told.
+    @Test(arguments: [Channel.Kind.fragmentedMP4, .transportStream])
+    func clearPlaylistsBesideEncryptedOnesSaySo(kind: Channel.Kind) throws {
+        var channel = Channel(kind: kind)
+        channel.protectedFrom = 1000
+        let playlist = "\(channel.playlist(at: 0))#EXT-X-ENDLIST\n"
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        let alone = try rewriter.rewrite(playlist, routes: TestRoutes()).result
+        #expect(alone.resources.isEmpty && alone.announcedSegments.isEmpty)
+        rewriter.hasEncryptedSibling = true
+        let result = try rewriter.rewrite(playlist, routes: TestRoutes()).result
+        switch result.resources.first {
+        case .initSegment(let section): #expect(section.protection == .clear(like: nil))
+        case .keyNote(let note): #expect(note.key == nil)
+        default: Issue.record("nothing in front")
+        }
+        #expect(result.resources.count == 1)
+        #expect(!result.isProtected)
+        let announced = result.announcedSegments
+        guard kind == .transportStream else { return #expect(announced.isEmpty) }
+        #expect(announced.count == result.durations.count)
+        #expect(announced.values.allSatisfy { $0.kind == .transportStream })
+        #expect(announced.values.filter(\.isFirst).count == 1)
+    }
+
     @Test func aServerThatStartsAnew() throws {
         let routes = TestRoutes()
         var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])

@@ -119,6 +119,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             failure.post(on: reference)
         } else if message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND), let key = run.presentation.keyGivenAway {
             HLSFailure.wrongKey(key).post(on: reference)
+        } else if message.stoppedFlow == .error, let failure = run.presentation.failureOfSegments {
+            failure.post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             postUnreached("playlists")
         } else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import ElementKit
 import HTTP
 import MediaFormats
 import ProtectionModel
@@ -45,6 +46,13 @@ final class HLSPresentation: Sendable {
         var firstVariant: String?
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
+        /// Segments behind notes, by their playlists and URLs.
+        var announced: [String: [String: HLSRewriting.AnnouncedSegment]] = [:]
+        /// Playlists of which such a segment was fetched.
+        var begun: Set<String> = []
+        /// The segment that was fetched last.
+        var lastAnnounced: String?
+        var segmentWatch: HTTPClientWatch?
         /// A playlist's segments are in envelopes, and so are those of all others then.
         var isEnveloped = false
         var requestCount = 0
@@ -107,10 +115,12 @@ final class HLSPresentation: Sendable {
     /// Closes the port.
     func close() {
         end()
-        let server = state.withLock { state in
-            defer { state.server = nil }
-            return state.server
+        let (server, watch) = state.withLock { state in
+            defer { (state.server, state.segmentWatch) = (nil, nil) }
+            return (state.server, state.segmentWatch)
         }
+        // It goes behind the lock, which what it calls takes too.
+        withExtendedLifetime(watch) {}
         server?.close()
     }
 
@@ -228,11 +238,13 @@ final class HLSPresentation: Sendable {
                 state.encryptedRoles.insert(role)
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
+            state.announced[name] = rewriting.announcedSegments.isEmpty ? nil : rewriting.announcedSegments
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
             let isSettled = rewriting.segmentToProbe == nil
             return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
         }
         table.keep(rewriting.resources, of: name)
+        if !rewriting.announcedSegments.isEmpty { watchSegments() }
         for key in wanted { keys.demand(key) }
         return rewriting
     }

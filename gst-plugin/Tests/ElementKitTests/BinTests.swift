@@ -125,6 +125,22 @@ private final class Wrapper: Bin, @unchecked Sendable {
         #expect(try change(gst_message_new_eos(source)).type == "eos")
     }
 
+    @Test func tellsWhatAStreamStoppedWith() {
+        let source = ek_as_object(element)
+        for (code, details, flow) in [
+            (1, "details, flow-return=(int)-5;", FlowResult.error),
+            (1, "details, flow-return=(int)-4;", .notNegotiated),
+            (1, "details;", nil), (1, nil, nil), (4, "details, flow-return=(int)-5;", nil),
+        ] as [(gint, String?, FlowResult?)] {
+            let error = g_error_new_literal(gst_stream_error_quark(), code, "text")
+            defer { g_error_free(error) }
+            let structure = details.flatMap { gst_structure_from_string($0, nil) }
+            guard let message = gst_message_new_error_with_details(source, error, "debug", structure) else { continue }
+            let stopped = Message(owning: message).stoppedFlow
+            #expect(stopped == flow)
+        }
+    }
+
     @Test func takesEventsThatAreSentToIt() throws {
         let isGapTaken = ElementReference(element).send(Event(owning: gst_event_new_gap(0, 1)))
         let isEndTaken = ElementReference(element).send(Event.endOfStream())
