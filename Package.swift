@@ -298,7 +298,7 @@ if withGStreamer {
             name: "CLatchkey",
             dependencies: [
                 "CLatchkeyLoader", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
-                "OutputControl", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel",
+                "OutputControl", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel", "SessionControl",
             ],
             path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
         .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),

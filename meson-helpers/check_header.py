@@ -18,13 +18,15 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 MAIN = "latchkey.h"
 LOADER = "latchkey-loader.h"
 # These need nothing but the C library.
-PLAIN = (LOADER, "latchkey-content-info.h", "latchkey-agent-event.h", "latchkey-cached-content.h")
+PLAIN = (LOADER, "latchkey-content-info.h", "latchkey-agent-event.h", "latchkey-cached-content.h",
+         "latchkey-records.h")
 # The body of a program for each of the other headers.
 BODIES = {
     LOADER: "return latchkey_loader_unregister (0);",
     "latchkey-content-info.h": "return latchkey_content_info_is_protected (0);",
     "latchkey-agent-event.h": "return latchkey_agent_event_is_final (0);",
     "latchkey-cached-content.h": "return latchkey_cache_progress_is_ready_to_play (0);",
+    "latchkey-records.h": "return latchkey_viewing_session_get_attempts (0) != 0;",
     "latchkey-agent.h": "return latchkey_agent_attach (0, 0, 0);",
     "latchkey-secure-decryptor.h": "return latchkey_secure_decryptor_unregister (0);",
 }

@@ -68,7 +68,7 @@ LAYERS = {
     "CLatchkey": (
         "gst-plugin",
         ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
-         "OutputControl", "ProtectionModel"],
+         "OutputControl", "ProtectionModel", "SessionControl"],
         ["CGStreamer", "CLatchkeyAgent", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc", "Synchronization"]),
 }
 

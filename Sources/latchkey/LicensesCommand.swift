@@ -29,11 +29,6 @@ struct StorePlace: ParsableArguments {
     }
 }
 
-extension LicenseStoreConfiguration {
-    /// Whether something was ever stored. Looking must not make a store.
-    var isThere: Bool { [database, counter].contains { FileManager.default.fileExists(atPath: $0) } }
-}
-
 struct LicensesListCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Latchkey
 import Synchronization
 
 /// The calls of C that are under way, by the numbers that C has of them. Thread-safe.
@@ -21,6 +22,25 @@ enum Calls {
                 userData.end()
             }
             return id
+        }
+    }
+
+    /// The same for what may fail: `finish` gets the one or the other, which last until it returns.
+    static func begin<Value: Sendable>(
+        _ userData: UserData, _ body: @escaping @Sendable () async throws(AgentError) -> Value,
+        _ finish: @escaping @Sendable (Value?, AgentErrorHandle?) -> Void
+    ) -> UInt64 {
+        begin(userData) {
+            do throws(AgentError) {
+                let value = try await body()
+                return { finish(value, nil) }
+            } catch {
+                let error = AgentErrorHandle(error, isCancelled: Task.isCancelled)
+                return {
+                    finish(nil, error)
+                    withExtendedLifetime(error) {}
+                }
+            }
         }
     }
 

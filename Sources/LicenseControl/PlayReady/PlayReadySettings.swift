@@ -110,7 +110,7 @@ public struct PlayReadySettings: Sendable, Hashable {
         log: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(KeyError) -> PlayReadyClient.Configuration {
         var configuration = PlayReadyClient.Configuration(
-            provisioning: try provisioning(), store: try storeConfiguration())
+            provisioning: try provisioning(), store: try makeStoreConfiguration())
         configuration.licenseURL = licenseURL
         configuration.domainURL = domainURL
         configuration.timeURL = timeURL
@@ -118,13 +118,21 @@ public struct PlayReadySettings: Sendable, Hashable {
         configuration.timeout = timeout
         configuration.customData = customData
         configuration.friendlyName = friendlyName
-        configuration.clockPolicy.takesSystemClock = !requiresSecureClock
+        configuration.clockPolicy = clockPolicy
         if requiresSecureClock { configuration.features.append(.secureClock) }
         configuration.log = log
         return configuration
     }
 
-    private func storeConfiguration() throws(KeyError) -> LicenseStoreConfiguration {
+    /// How strict the trusted clock is.
+    public var clockPolicy: TrustedClockPolicy {
+        var policy = TrustedClockPolicy()
+        policy.takesSystemClock = !requiresSecureClock
+        return policy
+    }
+
+    /// Where licences are kept. Needs nothing of the bundle. Throws `invalidConfiguration` where there is no place.
+    public func makeStoreConfiguration() throws(KeyError) -> LicenseStoreConfiguration {
         if let storeFolder { return LicenseStoreConfiguration(folder: storeFolder) }
         guard let own = LicenseStoreConfiguration(environment: environment) else {
             throw .invalidConfiguration("there is no place for the licence store; set store in [playready], or HOME")

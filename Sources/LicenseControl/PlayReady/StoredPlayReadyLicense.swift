@@ -49,6 +49,20 @@ extension LicenseStore {
     }
 }
 
+extension LicenseStore {
+    /// Takes one PlayReady-style licence out. When it was first played stays: acquired again, it goes on from there. False
+    /// where there is no such licence; records of other kinds count as none. Keys that sessions have of it go on. Throws
+    /// as `transaction` does.
+    @discardableResult
+    public func removePlayReadyLicense(_ id: RecordID) async throws(LicenseStoreError) -> Bool {
+        try transaction { transaction throws(LicenseStoreError) in
+            guard try transaction.list(kind: .license).contains(where: { $0.id == id && $0.keySystem == .playReady })
+            else { return false }
+            return try transaction.delete(id)
+        }
+    }
+}
+
 extension StoredPlayReadyLicense {
     fileprivate init(
         _ record: LicenseRecord, _ keyring: PlayReadyKeyring?, firstPlay: UnixTime?, at now: TrustedTime

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+
 /// Where a licence store keeps what.
 public struct LicenseStoreConfiguration: Sendable {
     /// The path of the database.
@@ -46,6 +48,9 @@ public struct LicenseStoreConfiguration: Sendable {
             database: folder + "/licenses.db", counter: folder + "/licenses.counter",
             secret: FileDeviceSecret(path: folder + "/device.secret"))
     }
+
+    /// Whether something was ever stored: opening makes a store where there is none, and looking must not.
+    public var isThere: Bool { [database, counter].contains { (path: String) in access(path, F_OK) == 0 } }
 
     /// The file that stores lock while they are open.
     var lock: String { database + ".lock" }

@@ -30,13 +30,6 @@
                 throw ToolError("\(error)")
             }
         }
-
-        static func records(_ viewing: ViewingConfiguration) throws -> SessionRecords {
-            guard let records = viewing.session.records else {
-                throw ToolError("sessions are not written down: records=none in [session]")
-            }
-            return records
-        }
     }
 
     struct SessionListCommand: AsyncParsableCommand {
@@ -53,8 +46,9 @@
         var json = false
 
         func run() async throws {
-            let entries = try SessionCommand.records(SessionCommand.viewing()).entries.sorted {
-                $0.session < $1.session
+            let entries: [SessionRecords.Entry]
+            do throws(AgentError) { entries = try await Agent.viewingSessions() } catch {
+                throw ToolError(error.reason)
             }
             guard !json else { return print(try JSONText.of(entries.map(Entry.init))) }
             guard !entries.isEmpty else { return print("no sessions") }
@@ -100,15 +94,12 @@
                 """)
 
         func run() async throws {
-            let viewing = try SessionCommand.viewing()
-            let records = try SessionCommand.records(viewing)
-            let url = viewing.session.service.url
-            func leftOver() -> Int { records.entries.count { $0.processID == nil && $0.serverURL == url } }
-            let before = leftOver()
-            await ViewingSession(viewing.session).endOrphans()
-            let after = leftOver()
-            print("ended: \(before - after)")
-            if after > 0 { throw ToolError("\(after) could not be ended; the next start tries again") }
+            let count: (ended: Int, left: Int)
+            do throws(AgentError) { count = try await Agent.endLeftOverViewingSessions() } catch {
+                throw ToolError(error.reason)
+            }
+            print("ended: \(count.ended)")
+            if count.left > 0 { throw ToolError("\(count.left) could not be ended; the next start tries again") }
         }
     }
 

@@ -84,6 +84,23 @@ struct StoredPlayReadyLicenseTests {
         #expect(Set(try await licenses(of: world).map(\.id)).count == 2)
     }
 
+    /// One licence alone goes, and no record of another kind. Acquired again, its first play still counts.
+    @Test func oneIsTakenOutAndItsFirstPlayStays() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60")
+        for number in [1, 2] { try await world.client.acquireLicense(for: PlayReadyWorld.data([number])) }
+        try await world.play()
+        let store = try await LicenseStore.open(world.folder.configuration)
+        let device = try #require(try await store.list(kind: .device).first)
+        #expect(try await !store.removePlayReadyLicense(device.id))
+        let first = try #require(try await licenses(of: world).first)
+        #expect(try await store.removePlayReadyLicense(first.id))
+        #expect(try await !store.removePlayReadyLicense(first.id))
+        #expect(try await licenses(of: world).map(\.keyIDs) == [[keyID(2)]])
+        #expect(try await store.list(kind: .device).map(\.id) == [device.id])
+        #expect(try await store.list(kind: .firstPlay).count == 1)
+    }
+
     /// Neither in the description nor in what a mirror shows.
     @Test func showsNoKey() async throws {
         let world = try PlayReadyWorld()

@@ -4,6 +4,7 @@
 import os
 import queue
 import re
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -12,7 +13,7 @@ import agent_scenes
 import children
 import corpus
 from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, url
-from playready_world import World, demand
+from playready_world import World, Wrong, demand
 
 PROGRAMS = {
     "c": ("player-example",),
@@ -260,9 +261,89 @@ def cached(_language):
                 demand(error.code == "unsupported content", f"{error}")
 
 
+def licenses(_language):
+    """What the store holds, listed by the module and by examples/records.c, and one licence taken out."""
+    latchkey = module()
+    import latchkey_records
+
+    with World(name=DASH) as world:
+        agent, answers = latchkey.Agent(url(world, "stream.mpd")), Answers()
+        agent.acquire_license(answers)
+        demand(answers.take()[1] is None, "no licence")
+        latchkey_records.licenses(answers)
+        found, error = answers.take()
+        wanted = {key.replace("-", "") for key in world.case.keys}
+        demand(error is None and {kid for license in found for kid in license.key_ids} == wanted, f"{error} {found}")
+        demand(all(license.key_system == "playready" and license.rights.status == "valid" and license.domain is None
+                   for license in found), f"{found}")
+        listed = records("licenses").demand(0, "key system: playready", "rights: valid")
+        demand(listed.values("licence") == [license.id for license in found], f"{listed.lines} {found}")
+        demand(set(listed.values("KID")) == wanted, f"{listed.lines}")
+
+        gone, *stay = found
+        latchkey_records.remove_license(gone.id, answers)
+        demand(answers.take() == (True, None), "it was not removed")
+        latchkey_records.remove_license(gone.id, answers)
+        demand(answers.take() == (False, None), "it was removed twice")
+        latchkey_records.licenses(answers)
+        demand(answers.take() == (stay, None), "another licence is gone")
+        agent.content_info(answers)
+        demand(answers.take()[0].rights.status == "none", "the rights are still there")
+        records("remove", gone.id).demand(1, "there is no such licence")
+        records("remove", stay[0].id).demand(0, "removed")
+        demand(not records("licenses").demand(0).lines, "licences are left")
+        records("remove", "12").demand(64)
+        agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
+
+
+def sessions(_language):
+    """The session of a playback in another process, and what is left of it when that is killed."""
+    latchkey = module()
+    import latchkey_records
+
+    answers, killed = Answers(), []
+    with children.Folder() as folder, agent_scenes.viewing(folder, 24) as scene:
+        def during(line):
+            if line != "state: playing":
+                return
+            latchkey_records.viewing_sessions(answers)
+            found, error = answers.take()
+            demand(error is None and len(found) == 1 and found[0].process_id == process[0].pid, f"{error} {found}")
+            demand(found[0].server_url.rstrip("/") == scene.server.url and found[0].attempts == 0, f"{found}")
+            said = records("sessions").demand(0, f"{found[0].name} of process {process[0].pid} at {scene.server.url}")
+            demand(len(said.lines) == 1, f"{said.lines}")
+            latchkey_records.end_left_over_sessions(answers)
+            demand(answers.take() == (0, 0, None), "a session that goes on was ended")
+            process[0].kill()
+            killed.append(found[0].name)
+
+        process = []
+        try:
+            play("c", "--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, begun=process.append,
+                 during=during)
+        except Wrong as wrong:
+            demand(killed and "signal 9" in str(wrong), str(wrong))
+        latchkey_records.viewing_sessions(answers)
+        found, error = answers.take()
+        demand(error is None and [(left.name, left.process_id) for left in found] == [(killed[0], None)], f"{found}")
+        scene.wait("sessions_active", 1, "the server does not count it")
+        records("end-sessions").demand(0, "ended: 1, left: 0")
+        scene.wait("sessions_active", 0, "the session is not ended")
+        latchkey_records.viewing_sessions(answers)
+        demand(answers.take() == ([], None), "it is still listed")
+        demand(latchkey.wait(20), "callbacks are left")
+
+
+def records(*arguments):
+    """What examples/records.c says."""
+    done = subprocess.run(["records-example", *arguments], capture_output=True, text=True, timeout=agent_scenes.DEADLINE)
+    return agent_scenes.Run(done.returncode, done.stdout.splitlines())
+
+
 ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
     "refused": refused,
 }
 # Of the module for Python alone.
-MODULE = {"delegate": delegate, "released": released, "cached": cached}
+MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "sessions": sessions}

@@ -68,7 +68,7 @@ public func latchkey_agent_get_content_info(
     } _: { info, error in
         let info = info.map(ContentInfoHandle.init)
         callback?(info?.pointer, error?.pointer, userData.pointer)
-        withExtendedLifetime((info, error)) {}
+        withExtendedLifetime(info) {}
     }
 }
 
@@ -90,7 +90,7 @@ public func latchkey_agent_acquire_license(
     } _: { rights, error in
         let rights = rights.map(RightsHandle.init)
         callback?(rights?.pointer, error?.pointer, userData.pointer)
-        withExtendedLifetime((rights, error)) {}
+        withExtendedLifetime(rights) {}
     }
 }
 
@@ -101,17 +101,10 @@ public func latchkey_reset_licenses(
 ) -> UInt64 {
     let file = configurationFile.map { String(cString: $0) }
     let userData = UserData(userData, destroy)
-    return Calls.begin(userData) {
-        do throws(AgentError) {
-            let count = try await Agent.resetLicenses(configurationFile: file)
-            return { callback?(count, nil, userData.pointer) }
-        } catch {
-            let error = AgentErrorHandle(error, isCancelled: Task.isCancelled)
-            return {
-                callback?(0, error.pointer, userData.pointer)
-                withExtendedLifetime(error) {}
-            }
-        }
+    return Calls.begin(userData) { () throws(AgentError) in
+        try await Agent.resetLicenses(configurationFile: file)
+    } _: { count, error in
+        callback?(count ?? 0, error?.pointer, userData.pointer)
     }
 }
 

@@ -23,15 +23,7 @@ final class AgentHandle: OpaqueReference, Sendable {
         _ userData: UserData, _ body: @escaping @Sendable (Agent) async throws(AgentError) -> Value,
         _ finish: @escaping @Sendable (Value?, AgentErrorHandle?) -> Void
     ) -> UInt64 {
-        let id = Calls.begin(userData) { [agent] in
-            do throws(AgentError) {
-                let value = try await body(agent)
-                return { finish(value, nil) }
-            } catch {
-                let error = AgentErrorHandle(error, isCancelled: Task.isCancelled)
-                return { finish(nil, error) }
-            }
-        }
+        let id = Calls.begin(userData, { [agent] () throws(AgentError) in try await body(agent) }, finish)
         calls.withLock { calls in
             // What has ended is not kept.
             calls = calls.filter(Calls.isUnderWay)

@@ -8,9 +8,9 @@
  * The C interface of liblatchkey-1.0. An application that only plays media needs none of it: the plug-in
  * libgstlatchkey.so registers the elements by itself, and settings reach them through properties, contexts and the
  * configuration file. Link this library to register the elements without a plug-in file, to manage rights and playback of
- * a piece of content (latchkey-agent.h), to keep it for playback without the network (latchkey-cached-content.h), to answer
- * key requests with a resource loader (latchkey-loader.h), or to decrypt into secure memory
- * (latchkey-secure-decryptor.h). This file includes all of them.
+ * a piece of content (latchkey-agent.h), to keep it for playback without the network (latchkey-cached-content.h), to list
+ * licences and viewing sessions (latchkey-records.h), to answer key requests with a resource loader (latchkey-loader.h), or
+ * to decrypt into secure memory (latchkey-secure-decryptor.h). This file includes all of them.
  *
  * The plug-in is linked to the same library, so the application and the plug-in of one process share one instance:
  * keys, sessions and loaders that one of them sets up are there for the other.
@@ -27,6 +27,7 @@
 #include "latchkey-agent.h"
 #include "latchkey-cached-content.h"
 #include "latchkey-loader.h"
+#include "latchkey-records.h"
 #include "latchkey-secure-decryptor.h"
 
 G_BEGIN_DECLS

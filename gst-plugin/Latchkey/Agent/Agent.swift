@@ -102,16 +102,6 @@ public final class Agent: Sendable {
         try await core.acquireLicense(delegate)
     }
 
-    /// Takes every licence out of the store, with the domains, whoever acquired them: “Reset DRM database”. Returns how
-    /// many records there were. `settings` nil: those of the configuration file, which may be named. Throws `configuration` where no
-    /// PlayReady-style licences are configured, or the store cannot be used.
-    @discardableResult
-    public static func resetLicenses(
-        settings: ControlSettings? = nil, configurationFile: String? = nil
-    ) async throws(AgentError) -> Int {
-        try await AgentSession.resetLicenses(settings, configurationFile)
-    }
-
     /// Goes into the signed part of licence challenges from now on, for the service to read: XML, say. Nil: nothing.
     /// PlayReady-style licences only.
     public var customLicenseChallengeData: String? {

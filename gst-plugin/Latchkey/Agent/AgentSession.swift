@@ -145,20 +145,6 @@ final class AgentSession: Sendable {
         if case .usable = session.status(of: keyID) { true } else { false }
     }
 
-    /// See `Agent.resetLicenses`.
-    static func resetLicenses(_ settings: ControlSettings?, _ file: String?) async throws(AgentError) -> Int {
-        do {
-            guard let playReady = try Self.settings(settings, file).playReady else {
-                throw AgentError.configuration("no PlayReady-style licences are configured: there is no [playready]")
-            }
-            return try await PlayReadyClient(configuration: try playReady.makeConfiguration()).resetDatabase()
-        } catch let error as AgentError {
-            throw error
-        } catch {
-            throw .configuration("\(error)")
-        }
-    }
-
     // MARK: Needs
 
     private var prefersClearKey: Bool { settings.keySystem == .clearKey && settings.licenseURL != nil }

@@ -3,6 +3,7 @@
 /* The C interface of the agent, used as an application uses it, rightly and wrongly. Needs no other plug-in than ours and
    no server but the loopback of its own. Run by `meson test`. */
 
+#include "watch.h"
 #include <latchkey.h>
 #include <glib/gstdio.h>
 #include <string.h>
@@ -10,14 +11,11 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-#define DEADLINE (20 * G_TIME_SPAN_SECOND)
 #define NOWHERE "http://127.0.0.1:9/film/stream.mpd"
 
-/* What callbacks saw. Never freed: a callback may still run. */
+/* What callbacks saw. */
 typedef struct {
-  GMutex lock;
-  GCond changed;
-  guint called, destroyed, after_destroy;
+  Watch watch;
   LatchkeyAgentError *error;
   LatchkeyContentInfo *info;
   GPtrArray *events;
@@ -27,41 +25,27 @@ typedef struct {
 static Seen *
 seen_new (void)
 {
-  Seen *seen = g_new0 (Seen, 1);
-  g_mutex_init (&seen->lock);
-  g_cond_init (&seen->changed);
+  Seen *seen = watch_new (sizeof (Seen));
   seen->events = g_ptr_array_new ();
   return seen;
 }
 
+/* The error that a callback got, kept; between watch_enter() and watch_leave(). */
 static void
-seen_call (Seen *seen, LatchkeyAgentError *error)
+keep_error (Seen *seen, LatchkeyAgentError *error)
 {
-  seen->called++;
-  seen->after_destroy += seen->destroyed;
   if (error != NULL)
     seen->error = latchkey_agent_error_ref (error);
-  g_cond_broadcast (&seen->changed);
-}
-
-static void
-destroyed (void *user_data)
-{
-  Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
-  seen->destroyed++;
-  g_cond_broadcast (&seen->changed);
-  g_mutex_unlock (&seen->lock);
 }
 
 static void
 got_info (LatchkeyContentInfo *info, LatchkeyAgentError *error, void *user_data)
 {
   Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
+  watch_enter (seen);
   seen->info = latchkey_content_info_ref (info);
-  seen_call (seen, error);
-  g_mutex_unlock (&seen->lock);
+  keep_error (seen, error);
+  watch_leave (seen);
 }
 
 static void
@@ -69,41 +53,28 @@ got_license (LatchkeyRights *rights, LatchkeyAgentError *error, void *user_data)
 {
   Seen *seen = user_data;
   g_assert_true ((rights == NULL) != (error == NULL));
-  g_mutex_lock (&seen->lock);
-  seen_call (seen, error);
-  g_mutex_unlock (&seen->lock);
+  watch_enter (seen);
+  keep_error (seen, error);
+  watch_leave (seen);
 }
 
 static void
 got_reset (size_t count, LatchkeyAgentError *error, void *user_data)
 {
   Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
+  watch_enter (seen);
   seen->count = count;
-  seen_call (seen, error);
-  g_mutex_unlock (&seen->lock);
+  keep_error (seen, error);
+  watch_leave (seen);
 }
 
 static void
 heard (LatchkeyAgentEvent *event, void *user_data)
 {
   Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
+  watch_enter (seen);
   g_ptr_array_add (seen->events, latchkey_agent_event_ref (event));
-  seen_call (seen, NULL);
-  g_mutex_unlock (&seen->lock);
-}
-
-/* Waits for the end of what has the user data, and looks that the callback came before it and never behind. */
-static void
-wait_for_end (Seen *seen)
-{
-  gint64 end = g_get_monotonic_time () + DEADLINE;
-  g_mutex_lock (&seen->lock);
-  while (seen->destroyed == 0 && g_cond_wait_until (&seen->changed, &seen->lock, end));
-  g_assert_cmpuint (seen->destroyed, ==, 1);
-  g_assert_cmpuint (seen->after_destroy, ==, 0);
-  g_mutex_unlock (&seen->lock);
+  watch_leave (seen);
 }
 
 /* A server that takes connections and says nothing. Returns its socket. */
@@ -162,8 +133,8 @@ test_arguments (void)
   options.video_sink = options.configuration_file = (const char *) 1;
   agent = latchkey_agent_new (NOWHERE, LATCHKEY_CONTENT_DASH, &options);
   g_assert_nonnull (agent);
-  g_assert_cmpuint (latchkey_agent_acquire_license (agent, &no_functions, got_license, seen, destroyed), ==, 0);
-  g_assert_cmpuint (latchkey_agent_add_listener (agent, NULL, seen, destroyed), ==, 0);
+  g_assert_cmpuint (latchkey_agent_acquire_license (agent, &no_functions, got_license, seen, watch_destroyed), ==, 0);
+  g_assert_cmpuint (latchkey_agent_add_listener (agent, NULL, seen, watch_destroyed), ==, 0);
   g_assert_false (latchkey_agent_remove_listener (agent, 99));
   g_assert_false (latchkey_agent_attach (agent, NULL, &error));
   g_assert_cmpint (latchkey_agent_error_get_code (error), ==, LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT);
@@ -174,9 +145,9 @@ test_arguments (void)
 
   g_assert_null (latchkey_agent_ref (NULL));
   latchkey_agent_unref (NULL);
-  g_assert_cmpuint (latchkey_agent_get_content_info (NULL, got_info, seen, destroyed), ==, 0);
-  g_assert_cmpuint (latchkey_agent_acquire_license (NULL, NULL, got_license, seen, destroyed), ==, 0);
-  g_assert_cmpuint (latchkey_agent_add_listener (NULL, heard, seen, destroyed), ==, 0);
+  g_assert_cmpuint (latchkey_agent_get_content_info (NULL, got_info, seen, watch_destroyed), ==, 0);
+  g_assert_cmpuint (latchkey_agent_acquire_license (NULL, NULL, got_license, seen, watch_destroyed), ==, 0);
+  g_assert_cmpuint (latchkey_agent_add_listener (NULL, heard, seen, watch_destroyed), ==, 0);
   g_assert_false (latchkey_agent_remove_listener (NULL, 1));
   g_assert_null (latchkey_agent_make_player (NULL, &error));
   g_assert_cmpint (latchkey_agent_error_get_code (error), ==, LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT);
@@ -186,7 +157,7 @@ test_arguments (void)
   latchkey_agent_set_audio_track (NULL, "x");
   g_assert_cmpint (latchkey_agent_get_state (NULL), ==, LATCHKEY_AGENT_STATE_INITIALIZED);
   g_assert_false (latchkey_call_cancel (0));
-  g_assert_cmpuint (seen->called + seen->destroyed, ==, 0);
+  g_assert_cmpuint (seen->watch.called + seen->watch.destroyed, ==, 0);
 
   g_assert_null (latchkey_content_info_ref (NULL));
   g_assert_null (latchkey_content_info_get_rights (NULL));
@@ -239,10 +210,10 @@ test_error (void)
   LatchkeyAgent *agent = agent_new (NOWHERE);
   guint states = 0, lines = 0;
 
-  g_assert_cmpuint (latchkey_agent_add_listener (agent, heard, listener, destroyed), !=, 0);
-  g_assert_cmpuint (latchkey_agent_get_content_info (agent, got_info, seen, destroyed), !=, 0);
-  wait_for_end (seen);
-  g_assert_cmpuint (seen->called, ==, 1);
+  g_assert_cmpuint (latchkey_agent_add_listener (agent, heard, listener, watch_destroyed), !=, 0);
+  g_assert_cmpuint (latchkey_agent_get_content_info (agent, got_info, seen, watch_destroyed), !=, 0);
+  watch_wait_for_end (seen);
+  g_assert_cmpuint (seen->watch.called, ==, 1);
   g_assert_null (seen->info);
   g_assert_cmpint (latchkey_agent_error_get_code (seen->error), ==, LATCHKEY_AGENT_ERROR_UNREACHABLE);
   g_assert_nonnull (strstr (latchkey_agent_error_get_message (seen->error), "127.0.0.1:9"));
@@ -253,9 +224,8 @@ test_error (void)
   latchkey_agent_error_unref (seen->error);
 
   /* Inspecting, a line of the log, and initialized again. */
-  g_mutex_lock (&listener->lock);
-  for (gint64 end = g_get_monotonic_time () + DEADLINE;
-      listener->called < 3 && g_cond_wait_until (&listener->changed, &listener->lock, end););
+  g_mutex_lock (&listener->watch.lock);
+  WATCH_UNTIL_LOCKED (listener, listener->watch.called >= 3);
   for (guint i = 0; i < listener->events->len; i++) {
     LatchkeyAgentEvent *event = g_ptr_array_index (listener->events, i);
     switch (latchkey_agent_event_get_type (event)) {
@@ -276,11 +246,11 @@ test_error (void)
     g_assert_null (latchkey_agent_event_get_key_id (event, 0));
     latchkey_agent_event_unref (event);
   }
-  g_mutex_unlock (&listener->lock);
+  g_mutex_unlock (&listener->watch.lock);
   g_assert_cmpuint (states, ==, 2);
   g_assert_cmpuint (lines, >=, 1);
   latchkey_agent_unref (agent);
-  wait_for_end (listener);
+  watch_wait_for_end (listener);
 }
 
 static void
@@ -290,19 +260,19 @@ test_cancel (void)
   int server = silent_server (&url);
   LatchkeyAgent *agent = agent_new (url);
   Seen *info = seen_new (), *license = seen_new ();
-  guint64 first = latchkey_agent_get_content_info (agent, got_info, info, destroyed);
-  guint64 second = latchkey_agent_acquire_license (agent, NULL, got_license, license, destroyed);
+  guint64 first = latchkey_agent_get_content_info (agent, got_info, info, watch_destroyed);
+  guint64 second = latchkey_agent_acquire_license (agent, NULL, got_license, license, watch_destroyed);
 
   g_assert_cmpuint (first, !=, second);
   g_assert_true (latchkey_call_cancel (first));
-  wait_for_end (info);
-  g_assert_cmpuint (info->called, ==, 1);
+  watch_wait_for_end (info);
+  g_assert_cmpuint (info->watch.called, ==, 1);
   g_assert_cmpint (latchkey_agent_error_get_code (info->error), ==, LATCHKEY_AGENT_ERROR_CANCELLED);
   g_assert_false (latchkey_call_cancel (first));
   /* The other one goes on. */
-  g_assert_cmpuint (license->called, ==, 0);
+  g_assert_cmpuint (license->watch.called, ==, 0);
   g_assert_true (latchkey_call_cancel (second));
-  wait_for_end (license);
+  watch_wait_for_end (license);
   g_assert_cmpint (latchkey_agent_error_get_code (license->error), ==, LATCHKEY_AGENT_ERROR_CANCELLED);
   latchkey_agent_error_unref (info->error);
   latchkey_agent_error_unref (license->error);
@@ -322,12 +292,12 @@ test_unref (void)
   LatchkeyAgent *agent = agent_new (url);
   Seen *info = seen_new (), *listener = seen_new ();
 
-  latchkey_agent_add_listener (agent, heard, listener, destroyed);
-  latchkey_agent_get_content_info (agent, got_info, info, destroyed);
+  latchkey_agent_add_listener (agent, heard, listener, watch_destroyed);
+  latchkey_agent_get_content_info (agent, got_info, info, watch_destroyed);
   latchkey_agent_unref (agent);
-  wait_for_end (info);
-  wait_for_end (listener);
-  g_assert_cmpuint (info->called, ==, 1);
+  watch_wait_for_end (info);
+  watch_wait_for_end (listener);
+  g_assert_cmpuint (info->watch.called, ==, 1);
   g_assert_cmpint (latchkey_agent_error_get_code (info->error), ==, LATCHKEY_AGENT_ERROR_CANCELLED);
   latchkey_agent_error_unref (info->error);
   g_ptr_array_foreach (listener->events, (GFunc) (void (*) (void)) latchkey_agent_event_unref, NULL);
@@ -347,16 +317,15 @@ heard_and_left (LatchkeyAgentEvent *event, void *user_data)
 {
   Leaver *leaver = user_data;
   g_assert_nonnull (event);
-  g_mutex_lock (&leaver->seen->lock);
-  seen_call (leaver->seen, NULL);
+  watch_enter (leaver->seen);
   g_assert_true (latchkey_agent_remove_listener (leaver->agent, leaver->id));
-  g_mutex_unlock (&leaver->seen->lock);
+  watch_leave (leaver->seen);
 }
 
 static void
 left (void *user_data)
 {
-  destroyed (((Leaver *) user_data)->seen);
+  watch_destroyed (((Leaver *) user_data)->seen);
 }
 
 static void
@@ -367,10 +336,10 @@ test_listener_leaves (void)
   Seen *info = seen_new ();
 
   leaver.id = latchkey_agent_add_listener (agent, heard_and_left, &leaver, left);
-  latchkey_agent_get_content_info (agent, got_info, info, destroyed);
-  wait_for_end (info);
-  wait_for_end (leaver.seen);
-  g_assert_cmpuint (leaver.seen->called, ==, 1);
+  latchkey_agent_get_content_info (agent, got_info, info, watch_destroyed);
+  watch_wait_for_end (info);
+  watch_wait_for_end (leaver.seen);
+  g_assert_cmpuint (leaver.seen->watch.called, ==, 1);
   g_assert_false (latchkey_agent_remove_listener (agent, leaver.id));
   latchkey_agent_error_unref (info->error);
   latchkey_agent_unref (agent);
@@ -403,13 +372,13 @@ test_configuration (void)
   LatchkeyAgent *agent = latchkey_agent_new (NOWHERE, LATCHKEY_CONTENT_DASH, &options);
   Seen *info = seen_new (), *reset = seen_new ();
 
-  latchkey_agent_get_content_info (agent, got_info, info, destroyed);
-  wait_for_end (info);
+  latchkey_agent_get_content_info (agent, got_info, info, watch_destroyed);
+  watch_wait_for_end (info);
   g_assert_cmpint (latchkey_agent_error_get_code (info->error), ==, LATCHKEY_AGENT_ERROR_CONFIGURATION);
   g_assert_nonnull (strstr (latchkey_agent_error_get_message (info->error), "/nonexistent/latchkey.conf"));
   latchkey_agent_error_unref (info->error);
-  g_assert_cmpuint (latchkey_reset_licenses ("/dev/null", got_reset, reset, destroyed), !=, 0);
-  wait_for_end (reset);
+  g_assert_cmpuint (latchkey_reset_licenses ("/dev/null", got_reset, reset, watch_destroyed), !=, 0);
+  watch_wait_for_end (reset);
   g_assert_cmpint (latchkey_agent_error_get_code (reset->error), ==, LATCHKEY_AGENT_ERROR_CONFIGURATION);
   g_assert_cmpuint (reset->count, ==, 0);
   latchkey_agent_error_unref (reset->error);

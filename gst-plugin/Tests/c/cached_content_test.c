@@ -5,14 +5,13 @@
 
 #define _GNU_SOURCE 1
 
+#include "watch.h"
 #include <latchkey.h>
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <netinet/in.h>
 #include <unistd.h>
-
-#define DEADLINE (60 * G_TIME_SPAN_SECOND)
 
 static gchar *content;
 static gsize content_size;
@@ -102,11 +101,9 @@ content_new (const gchar *name, LatchkeyContentType type)
   return result;
 }
 
-/* What callbacks saw. Never freed: a callback may still run. */
+/* What callbacks saw. */
 typedef struct {
-  GMutex lock;
-  GCond changed;
-  guint called, destroyed, after_destroy;
+  Watch watch;
   LatchkeyCacheProgress *last;
   size_t count;
   LatchkeyCacheErrorCode error;
@@ -114,26 +111,14 @@ typedef struct {
   LatchkeyContentType first_type;
 } Seen;
 
-static Seen *
-seen_new (void)
-{
-  Seen *seen = g_new0 (Seen, 1);
-  g_mutex_init (&seen->lock);
-  g_cond_init (&seen->changed);
-  return seen;
-}
-
 static void
 progressed (LatchkeyCacheProgress *progress, void *user_data)
 {
   Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
-  seen->called++;
-  seen->after_destroy += seen->destroyed;
+  watch_enter (seen);
   latchkey_cache_progress_unref (seen->last);
   seen->last = latchkey_cache_progress_ref (progress);
-  g_cond_broadcast (&seen->changed);
-  g_mutex_unlock (&seen->lock);
+  watch_leave (seen);
 }
 
 static void
@@ -141,9 +126,7 @@ listed (LatchkeyCachedContent *const *items, size_t count, LatchkeyCacheErrorCod
     void *user_data)
 {
   Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
-  seen->called++;
-  seen->after_destroy += seen->destroyed;
+  watch_enter (seen);
   seen->count = count;
   seen->error = error;
   g_assert_true ((message != NULL) == (error != LATCHKEY_CACHE_ERROR_NONE));
@@ -151,53 +134,27 @@ listed (LatchkeyCachedContent *const *items, size_t count, LatchkeyCacheErrorCod
     seen->first_url = g_strdup (latchkey_cached_content_get_url (items[0]));
     seen->first_type = latchkey_cached_content_get_type (items[0]);
   }
-  g_cond_broadcast (&seen->changed);
-  g_mutex_unlock (&seen->lock);
-}
-
-static void
-destroyed (void *user_data)
-{
-  Seen *seen = user_data;
-  g_mutex_lock (&seen->lock);
-  seen->destroyed++;
-  g_cond_broadcast (&seen->changed);
-  g_mutex_unlock (&seen->lock);
+  watch_leave (seen);
 }
 
 /* Waits for a status, and returns the progress that has it. */
 static LatchkeyCacheProgress *
 wait_for_status (Seen *seen, LatchkeyCacheStatus status)
 {
-  gint64 end = g_get_monotonic_time () + DEADLINE;
-  g_mutex_lock (&seen->lock);
-  while ((seen->last == NULL || latchkey_cache_progress_get_status (seen->last) != status)
-      && g_cond_wait_until (&seen->changed, &seen->lock, end));
-  g_assert_nonnull (seen->last);
-  g_assert_cmpint (latchkey_cache_progress_get_status (seen->last), ==, status);
+  g_mutex_lock (&seen->watch.lock);
+  WATCH_UNTIL_LOCKED (seen, seen->last != NULL && latchkey_cache_progress_get_status (seen->last) == status);
   LatchkeyCacheProgress *progress = latchkey_cache_progress_ref (seen->last);
-  g_mutex_unlock (&seen->lock);
+  g_mutex_unlock (&seen->watch.lock);
   return progress;
-}
-
-static void
-wait_for_end (Seen *seen)
-{
-  gint64 end = g_get_monotonic_time () + DEADLINE;
-  g_mutex_lock (&seen->lock);
-  while (seen->destroyed == 0 && g_cond_wait_until (&seen->changed, &seen->lock, end));
-  g_assert_cmpuint (seen->destroyed, ==, 1);
-  g_assert_cmpuint (seen->after_destroy, ==, 0);
-  g_mutex_unlock (&seen->lock);
 }
 
 static Seen *
 list (void)
 {
-  Seen *seen = seen_new ();
-  g_assert_cmpuint (latchkey_cached_content_list (folder, listed, seen, destroyed), !=, 0);
-  wait_for_end (seen);
-  g_assert_cmpuint (seen->called, ==, 1);
+  Seen *seen = watch_new (sizeof (Seen));
+  g_assert_cmpuint (latchkey_cached_content_list (folder, listed, seen, watch_destroyed), !=, 0);
+  watch_wait_for_end (seen);
+  g_assert_cmpuint (seen->watch.called, ==, 1);
   g_assert_cmpint (seen->error, ==, LATCHKEY_CACHE_ERROR_NONE);
   return seen;
 }
@@ -233,14 +190,14 @@ static void
 test_download (void)
 {
   LatchkeyCachedContent *film = content_new ("film.ismv", LATCHKEY_CONTENT_PIFF);
-  Seen *seen = seen_new ();
+  Seen *seen = watch_new (sizeof (Seen));
   g_assert_nonnull (film);
   g_assert_cmpint (latchkey_cached_content_get_type (film), ==, LATCHKEY_CONTENT_PIFF);
   LatchkeyCacheProgress *progress = latchkey_cached_content_get_progress (film);
   g_assert_cmpint (latchkey_cache_progress_get_status (progress), ==, LATCHKEY_CACHE_NOT_CACHED);
   latchkey_cache_progress_unref (progress);
 
-  guint64 id = latchkey_cached_content_add_listener (film, progressed, seen, destroyed);
+  guint64 id = latchkey_cached_content_add_listener (film, progressed, seen, watch_destroyed);
   g_assert_cmpuint (id, !=, 0);
   latchkey_cached_content_start (film);
   progress = wait_for_status (seen, LATCHKEY_CACHE_COMPLETE);
@@ -268,7 +225,7 @@ test_download (void)
 
   g_assert_true (latchkey_cached_content_remove_listener (film, id));
   g_assert_false (latchkey_cached_content_remove_listener (film, id));
-  wait_for_end (seen);
+  watch_wait_for_end (seen);
   latchkey_cached_content_unref (film);
 }
 
@@ -277,8 +234,8 @@ static void
 test_failure (void)
 {
   LatchkeyCachedContent *film = content_new ("nothing.ismv", LATCHKEY_CONTENT_PIFF);
-  Seen *seen = seen_new ();
-  latchkey_cached_content_add_listener (film, progressed, seen, destroyed);
+  Seen *seen = watch_new (sizeof (Seen));
+  latchkey_cached_content_add_listener (film, progressed, seen, watch_destroyed);
   latchkey_cached_content_start (film);
   LatchkeyCacheProgress *progress = wait_for_status (seen, LATCHKEY_CACHE_FAILED);
   g_assert_cmpint (latchkey_cache_progress_get_error (progress), ==, LATCHKEY_CACHE_ERROR_SERVER_ERROR);
@@ -289,7 +246,7 @@ test_failure (void)
   latchkey_cache_progress_unref (wait_for_status (seen, LATCHKEY_CACHE_NOT_CACHED));
   /* The last reference ends the listener. */
   latchkey_cached_content_unref (film);
-  wait_for_end (seen);
+  watch_wait_for_end (seen);
 }
 
 static int
