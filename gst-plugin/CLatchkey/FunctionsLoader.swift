@@ -16,6 +16,8 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
     private let destroy: Destroy?
     /// The requests that were taken and not finished, by id: their callbacks get the same pointer.
     private let taken = Mutex<[UInt64: KeyRequestHandle]>([:])
+    /// Those that are being finished, for what the session asks meanwhile.
+    private let finishing = Mutex<[UInt64: KeyRequestHandle]>([:])
 
     /// Nil where the table cannot be used.
     init?(
@@ -57,6 +59,47 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
         withExtendedLifetime(handle) {}
     }
 
+    var needsNoNetwork: Bool { functions.needs_no_network != 0 }
+
+    func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool {
+        guard let shouldRetry = functions.should_retry else { return false }
+        let handle = handle(of: request)
+        defer { withExtendedLifetime(handle) {} }
+        return shouldRetry(handle.pointer, LatchkeyRetryReason(reason), userData) != 0
+    }
+
+    func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {
+        let handle = handle(of: request)
+        key.withUnsafeBufferPointer {
+            functions.update_persistable_key?(handle.pointer, $0.baseAddress, $0.count, userData)
+        }
+        withExtendedLifetime(handle) {}
+    }
+
+    private func handle(of request: KeyLoadingRequest) -> KeyRequestHandle {
+        finishing.withLock { $0[request.id] } ?? KeyRequestHandle(request, of: self)
+    }
+
+    /// Runs `body`, which finishes the request.
+    func finish(_ handle: KeyRequestHandle, _ body: () -> Bool) -> Bool {
+        let id = handle.request.id
+        forget(id)
+        finishing.withLock { $0[id] = handle }
+        defer { finishing.withLock { _ = $0.removeValue(forKey: id) } }
+        return body()
+    }
+
     @discardableResult
-    func forget(_ id: UInt64) -> KeyRequestHandle? { taken.withLock { $0.removeValue(forKey: id) } }
+    private func forget(_ id: UInt64) -> KeyRequestHandle? { taken.withLock { $0.removeValue(forKey: id) } }
+}
+
+extension LatchkeyRetryReason {
+    fileprivate init(_ reason: KeyRetryReason) {
+        self =
+            switch reason {
+            case .timedOut: LATCHKEY_RETRY_TIMED_OUT
+            case .receivedResponseWithExpiredLease: LATCHKEY_RETRY_EXPIRED_LEASE
+            case .receivedObsoleteContentKey: LATCHKEY_RETRY_OBSOLETE_KEY
+            }
+    }
 }

@@ -93,26 +93,11 @@ public func latchkey_key_request_make_streaming_content_key_request_data(
     _ data: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>!, _ size: UnsafeMutablePointer<Int>!,
     _ message: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
 ) -> LatchkeyErrorCode {
-    data?.pointee = nil
-    size?.pointee = 0
-    message?.pointee = nil
-    do throws(KeyError) {
+    give(data, size, message) { () throws(KeyError) in
         guard let handle = KeyRequestHandle.of(request) else { throw .malformedRequest("no request is given") }
-        let spc = try handle.request.streamingContentKeyRequestData(
-            forApp: bytes(certificate, certificateSize), contentIdentifier: bytes(contentID, contentIDSize))
-        guard let copy = malloc(spc.count) else { throw .malformedRequest("out of memory") }
-        // SAFETY: the new memory has as many bytes.
-        UnsafeMutableRawBufferPointer(start: copy, count: spc.count).copyBytes(from: spc)
-        guard let data, let size else {
-            free(copy)
-            throw .malformedRequest("there is no place for the SPC")
-        }
-        data.pointee = copy.assumingMemoryBound(to: UInt8.self)
-        size.pointee = spc.count
-        return LATCHKEY_ERROR_NONE
-    } catch {
-        message?.pointee = strdup(error.description)
-        return LatchkeyErrorCode(error)
+        return try handle.request.streamingContentKeyRequestData(
+            forApp: bytes(certificate, certificateSize), contentIdentifier: bytes(contentID, contentIDSize),
+            options: handle.exchangeOptions)
     }
 }
 
@@ -160,6 +145,13 @@ public func latchkey_key_request_finish_with_license(
 }
 
 @c @implementation
+public func latchkey_key_request_finish_with_persistable_key(
+    _ request: OpaquePointer!, _ key: UnsafePointer<UInt8>!, _ size: Int
+) -> CInt {
+    KeyRequestHandle.of(request)?.finish(with: .persistableKey(bytes(key, size))) == true ? 1 : 0
+}
+
+@c @implementation
 public func latchkey_key_request_finish_with_error(
     _ request: OpaquePointer!, _ code: LatchkeyErrorCode, _ message: UnsafePointer<CChar>!
 ) -> CInt {
@@ -170,6 +162,70 @@ public func latchkey_key_request_finish_with_error(
 
 @c @implementation
 public func latchkey_free(_ memory: UnsafeMutableRawPointer!) { free(memory) }
+
+// Stored keys
+
+@c @implementation
+public func latchkey_key_request_is_for_storage(_ request: OpaquePointer!) -> CInt {
+    KeyRequestHandle.of(request)?.request.isForStorage == true ? 1 : 0
+}
+
+@c @implementation
+public func latchkey_key_request_set_requests_persistable_key(_ request: OpaquePointer!, _ requests: CInt) {
+    KeyRequestHandle.of(request)?.setRequestsPersistableKey(requests != 0)
+}
+
+@c @implementation
+public func latchkey_key_request_can_store_key(
+    _ request: OpaquePointer!, _ license: UnsafePointer<UInt8>!, _ size: Int
+) -> CInt {
+    let canStore = try? KeyRequestHandle.of(request)?.request
+        .canStoreContentKey(ofKeyVendorResponse: bytes(license, size))
+    return canStore == true ? 1 : 0
+}
+
+@c @implementation
+public func latchkey_key_request_make_persistable_key(
+    _ request: OpaquePointer!, _ license: UnsafePointer<UInt8>!, _ licenseSize: Int,
+    _ key: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>!, _ size: UnsafeMutablePointer<Int>!,
+    _ message: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
+) -> LatchkeyErrorCode {
+    give(key, size, message) { () throws(KeyError) in
+        guard let handle = KeyRequestHandle.of(request) else { throw .malformedRequest("no request is given") }
+        return try handle.request.persistableContentKey(fromKeyVendorResponse: bytes(license, licenseSize))
+    }
+}
+
+@c @implementation
+public func latchkey_key_request_did_not_store(
+    _ request: OpaquePointer!, _ code: LatchkeyErrorCode, _ message: UnsafePointer<CChar>!
+) {
+    let text = message.map { String(cString: $0) } ?? "the application gives no reason"
+    KeyRequestHandle.of(request)?.request.didNotStore(code.error(text))
+}
+
+/// Hands out bytes that C frees, or why there are none.
+private func give(
+    _ data: UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>?, _ size: UnsafeMutablePointer<Int>?,
+    _ message: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?, _ make: () throws(KeyError) -> [UInt8]
+) -> LatchkeyErrorCode {
+    data?.pointee = nil
+    size?.pointee = 0
+    message?.pointee = nil
+    do throws(KeyError) {
+        let made = try make()
+        guard let data, let size else { throw .malformedRequest("there is no place for what is made") }
+        guard let copy = malloc(made.count) else { throw .malformedRequest("out of memory") }
+        // SAFETY: the new memory has as many bytes.
+        UnsafeMutableRawBufferPointer(start: copy, count: made.count).copyBytes(from: made)
+        data.pointee = copy.assumingMemoryBound(to: UInt8.self)
+        size.pointee = made.count
+        return LATCHKEY_ERROR_NONE
+    } catch {
+        message?.pointee = strdup(error.description)
+        return LatchkeyErrorCode(error)
+    }
+}
 
 /// A copy of what C lends. Nothing where there is nothing.
 private func bytes(_ start: UnsafePointer<UInt8>?, _ count: Int) -> [UInt8] {

@@ -13,6 +13,7 @@ final class KeyRequestHandle: @unchecked Sendable {
     let request: KeyLoadingRequest
     private weak let loader: FunctionsLoader?
     private let lease = Mutex<Duration?>(nil)
+    private let requestsPersistableKey: Mutex<Bool>
 
     let keySystem: CMemory?
     let keyIDs: [CMemory]
@@ -24,6 +25,7 @@ final class KeyRequestHandle: @unchecked Sendable {
     init(_ request: KeyLoadingRequest, of loader: FunctionsLoader) {
         self.request = request
         self.loader = loader
+        requestsPersistableKey = Mutex(request.isForStorage)
         keySystem = request.keySystem.map { CMemory(text: $0.rawValue) }
         keyIDs = request.keyIDs.map { CMemory($0.bytes) }
         keyURI = request.keyURI.map { CMemory(text: $0) }
@@ -34,16 +36,24 @@ final class KeyRequestHandle: @unchecked Sendable {
 
     func setLease(_ duration: Duration?) { lease.withLock { $0 = duration } }
 
-    func finish(with answer: KeyAnswer) -> Bool {
-        loader?.forget(request.id)
-        guard let lease = lease.withLock(\.self) else { return request.finishLoading(with: answer) }
-        return request.finishLoading(with: .limited(answer, KeyTerms(lease: lease)))
+    func setRequestsPersistableKey(_ requests: Bool) { requestsPersistableKey.withLock { $0 = requests } }
+
+    /// What an SPC of this request says.
+    var exchangeOptions: FairPlayExchange.Options {
+        var options = request.defaultExchangeOptions
+        options.requestsPersistableKey = requestsPersistableKey.withLock(\.self)
+        return options
     }
 
-    func finish(with error: KeyError) -> Bool {
-        loader?.forget(request.id)
-        return request.finishLoading(with: error)
+    func finish(with answer: KeyAnswer) -> Bool {
+        var answer = answer
+        if let lease = lease.withLock(\.self) { answer = .limited(answer, KeyTerms(lease: lease)) }
+        return finish { request.finishLoading(with: answer) }
     }
+
+    func finish(with error: KeyError) -> Bool { finish { request.finishLoading(with: error) } }
+
+    private func finish(_ body: () -> Bool) -> Bool { loader?.finish(self, body) ?? body() }
 }
 
 /// Bytes that C reads. There is a zero byte behind them, so that a text is a string.

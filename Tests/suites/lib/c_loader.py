@@ -10,10 +10,14 @@ REQUEST = ctypes.c_void_p
 CALLED = ctypes.CFUNCTYPE(None, REQUEST, ctypes.c_void_p)
 ASKED = ctypes.CFUNCTYPE(ctypes.c_int, REQUEST, ctypes.c_void_p)
 DESTROYED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+RETRIED = ctypes.CFUNCTYPE(ctypes.c_int, REQUEST, ctypes.c_int, ctypes.c_void_p)
+UPDATED = ctypes.CFUNCTYPE(None, REQUEST, ctypes.POINTER(ctypes.c_uint8), ctypes.c_size_t, ctypes.c_void_p)
+EXPIRED_LEASE = 2
 
 
 class Functions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("should_wait", ASKED), ("load", CALLED), ("cancel", CALLED)]
+    _fields_ = [("size", ctypes.c_size_t), ("should_wait", ASKED), ("load", CALLED), ("cancel", CALLED),
+                ("should_retry", RETRIED), ("update_persistable_key", UPDATED), ("needs_no_network", ctypes.c_int)]
 
 
 class Key(ctypes.Structure):
@@ -38,6 +42,12 @@ def library():
              [REQUEST, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t,
               ctypes.POINTER(ctypes.POINTER(ctypes.c_uint8)), ctypes.POINTER(ctypes.c_size_t),
               ctypes.POINTER(ctypes.c_void_p)]),
+            ("key_request_is_for_storage", ctypes.c_int, [REQUEST]),
+            ("key_request_can_store_key", ctypes.c_int, [REQUEST, ctypes.c_char_p, ctypes.c_size_t]),
+            ("key_request_make_persistable_key", ctypes.c_int,
+             [REQUEST, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint8)),
+              ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_void_p)]),
+            ("key_request_finish_with_persistable_key", ctypes.c_int, [REQUEST, ctypes.c_char_p, ctypes.c_size_t]),
             ("key_request_finish_with_keys", ctypes.c_int, [REQUEST, ctypes.POINTER(Key), ctypes.c_size_t]),
             ("key_request_finish_with_license", ctypes.c_int, [REQUEST, ctypes.c_char_p, ctypes.c_size_t]),
             ("key_request_finish_with_error", ctypes.c_int, [REQUEST, ctypes.c_int, ctypes.c_char_p]),
@@ -71,17 +81,33 @@ class Request:
         get = self._library.latchkey_key_request_get_key_id
         return [bytes(get(self._pointer, index)[:16]).hex() for index in range(count)]
 
+    @property
+    def is_for_storage(self):
+        return bool(self._library.latchkey_key_request_is_for_storage(self._pointer))
+
     def spc(self, certificate, content_id):
+        return self._made(
+            self._library.latchkey_key_request_make_streaming_content_key_request_data,
+            certificate, len(certificate), content_id, len(content_id))
+
+    def can_store(self, ckc):
+        return bool(self._library.latchkey_key_request_can_store_key(self._pointer, ckc, len(ckc)))
+
+    def persistable_key(self, ckc):
+        return self._made(self._library.latchkey_key_request_make_persistable_key, ckc, len(ckc))
+
+    def _made(self, function, *arguments):
         data, size, message = ctypes.POINTER(ctypes.c_uint8)(), ctypes.c_size_t(), ctypes.c_void_p()
-        code = self._library.latchkey_key_request_make_streaming_content_key_request_data(
-            self._pointer, certificate, len(certificate), content_id, len(content_id), data, size, message)
-        if code:
+        if function(self._pointer, *arguments, data, size, message):
             text = ctypes.string_at(message).decode()
             self._library.latchkey_free(message)
             raise RuntimeError(text)
         made = bytes(data[:size.value])
         self._library.latchkey_free(data)
         return made
+
+    def finish_with_persistable_key(self, key):
+        return self._library.latchkey_key_request_finish_with_persistable_key(self._pointer, key, len(key))
 
     def finish_with_keys(self, keys):
         """`keys`: KID to key, in hexadecimal."""
@@ -99,9 +125,10 @@ class Request:
 
 
 class Loader:
-    """Registered for as long as the `with` block lasts. `answer` gets each request on a thread of its own."""
+    """Registered for as long as the `with` block lasts. `answer` gets each request on a thread of its own; `retries` and
+    `updates` get a request with the reason, or with the bytes of its stored key, inside what finishes it."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, retries=None, updates=None):
         self._library = library()
         self._answer = answer
         self.requests = 0
@@ -111,8 +138,16 @@ class Loader:
             self.requests += 1
             threading.Thread(target=self._finish, args=(Request(self._library, pointer),)).start()
 
+        def should_retry(pointer, reason, _data):
+            return bool(retries and retries(Request(self._library, pointer), reason))
+
+        def update(pointer, key, size, _data):
+            updates(Request(self._library, pointer), bytes(key[:size]))
+
         # Kept: the library calls them as long as a session has the loader.
-        self._functions = Functions(ctypes.sizeof(Functions), ASKED(), CALLED(load), CALLED())
+        self._functions = Functions(
+            ctypes.sizeof(Functions), ASKED(), CALLED(load), CALLED(), RETRIED(should_retry),
+            UPDATED(update) if updates else UPDATED())
         self._destroy = DESTROYED(lambda _data: self.destroyed.set())
 
     def _finish(self, request):

@@ -204,7 +204,7 @@ LatchkeyContentType latchkey_cached_content_get_type (LatchkeyCachedContent *con
  * @content: (nullable): some content
  *
  * Starts the download, or goes on with it where it stopped, also after a crash. FairPlay-style keys of HLS are asked for
- * first, as the configuration file says, so that they are stored.
+ * first, of the loaders of latchkey_loader_register() and as the configuration file says, so that they are stored.
  */
 void latchkey_cached_content_start (LatchkeyCachedContent *content);
 

@@ -83,6 +83,20 @@ typedef struct {
 } LatchkeyKey;
 
 /**
+ * LatchkeyRetryReason:
+ * @LATCHKEY_RETRY_TIMED_OUT: the answer did not come in time
+ * @LATCHKEY_RETRY_EXPIRED_LEASE: the time of the answer, or of its stored key, was over when it came
+ * @LATCHKEY_RETRY_OBSOLETE_KEY: the answer to a renewal brings no more time than the session has
+ *
+ * Why a request may be made again. More may come.
+ */
+typedef enum {
+  LATCHKEY_RETRY_TIMED_OUT = 1,
+  LATCHKEY_RETRY_EXPIRED_LEASE = 2,
+  LATCHKEY_RETRY_OBSOLETE_KEY = 3
+} LatchkeyRetryReason;
+
+/**
  * LatchkeyLoaderFunctions:
  * @size: `sizeof (LatchkeyLoaderFunctions)`; the table may grow, and the size says what the application knows
  * @should_wait: (nullable): whether the loader takes the request; 0 asks the next loader. %NULL takes every request.
@@ -90,16 +104,28 @@ typedef struct {
  *   does that.
  * @cancel: (nullable): a request that was taken needs no answer any more: it was withdrawn, somebody else answered, or
  *   the session is over. Called once at most, never after the loader finished it, and maybe while @load still runs.
+ * @should_retry: (nullable): an answer of this loader cannot be used, for @reason: whether the request is to be made again,
+ *   as a new one. A loader that finds its stored key expired removes it here. %NULL: no. After four attempts nobody is
+ *   asked.
+ * @update_persistable_key: (nullable): playback with a stored key of this loader begins, and its time with it: store these
+ *   bytes in the place of the old ones, or say latchkey_key_request_did_not_store(). %NULL where keys have no such time, or
+ *   it may begin anew with each playback. @key is lent for the call.
+ * @needs_no_network: not 0 where the keys can be had at any time, without a network and without being stored: a download
+ *   then counts them as kept
  *
- * The functions are called on threads of Latchkey, several requests at the same time; never on a streaming thread, and
- * no main loop is needed. They must return at once: hand work that takes time to a thread or a main loop of yours. The
- * request is lent for the call; latchkey_key_request_ref() keeps it.
+ * @should_retry and @update_persistable_key are called inside the function that finishes the request: hold no lock there
+ * that they take. The others are called on threads of Latchkey, several requests at the same time; never on a streaming
+ * thread, and no main loop is needed. All must return at once: hand work that takes time to a thread or a main loop of
+ * yours. The request is lent for the call; latchkey_key_request_ref() keeps it.
  */
 typedef struct {
   size_t size;
   int (*should_wait) (LatchkeyKeyRequest *request, void *user_data);
   void (*load) (LatchkeyKeyRequest *request, void *user_data);
   void (*cancel) (LatchkeyKeyRequest *request, void *user_data);
+  int (*should_retry) (LatchkeyKeyRequest *request, LatchkeyRetryReason reason, void *user_data);
+  void (*update_persistable_key) (LatchkeyKeyRequest *request, const uint8_t *key, size_t size, void *user_data);
+  int needs_no_network;
 } LatchkeyLoaderFunctions;
 
 /**
@@ -378,6 +404,86 @@ int latchkey_key_request_finish_with_license (LatchkeyKeyRequest *request, const
  * Returns: as latchkey_key_request_finish_with_keys()
  */
 int latchkey_key_request_finish_with_error (LatchkeyKeyRequest *request, LatchkeyErrorCode code, const char *message);
+
+/**
+ * latchkey_key_request_is_for_storage:
+ * @request: a request
+ *
+ * Whether the key is wanted by a download, to be stored, and nothing plays. Answer with
+ * latchkey_key_request_finish_with_persistable_key(), or with an error that says why there is none: any other key leaves the
+ * content not ready to play, unless the loader has `needs_no_network`.
+ *
+ * Returns: 1 where it is, else 0
+ */
+int latchkey_key_request_is_for_storage (LatchkeyKeyRequest *request);
+
+/**
+ * latchkey_key_request_set_requests_persistable_key:
+ * @request: a request of the key system `fairplay`
+ * @requests: not 0: the SPC asks the key server for a key that may be stored
+ *
+ * Call it before latchkey_key_request_make_streaming_content_key_request_data(). At first a request that is for storage
+ * asks for such a key, and no other does.
+ */
+void latchkey_key_request_set_requests_persistable_key (LatchkeyKeyRequest *request, int requests);
+
+/**
+ * latchkey_key_request_can_store_key:
+ * @request: a request that made an SPC
+ * @license: the CKC that answers it
+ * @size: its size in bytes
+ *
+ * Returns: 1 where the key server allows the key in @license to be stored; 0 where it does not, or @license cannot be
+ *   opened
+ */
+int latchkey_key_request_can_store_key (LatchkeyKeyRequest *request, const uint8_t *license, size_t size);
+
+/**
+ * latchkey_key_request_make_persistable_key:
+ * @request: a request that made an SPC
+ * @license: the CKC that answers it
+ * @license_size: its size in bytes
+ * @key: (out): the stored key; free it with latchkey_free()
+ * @size: (out): its size in bytes
+ * @message: (out) (nullable): the text of an error; free it with latchkey_free()
+ *
+ * Makes the key in @license into bytes to be stored, as AVFoundation's
+ * `persistableContentKey(fromKeyVendorResponse:options:)` does. They are sealed for this device: with the secret of
+ * `device-secret`, or of the folder `stored-keys`, in `[fairplay]` of the configuration. Keep them under the content
+ * identifier, and answer this request and later ones with latchkey_key_request_finish_with_persistable_key().
+ *
+ * Returns: %LATCHKEY_ERROR_NONE, or why there is none; @key is %NULL then. %LATCHKEY_ERROR_MALFORMED_RESPONSE where the CKC
+ *   cannot be opened or does not allow it, %LATCHKEY_ERROR_INVALID_CONFIGURATION where no device secret is configured,
+ *   %LATCHKEY_ERROR_MALFORMED_REQUEST where the request made no SPC.
+ */
+LatchkeyErrorCode latchkey_key_request_make_persistable_key (LatchkeyKeyRequest *request, const uint8_t *license,
+                                                             size_t license_size, uint8_t **key, size_t *size,
+                                                             char **message);
+
+/**
+ * latchkey_key_request_finish_with_persistable_key:
+ * @request: a request of the key system `fairplay`
+ * @key: what latchkey_key_request_make_persistable_key() made, for this request or for an earlier one for the same content
+ * @size: its size in bytes
+ *
+ * Answers with a stored key. Unless the request is for storage, its playback begins now:
+ * `update_persistable_key` of the loader is called inside this function where that changes the key, and `should_retry`
+ * where its time is over.
+ *
+ * Returns: as latchkey_key_request_finish_with_keys(), and 0 where the request is made again; bytes that cannot be opened here count, and fail the key
+ */
+int latchkey_key_request_finish_with_persistable_key (LatchkeyKeyRequest *request, const uint8_t *key, size_t size);
+
+/**
+ * latchkey_key_request_did_not_store:
+ * @request: a request
+ * @code: why
+ * @message: (nullable): for people; no secrets
+ *
+ * Says that what `update_persistable_key` brought could not be stored: elements post `latchkey-key-not-stored`, and
+ * playback goes on.
+ */
+void latchkey_key_request_did_not_store (LatchkeyKeyRequest *request, LatchkeyErrorCode code, const char *message);
 
 /**
  * latchkey_free:

@@ -114,7 +114,9 @@ loader_new (void)
   Loader *loader = g_new0 (Loader, 1);
   g_mutex_init (&loader->lock);
   g_cond_init (&loader->changed);
-  loader->functions = (LatchkeyLoaderFunctions) { sizeof (LatchkeyLoaderFunctions), should_wait, load, cancel };
+  loader->functions = (LatchkeyLoaderFunctions) {
+    .size = sizeof (LatchkeyLoaderFunctions), .should_wait = should_wait, .load = load, .cancel = cancel
+  };
   return loader;
 }
 
@@ -403,6 +405,35 @@ test_no_spc (void)
   scene_end (&scene);
 }
 
+/* Without an SPC nothing can be stored, and without a device secret no stored key can be opened. */
+static void
+test_no_stored_key (void)
+{
+  Scene scene = scene_new ("fairplay");
+  guint8 *key = (guint8 *) "";
+  size_t size = 1;
+  char *message = NULL;
+
+  g_assert_false (latchkey_key_request_is_for_storage (scene.request));
+  latchkey_key_request_set_requests_persistable_key (scene.request, 1);
+  g_assert_false (latchkey_key_request_can_store_key (scene.request, KEY, sizeof KEY));
+  g_assert_cmpint (latchkey_key_request_make_persistable_key (scene.request, KEY, sizeof KEY, &key, &size, &message), ==,
+      LATCHKEY_ERROR_MALFORMED_REQUEST);
+  g_assert_null (key);
+  g_assert_cmpuint (size, ==, 0);
+  g_assert_nonnull (strstr (message, "made no SPC"));
+  latchkey_free (message);
+  g_assert_true (latchkey_key_request_finish_with_persistable_key (scene.request, KEY, sizeof KEY));
+  bench_expect_error (scene.bench, "device secret");
+  scene_end (&scene);
+}
+
+#if GLIB_SIZEOF_VOID_P == 8
+G_STATIC_ASSERT (G_STRUCT_OFFSET (LatchkeyLoaderFunctions, should_retry) == 32);
+G_STATIC_ASSERT (G_STRUCT_OFFSET (LatchkeyLoaderFunctions, needs_no_network) == 48);
+G_STATIC_ASSERT (sizeof (LatchkeyLoaderFunctions) == 56);
+#endif
+
 /* An error comes to the application with its text. */
 static void
 test_error (void)
@@ -507,7 +538,9 @@ test_finished_while_asked (void)
 static void
 test_misuse (void)
 {
-  LatchkeyLoaderFunctions functions = { sizeof (size_t), should_wait, load, cancel };
+  LatchkeyLoaderFunctions functions = {
+    .size = sizeof (size_t), .should_wait = should_wait, .load = load, .cancel = cancel
+  };
   LatchkeySession *session = latchkey_session_new ();
   size_t size = 1;
 
@@ -540,6 +573,13 @@ test_misuse (void)
   g_assert_null (latchkey_key_request_get_init_data (NULL, 0, NULL, NULL));
   g_assert_false (latchkey_key_request_finish_with_key (NULL, KEY, NULL));
   g_assert_false (latchkey_key_request_finish_with_keys (NULL, NULL, 1));
+  g_assert_false (latchkey_key_request_finish_with_persistable_key (NULL, NULL, 1));
+  g_assert_false (latchkey_key_request_is_for_storage (NULL));
+  g_assert_false (latchkey_key_request_can_store_key (NULL, NULL, 1));
+  g_assert_cmpint (latchkey_key_request_make_persistable_key (NULL, NULL, 0, NULL, NULL, NULL), ==,
+      LATCHKEY_ERROR_MALFORMED_REQUEST);
+  latchkey_key_request_set_requests_persistable_key (NULL, 1);
+  latchkey_key_request_did_not_store (NULL, LATCHKEY_ERROR_DENIED, NULL);
   g_assert_cmpint (latchkey_key_request_make_streaming_content_key_request_data (NULL, NULL, 0, NULL, 0, NULL, NULL,
           NULL), ==, LATCHKEY_ERROR_MALFORMED_REQUEST);
   latchkey_free (NULL);
@@ -578,6 +618,7 @@ main (int argc, char **argv)
   g_test_add_func ("/loader/later", test_later);
   g_test_add_func ("/loader/accessors", test_accessors);
   g_test_add_func ("/loader/no-spc", test_no_spc);
+  g_test_add_func ("/loader/no-stored-key", test_no_stored_key);
   g_test_add_func ("/loader/error", test_error);
   g_test_add_func ("/loader/closed", test_closed);
   g_test_add_func ("/loader/gone", test_gone);
