@@ -22,6 +22,12 @@ extension KeySession {
         return !requests.isEmpty
     }
 
+    /// These keys may not be used any more: they are forgotten, and asked for again when somebody wants them. The key of
+    /// media without a KID goes with them.
+    func withdraw(_ keyIDs: Set<KeyID>, because error: KeyError) {
+        perform { core in (core.state.withdraw(keyIDs, because: error), ()) }
+    }
+
     /// The clock has come to a deadline.
     func advance() {
         let now = clock.now()

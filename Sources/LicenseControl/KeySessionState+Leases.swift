@@ -48,6 +48,23 @@ extension KeySessionState {
         return action
     }
 
+    /// Forgets keys that are usable, by any of their names, with that of media without a KID.
+    mutating func withdraw(_ keyIDs: Set<KeyID>, because error: KeyError) -> Action {
+        guard closure == nil else { return Action() }
+        var action = Action()
+        let names = Set(keyIDs.map { secondNames[$0] ?? $0 } + keyIDs)
+        let slots: [Slot] = [nil] + Self.sorted(names.map(Optional.some)).map(Optional.some)
+        let usable = slots.filter { if case .usable = entries[$0]?.entry { true } else { false } }
+        guard !usable.isEmpty else { return action }
+        for slot in usable {
+            _ = endLease(of: slot, into: &action)
+            entries[slot] = nil
+        }
+        action.changesStatus = true
+        action.events.append(.expired(usable.compactMap(\.self), error, wasInUse: false))
+        return action
+    }
+
     /// Makes a request again for what it lacks, under another id. Nil `requested` where it is over.
     mutating func retry(_ id: UInt64, as newID: UInt64, at now: ContinuousClock.Instant) -> Action {
         guard closure == nil, let request = requests[id] else { return Action() }

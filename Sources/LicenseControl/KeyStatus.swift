@@ -33,15 +33,16 @@ public enum KeyEvent: Sendable {
     case renewalFailed(requestID: UInt64, [KeyID], KeyError)
     /// The lease of these keys is over, and none is usable any more. `wasInUse`: somebody read one of them since the
     /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
-    /// wants them; so are all keys of a session that `holdsAtEndOfLease`.
+    /// wants them; so are all keys of a session that `holdsAtEndOfLease`, and those whose licence may not be used because
+    /// the system clock was set back.
     case expired([KeyID], KeyError, wasInUse: Bool)
     /// What a stored key says of its time has changed and could not be written: the keys of this request are usable, but
     /// the next playback with the stored key will not know of this one. `origin` is `KeyDemand.origin`.
     case notStored(KeyLoadingRequest, KeyError, origin: UInt64)
     /// What the session server said, or did not say. Where that ends playback, `failed` or `closed` follows.
     case viewing(ViewingNotice)
-    /// The system clock was set back while something played whose licence depends on the date. What plays goes on for as
-    /// long as it may; such licences are of no use for the next request, until signed time repairs the clock.
+    /// The system clock was set back while something played whose licence depends on the date. Such licences are of no use
+    /// until signed time repairs the clock: `expired` follows for their keys.
     case clockSetBack(ClockNotice)
     /// The session is closed. Nothing comes after it but failures of later demands.
     case closed(KeyError)

@@ -6,8 +6,7 @@ import Synchronization
 public final class ClockNotice: Sendable {
     /// What that means, and what to do.
     public let reason =
-        "the system clock was set back: licences with dates are of no use until the time service or a right clock repairs "
-        + "that"
+        "the system clock was set back: licences with dates are of no use until the time service says what time it is"
     private let isClaimed = Atomic<Bool>(false)
 
     init() {}

@@ -16,8 +16,9 @@ final class ClockWatch: Sendable {
         self.pause = pause
     }
 
-    /// From now until the session's end; again does nothing.
-    func begin(for session: KeySession) {
+    /// From now until the session's end; again does nothing. `withdraw` takes away what may not be used with a clock that was
+    /// set back, at each look that finds it so: a licence may allow some time.
+    func begin(for session: KeySession, withdraw: @escaping @Sendable (KeySession) async -> Void) {
         let id = session.playbackSessionID
         tasks.withLock { tasks in
             guard tasks[id] == nil else { return }
@@ -27,6 +28,7 @@ final class ClockWatch: Sendable {
                     guard let time = try? await client.trustedTime() else { continue }
                     let isSetBack = time.trust == .rolledBack
                     if isSetBack, !wasSetBack { session?.tell(ClockNotice()) }
+                    if isSetBack, let session { await withdraw(session) }
                     wasSetBack = isSetBack
                 }
             }

@@ -40,6 +40,8 @@ struct LicensesInUse {
 
     var isEmpty: Bool { entries.isEmpty }
 
+    func entries(in session: UInt64) -> [Entry] { entries.filter { $0.session == session } }
+
     func entries(for names: [KeyID], in session: UInt64) -> [Entry] {
         let names = Set(names)
         return entries.filter { $0.session == session && !$0.names.isDisjoint(with: names) }

@@ -80,7 +80,9 @@ public final class PlayReadyLoader: ResourceLoader {
         let names = keyID.map { session.names(of: [$0]) }
         let licenses = inUse.withLock { $0.start(names, in: session.playbackSessionID) }
         guard !licenses.isEmpty else { return }
-        if licenses.contains(where: { $0.license.license.terms.dependsOnTime }) { clockWatch.begin(for: session) }
+        if licenses.contains(where: { $0.license.license.terms.dependsOnTime }) {
+            clockWatch.begin(for: session) { [weak self] in await self?.withdrawUntrusted(in: $0) }
+        }
         plays.add { [weak self, weak session] in
             for license in licenses { await self?.notePlay(license, in: session) }
         }
@@ -239,6 +241,20 @@ public final class PlayReadyLoader: ResourceLoader {
             return
         }
         for judged in try await client.judge(acquired: found.values.map(\.installed)) { found[judged.keyID] = judged }
+    }
+
+    // MARK: The clock
+
+    /// Keys whose licence may not be used with the clock as it is now are asked for again, which repairs the clock where
+    /// that can be done, and else says what is wrong.
+    private func withdrawUntrusted(in session: KeySession) async {
+        for entry in inUse.withLock({ $0.entries(in: session.playbackSessionID) }) {
+            guard let judged = try? await client.judge(acquired: [entry.license]).first,
+                judged.verdict.status == .untrustedTime
+            else { continue }
+            session.withdraw(
+                entry.names, because: .leaseExpired("KID \(judged.keyID): \(judged.verdict.rights.reason)"))
+        }
     }
 
     // MARK: First play

@@ -88,36 +88,87 @@ struct PlayReadyClockTests {
         func lookOnce() { source.yield() }
     }
 
-    /// Nobody else reads the clock while media plays.
-    @Test func aRollbackIsHeardOfWhileItPlays() async throws {
+    /// Plays key 1 under a policy, and sets the clock back. Each look is done when the next is waited for.
+    private func whileItPlays(
+        _ policy: String, hasSignedTime: Bool = false,
+        _ body: (PlayReadyWorld, KeySession, Watcher, () async -> Void) async throws -> Void
+    ) async throws {
         let world = try PlayReadyWorld()
         let looks = Looks()
         let loader = PlayReadyLoader(client: world.client) { _ in try await looks.pause() }
-        world.service.setPolicy("enddate:@+3600")
+        world.service.setPolicy(policy)
+        if hasSignedTime { try await world.client.repairClock() }
         let session = KeySession(loaders: [loader])
         let watcher = Watcher(session)
         #expect(try await world.outcome(in: session) == nil)
         session.didStartPlaying(keyID(1))
         var waits = looks.waits.makeAsyncIterator()
         await waits.next()
-        looks.lookOnce()
-        await waits.next()
-        #expect(!watcher.events.contains { $0.isClockSetBack })
-        world.machine.move(wallBySeconds: -86_400)
-        for _ in 0..<3 {
+        let look = {
             looks.lookOnce()
             await waits.next()
         }
-        #expect(watcher.events.count { $0.isClockSetBack } == 1)
-        // What plays goes on.
-        #expect(session.status(of: keyID(1)).key != nil)
-        try await world.client.repairClock()
-        looks.lookOnce()
-        await waits.next()
+        await look()
+        #expect(!watcher.events.contains { $0.isClockSetBack } && session.status(of: keyID(1)).key != nil)
         world.machine.move(wallBySeconds: -86_400)
-        looks.lookOnce()
-        await waits.next()
-        #expect(watcher.events.count { $0.isClockSetBack } == 2)
+        for _ in 0..<3 { await look() }
+        #expect(watcher.events.count { $0.isClockSetBack } == 1)
+        try await body(world, session, watcher, look)
+    }
+
+    /// Nobody else reads the clock while media plays. The key goes, and comes back where the time service says that it may:
+    /// what plays asks again.
+    @Test func aRollbackEndsKeysOfLicencesWithDatesWhileTheyPlay() async throws {
+        try await whileItPlays("enddate:@+3600") { world, session, watcher, look in
+            #expect(session.status(of: keyID(1)).key == nil)
+            #expect(session.status(of: keyID(1)).error == nil)
+            #expect(watcher.events.count { $0.isExpired } == 1)
+            for case .expired(let keyIDs, let error, _) in watcher.events {
+                #expect(keyIDs == [keyID(1)] && error.reason.contains("set back"))
+            }
+            let outcome = try await world.outcome(in: session)
+            #expect(outcome == nil)
+            #expect(world.service.operations.count { $0 == .getTime } == 1)
+            session.didStartPlaying(keyID(1))
+            await look()
+            #expect(session.status(of: keyID(1)).key != nil)
+            world.machine.move(wallBySeconds: -86_400)
+            await look()
+            #expect(watcher.events.count { $0.isClockSetBack } == 2)
+            #expect(session.status(of: keyID(1)).key == nil)
+        }
+    }
+
+    /// Without it, playback ends by name, until it answers again.
+    @Test func withoutTheTimeServiceNothingWithDatesPlays() async throws {
+        try await whileItPlays("enddate:@+3600") { world, session, _, _ in
+            world.service.setTimeService(false)
+            let error = try await world.outcome(in: session)
+            #expect(error?.description.contains("set back") == true)
+            world.service.setTimeService(true)
+            let outcome = try await world.outcome(in: session)
+            #expect(outcome == nil)
+        }
+    }
+
+    /// A licence that has certainly begun, and has no end, needs no clock.
+    @Test func aLicenceWithoutAnEndPlaysOn() async throws {
+        try await whileItPlays("begindate:@-60", hasSignedTime: true) { _, session, watcher, _ in
+            #expect(session.status(of: keyID(1)).key != nil)
+            #expect(!watcher.events.contains { $0.isExpired })
+        }
+    }
+
+    /// One that allows some time with such a clock plays that long.
+    @Test func aLicenceWithAGracePeriodPlaysToItsEnd() async throws {
+        try await whileItPlays("enddate:@+7200,grace:3600") { world, session, watcher, look in
+            #expect(session.status(of: keyID(1)).key != nil)
+            world.pass(3601)
+            await look()
+            #expect(session.status(of: keyID(1)).key == nil)
+            #expect(watcher.events.count { $0.isExpired } == 1)
+            #expect(watcher.events.count { $0.isClockSetBack } == 1)
+        }
     }
 
     /// No licence is known to be over then, and each acquisition brings another one.
