@@ -8,6 +8,8 @@ extension KeySession {
     struct Core {
         var state: KeySessionState
         var gate: ViewingGate
+        /// Nobody has looked at the process yet, where it is watched (`IntegrityWatch`).
+        var awaitsFirstLook = false
         var names = KeyNames()
         var open: [UInt64: OpenRequest] = [:]
         /// What brought the keys of each lease.
@@ -21,6 +23,12 @@ extension KeySession {
         var endings: [ObjectIdentifier: @Sendable () -> Void] = [:]
         var guards: [WeakOutputGuard] = []
         var use = OutputUse()
+
+        /// How a key stands that the session has, to whoever wants to use it.
+        func hold(_ status: KeyStatus) -> KeyStatus {
+            guard awaitsFirstLook, case .usable = status else { return gate.hold(status) }
+            return .pending(requestID: 0)
+        }
     }
 
     /// A pending request and how far it got with the loaders.

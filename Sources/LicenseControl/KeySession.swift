@@ -50,7 +50,9 @@ public final class KeySession: Sendable {
         self.clock = clock
         self.random = random
         viewing?.setOwner(self)
-        configuration.integrity?.watch(self)
+        guard let integrity = configuration.integrity else { return }
+        core.withLock { $0.awaitsFirstLook = true }
+        integrity.watch(self)
     }
 
     deinit {
@@ -71,13 +73,13 @@ public final class KeySession: Sendable {
     public func status(of keyID: KeyID?) -> KeyStatus {
         let status = core.withLock { core -> KeyStatus? in
             guard !core.state.leases.isEmpty, core.state.leases.isOverdue(keyID, at: clock.now()) else {
-                return core.gate.hold(core.state.use(keyID))
+                return core.hold(core.state.use(keyID))
             }
             return nil
         }
         if let status { return status }
         advance()
-        return core.withLock { $0.gate.hold($0.state.status(of: keyID)) }
+        return core.withLock { $0.hold($0.state.status(of: keyID)) }
     }
 
     /// Whether the key is usable now, which makes it one in use. Nobody hears of anything by this call: a lease that is
@@ -87,7 +89,7 @@ public final class KeySession: Sendable {
             guard core.state.leases.isEmpty || !core.state.leases.isOverdue(keyID, at: clock.now()) else {
                 return false
             }
-            if case .usable = core.gate.hold(core.state.use(keyID)) { return true }
+            if case .usable = core.hold(core.state.use(keyID)) { return true }
             return false
         }
     }

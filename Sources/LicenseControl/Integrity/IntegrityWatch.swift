@@ -31,6 +31,8 @@ final class IntegrityWatch: Sendable {
     private struct State {
         var violation: KeyError?
         var first: Task<Void, Never>?
+        /// The first look is over, and found nothing.
+        var isSound = false
         var loop: Task<Void, Never>?
         var sessions: [Weak] = []
     }
@@ -58,23 +60,28 @@ final class IntegrityWatch: Sendable {
         return state.withLock { $0.violation }
     }
 
-    /// Closes the session when something is found. It is not kept.
+    /// Lets the session use its keys when the first look has found nothing, and closes it when something is found. It is not
+    /// kept.
     func watch(_ session: KeySession) {
         _ = first()
-        let violation = state.withLock { state -> KeyError? in
+        let (violation, isSound) = state.withLock { state -> (KeyError?, Bool) in
             state.sessions.removeAll { $0.session == nil }
             state.sessions.append(Weak(session: session))
             if state.loop == nil, state.violation == nil { state.loop = makeLoop() }
-            return state.violation
+            return (state.violation, state.isSound)
         }
-        if let violation { session.close(violation) }
+        if let violation { session.close(violation) } else if isSound { session.processIsSound() }
     }
 
     private func first() -> Task<Void, Never> {
         state.withLock { state in
             if let first = state.first { return first }
             let first = Task { [weak self, checks] in
-                if let reason = checks.atStart() { self?.didFind(reason) }
+                guard let reason = checks.atStart() else {
+                    self?.didFindNothing()
+                    return
+                }
+                self?.didFind(reason)
             }
             state.first = first
             return first
@@ -102,6 +109,14 @@ final class IntegrityWatch: Sendable {
             if state.sessions.isEmpty || state.violation != nil { state.loop = nil }
             return state.loop != nil
         }
+    }
+
+    private func didFindNothing() {
+        let sessions = state.withLock { state in
+            state.isSound = true
+            return state.sessions.compactMap(\.session)
+        }
+        for session in sessions { session.processIsSound() }
     }
 
     private func didFind(_ reason: String) {

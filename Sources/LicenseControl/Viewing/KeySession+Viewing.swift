@@ -43,6 +43,20 @@ extension KeySession {
         }
     }
 
+    /// Whether the process is watched, so that keys have to come through a session.
+    package var isWatched: Bool { configuration.integrity != nil }
+
+    /// Nobody looks into the process, and it is as it was built: keys that the session has may be used.
+    func processIsSound() {
+        perform { core in
+            guard core.state.closure == nil, core.awaitsFirstLook else { return (KeySessionState.Action(), ()) }
+            core.awaitsFirstLook = false
+            var action = KeySessionState.Action(changesStatus: true)
+            action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+            return (action, ())
+        }
+    }
+
     /// There is no viewing session, and so no key. Requests that wait for it fail by themselves.
     func refuse(_ error: KeyError) {
         perform { core in

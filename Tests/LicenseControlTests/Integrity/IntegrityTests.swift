@@ -224,6 +224,59 @@ struct IntegrityTests {
         #expect(world.looks == 1)
     }
 
+    /// A first look that a test lets go.
+    private final class HeldLook: Sendable {
+        private let gate = DispatchSemaphore(value: 0)
+        let watch: IntegrityWatch
+
+        init(_ reason: String?) {
+            let gate = gate
+            watch = IntegrityWatch(
+                IntegrityWatch.Checks(
+                    atStart: {
+                        gate.wait()
+                        return reason
+                    }, again: { nil })
+            ) { _ in throw CancellationError() }
+        }
+
+        func letGo() { gate.signal() }
+    }
+
+    /// Keys that an application installs by itself are of no use before the process was looked at.
+    @Test func anInstalledKeyWaitsForTheFirstLook() async {
+        let look = HeldLook(nil)
+        let session = session(look.watch)
+        let watcher = Watcher(session)
+        session.install([keyID(1): contentKey(1)])
+        session.install(keyWithoutID: contentKey(2))
+        #expect(session.status(of: keyID(1)).key == nil)
+        #expect(session.status(of: nil).key == nil)
+        #expect(!session.isAtHand(keyID(1)))
+        let revision = session.revision
+        look.letGo()
+        #expect(await look.watch.violation() == nil)
+        #expect(session.revision != revision)
+        #expect(session.status(of: keyID(1)).key != nil && session.status(of: nil).key != nil)
+        #expect(session.isAtHand(keyID(1)))
+        // Once when they were installed, and once when they are of use: whoever waits looks again.
+        #expect(watcher.events.count { $0.isUsable } == 4)
+        // The next session need not wait.
+        let next = self.session(look.watch)
+        next.install([keyID(1): contentKey(1)])
+        #expect(next.status(of: keyID(1)).key != nil)
+    }
+
+    @Test func anInstalledKeyIsNeverUsedInATracedProcess() async {
+        let look = HeldLook("process 7 traces this one")
+        let session = session(look.watch)
+        session.install([keyID(1): contentKey(1)])
+        #expect(session.status(of: keyID(1)).key == nil)
+        look.letGo()
+        #expect(await look.watch.violation() != nil)
+        #expect(session.isClosed && session.status(of: keyID(1)).key == nil)
+    }
+
     @Test func whatIsFoundLaterClosesTheKeysInUse() async {
         let world = World()
         let watch = world.makeWatch()

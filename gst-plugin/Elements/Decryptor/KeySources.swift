@@ -69,8 +69,10 @@ final class KeySources: Sendable {
         let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         let listedKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
         playback = shared.session.beginPlayback()
-        // What a session server counts goes through the session, whoever has the key.
-        ownKeys = playback == nil ? listedKeys : StaticKeys(entries: [])
+        // What a session server counts, and what is closed when somebody looks into the process, goes through the session,
+        // whoever has the key.
+        let areOwn = playback == nil && !shared.session.isWatched
+        ownKeys = areOwn ? listedKeys : StaticKeys(entries: [])
         var own = shared.settings
         own.keysFile = nil
         own.licenseURL = settings.licenseURL
@@ -88,7 +90,7 @@ final class KeySources: Sendable {
         if keySystem == .playReady { own.playReady?.licenseURL = nil } else { own.playReady = nil }
         let transport = shared.session.transport(over: CurlTransport.shared)
         loaders =
-            (playback == nil || listedKeys.entries.isEmpty ? [] : [StaticKeyLoader(listedKeys)])
+            (areOwn || listedKeys.entries.isEmpty ? [] : [StaticKeyLoader(listedKeys)])
             + (settings.licenseURL == nil ? [] : own.makeLoaders(transport: transport))
     }
 
