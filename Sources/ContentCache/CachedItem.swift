@@ -57,7 +57,8 @@ public final class CachedItem: Sendable {
     }
 
     enum Command: Sendable {
-        case start(KeyStoring?), pause, purge(@Sendable (CacheError?) -> Void), refresh(@Sendable () -> Void)
+        case start(KeyStoring?, LicenseStoring?), pause, purge(@Sendable (CacheError?) -> Void), refresh(
+            @Sendable () -> Void)
     }
 
     /// As it is asked for; absolute.
@@ -96,7 +97,10 @@ public final class CachedItem: Sendable {
     ///
     /// `keyStoring` has the keys stored that FairPlay-style key servers give for HLS. A key that is not stored does not end
     /// the download; `Progress.warning` says why, and the item is not ready to play. Nil: nobody is asked.
-    public func start(keyStoring: KeyStoring? = nil) { commands.yield(.start(keyStoring)) }
+    /// `licenseStoring` does the same for a licence. It is asked before the media is fetched, and once for each download.
+    public func start(keyStoring: KeyStoring? = nil, licenseStoring: LicenseStoring? = nil) {
+        commands.yield(.start(keyStoring, licenseStoring))
+    }
 
     /// Ends the download; `start` goes on with it.
     public func pause() { commands.yield(.pause) }

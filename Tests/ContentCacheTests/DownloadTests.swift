@@ -66,6 +66,32 @@ struct DownloadTests {
         #expect(item.progress.cachedSize < UInt64(file.count))
     }
 
+    /// It ends no download, is known to the next process, and lasts until a licence is there or nobody is to be asked.
+    @Test func withoutTheLicenceThatWasWantedNothingIsReadyToPlay() async throws {
+        let test = TestCache(TestOrigin([url: TestFile.file(seconds: 8)]))
+        let item = test.cache.item(url, format: .file)
+        let asked = Mutex(0)
+        await item.download(licenseStoring: {
+            asked.withLock { $0 += 1 }
+            return "the service says no"
+        })
+        #expect(asked.withLock { $0 } == 1)
+        #expect(item.progress.status == .complete && !item.progress.isReadyToPlay)
+        #expect(item.progress.warning?.code == .licenseNotKept)
+        #expect(item.progress.warning?.description.contains("the licence is not stored") == true)
+        #expect(item.progress.warning?.description.contains("the service says no") == true)
+
+        let next = TestCache(TestOrigin([:]), folder: test.folder).cache.item(url, format: .file)
+        await next.refresh()
+        #expect(!next.progress.isReadyToPlay && next.progress.warning?.code == .licenseNotKept)
+        await item.download(licenseStoring: { nil })
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+        await item.download(licenseStoring: { "it is gone" })
+        #expect(!item.progress.isReadyToPlay)
+        await item.download()
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+    }
+
     @Test func ofADownloadThatCameToNothingNothingIsLeft() async throws {
         let test = TestCache(TestOrigin([:]))
         let item = test.cache.item(url, format: .file)

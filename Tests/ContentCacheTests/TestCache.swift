@@ -78,9 +78,9 @@ func forgetThePlan(_ test: TestCache) throws {
 extension CachedItem {
     /// Starts it, and waits until it is complete or has failed. Returns all that it told meanwhile.
     @discardableResult
-    func download(keyStoring: KeyStoring? = nil) async -> [Progress] {
+    func download(keyStoring: KeyStoring? = nil, licenseStoring: LicenseStoring? = nil) async -> [Progress] {
         let updates = updates
-        start(keyStoring: keyStoring)
+        start(keyStoring: keyStoring, licenseStoring: licenseStoring)
         var seen: [Progress] = []
         for await progress in updates {
             seen.append(progress)

@@ -4,6 +4,10 @@ import HTTP
 import LicenseControl
 import MediaFormats
 
+/// Has the licence of some content stored, where it has one that can be. Returns why it is not; nil where it is, or where
+/// the content needs none.
+public typealias LicenseStoring = @Sendable () async -> String?
+
 /// Brings everything of one item to disk, from its start to its end, and leaves out what is there. A value.
 struct ItemDownload: Sendable {
     /// The pauses between tries where the network or the server fails.
@@ -12,6 +16,8 @@ struct ItemDownload: Sendable {
     let fetcher: ItemFetcher
     /// Has keys of key servers stored; nil: nobody is asked for those.
     let keyStoring: KeyStoring?
+    /// Has the licence stored; nil: nobody is asked for one.
+    let licenseStoring: LicenseStoring?
     /// Waits between two tries. Throws where the task is cancelled.
     let pause: @Sendable (Duration) async throws -> Void
 
@@ -31,6 +37,8 @@ struct ItemDownload: Sendable {
         let presentation = try await trying { () async throws(CacheError) in
             try await CachedPresentation(of: record, fetcher, mustStore: true)
         }
+        // First, so that nothing is ready to play without it.
+        try await storeLicense()
         switch presentation {
         case .file:
             try await FileWalk(
@@ -114,6 +122,14 @@ struct ItemDownload: Sendable {
                     serverKey: key.uri ?? "", refusal: "nobody is asked for it; configure [fairplay], or add a loader")
             }
         }
+    }
+
+    /// The same for the licence. Where nobody is to be asked, nothing is known of it.
+    private func storeLicense() async throws(CacheError) {
+        guard let licenseStoring else { return try await store.forget(serverKey: ItemStore.license) }
+        let refusal = await licenseStoring()
+        if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
+        try await store.note(serverKey: ItemStore.license, refusal: refusal)
     }
 
     private func downloadPieces() async throws(CacheError) {

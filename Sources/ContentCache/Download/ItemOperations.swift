@@ -31,7 +31,7 @@ actor ItemOperations {
 
     func perform(_ command: CachedItem.Command) async {
         switch command {
-        case .start(let keyStoring): await start(keyStoring)
+        case .start(let keyStoring, let licenseStoring): await start(keyStoring, licenseStoring)
         case .pause: await pause()
         case .purge(let reply): reply(await purge())
         case .refresh(let reply):
@@ -143,7 +143,7 @@ actor ItemOperations {
         }
     }
 
-    private func start(_ keyStoring: KeyStoring?) async {
+    private func start(_ keyStoring: KeyStoring?, _ licenseStoring: LicenseStoring?) async {
         guard download == nil else { return }
         do throws(CacheError) {
             let fetcher = try await open(for: .downloading)
@@ -154,7 +154,9 @@ actor ItemOperations {
                     try await queue.enter()
                     self.begin()
                     defer { Task { await queue.leave() } }
-                    try await ItemDownload(fetcher: fetcher, keyStoring: keyStoring, pause: pause).run()
+                    try await ItemDownload(
+                        fetcher: fetcher, keyStoring: keyStoring, licenseStoring: licenseStoring, pause: pause
+                    ).run()
                     await self.endUse(of: fetcher, outcome: .complete)
                 } catch {
                     await self.endUse(
@@ -239,9 +241,9 @@ actor ItemOperations {
 extension CacheError {
     fileprivate static func notKept(_ uri: String, of count: Int, _ what: String, _ reason: String) -> CacheError {
         let others = count > 1 ? " (and \(count - 1) more)" : ""
+        let name = uri == ItemStore.license ? "licence" : "key \(URIReference(uri).printable)"
         return CacheError(
-            .licenseNotKept,
-            "the key \(URIReference(uri).printable)\(others) \(what), so playback needs the network for it: \(reason)")
+            .licenseNotKept, "the \(name)\(others) \(what), so playback needs the network for it: \(reason)")
     }
 }
 

@@ -36,7 +36,8 @@ extension ItemStore {
     /// Forgets what the content does not name any more: all but the keys at these URLs, and those that key servers give.
     func forgetKeys(otherThan urls: Set<String>, ofServers uris: Set<String>) throws(CacheError) {
         let (old, oldURIs) = (
-            tables.keys.keys.filter { !urls.contains($0) }, tables.refusals.keys.filter { !uris.contains($0) }
+            tables.keys.keys.filter { !urls.contains($0) },
+            tables.refusals.keys.filter { !uris.contains($0) && $0 != Self.license }
         )
         guard let index, !old.isEmpty || !oldURIs.isEmpty else { return }
         try becomeWriter()
@@ -56,6 +57,9 @@ extension ItemStore {
         try index.removeServerKey(uri)
         tables.refusals[uri] = nil
     }
+
+    /// Stands among the key URIs for what the content's licence says of all of its keys; no URI is empty.
+    static let license = ""
 
     private static let unasked = "no download has asked for it"
 

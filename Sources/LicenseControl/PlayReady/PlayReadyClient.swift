@@ -67,7 +67,7 @@ public actor PlayReadyClient {
 
     /// What the client was made with.
     public nonisolated let configuration: Configuration
-    nonisolated let transport: any HTTPTransport
+    package nonisolated let transport: any HTTPTransport
     nonisolated let clocks: any ClockSource
     nonisolated let sleep: @Sendable (Duration) async throws -> Void
     var customData: String?

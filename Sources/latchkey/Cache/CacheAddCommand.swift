@@ -35,6 +35,9 @@
                 valueName: "name"))
         var audio: [String] = []
 
+        @Flag(help: "Acquire the PlayReady-style licences too, where none is stored that may be used.")
+        var license = false
+
         func run() async throws {
             let item: CachedContent
             do throws(CacheError) {
@@ -56,7 +59,7 @@
             }
             interrupt.resume()
             defer { interrupt.cancel() }
-            item.start()
+            item.start(acquiresLicense: license)
             var isUnderWay = false
             for await progress in updates {
                 line.show(progress)

@@ -12,7 +12,7 @@
             abstract: "Download content, list what is on disk, or remove it.",
             discussion: """
                 What is downloaded is as encrypted on disk as it was at its server. Playing it takes a licence that is \
-                stored: latchkey acquire gets it. latchkey play plays from the disk what is there.
+                stored: latchkey cache add --license and latchkey acquire get it. latchkey play plays from the disk what is there.
                 """,
             subcommands: [CacheListCommand.self, CacheAddCommand.self, CachePurgeCommand.self])
     }

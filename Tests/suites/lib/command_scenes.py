@@ -312,6 +312,34 @@ def cached():
             del os.environ["XDG_DATA_HOME"]
 
 
+def cached_with_license():
+    """The licence comes with the download, once; one that may not be stored, or is refused, is said."""
+    def item():
+        return latchkey("cache", "list", "--json").demand(0).json[0]
+
+    for policy, words in (("", None), ("persist:false", "may not be stored"), ("errorcode:0x8004C600", "no licence acquired")):
+        with World(policy, name=DASH) as world, children.Folder() as folder:
+            os.environ["XDG_DATA_HOME"] = folder.path
+            film = url(world, "stream.mpd")
+            try:
+                said = latchkey("cache", "add", "--license", film).demand(0, "complete: ", *([words] if words else []))
+                demand(("warning: licence cannot be kept" in said.output) == (words is not None), said.output)
+                demand(item()["isReadyToPlay"] == (words is None), f"{item()}")
+                if words:
+                    latchkey("cache", "add", film).demand(0, "complete: ")
+                    demand(item()["isReadyToPlay"] and "warning" not in item(), f"{item()}")
+                    continue
+                asked = world.asked()
+                demand(1 <= asked <= 2, f"{asked} licences")
+                latchkey("cache", "add", "--license", film).demand(0, "complete: ")
+                demand(world.asked() == asked, "it was acquired again")
+                world.server.__exit__()
+                latchkey("cache", "add", "--license", film).demand(0, "complete: ")
+                latchkey("play", *SINKS, film).demand(0, "rights: valid", "state: ended")
+            finally:
+                del os.environ["XDG_DATA_HOME"]
+
+
 # The service of examples/systemd
 
 
@@ -393,6 +421,6 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached,
+    "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
     "service/unit": unit, "service/confined": confined,
 }

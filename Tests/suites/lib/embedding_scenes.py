@@ -230,7 +230,7 @@ def cached(_language):
         content, progress, items = latchkey_cache.CachedContent(film.url, "piff"), Answers(), Answers()
         demand(content.type == "piff" and content.url == film.url, f"{content.type} {content.url}")
         content.add_listener(progress)
-        content.start()
+        content.start(acquires_license=True)
         seen = [progress.take()[0]]
         while seen[-1].status not in ("complete", "failed"):
             seen.append(progress.take()[0])

@@ -86,6 +86,11 @@ public func latchkey_cached_content_start(_ content: OpaquePointer!) {
 }
 
 @c @implementation
+public func latchkey_cached_content_start_with_license(_ content: OpaquePointer!) {
+    CachedContentHandle.of(content)?.content.start(acquiresLicense: true)
+}
+
+@c @implementation
 public func latchkey_cached_content_pause(_ content: OpaquePointer!) {
     CachedContentHandle.of(content)?.content.pause()
 }

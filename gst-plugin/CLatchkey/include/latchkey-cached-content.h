@@ -209,6 +209,18 @@ LatchkeyContentType latchkey_cached_content_get_type (LatchkeyCachedContent *con
 void latchkey_cached_content_start (LatchkeyCachedContent *content);
 
 /**
+ * latchkey_cached_content_start_with_license:
+ * @content: (nullable): some content
+ *
+ * The same as latchkey_cached_content_start(), and acquires the PlayReady-style licences of the content first, where the
+ * licence store of the configuration file has none that may be used. One that is refused, or that may not be stored, ends no
+ * download: the warning of the progress is %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT then, and the content is not ready to
+ * play. An application that sends the challenges by itself calls latchkey_agent_acquire_license() before, and
+ * latchkey_cached_content_start().
+ */
+void latchkey_cached_content_start_with_license (LatchkeyCachedContent *content);
+
+/**
  * latchkey_cached_content_pause:
  * @content: (nullable): some content
  *

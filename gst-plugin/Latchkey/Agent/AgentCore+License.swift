@@ -33,7 +33,7 @@ extension AgentCore {
 
     private var printableURL: String { HTTPRequest(url: contentURL).printableURL }
 
-    private func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
+    func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
         let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         let inspector = ContentInspector(source: source, keySystem: parts.settings.keySystem)
         let content = try await inspector.inspect(contentURL, type)
@@ -66,7 +66,7 @@ extension AgentCore {
         }
     }
 
-    private func acquire(
+    func acquire(
         _ content: InspectedContent, _ parts: AgentSession, _ delegate: (any PlayReadyDelegate)?
     ) async throws(AgentError) {
         let others = content.needs.filter { !parts.isForPlayReady($0) }

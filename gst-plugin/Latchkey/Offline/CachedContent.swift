@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import ContentCache
-import LicenseControl
+public import LicenseControl
 public import MediaFormats
 import ProtectionModel
+import Synchronization
 
 /// Content that is in the cache, or is to be: “Download & Play Offline”, after the Downloadable Agent's manual, section 5.5.
 ///
@@ -18,7 +19,9 @@ import ProtectionModel
 /// ```
 public final class CachedContent: Sendable {
     private let item: CachedItem
-    private let keyStoring: KeyStoring
+    private let configuration: Agent.Configuration
+    /// What `resume` goes on with.
+    private let licenseStoring = Mutex<LicenseStoring?>(nil)
 
     /// As it is asked for.
     public var contentURL: String { item.url }
@@ -43,14 +46,18 @@ public final class CachedContent: Sendable {
                 .invalidURL,
                 "\(URIReference(url).printable) is no http or https URL, and needs no cache where it is a file")
         }
+        let cache = try Self.cache(cache)
         self.init(
-            try Self.cache(cache).item(url, format: format, selection: selection), type, configuration.keyStoring)
+            try cache.item(url, format: format, selection: selection), type, configuration, in: cache)
     }
 
-    private init(_ item: CachedItem, _ type: ContentType, _ keyStoring: KeyStoring) {
+    private init(_ item: CachedItem, _ type: ContentType, _ configuration: Agent.Configuration, in cache: ContentCache)
+    {
         self.item = item
         self.type = type
-        self.keyStoring = keyStoring
+        var configuration = configuration
+        configuration.cache = cache
+        self.configuration = configuration
     }
 
     private static func cache(_ given: ContentCache?) throws(CacheError) -> ContentCache {
@@ -65,8 +72,9 @@ public final class CachedContent: Sendable {
     public static func allItems(
         in cache: ContentCache? = nil, configuration: Agent.Configuration = Agent.Configuration()
     ) async throws(CacheError) -> [CachedContent] {
-        try await Self.cache(cache).allItems().map { item in
-            CachedContent(item, item.format.contentType(url: item.url), configuration.keyStoring)
+        let cache = try Self.cache(cache)
+        return try await cache.allItems().map { item in
+            CachedContent(item, item.format.contentType(url: item.url), configuration, in: cache)
         }
     }
 
@@ -78,13 +86,34 @@ public final class CachedContent: Sendable {
     /// Keys of HLS that FairPlay-style key servers give are asked for first, so that they are stored: those that are there
     /// are not asked for again as long as they may be used. Where one is not stored, `progress.warning` says why
     /// (`licenseNotKept`), and the content is not ready to play.
-    public func start() { item.start(keyStoring: keyStoring) }
+    ///
+    /// With `acquiresLicense`, PlayReady-style licences are acquired first, where the store has none that may be used, as
+    /// by `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for
+    /// that long where a session server is configured. One that is refused, or that may not be stored, ends no download: it
+    /// is a `licenseNotKept` too. Without, nobody is asked, and nothing is said of licences: the application acquires them,
+    /// as for any playback.
+    public func start(acquiresLicense: Bool = false, delegate: (any PlayReadyDelegate)? = nil) {
+        var storing: LicenseStoring?
+        if acquiresLicense {
+            storing = { [url = item.url, type, configuration] in
+                let core = AgentCore(contentURL: url, type: type, configuration: configuration)
+                defer { core.release() }
+                return await core.storeLicense(delegate)
+            }
+        }
+        licenseStoring.withLock { $0 = storing }
+        begin(storing)
+    }
+
+    private func begin(_ licenseStoring: LicenseStoring?) {
+        item.start(keyStoring: configuration.keyStoring, licenseStoring: licenseStoring)
+    }
 
     /// Stops the download; what is cached stays.
     public func pause() { item.pause() }
 
-    /// Goes on with it: the same as `start`.
-    public func resume() { start() }
+    /// Goes on with it, as the last `start` of this object said.
+    public func resume() { begin(licenseStoring.withLock { $0 }) }
 
     /// Stops the download and removes everything of the content from the disk, also while it plays: playback goes on from
     /// the network then. Licences stay. `status` is `notCached` when it is done.

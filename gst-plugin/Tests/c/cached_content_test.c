@@ -180,6 +180,7 @@ test_arguments (void)
   g_assert_cmpint (latchkey_cache_progress_get_warning (NULL), ==, LATCHKEY_CACHE_ERROR_NONE);
   g_assert_null (latchkey_cache_progress_get_warning_message (NULL));
   latchkey_cached_content_start (NULL);
+  latchkey_cached_content_start_with_license (NULL);
   latchkey_cached_content_purge (NULL);
   latchkey_cached_content_unref (NULL);
   latchkey_cache_progress_unref (NULL);
