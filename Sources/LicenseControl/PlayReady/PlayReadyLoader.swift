@@ -248,13 +248,19 @@ public final class PlayReadyLoader: ResourceLoader {
     /// Keys whose licence may not be used with the clock as it is now are asked for again, which repairs the clock where
     /// that can be done, and else says what is wrong.
     private func withdrawUntrusted(in session: KeySession) async {
+        var untrusted: [(entry: LicensesInUse.Entry, judged: JudgedLicense)] = []
         for entry in inUse.withLock({ $0.entries(in: session.playbackSessionID) }) {
             guard let judged = try? await client.judge(acquired: [entry.license]).first,
                 judged.verdict.status == .untrustedTime
             else { continue }
-            session.withdraw(
-                entry.names, because: .leaseExpired("KID \(judged.keyID): \(judged.verdict.rights.reason)"))
+            untrusted.append((entry, judged))
         }
+        guard let first = untrusted.first?.judged else { return }
+        // At once: what has one of them still would play on with it for a moment, and ask for another.
+        let others = untrusted.count > 1 ? " and \(untrusted.count - 1) more" : ""
+        session.withdraw(
+            untrusted.reduce(into: []) { $0.formUnion($1.entry.names) },
+            because: .leaseExpired("KID \(first.keyID)\(others): \(first.verdict.rights.reason)"))
     }
 
     // MARK: First play

@@ -241,6 +241,44 @@ def untrusted_time():
         run.demand(2, "acquired: untrustedTime")
 
 
+def clock_set_back():
+    """In the middle of playback: told once; it plays on where the time service answers, and waits and ends where not. A
+    licence without dates plays on. The clock is looked at every five seconds."""
+    import shutil
+    import time
+
+    from offline_scenes import piff
+
+    library = os.path.join(os.path.dirname(shutil.which("latchkey-server")), "libclock-set-back.so")
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    date = f"enddate:{int(time.time()) + 6000}"
+    for policy, has_service, plays in ((date, True, True), (date, False, False), ("", False, True)):
+        with World(policy, name=PIFF) as world:
+            world.configure(policy, f"time-url={world.server.url}/playready/time.asmx\n" if has_service else "")
+            path, mark = world.folder.write("film.ismv", piff(3)), os.path.join(world.folder.path, "set-back")
+
+            def during(line, mark=mark):
+                if line == "state: playing":
+                    open(mark, "w").close()
+
+            os.environ.update(LD_PRELOAD=f"{preloaded}:{library}", CLOCK_SET_BACK=mark)
+            try:
+                # No queue: what is decrypted is shown at once.
+                run = play("--yes", "--hold", "30" if plays else "3", "--pipeline",
+                           f"filesrc location={path} ! latchkeyisodec ! qtdemux name=file file.video_0 ! {PACED}",
+                           f"file://{path}", "piff", during=during)
+            finally:
+                os.environ["LD_PRELOAD"] = preloaded
+            run.demand(0 if plays else 1, "acquired: valid")
+            demand(len(events(run, "untrusted system time")) == (1 if policy else 0), f"events {run.values('event')}")
+            asked = world.asked("GetLatchkeyTime")
+            demand(asked == 1 if has_service else asked == 0, f"asked for the time {asked} times")
+            if plays:
+                run.states("playing", "ended")
+            else:
+                run.states("playing", "waitingForLicense", "failed")
+
+
 # The network
 
 
@@ -390,8 +428,8 @@ ALL = {
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
     "smooth": smooth, "audio-track": audio_track, "files": files, "hls": hls, "delegate": delegate, "reset": reset,
     "sample-list": sample_list, "own-pipeline": own_pipeline, "held": held, "expired": expired,
-    "untrusted-time": untrusted_time, "captive-portal": captive_portal, "invalid-content": invalid_content,
-    "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
+    "untrusted-time": untrusted_time, "clock-set-back": clock_set_back, "captive-portal": captive_portal,
+    "invalid-content": invalid_content, "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
     "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost, "released": released,
     "log-view": log_view,
 }
