@@ -18,7 +18,7 @@ final class RawClient: @unchecked Sendable {
         }
     }
 
-    enum Failure: Error { case refused, ended, timedOut }
+    enum Failure: Error { case refused, ended, reset, timedOut }
 
     private let socket: Int32
     private var buffer: [UInt8] = []
@@ -91,7 +91,18 @@ final class RawClient: @unchecked Sendable {
         do {
             while true { try read() }
         } catch {
-            return (error as? Failure) == .ended
+            return error as? Failure == .ended || error as? Failure == .reset
+        }
+    }
+
+    /// All that comes until the connection ends, and whether the other side broke it.
+    func everything() throws -> (text: String, wasReset: Bool) {
+        do {
+            while true { try read() }
+        } catch Failure.ended {
+            return (String(decoding: buffer, as: UTF8.self), false)
+        } catch Failure.reset {
+            return (String(decoding: buffer, as: UTF8.self), true)
         }
     }
 
@@ -99,6 +110,7 @@ final class RawClient: @unchecked Sendable {
         var chunk = [UInt8](repeating: 0, count: 65_536)
         let count = recv(socket, &chunk, chunk.count, 0)
         if count < 0, errno == EAGAIN { throw Failure.timedOut }
+        if count < 0, errno == ECONNRESET { throw Failure.reset }
         guard count > 0 else { throw Failure.ended }
         buffer += chunk.prefix(count)
     }

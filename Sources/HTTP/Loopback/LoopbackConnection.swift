@@ -107,16 +107,19 @@ final class LoopbackConnection: ChannelInboundHandler {
             fields.add(name: header.name, value: header.value)
         }
         let hasContent = response.status != 204 && response.status != 304
-        let length = response.stream?.length ?? UInt64(response.body.count)
-        if hasContent { fields.add(name: "Content-Length", value: String(length)) }
+        let length = if let stream = response.stream { stream.length } else { UInt64(response.body.count) }
+        if hasContent, let length { fields.add(name: "Content-Length", value: String(length)) }
+        // swift-nio puts chunks into answers of HTTP/1.1 alone; after a HEAD, it would send the last one.
+        let isOld = hasContent && length == nil && (head.version != .http1_1 || head.method == .HEAD)
+        let isLast = isLast || isOld
         if isLast { fields.add(name: "Connection", value: "close") }
-        let status = (200...599).contains(response.status) ? response.status : 500
+        let status = HTTPResponseStatus(statusCode: (200...599).contains(response.status) ? response.status : 500)
         channel.write(
             HTTPServerResponsePart.head(
-                HTTPResponseHead(version: .http1_1, status: HTTPResponseStatus(statusCode: status), headers: fields)),
+                HTTPResponseHead(version: isOld ? .http1_0 : .http1_1, status: status, headers: fields)),
             promise: nil)
         if head.method != .HEAD, hasContent, let stream = response.stream {
-            return send(stream, on: channel, isLast: isLast)
+            return send(stream, on: channel, isLast: isLast, endsWithConnection: isOld)
         }
         if head.method != .HEAD, hasContent, !response.body.isEmpty {
             channel.write(
@@ -139,25 +142,21 @@ final class LoopbackConnection: ChannelInboundHandler {
 
     /// Piece by piece, each when the client has taken the last one. A player that stands still takes none for hours, so
     /// no clock runs.
-    private func send(_ stream: LoopbackStream, on channel: any Channel, isLast: Bool) {
+    private func send(
+        _ stream: LoopbackStream, on channel: any Channel, isLast: Bool, endsWithConnection: Bool
+    ) {
         let connection = NIOLoopBound(self, eventLoop: channel.eventLoop)
         channel.flush()
         answering = Task {
-            var left = stream.length
-            while left > 0, !Task.isCancelled, var piece = await stream.next(), !piece.isEmpty {
-                if UInt64(piece.count) > left { piece = Array(piece.prefix(Int(left))) }
-                left -= UInt64(piece.count)
-                let buffer = channel.allocator.buffer(bytes: piece)
-                do {
-                    try await channel.writeAndFlush(HTTPServerResponsePart.body(.byteBuffer(buffer)))
-                } catch {
-                    return
+            if await stream.write(to: channel) {
+                channel.eventLoop.execute {
+                    connection.value.answering = nil
+                    connection.value.end(on: channel, isLast: isLast)
                 }
-            }
-            guard left == 0 else { return channel.close(promise: nil) }
-            channel.eventLoop.execute {
-                connection.value.answering = nil
-                connection.value.end(on: channel, isLast: isLast)
+            } else {
+                // Else a client would take the end for that of a whole body.
+                if endsWithConnection { await LoopbackSocket.resetAtClose(channel) }
+                channel.close(promise: nil)
             }
         }
     }
@@ -166,4 +165,24 @@ final class LoopbackConnection: ChannelInboundHandler {
     private static let ownFields = [
         "Connection", "Content-Length", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
     ]
+}
+
+extension LoopbackStream {
+    /// Whether all of it is there and with the client.
+    fileprivate func write(to channel: any Channel) async -> Bool {
+        var sent: UInt64 = 0
+        do {
+            while length != sent, !Task.isCancelled {
+                guard let piece = try await next() else { return length == nil }
+                guard !piece.isEmpty else { return false }
+                let part = piece.prefix(Int(clamping: (length ?? .max) - sent))
+                let buffer = channel.allocator.buffer(bytes: part)
+                try await channel.writeAndFlush(HTTPServerResponsePart.body(.byteBuffer(buffer)))
+                sent += UInt64(part.count)
+            }
+        } catch {
+            return false
+        }
+        return length == sent
+    }
 }

@@ -46,24 +46,12 @@ public struct LoopbackResponse: Sendable {
     }
 }
 
-/// A body that comes piece by piece, as fast as the client takes it.
-public struct LoopbackStream: Sendable {
-    /// Of all pieces together, in bytes.
-    public var length: UInt64
-    /// The next piece; nil where no more can be had. Where that is before `length`, the connection is closed, by which the
-    /// client sees that something is missing.
-    public var next: @Sendable () async -> [UInt8]?
-
-    /// `next` is asked for a piece when the client has taken the one before, and not again after `length` bytes.
-    public init(length: UInt64, next: @escaping @Sendable () async -> [UInt8]?) {
-        self.length = length
-        self.next = next
-    }
-}
-
 extension LoopbackResponse: CustomStringConvertible, CustomReflectable {
-    /// Status and size of the body.
-    public var description: String { "\(status), \(stream?.length ?? UInt64(body.count)) bytes" }
+    /// Status and size of the body, as far as that is known.
+    public var description: String {
+        let size = if let stream { stream.length } else { UInt64(body.count) }
+        return "\(status), \(size.map { "\($0)" } ?? "some") bytes"
+    }
     /// The same two; the body may be a key.
     public var customMirror: Mirror { Mirror(self, children: ["status": status, "bodySize": body.count]) }
 }

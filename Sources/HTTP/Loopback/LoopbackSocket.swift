@@ -49,5 +49,10 @@ enum LoopbackSocket {
         }
     }
 
+    /// Makes the end of the connection a broken one for the client. From anywhere.
+    static func resetAtClose(_ channel: any Channel) async {
+        try? await (channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
+    }
+
     private static func failure() -> Failure { Failure(description: String(cString: strerror(errno))) }
 }

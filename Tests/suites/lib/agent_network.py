@@ -2,8 +2,11 @@
 """What 35-agent checks of the network during playback: each kind of trouble, by name, where segments come through
 Latchkey's relay. What GStreamer's demuxers make of trouble without it is shown beside that."""
 
+import contextlib
 import functools
 import os
+import sys
+import threading
 import time
 import urllib.parse
 
@@ -54,6 +57,7 @@ class Presentation(Trouble):
     """HLS with `skd://` keys at an origin, and a key server that has nothing to do with its trouble."""
 
     manifest = "master.m3u8"
+    segments = ["v_3.ts"]
 
     def __enter__(self):
         from reference_server import ReferenceServer
@@ -281,6 +285,49 @@ def served_direct(served):
     demand(len(served.origin.asked(name)) <= 8, "it was asked for more often")
 
 
+def chunked(place):
+    """Segments without a length, and one whose connection breaks in the middle: it plays to the end, and nothing is told."""
+    with place() as presentation:
+        for name, data in presentation.files.items():
+            if not name.endswith((".m3u8", ".mpd", "Manifest")):
+                presentation.origin.files[name] = hls_origin.Chunked(data)
+        name = presentation.segments[0]
+        good = presentation.files[name]
+        left = [hls_origin.Chunked(good, broken=len(good) // 2)]
+        presentation.origin.files[name] = lambda _request: left.pop() if left else hls_origin.Chunked(good)
+        run = presentation.play().demand(0).states("playing", "ended")
+        demand(not run.values("event"), f"events: {run.values('event')}")
+        demand(len(presentation.origin.asked(name)) == 2, f"asked {len(presentation.origin.asked(name))} times")
+
+
+def chunked_memory():
+    """A segment of 256 MiB without a length, of which all but the first part waits for what plays: neither the process nor
+    the system's buffers hold it."""
+    with Served("dash") as served:
+        name = served.segments[0]
+        size = 256 << 20
+        # A box that nobody reads, behind the media.
+        padding = (size + 8).to_bytes(4, "big") + b"free" + bytes(size)
+        large = hls_origin.Chunked(served.files[name] + padding)
+        served.origin.files[name] = large
+        peak = []
+
+        def look(process):
+            def watch():
+                while process.poll() is None:
+                    with contextlib.suppress(OSError), open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+                        peak.extend(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+                    time.sleep(0.1)
+
+            threading.Thread(target=watch, daemon=True).start()
+
+        run = served.play(begun=look).demand(0).states("playing", "ended")
+        demand(not run.values("event"), f"events: {run.values('event')}")
+        demand(large.written == len(large), f"{large.written} bytes of {len(large)}")
+        print("PEAK", max(peak), file=sys.stderr)
+        demand(peak and max(peak) < 256 << 10, f"{max(peak, default=0)} KiB")
+
+
 def hdmi_later():
     """Another mode in the middle of playback counts at once: playback will be aborted, and is."""
     with World(name=agent_scenes.MP4) as world:
@@ -304,5 +351,9 @@ ALL = {
     "dash-unavailable": _dash(served_unavailable), "smooth-unavailable": _smooth(served_unavailable),
     "dash-missing": _dash(served_missing), "smooth-missing": _smooth(served_missing),
     "dash-slow-network": _dash(served_slowly), "smooth-slow-network": _smooth(served_slowly),
+    "hls-chunked": functools.partial(chunked, Presentation),
+    "dash-chunked": functools.partial(chunked, functools.partial(Served, "dash")),
+    "smooth-chunked": functools.partial(chunked, functools.partial(Served, "smooth")),
+    "chunked-memory": chunked_memory,
     "dash-direct": _dash(served_direct), "smooth-direct": _smooth(served_direct),
 }

@@ -48,6 +48,34 @@ class Paced:
         return len(self.content)
 
 
+class Chunked:
+    """A body without a length, in chunks. A connection that ends after `broken` bytes leaves out the last one.
+
+    `written` is how much of it the system took.
+    """
+
+    SIZE = 16 << 10
+
+    def __init__(self, content, broken=None):
+        self.content = content
+        self.broken = broken
+        self.written = 0
+
+    def __len__(self):
+        return len(self.content)
+
+    def write(self, handler):
+        """Whether all of it went out."""
+        content = memoryview(self.content)[:self.broken]
+        for start in range(0, len(content), self.SIZE):
+            piece = content[start:start + self.SIZE]
+            handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            self.written += len(piece)
+        if self.broken is None:
+            handler.wfile.write(b"0\r\n\r\n")
+        return self.broken is None
+
+
 class Answer:
     """An answer with a status and fields of its own."""
 
@@ -80,7 +108,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if pace:
             time.sleep(pace.delay)
             body = pace.content
-        if status == 200 and first.startswith("bytes=") and not isinstance(body, Halves):
+        if status == 200 and first.startswith("bytes=") and not isinstance(body, (Halves, Chunked)):
             first, last = first[6:].split("-")
             end = min(int(last or len(body) - 1), len(body) - 1)
             fields["Content-Range"] = f"bytes {first}-{end}/{len(body)}"
@@ -88,9 +116,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.send_response(status)
             kind = TYPES.get("." + request.path.rsplit(".", 1)[-1], "application/octet-stream")
-            for name, value in {"Content-Type": kind, **fields, "Content-Length": str(len(body))}.items():
+            framing = {"Transfer-Encoding": "chunked"} if isinstance(body, Chunked) \
+                else {"Content-Length": str(len(body))}
+            for name, value in {"Content-Type": kind, **fields, **framing}.items():
                 self.send_header(name, value)
             self.end_headers()
+            if isinstance(body, Chunked):
+                self.close_connection = not body.write(self)
+                return
             if isinstance(body, Halves):
                 half = len(body) // 2
                 self.wfile.write(body.content[:half])

@@ -28,7 +28,10 @@ extension AdaptiveBin {
         guard milliseconds > 0 else { return nil }
         let weak = WeakElement(reference)
         return SegmentRelay(origin, limit: .milliseconds(Int64(milliseconds))) { notice in
-            weak.withElement { notice.post(on: $0.reference) }
+            weak.withElement { element in
+                notice.post(on: element.reference)
+                if case .lost(let failure) = notice { (element as? AdaptiveBin)?.fail(failure) }
+            }
         }
     }
 

@@ -7,7 +7,7 @@ extension SegmentRelay.Notice {
     /// The name of the message; its field `outcome` says what happened.
     static let messageName = "latchkey-fetch"
 
-    /// URLs go without their queries, where tokens are.
+    /// What is lost is an error, no message. URLs go without their queries, where tokens are.
     func post(on element: ElementReference) {
         var fields: [(String, FieldValue)]
         switch self {
@@ -18,6 +18,7 @@ extension SegmentRelay.Notice {
         case .webPage(let url): fields = Self.fields("web-page", url, 200)
         case .noNetwork(let failure):
             fields = [("outcome", .string("no-network")), ("reason", .string(failure.text))]
+        case .lost: return
         }
         element.post(Self.messageName, fields)
     }

@@ -17,6 +17,9 @@ final class SegmentRelay: Sendable {
         case webPage(url: String)
         /// Nothing can be had from the network. Once for each URL, until something came from there.
         case noNetwork(PresentationFailure)
+        /// A segment that was handed on in part breaks off for good. The stock demuxer of GStreamer 1.22 takes that for its
+        /// end in HLS, and waits for ever in DASH and Smooth Streaming.
+        case lost(PresentationFailure)
     }
 
     /// Between two attempts.
@@ -105,6 +108,11 @@ final class SegmentRelay: Sendable {
         failure.givenUp(limit > .zero && isOver(url))
     }
 
+    /// A part of it went on, and no more will. Where there is one attempt only, that is up to the stock demuxer.
+    func didLose(_ failure: PresentationFailure) {
+        if limit > .zero { tell(.lost(failure)) }
+    }
+
     /// It came over the network.
     func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }
 
@@ -141,39 +149,26 @@ final class SegmentRelay: Sendable {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         if WebPage.isOne(start: bytes) { throw .webPageInPlaceOfMedia(at: url) }
-        guard !isComplete, let place = Self.place(of: head, for: request), place.sent.count > bytes.count else {
+        let part = RelayedPart(of: head, for: request)
+        guard !isComplete, let part, part.sent.length.map({ $0 > bytes.count }) ?? true else {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
             didSucceed(url)
             didHandOn(url, head.status, all.count, since: start)
             return LoopbackResponse(status: head.status, headers: headers(head), body: all)
         }
         let body = RelayedBody(
-            url, request, download, head: head, start: bytes, sent: place.sent.lowerBound, range: place.wanted,
-            relay: self, origin: origin
-        ) { [weak self] in
-            self?.didHandOn(url, head.status, place.wanted.count, since: start)
+            url, request, download, head: head, start: bytes, part: part, relay: self, origin: origin
+        ) { [weak self] size in
+            self?.didHandOn(url, head.status, size, since: start)
         }
         var headers = headers(head)
-        if place.wanted != place.sent {
-            let bytes = "bytes \(place.wanted.lowerBound)-\(place.wanted.upperBound - 1)/\(place.sent.count)"
-            headers.append(HTTPHeader(name: "Content-Range", value: bytes))
-        }
+        if let range = part.contentRange { headers.append(HTTPHeader(name: "Content-Range", value: range)) }
+        let length = part.length.map { UInt64($0) }
         return LoopbackResponse(
-            status: place.wanted == place.sent ? head.status : 206, headers: headers,
-            stream: LoopbackStream(length: UInt64(place.wanted.count)) { await body.next() })
-    }
-
-    /// What the origin sends of the resource, and what was asked for: a server without ranges sends all. Nil where its answer
-    /// does not tell.
-    private static func place(
-        of head: HTTPResponse, for request: LoopbackRequest
-    ) -> (sent: Range<Int>, wanted: Range<Int>)? {
-        guard let length = head.header("Content-Length").flatMap({ Int($0) }), 1..<ContentRange.limit ~= length,
-            let first = head.status == 206 ? ContentRange(head)?.first : 0
-        else { return nil }
-        let sent = first..<(first + length)
-        guard head.status == 200, let range = request.range else { return (sent, sent) }
-        return range.bounds(in: length).map { (sent, $0) }
+            status: part.contentRange == nil ? head.status : 206, headers: headers,
+            stream: LoopbackStream(length: length) { () async throws(LoopbackStream.Broken) in
+                try await body.next()
+            })
     }
 
     /// The head, enough of the body to tell what it is, and whether that is all.
@@ -227,118 +222,6 @@ final class SegmentRelay: Sendable {
         let (seconds, attoseconds) = start.duration(to: now()).components
         let time = UInt64(clamping: seconds) &* 1_000_000_000 &+ UInt64(clamping: attoseconds / 1_000_000_000)
         tell(.done(url: url, status: status, size: size, time: time))
-    }
-}
-
-/// The body of a segment on its way to the stock demuxer. Where the connection breaks, it goes on where it was.
-private actor RelayedBody {
-    private let url: String
-    private let request: LoopbackRequest
-    private var download: SegmentDownload
-    private let head: HTTPResponse
-    private var start: [UInt8]
-    /// In the resource at the origin.
-    private let range: Range<Int>
-    /// In the same: what is handed on next.
-    private var place: Int
-    /// What the origin sends in front of that, though it was not asked for.
-    private var surplus: Int
-    /// The head of the answer to a new request has to be looked at.
-    private var isNew = false
-    private let relay: SegmentRelay
-    private let origin: PresentationOrigin
-    private let onEnd: @Sendable () -> Void
-
-    init(
-        _ url: String, _ request: LoopbackRequest, _ download: SegmentDownload, head: HTTPResponse, start: [UInt8],
-        sent: Int, range: Range<Int>, relay: SegmentRelay, origin: PresentationOrigin,
-        onEnd: @escaping @Sendable () -> Void
-    ) {
-        (self.url, self.request, self.download, self.head) = (url, request, download, head)
-        (self.start, self.range, self.relay, self.origin, self.onEnd) = (start, range, relay, origin, onEnd)
-        place = range.lowerBound
-        surplus = range.lowerBound - sent
-    }
-
-    func next() async -> [UInt8]? {
-        if !start.isEmpty {
-            let left = wanted(start)
-            start = []
-            if !left.isEmpty { return take(left) }
-        }
-        while let event = await download.next() {
-            switch event {
-            case .piece(let head, let piece):
-                guard !isNew || fits(head) else { return nil }
-                let left = wanted(piece)
-                if !left.isEmpty { return take(left) }
-            case .end(let response):
-                guard !(200...299 ~= response.status) else { return nil }
-                guard await goesOn(.status(response.status, of: "segment", at: url)) else { return nil }
-            case .failure(let failure):
-                guard await goesOn(failure) else { return nil }
-            }
-        }
-        return nil
-    }
-
-    private func wanted(_ piece: [UInt8]) -> [UInt8] {
-        let left = Array(piece.dropFirst(surplus))
-        surplus -= piece.count - left.count
-        return left
-    }
-
-    private func take(_ bytes: [UInt8]) -> [UInt8] {
-        place += bytes.count
-        relay.didSucceed(url)
-        if place >= range.upperBound { onEnd() }
-        return bytes
-    }
-
-    private func goesOn(_ failure: PresentationFailure) async -> Bool {
-        guard await relay.triesAgain(failure, at: url) else { return false }
-        download = SegmentDownload(url, for: request, range: "bytes=\(place)-\(range.upperBound - 1)", from: origin)
-        isNew = true
-        return true
-    }
-
-    /// Whether the new answer is the rest of the same resource.
-    private func fits(_ new: HTTPResponse) -> Bool {
-        isNew = false
-        guard new.header("ETag") == head.header("ETag"), head.header("ETag")?.hasPrefix("W/") != true,
-            new.header("Last-Modified") == head.header("Last-Modified"), let size = ContentRange.size(new),
-            size == ContentRange.size(head)
-        else { return false }
-        if new.status == 206 {
-            // What an answer before this one still was to skip is not in it.
-            surplus = 0
-            return ContentRange(new)?.first == place
-        }
-        surplus = place
-        return true
-    }
-}
-
-/// Where a part begins (RFC 9110, section 14.4).
-private struct ContentRange {
-    /// In bytes. No segment has so many, and sums do not overflow.
-    static let limit = PresentationOrigin.streamLimit
-
-    let first: Int
-
-    /// Of the whole resource, in bytes; nil where the answer does not tell.
-    static func size(_ response: HTTPResponse) -> Int? {
-        guard response.status == 206 else { return response.header("Content-Length").flatMap { Int($0) } }
-        return response.header("Content-Range").flatMap { field in
-            field.lastIndex(of: "/").flatMap { Int(field[field.index(after: $0)...]) }
-        }
-    }
-
-    init?(_ response: HTTPResponse) {
-        guard let field = response.header("Content-Range"), field.hasPrefix("bytes "),
-            let first = Int(field.dropFirst(6).prefix { $0 != "-" }), first >= 0, first < Self.limit
-        else { return nil }
-        self.first = first
     }
 }
 
