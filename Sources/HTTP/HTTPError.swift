@@ -11,6 +11,8 @@ public struct HTTPError: Error, Sendable, Hashable {
         case unresolvedHost = "host not found"
         case refused = "no connection"
         case tls = "no secure connection"
+        case untrusted = "server not trusted"
+        case redirect = "redirect refused"
         case timedOut = "timed out"
         case tooLarge = "response too large"
         case tooManyRedirects = "too many redirects"
@@ -42,8 +44,12 @@ public struct HTTPError: Error, Sendable, Hashable {
     }
     /// Nobody takes the connection.
     public static func refused(_ url: String, _ detail: String = "") -> HTTPError { Self(.refused, url, detail) }
-    /// The TLS handshake failed, the certificate is not trusted, or a redirect leads from https to http.
+    /// The TLS handshake failed, which a network that breaks off may be the cause of.
     public static func tls(_ url: String, _ detail: String = "") -> HTTPError { Self(.tls, url, detail) }
+    /// The certificate of the server, or what is to verify it, is not one to trust.
+    public static func untrusted(_ url: String, _ detail: String = "") -> HTTPError { Self(.untrusted, url, detail) }
+    /// A redirect that must not be followed: from https to http, or with credentials to another origin.
+    public static func redirect(_ url: String, _ detail: String = "") -> HTTPError { Self(.redirect, url, detail) }
     /// The exchange, or the connection, took longer than the request allows.
     public static func timedOut(_ url: String, _ detail: String = "") -> HTTPError { Self(.timedOut, url, detail) }
     /// The response is larger than the request allows.
@@ -72,6 +78,10 @@ public struct HTTPError: Error, Sendable, Hashable {
         default: false
         }
     }
+
+    /// Whether the same request may have a response later, without anybody changing anything: the network and the servers
+    /// of it come and go, while a certificate, a redirect or an answer that is not HTTP stays as it is.
+    public var isTemporary: Bool { isConnectionFailure || code == .tls }
 }
 
 extension HTTPError: CustomStringConvertible {

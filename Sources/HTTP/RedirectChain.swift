@@ -30,10 +30,10 @@ struct RedirectChain: Sendable {
         }
         let target = try url.resolving(location)
         if url.scheme == "https", target.scheme == "http" {
-            throw .tls(url.text, "the server redirects from https to http, which is refused")
+            throw .redirect(url.text, "the server redirects from https to http, which is refused")
         }
         if request.staysWithinOrigin, !target.isSameOrigin(as: url) {
-            throw .refused(
+            throw .redirect(
                 url.text,
                 "it redirects a request with credentials to another origin, \(HTTPURL.printable(target.text)); name "
                     + "that one in the settings, if it is the right one")

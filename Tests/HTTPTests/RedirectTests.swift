@@ -157,7 +157,7 @@ struct RedirectTests {
     @Test func fromHTTPSToHTTPIsRefused() throws {
         var chain = try RedirectChain(HTTPRequest(url: "https://host.example/"))
         let error = #expect(throws: HTTPError.self) { try chain.follow(redirect(302, "http://host.example/")) }
-        #expect(error?.isSameKind(as: .tls("")) == true)
+        #expect(error?.isSameKind(as: .redirect("")) == true && error?.isTemporary == false)
     }
 
     @Test func aRedirectWithoutATargetIsAResponse() async throws {

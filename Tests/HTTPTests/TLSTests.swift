@@ -12,7 +12,7 @@ struct TLSTests {
     @Test func aCertificateThatNobodyVouchesForIsRefused() async throws {
         let server = try await TLSServer(name: "IP:127.0.0.1")
         let error = try await CurlTransport.direct().failure("https://127.0.0.1:\(server.port)/?token=t0ken")
-        #expect(error.isSameKind(as: .tls("")))
+        #expect(error.isSameKind(as: .untrusted("")))
         #expect(error.description.contains("self-signed") || error.description.contains("self signed"))
         #expect(!error.description.contains("t0ken"))
     }
@@ -27,7 +27,7 @@ struct TLSTests {
         let server = try await TLSServer(name: "DNS:other.example")
         let transport = CurlTransport.direct(caFile: server.certificate)
         let error = try await transport.failure("https://127.0.0.1:\(server.port)/")
-        #expect(error.isSameKind(as: .tls("")))
+        #expect(error.isSameKind(as: .untrusted("")))
     }
 
     @Test func aServerThatSpeaksNoTLSIsRefused() async throws {

@@ -32,6 +32,10 @@ struct TextTests {
         #expect(HTTPError.cancelled("").description == "cancelled")
         #expect(!HTTPError.cancelled("").isSameKind(as: error))
         #expect(error.isConnectionFailure && !HTTPError.tls("").isConnectionFailure)
+        #expect(error.isTemporary && HTTPError.tls("").isTemporary)
+        for lasting in [HTTPError.untrusted(""), .redirect(""), .tooManyRedirects(""), .invalidURL(""), .other("")] {
+            #expect(!lasting.isTemporary && !lasting.isConnectionFailure)
+        }
     }
 
     @Test func requestsAndResponsesPrintNoSecrets() {

@@ -85,9 +85,13 @@ extension PresentationFailure {
                 kind: .format, text: "The \(what) cannot be used: \(error).",
                 advice: "Check what the server sends under that URL.")
         }
+        guard error.isTemporary else {
+            return PresentationFailure(
+                kind: .network, text: "The \(what) cannot be had: \(error).",
+                advice: "Check the server, its certificate and its redirects, and the clock of this machine.")
+        }
         return PresentationFailure(
             kind: .network, text: "The \(what) cannot be had: \(error).",
-            advice: "Check the network, the proxy settings and the server.", status: 502,
-            cause: error.isConnectionFailure || error.isSameKind(as: .tls("")) ? .connection : .other)
+            advice: "Check the network, the proxy settings and the server.", status: 502, cause: .connection)
     }
 }

@@ -235,6 +235,33 @@ struct RelayTests {
         #expect(world.notices.filter { $0 == "server error 503" }.count == 31)
     }
 
+    /// Nobody waits for what stays as it is: the stock demuxer gives up at once.
+    @Test(arguments: [
+        HTTPError.redirect(url), .untrusted(url), .tooManyRedirects(url), .invalidURL(url), .tooLarge(url), .other(url),
+    ])
+    func whatCannotPassIsTheEndAtOnce(_ error: HTTPError) async throws {
+        let world = World(.failure(error))
+        let failure = try #require(await #expect(throws: PresentationFailure.self) { try await world.fetch() })
+        #expect(failure.status == 404)
+        #expect(failure.text.contains(error.shortDescription) && failure.text.contains("https://a.test/media/1.ts"))
+        #expect(world.time.elapsed == .zero && world.script.ranges.count == 1 && world.notices == [])
+    }
+
+    /// The same in the middle of a segment.
+    @Test func whatCannotPassEndsASegmentAtOnce() async throws {
+        let world = World(.broken(Self.response(Self.media), 700), .failure(.redirect(Self.url)))
+        let fetched = try await world.fetch()
+        #expect(fetched.bytes == Array(Self.media[..<700]) && !fetched.isWhole)
+        #expect(world.time.elapsed == SegmentRelay.pause && world.notices == ["no network", "lost"])
+    }
+
+    /// A network that breaks off in a TLS handshake may be back later.
+    @Test func aBrokenHandshakeIsWaitedFor() async throws {
+        let world = World(.failure(.tls(Self.url)), .response(Self.response(Self.media)))
+        #expect(try await world.fetch().bytes == Self.media)
+        #expect(world.notices == ["no network", "done 200 5000"])
+    }
+
     /// Then the stock demuxer decides what to try again, by what happened.
     @Test(arguments: [(503, 503), (429, 429), (401, 401), (403, 403), (404, 404), (nil, 502)])
     func aRelayThatTriesOnceChangesNoStatus(_ status: Int?, _ expected: Int) async throws {
