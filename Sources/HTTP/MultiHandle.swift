@@ -10,8 +10,10 @@ struct MultiHandle: @unchecked Sendable {
 
     /// As many connections as are kept open while nobody uses them.
     private static let keptConnections = 16
-    /// As many as are open at once. Further requests wait, and their timeouts run.
-    private static let maximumConnections = 64
+    /// As many as are open at once, to one host and in all: a few hosts that do not answer leave room for others. Further
+    /// requests wait, and their timeouts run.
+    private static let maximumHostConnections = 64
+    private static let maximumConnections = 256
 
     // Once for the process. Nobody takes it back: others in the process may use libcurl, too.
     private static let libraryIsReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
@@ -21,6 +23,8 @@ struct MultiHandle: @unchecked Sendable {
         guard Self.libraryIsReady, let pointer = curl_multi_init() else { return nil }
         self.pointer = pointer
         guard latchkey_curl_multi_set_long(pointer, CURLMOPT_MAXCONNECTS, Self.keptConnections) == CURLM_OK,
+            latchkey_curl_multi_set_long(pointer, CURLMOPT_MAX_HOST_CONNECTIONS, Self.maximumHostConnections)
+                == CURLM_OK,
             latchkey_curl_multi_set_long(pointer, CURLMOPT_MAX_TOTAL_CONNECTIONS, Self.maximumConnections) == CURLM_OK
         else {
             free()

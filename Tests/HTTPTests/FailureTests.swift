@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
+import SwiftOverlayShims
 import Testing
 
 @testable import HTTP
@@ -72,6 +73,31 @@ struct FailureTests {
         request.connectTimeout = .milliseconds(100)
         let error = try await transport.failure(request)
         #expect(error.isSameKind(as: .timedOut("")))
+    }
+
+    /// They take no more connections than a host may have.
+    @Test func hostsThatDoNotAnswerKeepNobodyWaiting() async throws {
+        let silent = try (0..<2).map { _ in
+            let socket = try LoopbackServer.bind()
+            var limit = timeval()
+            limit.tv_sec = 20
+            setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+            listen(socket, 128)
+            return socket
+        }
+        defer { for socket in silent { close(socket) } }
+        let urls = try silent.map { "http://127.0.0.1:\(try LoopbackServer.port(of: $0))/" }
+        let server = try LoopbackServer { _ in .response(body: "there") }
+        let transport = transport
+        let waiting = (0..<160).map { number in Task { try await transport.get(urls[number % 2]) } }
+        defer { for task in waiting { task.cancel() } }
+        // As many as a host may have.
+        let taken = try await onOwnThread {
+            silent.flatMap { socket in (0..<64).map { _ in accept(socket, nil, nil) } }
+        }
+        defer { for socket in taken where socket >= 0 { close(socket) } }
+        #expect(taken.allSatisfy { $0 >= 0 })
+        #expect(try await transport.get(server.url).text == "there")
     }
 
     @Test func aClosedPortRefuses() async throws {

@@ -19,7 +19,7 @@ final class SegmentServer: Sendable {
     typealias Rewrite = @Sendable (HTTPResponse) -> [UInt8]?
 
     private struct State {
-        var server: LoopbackServer?
+        var servers: PresentationServers?
         /// The number in a URL is the place in here.
         var origins: [String] = []
         /// The presentation's URL.
@@ -42,24 +42,24 @@ final class SegmentServer: Sendable {
         self.relay = relay
     }
 
-    /// Opens the loopback server.
+    /// Opens the loopback servers.
     func open() throws(HTTPError) {
-        let server = try LoopbackServer { [weak self] request in await self?.answer(request) ?? .notFound }
-        state.withLock { $0.server = server }
+        let servers = try PresentationServers { [weak self] request in await self?.answer(request) ?? .notFound }
+        state.withLock { $0.servers = servers }
     }
 
-    /// Answers everything that the stock demuxer still waits for, at once. The port stays open: the demuxer does not take
+    /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take
     /// broken connections well.
     func end() { answers.end() }
 
-    /// Closes the port.
+    /// Closes the ports.
     func close() {
         end()
-        let server = state.withLock { state in
-            defer { state.server = nil }
-            return state.server
+        let servers = state.withLock { state in
+            defer { state.servers = nil }
+            return state.servers
         }
-        server?.close()
+        servers?.close()
     }
 
     deinit { close() }
@@ -75,13 +75,13 @@ final class SegmentServer: Sendable {
         // What goes with a name and a password in URLs is the stock demuxer's matter.
         guard !origin.contains("@") else { return nil }
         return state.withLock { state in
-            guard let server = state.server else { return nil }
+            guard let servers = state.servers else { return nil }
             var place = state.origins.firstIndex(of: origin)
             if place == nil, state.origins.count < Self.originLimit {
                 place = state.origins.count
                 state.origins.append(origin)
             }
-            return place.map { server.url(String($0)) }
+            return place.map { servers.url(String($0), from: origin) }
         }
     }
 
@@ -89,7 +89,7 @@ final class SegmentServer: Sendable {
     func serveManifest(_ url: String, _ rewrite: @escaping Rewrite) -> String? {
         state.withLock { state in
             state.manifest = (url, rewrite)
-            return state.server?.url(Self.manifestName)
+            return state.servers?.url(Self.manifestName, from: nil)
         }
     }
 
@@ -101,14 +101,14 @@ final class SegmentServer: Sendable {
         return origin.map { "\($0)/\(parts[1])" + (query.map { "?\($0)" } ?? "") }
     }
 
-    /// A text of the stock demuxer, with the origin's URL in place of each of this server. `isForPeople`: without queries,
+    /// A text of the stock demuxer, with the origin's URL in place of each of these servers. `isForPeople`: without queries,
     /// where tokens are.
     func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
-        let (server, home) = state.withLock { ($0.server, $0.home) }
-        guard let base = server?.url("") else { return text }
+        let (servers, home) = state.withLock { ($0.servers, $0.home) }
+        guard let servers else { return text }
         var result = ""
         var rest = text[...]
-        while let range = rest.firstRange(of: base) {
+        while let range = servers.firstURL(in: rest) {
             result += rest[..<range.lowerBound]
             var own = rest[range.upperBound...].prefix { !$0.isWhitespace && !"\"'<>".contains($0) }
             // The end of a sentence.
@@ -162,8 +162,7 @@ final class SegmentServer: Sendable {
         }
     }
 
-    /// The manifest as it is now. What fails is not held up: the stock demuxer asks again when the next version is due, and
-    /// has two connections to this process, which media needs.
+    /// The manifest as it is now. What fails is not held up: the stock demuxer asks again when the next version is due.
     private func manifest(_ url: String, _ request: LoopbackRequest, _ rewrite: Rewrite) async -> LoopbackResponse {
         do throws(PresentationFailure) {
             let response = try await origin.response(.manifest, url, for: request)
@@ -184,12 +183,12 @@ final class SegmentServer: Sendable {
     /// referrer.
     private func takeIn(_ request: LoopbackRequest) -> (Int, LoopbackRequest) {
         var request = request
-        let (number, server, home) = state.withLock { state in
+        let (number, servers, home) = state.withLock { state in
             state.requestCount += 1
-            return (state.requestCount, state.server, state.home)
+            return (state.requestCount, state.servers, state.home)
         }
         for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
-            if server?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
+            if servers?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
         }
         origin.note(request)
         return (number, request)

@@ -13,10 +13,10 @@ extension HLSPresentation {
 
     /// From the first playlist with notes on. Nothing is seen where GStreamer has an older HTTP library.
     func watchSegments() {
-        guard state.withLock({ $0.hasNotes && $0.segmentWatch == nil && $0.server != nil }) else { return }
+        guard state.withLock({ $0.hasNotes && $0.segmentWatch == nil && $0.servers != nil }) else { return }
         let watch = HTTPClientWatch { [weak self] in self?.clientDidGet($0) }
         let surplus = state.withLock { state -> HTTPClientWatch? in
-            guard state.segmentWatch == nil, state.server != nil else { return watch }
+            guard state.segmentWatch == nil, state.servers != nil else { return watch }
             state.segmentWatch = watch
             return nil
         }
@@ -27,8 +27,8 @@ extension HLSPresentation {
         guard answer.status == 200 || answer.status == 206 else { return }
         let found = state.withLock { state -> (url: String, segment: HLSRewriting.AnnouncedSegment, isFirst: Bool)? in
             var url = answer.url
-            if let server = state.server, server.isOwn(url) {
-                let name = url.dropFirst(server.url("").count).prefix { $0 != "." && $0 != "?" }
+            if let path = state.servers?.path(in: url) {
+                let name = path.prefix { $0 != "." && $0 != "?" }
                 guard let own = table.resource(String(name))?.originURL else { return nil }
                 url = own
             }

@@ -184,9 +184,9 @@ extension HLSPresentation {
     /// origin knows is the presentation's URL.
     private func withoutOwnReferrer(_ request: LoopbackRequest) -> LoopbackRequest {
         var request = request
-        let (server, home) = state.withLock { ($0.server, $0.home) }
+        let (servers, home) = state.withLock { ($0.servers, $0.home) }
         for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
-            if server?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
+            if servers?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
         }
         return request
     }

@@ -5,16 +5,16 @@ import MediaFormats
 import Synchronization
 
 extension HLSPresentation {
-    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback server: that one is a
+    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
     /// secret of this process, and of no use to anybody. `isForPeople`: without queries, where tokens are.
     ///
     /// What has no URL of its own, as a note, gets the presentation's.
     func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
-        let (server, home) = state.withLock { ($0.server, $0.home) }
-        guard let base = server?.url("") else { return text }
+        let (servers, home) = state.withLock { ($0.servers, $0.home) }
+        guard let servers else { return text }
         var result = ""
         var rest = text[...]
-        while let range = rest.firstRange(of: base) {
+        while let range = servers.firstURL(in: rest) {
             result += rest[..<range.lowerBound]
             var path = rest[range.upperBound...].prefix(while: Self.isOfPath)
             // The end of a sentence.
@@ -29,13 +29,20 @@ extension HLSPresentation {
         return result + rest
     }
 
-    /// What the URLs of the loopback server are made of.
+    /// What the URLs of the loopback servers are made of.
     private static func isOfPath(_ character: Character) -> Bool {
         character.isASCII && (character.isLetter || character.isNumber || "._?=&-%".contains(character))
     }
 }
 
 extension HLSResource {
+    /// Scheme, host and port of where it comes from. Nil where that is no matter of a web server alone: who asks for a key
+    /// may wait for a person.
+    var mediaOrigin: String? {
+        if case .key = self { return nil }
+        return originURL.flatMap { URIReference($0).origin }
+    }
+
     /// Where it comes from. Nil where it is made here.
     var originURL: String? {
         switch self {

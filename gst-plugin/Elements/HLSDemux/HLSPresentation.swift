@@ -23,7 +23,7 @@ final class HLSPresentation: Sendable {
     let segmentRelay: SegmentRelay
 
     struct State {
-        var server: LoopbackServer?
+        var servers: PresentationServers?
         var rewriters: [String: HLSPlaylistRewriter] = [:]
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
@@ -81,21 +81,23 @@ final class HLSPresentation: Sendable {
         state = Mutex(State())
     }
 
-    /// Opens the loopback server. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
+    /// Opens the loopback servers. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
     /// try again for ever.
     func open(onFailure: @escaping @Sendable (HLSFailure) -> Void) throws(HTTPError) {
-        let server = try LoopbackServer(quick: { [weak self] in self?.quickAnswer($0) }) { [weak self] request in
+        let servers = try PresentationServers(
+            sharesFirst: true, quick: { [weak self] in self?.quickAnswer($0) }
+        ) { [weak self] request in
             await self?.answer(request) ?? .notFound
         }
         state.withLock {
-            $0.server = server
+            $0.servers = servers
             $0.onFailure = onFailure
         }
     }
 
     func fail(_ failure: HLSFailure) {
         let body = state.withLock { state -> (@Sendable (HLSFailure) -> Void)? in
-            guard !state.hasFailed, state.server != nil else { return nil }
+            guard !state.hasFailed, state.servers != nil else { return nil }
             state.hasFailed = true
             return state.onFailure
         }
@@ -105,23 +107,23 @@ final class HLSPresentation: Sendable {
     /// Whether the failure that ended the presentation was told.
     var hasFailed: Bool { state.withLock { $0.hasFailed } }
 
-    /// Answers everything that the stock demuxer still waits for, at once. The port stays open: the demuxer does not take
+    /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take
     /// broken connections well.
     func end() {
         answers.end()
         relayedAnswers.end()
     }
 
-    /// Closes the port.
+    /// Closes the ports.
     func close() {
         end()
-        let (server, watch) = state.withLock { state in
-            defer { (state.server, state.segmentWatch) = (nil, nil) }
-            return (state.server, state.segmentWatch)
+        let (servers, watch) = state.withLock { state in
+            defer { (state.servers, state.segmentWatch) = (nil, nil) }
+            return (state.servers, state.segmentWatch)
         }
         // It goes behind the lock, which what it calls takes too.
         withExtendedLifetime(watch) {}
-        server?.close()
+        servers?.close()
     }
 
     deinit { close() }
@@ -177,9 +179,13 @@ final class HLSPresentation: Sendable {
 
     // MARK: Rewriting
 
-    private func url(_ path: String) -> String { state.withLock { $0.server?.url(path) } ?? "http://127.0.0.1:9/" }
+    func route(_ resource: HLSResource) -> String {
+        state.withLock { $0.servers }.map { self.address(of: resource, at: $0) } ?? "http://127.0.0.1:9/"
+    }
 
-    func route(_ resource: HLSResource) -> String { url(table.name(of: resource) + Self.suffix(resource)) }
+    private func address(of resource: HLSResource, at servers: PresentationServers) -> String {
+        servers.url(table.name(of: resource) + Self.suffix(resource), from: resource.mediaOrigin)
+    }
 
     /// What a URL's path ends with, for people who read logs: the stock demuxer looks at the bytes.
     private static func suffix(_ resource: HLSResource) -> String {
@@ -201,7 +207,7 @@ final class HLSPresentation: Sendable {
     ) throws(HLSFailure) -> HLSRewriting {
         let name = name ?? url
         if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
-        let server = state.withLock { $0.server }
+        let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, relaysSegments, relayedOrigin) = (table, relay != nil, origin.originOfOwnFields)
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
@@ -221,7 +227,7 @@ final class HLSPresentation: Sendable {
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
-                    server?.url(table.name(of: resource) + Self.suffix(resource)) ?? ""
+                    servers.map { self.address(of: resource, at: $0) } ?? ""
                 }
             } catch {
                 throw .format(error)

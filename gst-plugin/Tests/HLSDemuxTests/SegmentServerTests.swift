@@ -61,6 +61,20 @@ struct SegmentServerTests {
         #expect(sent.first?.headers.first { $0.name == "Referer" }?.value == "https://a.test/film.mpd?t=1")
     }
 
+    /// The stock demuxer has two connections to each server: two origins that do not answer take none of a third one's.
+    @Test func eachOriginHasConnectionsOfItsOwn() throws {
+        let (server, _, _) = try server(Self.response(200))
+        defer { server.close() }
+        func port(_ url: String?) -> Substring? { url?.split(separator: "/").dropFirst().first }
+        let manifest = try #require(port(server.serveManifest("https://a.test/film.mpd") { _ in nil }))
+        let origins = (1..<PresentationServers.count).map { "https://\($0).test" }
+        let ports = try origins.map { try #require(port(server.route($0))) }
+        #expect(Set(ports + [manifest]).count == PresentationServers.count)
+        #expect(origins.map { port(server.route($0)) } == ports)
+        // Further ones share them, and never with the manifest.
+        #expect(ports.contains(try #require(port(server.route("https://one.more.test")))))
+    }
+
     @Test func notEveryOriginHasOne() throws {
         let (server, _, _) = try server(Self.response(200))
         #expect(server.route("https://anna:secret@a.test") == nil)
