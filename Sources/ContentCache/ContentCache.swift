@@ -167,7 +167,11 @@ actor CacheDisk {
     func records() async throws(CacheError) -> [ItemRecord] {
         // What a process that ended left behind.
         for name in try CacheFolder.names(in: configuration.folder, hidden: true) where name.hasPrefix(".purged-") {
-            try CacheFolder.clear("\(configuration.folder)/\(name)")
+            do throws(CacheError) {
+                try CacheFolder.clear("\(configuration.folder)/\(name)")
+            } catch  where error.code != .notPermitted {
+                throw error
+            }
         }
         var records: [ItemRecord] = []
         var failure: CacheError?

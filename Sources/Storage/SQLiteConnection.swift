@@ -29,11 +29,28 @@ package final class SQLiteConnection<Failure: SQLiteFailure> {
     private var statements: [String: SQLiteStatement<Failure>] = [:]
     private var isClosed = false
 
-    /// Opens the file, which is made where it is not there. `fileSystem` names a registered VFS; nil is SQLite's own.
-    package init(path: String, fileSystem: String?, busyTimeout: Duration) throws(Failure) {
+    /// What may be done with the file.
+    package enum Access: Sendable {
+        /// It is made where it is not there.
+        case readWrite
+        /// Others may write to it meanwhile.
+        case readOnly
+        /// Nobody does: no lock is taken, and the log beside it is not looked at.
+        case immutable
+    }
+
+    /// Opens the file. `fileSystem` names a registered VFS; nil is SQLite's own.
+    package init(
+        path: String, access: Access = .readWrite, fileSystem: String?, busyTimeout: Duration
+    ) throws(Failure) {
         var opened: OpaquePointer?
-        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX
-        let code = sqlite3_open_v2(path, &opened, flags, fileSystem)
+        let (name, flags) =
+            switch access {
+            case .readWrite: (path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)
+            case .readOnly: (path, SQLITE_OPEN_READONLY)
+            case .immutable: ("file:\(Self.escaped(path))?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI)
+            }
+        let code = sqlite3_open_v2(name, &opened, flags | SQLITE_OPEN_FULLMUTEX, fileSystem)
         guard let handle = opened else { throw .cannotOpen("\(path): no memory is left") }
         self.handle = handle
         failures = Failures(handle: handle, path: path)
@@ -43,6 +60,11 @@ package final class SQLiteConnection<Failure: SQLiteFailure> {
     }
 
     deinit { close() }
+
+    /// A path as SQLite reads it in a URI.
+    private static func escaped(_ path: String) -> String {
+        path.map { ["%": "%25", "?": "%3f", "#": "%23"][$0] ?? String($0) }.joined()
+    }
 
     /// Lets go of the file. Nothing may be asked of the connection afterwards.
     package func close() {

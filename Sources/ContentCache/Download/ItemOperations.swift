@@ -46,7 +46,8 @@ actor ItemOperations {
     func openForPlaying() async -> (use: ItemUse, warning: CacheError?) {
         do throws(CacheError) {
             let fetcher = try await open(for: .playing)
-            return (ItemUse(fetcher, of: self), await fetcher.store.warning)
+            let warning = await fetcher.store.warning ?? fetcher.store.readOnlyReason
+            return (ItemUse(fetcher, of: self), warning)
         } catch {
             let store = await cache.disk.unstored(record)
             return (ItemUse(makeFetcher(store), of: nil), error.code == .notCached ? nil : error)

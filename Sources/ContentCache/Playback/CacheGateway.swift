@@ -13,7 +13,8 @@ public final class CacheGateway: Sendable {
     public enum Event: Sendable {
         /// Playback has come to the end of what is cached, and the rest cannot be had. Once, until the network is back.
         case edgeReached(at: Duration?, CacheError)
-        /// The item is damaged or cannot be opened, and plays from the network as far as needed; or the origin does not give
+        /// The item is damaged or cannot be opened, and plays from the network as far as needed; it cannot be written
+        /// (`notPermitted`), and what is fetched now is not kept; or the origin does not give
         /// what is missing.
         case failure(CacheError)
     }

@@ -26,11 +26,16 @@ struct BlockFiles: Sendable {
 final class SystemBlockFile: BlockFile {
     private let path: String
     private let descriptor: Int32
+    /// Why it cannot be written; nil: it can.
+    private let readOnlyReason: CacheError?
 
     init(_ path: String) throws(CacheError) {
         self.path = path
-        descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw CacheError(system: errno, path) }
+        let first = Glibc.open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        let failure = first < 0 ? CacheError(system: errno, path) : nil
+        descriptor = failure?.code == .notPermitted ? Glibc.open(path, O_RDONLY | O_CLOEXEC) : first
+        readOnlyReason = failure
+        if descriptor < 0, let failure { throw failure }
     }
 
     deinit { close(descriptor) }
@@ -60,6 +65,7 @@ final class SystemBlockFile: BlockFile {
     }
 
     func write(_ bytes: ArraySlice<UInt8>, at offset: UInt64) throws(CacheError) {
+        if let readOnlyReason { throw readOnlyReason }
         guard let start = off_t(exactly: offset), !start.addingReportingOverflow(off_t(bytes.count)).overflow else {
             throw CacheError(.inputOutput, "\(path): an offset of \(offset)")
         }

@@ -29,6 +29,12 @@ enum CacheFolder {
         return lstat(path, &status) == 0
     }
 
+    /// Of a file, in bytes; zero where there is none.
+    static func size(_ path: String) -> Int {
+        var status = stat()
+        return lstat(path, &status) == 0 ? Int(status.st_size) : 0
+    }
+
     /// The names in a folder, without those that start with a point. Empty where there is no folder.
     static func names(in path: String, hidden: Bool = false) throws(CacheError) -> [String] {
         guard let folder = opendir(path) else {
@@ -87,9 +93,18 @@ enum CacheFolder {
         private let descriptor: Int32
 
         /// Throws `inUse`.
-        init(_ path: String, for kind: Kind) throws(CacheError) {
+        convenience init(_ path: String, for kind: Kind) throws(CacheError) {
             let name = kind == .writing ? "\(path)/writer" : "\(path)/lock"
-            descriptor = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+            try self.init(path, name, flags: O_RDWR | O_CREAT, kind)
+        }
+
+        /// A use of what cannot be written. Throws `notCached` where nobody ever had a lock on it.
+        convenience init(readOnly path: String) throws(CacheError) {
+            try self.init(path, "\(path)/lock", flags: O_RDONLY, .use)
+        }
+
+        private init(_ path: String, _ name: String, flags: Int32, _ kind: Kind) throws(CacheError) {
+            descriptor = open(name, flags | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard descriptor >= 0 else { throw CacheError(system: errno, path) }
             guard flock(descriptor, (kind == .use ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0 else {
                 let reason =

@@ -40,7 +40,7 @@ struct ItemIndex {
     /// who may write creates. Throws `damaged` for what is none, and `laterVersion`.
     init(path: String, blockSize: Int, creating: Bool) throws(CacheError) {
         if creating { try CacheFolder.createFile(path) }
-        connection = try SQLiteConnection(path: path, fileSystem: nil, busyTimeout: .seconds(5))
+        let connection = try SQLiteConnection<CacheError>(path: path, fileSystem: nil, busyTimeout: Self.busyTimeout)
         // With a write-ahead log, other processes read while this one writes. A loss of power may cost the last blocks,
         // and never brings rows for blocks that are not there.
         try connection.statement("PRAGMA journal_mode = WAL").run()
@@ -49,6 +49,32 @@ struct ItemIndex {
             guard creating else { throw CacheError(.notCached, "\(path) is empty") }
             try connection.execute("BEGIN IMMEDIATE; \(Self.schema) COMMIT")
         }
+        try self.init(connection, path, blockSize)
+        if creating, try Self.blockSize(connection) == nil { try set("block-size", "\(self.blockSize)") }
+    }
+
+    /// Opens the index where nothing can be written. Throws `notPermitted` where it cannot be read either, `damaged` and
+    /// `laterVersion`.
+    init(readOnly path: String, blockSize: Int) throws(CacheError) {
+        do throws(CacheError) {
+            // As long as somebody else writes, there are the files that a reader needs.
+            try self.init(
+                SQLiteConnection(path: path, access: .readOnly, fileSystem: nil, busyTimeout: Self.busyTimeout), path,
+                blockSize)
+        } catch {
+            // Without its log, what is there would be of several times.
+            guard error.code == .notPermitted, CacheFolder.size(path + "-wal") == 0 else { throw error }
+            try self.init(
+                SQLiteConnection(path: path, access: .immutable, fileSystem: nil, busyTimeout: Self.busyTimeout), path,
+                blockSize)
+        }
+    }
+
+    private static let busyTimeout = Duration.seconds(5)
+
+    private init(
+        _ connection: SQLiteConnection<CacheError>, _ path: String, _ blockSize: Int
+    ) throws(CacheError) {
         let (id, version) = (
             try connection.integer("PRAGMA application_id"), try connection.integer("PRAGMA user_version")
         )
@@ -57,11 +83,14 @@ struct ItemIndex {
             throw CacheError(
                 .laterVersion, "\(path) is of version \(version), and this is \(Self.version): use the later program")
         }
+        self.connection = connection
+        self.blockSize = try Self.blockSize(connection).flatMap(Self.usable) ?? blockSize
+    }
+
+    private static func blockSize(_ connection: SQLiteConnection<CacheError>) throws(CacheError) -> Int? {
         let statement = try connection.statement("SELECT value FROM item WHERE name = 'block-size'")
-        let known = try statement.step() ? Int(statement.text(0)) : nil
-        statement.reset()
-        self.blockSize = known.flatMap(Self.usable) ?? blockSize
-        if known == nil, creating { try set("block-size", "\(self.blockSize)") }
+        defer { statement.reset() }
+        return try statement.step() ? Int(statement.text(0)) : nil
     }
 
     /// What is left of a damaged index, to be read as far as that goes.

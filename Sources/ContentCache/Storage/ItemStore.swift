@@ -39,6 +39,8 @@ actor ItemStore {
     let keySeal: KeySeal?
     private var use: CacheFolder.Lock?
     private(set) var writer: CacheFolder.Lock?
+    /// Why nothing can be stored; nil: it can.
+    let readOnlyReason: CacheError?
     /// Nil where nothing is read from the disk, or stored: the item is closed, or cannot be opened.
     private(set) var index: ItemIndex?
     /// Of the index, when it was read.
@@ -61,31 +63,35 @@ actor ItemStore {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
+    /// What an item has open.
+    private struct Files {
+        var index: ItemIndex
+        var contents: IndexContents
+        var use: CacheFolder.Lock?
+        var writer: CacheFolder.Lock?
+        var warning: CacheError?
+        var readOnlyReason: CacheError?
+    }
+
     /// Opens the item in `folder`; `record` is what it is where the index does not tell. Throws `notCached` where there is
-    /// nothing. An index that is damaged is put aside, unless for `looking`. Reads the disk: on the thread of the cache.
+    /// nothing. An index that is damaged is put aside, unless for `looking`. What cannot be written is opened all the same,
+    /// unless for `downloading`. Reads the disk: on the thread of the cache.
     init(
         folder: String, _ record: ItemRecord?, for purpose: Purpose, blockSize: Int, executor: StorageExecutor,
         files: BlockFiles, keySeal: KeySeal
     ) throws(CacheError) {
-        let path = folder + "/index.db"
         let isDownloading = purpose == .downloading
-        guard isDownloading || CacheFolder.exists(path) else {
+        guard isDownloading || CacheFolder.exists(folder + "/index.db") else {
             throw CacheError(.notCached, "there is nothing in \(folder)")
         }
-        if isDownloading { try CacheFolder.create(folder) }
-        use = try CacheFolder.Lock(folder, for: .use)
-        if isDownloading { writer = try CacheFolder.Lock(folder, for: .writing) }
-        var (index, contents): (ItemIndex, IndexContents)
+        let opened: Files
         do throws(CacheError) {
-            index = try ItemIndex(path: path, blockSize: blockSize, creating: isDownloading)
-            contents = try index.contents()
+            opened = try Self.open(folder, record, for: purpose, blockSize)
         } catch {
-            guard error.code == .damaged, purpose != .looking else { throw error }
-            if writer == nil { writer = try CacheFolder.Lock(folder, for: .writing) }
-            let recovery = try IndexRecovery(folder: folder, record: record, blockSize: blockSize, cause: error)
-            (index, warning) = (recovery.index, recovery.warning)
-            contents = try index.contents()
+            guard error.code == .notPermitted, !isDownloading else { throw error }
+            opened = try Self.openReadOnly(folder, blockSize, error)
         }
+        let (index, contents) = (opened.index, opened.contents)
         guard let known = contents.record ?? (isDownloading ? record : nil) else {
             throw CacheError(.notCached, "\(folder) has no content")
         }
@@ -96,24 +102,59 @@ actor ItemStore {
             try CacheFolder.synchronize(folder)
         }
         (self.folder, self.executor, self.files, self.keySeal) = (folder, executor, files, keySeal)
+        (use, writer, warning) = (opened.use, opened.writer, opened.warning)
+        readOnlyReason = opened.readOnlyReason
         (self.index, self.blockSize, self.record) = (index, index.blockSize, known)
         version = try index.version()
         tables = ItemTables(blockSize: index.blockSize)
         tables.take(contents)
     }
 
+    private static func open(
+        _ folder: String, _ record: ItemRecord?, for purpose: Purpose, _ blockSize: Int
+    ) throws(CacheError) -> Files {
+        let isDownloading = purpose == .downloading
+        if isDownloading { try CacheFolder.create(folder) }
+        let use = try CacheFolder.Lock(folder, for: .use)
+        var writer = isDownloading ? try CacheFolder.Lock(folder, for: .writing) : nil
+        do throws(CacheError) {
+            let index = try ItemIndex(path: folder + "/index.db", blockSize: blockSize, creating: isDownloading)
+            return Files(index: index, contents: try index.contents(), use: use, writer: writer)
+        } catch {
+            guard error.code == .damaged, purpose != .looking else { throw error }
+            if writer == nil { writer = try CacheFolder.Lock(folder, for: .writing) }
+            let recovery = try IndexRecovery(folder: folder, record: record, blockSize: blockSize, cause: error)
+            return Files(
+                index: recovery.index, contents: try recovery.index.contents(), use: use, writer: writer,
+                warning: recovery.warning)
+        }
+    }
+
+    private static func openReadOnly(
+        _ folder: String, _ blockSize: Int, _ reason: CacheError
+    ) throws(CacheError) -> Files {
+        // Where nobody could make the file of the lock, nobody removes the folder either.
+        let use = CacheFolder.exists(folder + "/lock") ? try CacheFolder.Lock(readOnly: folder) : nil
+        let index = try ItemIndex(readOnly: folder + "/index.db", blockSize: blockSize)
+        return Files(
+            index: index, contents: try index.contents(), use: use,
+            readOnlyReason: CacheError(
+                .notPermitted, "nothing more is stored of what plays: the cache cannot be written: \(reason.reason)"))
+    }
+
     /// An item of which nothing is on disk, and nothing will be.
     init(unstored record: ItemRecord, blockSize: Int, executor: StorageExecutor, files: BlockFiles) {
         (folder, self.record, self.blockSize) = ("", record, blockSize)
-        (self.executor, self.files, keySeal) = (executor, files, nil)
+        (self.executor, self.files, keySeal, readOnlyReason) = (executor, files, nil, nil)
         tables = ItemTables(blockSize: blockSize)
     }
 
     // MARK: Several processes
 
-    /// Throws `inUse` where another process writes.
+    /// Throws `inUse` where another process writes, and `notPermitted` where nobody can.
     func becomeWriter() throws(CacheError) {
         guard let index, writer == nil else { return }
+        if let readOnlyReason { throw readOnlyReason }
         writer = try CacheFolder.Lock(folder, for: .writing)
         do throws(CacheError) {
             // Whoever wrote before may have left something.
@@ -157,6 +198,7 @@ actor ItemStore {
     /// Puts a damaged index aside, and goes on with what can be read of it.
     func mend(_ cause: CacheError) throws(CacheError) {
         guard index != nil else { return }
+        if let readOnlyReason { throw readOnlyReason }
         if writer == nil { writer = try CacheFolder.Lock(folder, for: .writing) }
         index?.close()
         (index, open, tables, isPlanUnstored) = (nil, [:], ItemTables(blockSize: blockSize), false)

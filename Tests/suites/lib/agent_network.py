@@ -2,11 +2,8 @@
 """What 35-agent checks of the network during playback: each kind of trouble, by name, where segments come through
 Latchkey's relay. What GStreamer's demuxers make of trouble without it is shown beside that."""
 
-import contextlib
 import functools
 import os
-import sys
-import threading
 import time
 import urllib.parse
 
@@ -300,34 +297,6 @@ def chunked(place):
         demand(len(presentation.origin.asked(name)) == 2, f"asked {len(presentation.origin.asked(name))} times")
 
 
-def chunked_memory():
-    """A segment of 256 MiB without a length, of which all but the first part waits for what plays: neither the process nor
-    the system's buffers hold it."""
-    with Served("dash") as served:
-        name = served.segments[0]
-        size = 256 << 20
-        # A box that nobody reads, behind the media.
-        padding = (size + 8).to_bytes(4, "big") + b"free" + bytes(size)
-        large = hls_origin.Chunked(served.files[name] + padding)
-        served.origin.files[name] = large
-        peak = []
-
-        def look(process):
-            def watch():
-                while process.poll() is None:
-                    with contextlib.suppress(OSError), open(f"/proc/{process.pid}/status", encoding="ascii") as file:
-                        peak.extend(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
-                    time.sleep(0.1)
-
-            threading.Thread(target=watch, daemon=True).start()
-
-        run = served.play(begun=look).demand(0).states("playing", "ended")
-        demand(not run.values("event"), f"events: {run.values('event')}")
-        demand(large.written == len(large), f"{large.written} bytes of {len(large)}")
-        print("PEAK", max(peak), file=sys.stderr)
-        demand(peak and max(peak) < 256 << 10, f"{max(peak, default=0)} KiB")
-
-
 def hdmi_later():
     """Another mode in the middle of playback counts at once: playback will be aborted, and is."""
     with World(name=agent_scenes.MP4) as world:
@@ -354,6 +323,5 @@ ALL = {
     "hls-chunked": functools.partial(chunked, Presentation),
     "dash-chunked": functools.partial(chunked, functools.partial(Served, "dash")),
     "smooth-chunked": functools.partial(chunked, functools.partial(Served, "smooth")),
-    "chunked-memory": chunked_memory,
     "dash-direct": _dash(served_direct), "smooth-direct": _smooth(served_direct),
 }

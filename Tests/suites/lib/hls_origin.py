@@ -49,17 +49,13 @@ class Paced:
 
 
 class Chunked:
-    """A body without a length, in chunks. A connection that ends after `broken` bytes leaves out the last one.
-
-    `written` is how much of it the system took.
-    """
+    """A body without a length, in chunks. A connection that ends after `broken` bytes leaves out the last one."""
 
     SIZE = 16 << 10
 
     def __init__(self, content, broken=None):
         self.content = content
         self.broken = broken
-        self.written = 0
 
     def __len__(self):
         return len(self.content)
@@ -70,7 +66,6 @@ class Chunked:
         for start in range(0, len(content), self.SIZE):
             piece = content[start:start + self.SIZE]
             handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            self.written += len(piece)
         if self.broken is None:
             handler.wfile.write(b"0\r\n\r\n")
         return self.broken is None

@@ -202,9 +202,11 @@ extension HLSDemuxTests.ChunkedTests {
     /// GStreamer 1.22's demuxers make nothing good of a segment that breaks off: that is an error of this element.
     @Test(arguments: names, [true, false]) func aSegmentThatIsLostEndsByName(_ name: String, _ hasTag: Bool) throws {
         let presentation = try Presentation(name, hasTag: hasTag, isLost: true)
-        let error = try presentation.playback(500).play()
+        let playback = try presentation.playback(500)
+        let error = try playback.play()
         #expect(error.type == "error" && error.isResourceError(GST_RESOURCE_ERROR_OPEN_READ), "\(error)")
         let text = error.text.removingPercentEncoding ?? ""
         #expect(text.contains(presentation.origin.url(presentation.broken)), "\(error)")
+        playback.waitUntilFetched()
     }
 }
