@@ -20,7 +20,8 @@ final class PresentationServers: Sendable {
     /// Opens all of them, which answer the same. `sharesFirst`: what has no origin goes over the connections of the first
     /// origin, which a playback's start then need not open twice.
     init(
-        sharesFirst: Bool = false, quick: @escaping LoopbackServer.QuickHandler = { _ in nil }, handler: @escaping LoopbackServer.Handler
+        sharesFirst: Bool = false, quick: @escaping LoopbackServer.QuickHandler = { _ in nil },
+        handler: @escaping LoopbackServer.Handler
     ) throws(HTTPError) {
         var servers: [LoopbackServer] = []
         for _ in 0..<Self.count { servers.append(try LoopbackServer(quick: quick, handler: handler)) }
@@ -40,7 +41,7 @@ final class PresentationServers: Sendable {
         return servers[firstOfOrigins + place % (servers.count - firstOfOrigins)].url(path)
     }
 
-    /// Where the path begins in a URL of one of them; nil in any other.
+    /// The path in a URL of one of them; nil in any other.
     func path(in url: String) -> Substring? {
         servers.first { $0.isOwn(url) }.map { url.dropFirst($0.url("").count) }
     }
