@@ -58,6 +58,15 @@ extension Pad {
         caps.withPointer { gst_pad_peer_query_accept_caps(pointer, $0) != 0 }
     }
 
+    /// Whether what is behind this source pad has source pads itself. Of a demuxer, its own thread asks.
+    public var peerHasOutputs: Bool {
+        guard let peer = gst_pad_get_peer(pointer) else { return false }
+        defer { gst_object_unref(UnsafeMutableRawPointer(peer)) }
+        guard let element = gst_pad_get_parent_element(peer) else { return false }
+        defer { gst_object_unref(UnsafeMutableRawPointer(element)) }
+        return element.pointee.numsrcpads > 0
+    }
+
     /// Sends the sticky events, but the end of the stream, that came to this sink pad and that `source` lost in a flush.
     public func resendStickyEvents(to source: Pad) { ek_resend_sticky_events(pointer, source.pointer) }
 

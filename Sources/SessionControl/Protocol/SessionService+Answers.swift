@@ -49,7 +49,7 @@ extension SessionService {
     /// The same where there was no answer.
     public func reply(to kind: SessionState.Request.Kind, _ error: HTTPError) -> SessionState.Reply {
         let meaning: SessionFailure.Kind =
-            if [.tls(""), .untrusted(""), .redirect("")].contains(where: error.isSameKind) {
+            if [.tls(""), .untrusted("")].contains(where: error.isSameKind) {
                 .insecure
             } else if error.isSameKind(as: .invalidURL("")) || error.isSameKind(as: .invalidRequest("")) {
                 .refused

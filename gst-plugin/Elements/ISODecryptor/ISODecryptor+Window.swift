@@ -219,12 +219,13 @@ extension ISODecryptor {
 
     /// Keeps the end back until the player shows something, or for a while; nil then. A short file is read in less time
     /// than a decoder is made, and a stream that has ended before decodebin3 of GStreamer 1.22 goes on with the next one
-    /// never ends behind it.
+    /// never ends behind it. What comes before the demuxer has streams is no end: it looks for boxes then.
     func keepEndBack(_ range: Range<UInt64>) -> FlowResult? {
-        let last = lastRange
-        lastRange = range
-        guard let size = monitor.withLock({ intake.window?.size }), range.upperBound >= size, !last.isEmpty,
-            range.lowerBound >= size || (last.lowerBound...last.upperBound).contains(range.lowerBound)
+        let (sum, isMore) = readSize.addingReportingOverflow(range.upperBound - range.lowerBound)
+        readSize = isMore ? .max : sum
+        // An index at the end is read before most of the media.
+        guard let size = monitor.withLock({ intake.window?.size }), range.upperBound >= size,
+            range.lowerBound >= size || readSize >= size - size / 4, sourcePad.peerHasOutputs
         else { return nil }
         let start = MonotonicTime.now
         monitor.lock()

@@ -15,8 +15,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) var samples = ISOStream()
     @exclusivity(unchecked) var file = ISORandomAccess()
     @exclusivity(unchecked) private var marks = StreamMarks()
-    /// What the demuxer asked for last.
-    @exclusivity(unchecked) var lastRange: Range<UInt64> = 0..<0
+    /// What the demuxer asked for so far, in bytes.
+    @exclusivity(unchecked) var readSize: UInt64 = 0
     /// How fragments without a `moov` are encrypted.
     @exclusivity(unchecked) private var defaults: ISOEncryption?
     /// Of the next byte from upstream.
@@ -69,7 +69,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         defaults = nil
         marks = StreamMarks()
         position = 0
-        lastRange = 0..<0
+        readSize = 0
         isByteStream = false
         hasFlushed = false
         hasAnnounced = false
