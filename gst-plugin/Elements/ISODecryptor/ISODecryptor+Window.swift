@@ -223,10 +223,12 @@ extension ISODecryptor {
     func keepEndBack(_ range: Range<UInt64>) -> FlowResult? {
         let (sum, isMore) = readSize.addingReportingOverflow(range.upperBound - range.lowerBound)
         readSize = isMore ? .max : sum
-        // An index at the end is read before most of the media.
-        guard let size = monitor.withLock({ intake.window?.size }), range.upperBound >= size,
-            range.lowerBound >= size || readSize >= size - size / 4, sourcePad.peerHasOutputs
+        // Media may end a little in front of the file, and an index there is read before most of the media.
+        guard !hasKeptEndBack, let size = monitor.withLock({ intake.window?.size }),
+            range.lowerBound >= size || readSize >= size - size / 4,
+            range.upperBound >= size - min(size, UInt64(ByteWindow.pageSize)), sourcePad.peerHasOutputs
         else { return nil }
+        hasKeptEndBack = true
         let start = MonotonicTime.now
         monitor.lock()
         defer { monitor.unlock() }

@@ -17,6 +17,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var marks = StreamMarks()
     /// What the demuxer asked for so far, in bytes.
     @exclusivity(unchecked) var readSize: UInt64 = 0
+    /// The end was kept back, which is done once.
+    @exclusivity(unchecked) var hasKeptEndBack = false
     /// How fragments without a `moov` are encrypted.
     @exclusivity(unchecked) private var defaults: ISOEncryption?
     /// Of the next byte from upstream.
@@ -70,6 +72,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         marks = StreamMarks()
         position = 0
         readSize = 0
+        hasKeptEndBack = false
         isByteStream = false
         hasFlushed = false
         hasAnnounced = false
