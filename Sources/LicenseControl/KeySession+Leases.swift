@@ -22,10 +22,10 @@ extension KeySession {
         return !requests.isEmpty
     }
 
-    /// These keys may not be used any more: they are forgotten, and asked for again when somebody wants them. The key of
-    /// media without a KID goes with them.
-    func withdraw(_ keyIDs: Set<KeyID>, because error: KeyError) {
-        perform { core in (core.state.withdraw(keyIDs, because: error), ()) }
+    /// These keys may not be used any more: they are forgotten, and asked for again when somebody wants them. Other keys
+    /// that came under the same names stay.
+    func withdraw(_ keys: [KeyID: ContentKey], because error: KeyError) {
+        perform { core in (core.state.withdraw(keys, because: error), ()) }
     }
 
     /// The clock has come to a deadline.

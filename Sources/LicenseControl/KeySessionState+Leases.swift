@@ -48,13 +48,20 @@ extension KeySessionState {
         return action
     }
 
-    /// Forgets keys that are usable, by any of their names, with that of media without a KID.
-    mutating func withdraw(_ keyIDs: Set<KeyID>, because error: KeyError) -> Action {
+    /// Forgets these keys where they are usable, by any of their names, also as that of media without a KID. What else has
+    /// come for a name is not of the same licence, and stays.
+    mutating func withdraw(_ keys: [KeyID: ContentKey], because error: KeyError) -> Action {
         guard closure == nil else { return Action() }
         var action = Action()
-        let names = Set(keyIDs.map { secondNames[$0] ?? $0 } + keyIDs)
-        let slots: [Slot] = [nil] + Self.sorted(names.map(Optional.some)).map(Optional.some)
-        let usable = slots.filter { if case .usable = entries[$0]?.entry { true } else { false } }
+        var withdrawn: [Slot: [ContentKey]] = [nil: Array(keys.values)]
+        for (name, key) in keys {
+            for slot in Set([name, secondNames[name] ?? name]) { withdrawn[slot, default: []].append(key) }
+        }
+        let slots: [Slot] = [nil] + Self.sorted(withdrawn.keys).map(Optional.some)
+        let usable = slots.filter { slot in
+            guard case .usable(let key) = entries[slot]?.entry else { return false }
+            return withdrawn[slot]?.contains { $0 == key } ?? false
+        }
         guard !usable.isEmpty else { return action }
         for slot in usable {
             _ = endLease(of: slot, into: &action)

@@ -224,6 +224,30 @@ struct KeyLeaseStateTests {
         #expect(state.renew([keyID(1)], keySystem: nil, as: 61, at: start).isCounted)
     }
 
+    /// What an application installed, under the same KID or for media without one, is not the licence's.
+    @Test func onlyTheKeysOfALicenceAreWithdrawn() {
+        var state = KeySessionState()
+        _ = state.install(keys([1], 1, nil), at: start)
+        _ = state.install(keys([2], 7, nil), at: start)
+        _ = state.install(.init(withoutID: contentKey(7)), at: start)
+        let error = KeyError.leaseExpired("")
+        let action = state.withdraw([keyID(1): contentKey(1), keyID(2): contentKey(2)], because: error)
+        #expect(action.events.map(\.summary).count == 1 && action.changesStatus)
+        #expect(state.status(of: keyID(1)).key == nil)
+        #expect(hex(state.status(of: keyID(2)).key) == keyHex(7))
+        #expect(hex(state.status(of: nil).key) == keyHex(7))
+        #expect(!state.withdraw([keyID(2): contentKey(2)], because: error).changesStatus)
+    }
+
+    @Test func theKeyOfMediaWithoutAKIDIsWithdrawnWithItsLicence() {
+        var state = KeySessionState()
+        _ = state.demand([nil], keySystem: .playReady, retryFailuresUpTo: 0, as: 1, at: start)
+        _ = state.answer(1, with: keys([1], nil), at: start)
+        #expect(state.status(of: nil).key != nil)
+        #expect(state.withdraw([keyID(1): contentKey(1)], because: .leaseExpired("")).changesStatus)
+        #expect(state.status(of: nil).key == nil)
+    }
+
     @Test func anObsoleteAnswerIsTold() {
         var state = state([1], KeyTerms(lease: .seconds(100)))
         _ = state.use(keyID(1))

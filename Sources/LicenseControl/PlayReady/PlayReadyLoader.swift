@@ -245,22 +245,30 @@ public final class PlayReadyLoader: ResourceLoader {
 
     // MARK: The clock
 
-    /// Keys whose licence may not be used with the clock as it is now are asked for again, which repairs the clock where
-    /// that can be done, and else says what is wrong.
+    /// Keys whose licence has an end, and may not be used with the clock as it is now, are asked for again, which repairs
+    /// the clock where that can be done, and else says what is wrong. Licences without an end play on, as PlayReady’s
+    /// public documentation says (“Trusted clocks”). Where the store cannot tell, the key goes.
     private func withdrawUntrusted(in session: KeySession) async {
-        var untrusted: [(entry: LicensesInUse.Entry, judged: JudgedLicense)] = []
-        for entry in inUse.withLock({ $0.entries(in: session.playbackSessionID) }) {
-            guard let judged = try? await client.judge(acquired: [entry.license]).first,
-                judged.verdict.status == .untrustedTime
-            else { continue }
-            untrusted.append((entry, judged))
+        var untrusted: [(entry: LicensesInUse.Entry, reason: String)] = []
+        for entry in inUse.withLock({ $0.entries(in: session.playbackSessionID) })
+        where entry.license.license.terms.mayEnd {
+            do throws(PlayReadyAcquisitionError) {
+                let judged = try await client.judge(acquired: [entry.license]).first
+                guard let judged, judged.verdict.status == .untrustedTime else { continue }
+                untrusted.append((entry, judged.verdict.rights.reason))
+            } catch {
+                untrusted.append((entry, "the system clock was set back, and \(error)"))
+            }
         }
-        guard let first = untrusted.first?.judged else { return }
+        guard let first = untrusted.first else { return }
         // At once: what has one of them still would play on with it for a moment, and ask for another.
         let others = untrusted.count > 1 ? " and \(untrusted.count - 1) more" : ""
-        session.withdraw(
-            untrusted.reduce(into: []) { $0.formUnion($1.entry.names) },
-            because: .leaseExpired("KID \(first.keyID)\(others): \(first.verdict.rights.reason)"))
+        var keys: [KeyID: ContentKey] = [:]
+        for (entry, _) in untrusted {
+            for name in entry.names { keys[name] = entry.license.license.contentKey }
+        }
+        let keyID = first.entry.license.license.keyID
+        session.withdraw(keys, because: .leaseExpired("KID \(keyID)\(others): \(first.reason)"))
     }
 
     // MARK: First play
@@ -290,8 +298,11 @@ extension XMRTerms {
     /// Whether a time counts from the first play.
     fileprivate var limitsPlaying: Bool { expirationAfterFirstPlay != nil || expirationAfterFirstUse != nil }
 
+    /// Whether a time comes, or may come, after which it cannot be used.
+    fileprivate var mayEnd: Bool { limitsPlaying || end != nil || removalDate != nil }
+
     /// Whether the time decides about it.
-    fileprivate var dependsOnTime: Bool { limitsPlaying || begin ?? 0 != 0 || end != nil || removalDate != nil }
+    fileprivate var dependsOnTime: Bool { mayEnd || begin ?? 0 != 0 }
 
     fileprivate var saysOutputs: Bool {
         outputLevels != nil || !analogProtections.isEmpty || !digitalVideoProtections.isEmpty
