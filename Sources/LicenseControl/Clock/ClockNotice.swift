@@ -6,7 +6,8 @@ import Synchronization
 public final class ClockNotice: Sendable {
     /// What that means, and what to do.
     public let reason =
-        "the system clock was set back: licences with dates are of no use until the time service says what time it is"
+        "the system clock was set back: licences with an end are of no use until the time service says what time it is; "
+        + "configure time-url where there is none"
     private let isClaimed = Atomic<Bool>(false)
 
     init() {}

@@ -17,7 +17,9 @@ final class ClockWatch: Sendable {
     }
 
     /// From now until the session's end; again does nothing. `withdraw` takes away what may not be used with a clock that was
-    /// set back, at each look that finds it so: a licence may allow some time.
+    /// set back, at each look that finds it so: a licence may allow some time. The first leaves it to what asks for its key
+    /// again to ask the time service; each one after it asks too, where one is configured, so that a service that did not
+    /// answer is not the end of what waits for it.
     func begin(for session: KeySession, withdraw: @escaping @Sendable (KeySession) async -> Void) {
         let id = session.playbackSessionID
         tasks.withLock { tasks in
@@ -25,13 +27,26 @@ final class ClockWatch: Sendable {
             tasks[id] = Task { [weak session, client, pause] in
                 var wasSetBack = false
                 while !Task.isCancelled, (try? await pause(Self.interval)) != nil, session != nil {
-                    guard let time = try? await client.trustedTime() else { continue }
-                    let isSetBack = time.trust == .rolledBack
-                    if isSetBack, !wasSetBack { session?.tell(ClockNotice()) }
-                    if isSetBack, let session { await withdraw(session) }
+                    let time = try? await client.trustedTime()
+                    // A clock that was set back, and cannot be read any more, is no better.
+                    let isSetBack = time.map { $0.trust == .rolledBack } ?? wasSetBack
+                    let isNew = isSetBack && !wasSetBack
                     wasSetBack = isSetBack
+                    guard isSetBack else { continue }
+                    if isNew { session?.tell(ClockNotice()) }
+                    if let session { await withdraw(session) }
+                    if !isNew { await Self.repair(client) }
                 }
             }
+        }
+    }
+
+    private static func repair(_ client: PlayReadyClient) async {
+        guard client.configuration.timeURL != nil else { return }
+        do throws(TrustedClockError) {
+            try await client.repairClock()
+        } catch {
+            client.configuration.log("the clock was not repaired: \(error)")
         }
     }
 

@@ -145,8 +145,17 @@ public final class PlayReadyLoader: ResourceLoader {
             failure = embedded.failure
             for judged in embedded.judged
             where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
-            try await repairClock(for: &found)
+            let isRepaired = try await repairClock(for: &found)
             await claim(&found, for: request.playbackSessionID)
+            // What plays already is no reason for another licence, which counts at the service, and would most likely wait
+            // for the same clock.
+            for keyID in need.keyIDs where !isRepaired {
+                guard let judged = found[keyID], judged.verdict.status == .untrustedTime,
+                    let error = judged.verdict.error,
+                    inUse.withLock({ $0.has([need.name(of: keyID)], in: request.playbackSessionID) })
+                else { continue }
+                throw .init(error.adding("KID \(keyID)"))
+            }
         }
         let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
         if acquires {
@@ -229,18 +238,20 @@ public final class PlayReadyLoader: ResourceLoader {
         }
     }
 
-    /// Asks the time service where a licence waits for trusted time, and judges again.
-    private func repairClock(for found: inout [KeyID: JudgedLicense]) async throws(PlayReadyAcquisitionError) {
+    /// Asks the time service where a licence waits for trusted time, and judges again. False where it did not answer.
+    @discardableResult
+    private func repairClock(for found: inout [KeyID: JudgedLicense]) async throws(PlayReadyAcquisitionError) -> Bool {
         guard client.configuration.timeURL != nil,
             found.values.contains(where: { $0.verdict.status == .untrustedTime })
-        else { return }
+        else { return true }
         do throws(TrustedClockError) {
             try await client.repairClock()
         } catch {
             client.configuration.log("the clock was not repaired: \(error)")
-            return
+            return false
         }
         for judged in try await client.judge(acquired: found.values.map(\.installed)) { found[judged.keyID] = judged }
+        return true
     }
 
     // MARK: The clock

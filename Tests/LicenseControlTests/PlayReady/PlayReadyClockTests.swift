@@ -90,7 +90,7 @@ struct PlayReadyClockTests {
 
     /// Plays key 1 under a policy, and sets the clock back. Each look is done when the next is waited for.
     private func whileItPlays(
-        _ policy: String, hasSignedTime: Bool = false,
+        _ policy: String, hasSignedTime: Bool = false, hasTimeService: Bool = true,
         _ body: (PlayReadyWorld, KeySession, Watcher, () async -> Void) async throws -> Void
     ) async throws {
         let world = try PlayReadyWorld()
@@ -110,6 +110,7 @@ struct PlayReadyClockTests {
         }
         await look()
         #expect(!watcher.events.contains { $0.isClockSetBack } && session.status(of: keyID(1)).key != nil)
+        world.service.setTimeService(hasTimeService)
         world.machine.move(wallBySeconds: -86_400)
         for _ in 0..<3 { await look() }
         #expect(watcher.events.count { $0.isClockSetBack } == 1)
@@ -141,19 +142,37 @@ struct PlayReadyClockTests {
 
     /// Without it, playback ends by name, until it answers again.
     @Test func withoutTheTimeServiceNothingWithDatesPlays() async throws {
-        try await whileItPlays("enddate:@+3600") { world, session, _, _ in
-            world.service.setTimeService(false)
+        try await whileItPlays("enddate:@+3600", hasTimeService: false) { world, session, _, _ in
             let error = try await world.outcome(in: session)
             #expect(error?.description.contains("set back") == true)
+            // Another licence would be of no more use.
+            #expect(world.service.operations.count { $0 == .acquireLicense } == 1)
             world.service.setTimeService(true)
+            let outcome = try await world.outcome(in: session)
+            #expect(outcome == nil)
+            #expect(world.service.operations.count { $0 == .acquireLicense } == 1)
+        }
+    }
+
+    /// One that did not answer is asked again, without a request: what waits for the clock hears that it is trusted.
+    @Test func theTimeServiceIsAskedUntilItAnswers() async throws {
+        try await whileItPlays("enddate:@+3600", hasTimeService: false) { world, session, _, look in
+            #expect(world.service.operations.count { $0 == .getTime } == 2)
+            #expect(try await world.client.trustedTime().trust == .rolledBack)
+            world.service.setTimeService(true)
+            await look()
+            #expect(try await world.client.trustedTime().isTrusted)
+            for _ in 0..<2 { await look() }
+            #expect(world.service.operations.count { $0 == .getTime } == 3)
             let outcome = try await world.outcome(in: session)
             #expect(outcome == nil)
         }
     }
 
-    /// A licence that has certainly begun, and has no end, needs no clock.
-    @Test func aLicenceWithoutAnEndPlaysOn() async throws {
-        try await whileItPlays("begindate:@-60", hasSignedTime: true) { _, session, watcher, _ in
+    /// A licence without an end is never withdrawn, whether or not a signed time says that it has begun.
+    @Test(arguments: [true, false]) func aLicenceWithoutAnEndPlaysOn(hasSignedTime: Bool) async throws {
+        try await whileItPlays("begindate:@-60", hasSignedTime: hasSignedTime, hasTimeService: false) {
+            _, session, watcher, _ in
             #expect(session.status(of: keyID(1)).key != nil)
             #expect(!watcher.events.contains { $0.isExpired })
         }
@@ -161,13 +180,24 @@ struct PlayReadyClockTests {
 
     /// One that allows some time with such a clock plays that long.
     @Test func aLicenceWithAGracePeriodPlaysToItsEnd() async throws {
-        try await whileItPlays("enddate:@+7200,grace:3600") { world, session, watcher, look in
+        try await whileItPlays("enddate:@+7200,grace:3600", hasTimeService: false) { world, session, watcher, look in
             #expect(session.status(of: keyID(1)).key != nil)
             world.pass(3601)
             await look()
             #expect(session.status(of: keyID(1)).key == nil)
             #expect(watcher.events.count { $0.isExpired } == 1)
             #expect(watcher.events.count { $0.isClockSetBack } == 1)
+        }
+    }
+
+    /// Nobody can tell then whether the licence still allows it.
+    @Test func withoutTheStoreNothingWithAnEndPlays() async throws {
+        try await whileItPlays("enddate:@+7200,grace:3600", hasTimeService: false) { world, session, watcher, look in
+            #expect(session.status(of: keyID(1)).key != nil)
+            try world.folder.alter("DROP TABLE record")
+            await look()
+            #expect(session.status(of: keyID(1)).key == nil)
+            #expect(watcher.events.count { $0.isExpired } == 1)
         }
     }
 
