@@ -46,11 +46,14 @@ public struct ProcessIdentity: Hashable, Sendable {
 
 /// Files that are read and written whole.
 enum SmallFile {
-    /// Nil where the file cannot be read, or is larger.
+    /// Nil where the file cannot be read, is larger, or is a pipe, a device or the like.
     static func read(_ path: String, upTo size: Int) -> [UInt8]? {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        // A pipe would block the open without O_NONBLOCK.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
         var bytes = [UInt8](repeating: 0, count: size + 1)
         var filled = 0
         while filled < bytes.count {

@@ -260,6 +260,17 @@ struct ViewingSessionTests {
 
     // MARK: Records
 
+    /// Whoever can write into the folder could hold up the next start with it.
+    @Test func aPipeAmongTheRecordsHoldsNothingUp() async throws {
+        let world = World()
+        let records = try world.records()
+        let record = SessionRecord(url: world.transport.url, session: "mine", owner: .current)
+        #expect(records.write(record))
+        #expect(mkfifo(world.folder + "/pipe.session", 0o600) == 0)
+        #expect(records.all() == [record])
+        #expect(records.record("pipe") == nil)
+    }
+
     @Test func recordsAreForTheirOwnerAlone() async throws {
         let world = World()
         let session = try world.session()
