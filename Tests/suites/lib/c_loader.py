@@ -12,12 +12,13 @@ ASKED = ctypes.CFUNCTYPE(ctypes.c_int, REQUEST, ctypes.c_void_p)
 DESTROYED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 RETRIED = ctypes.CFUNCTYPE(ctypes.c_int, REQUEST, ctypes.c_int, ctypes.c_void_p)
 UPDATED = ctypes.CFUNCTYPE(None, REQUEST, ctypes.POINTER(ctypes.c_uint8), ctypes.c_size_t, ctypes.c_void_p)
-EXPIRED_LEASE = 2
+DENIED, LEASE_EXPIRED = 1, 11
+RETRY_EXPIRED_LEASE = 2
 
 
 class Functions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("should_wait", ASKED), ("load", CALLED), ("cancel", CALLED),
-                ("should_retry", RETRIED), ("update_persistable_key", UPDATED), ("needs_no_network", ctypes.c_int)]
+                ("should_retry", RETRIED), ("update_persistable_key", UPDATED), ("needs_no_network", ctypes.c_size_t)]
 
 
 class Key(ctypes.Structure):
@@ -120,8 +121,8 @@ class Request:
     def finish_with_license(self, data):
         return self._library.latchkey_key_request_finish_with_license(self._pointer, data, len(data))
 
-    def finish_with_error(self, text):
-        return self._library.latchkey_key_request_finish_with_error(self._pointer, 1, text.encode())
+    def finish_with_error(self, text, code=DENIED):
+        return self._library.latchkey_key_request_finish_with_error(self._pointer, code, text.encode())
 
 
 class Loader:

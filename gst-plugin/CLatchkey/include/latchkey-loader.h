@@ -84,8 +84,9 @@ typedef struct {
 
 /**
  * LatchkeyRetryReason:
- * @LATCHKEY_RETRY_TIMED_OUT: the answer did not come in time
- * @LATCHKEY_RETRY_EXPIRED_LEASE: the time of the answer, or of its stored key, was over when it came
+ * @LATCHKEY_RETRY_TIMED_OUT: the loader finished the request with %LATCHKEY_ERROR_TIMED_OUT
+ * @LATCHKEY_RETRY_EXPIRED_LEASE: the time of the answer, or of its stored key, was over when it came, or the loader
+ *   finished the request with %LATCHKEY_ERROR_LEASE_EXPIRED
  * @LATCHKEY_RETRY_OBSOLETE_KEY: the answer to a renewal brings no more time than the session has
  *
  * Why a request may be made again. More may come.
@@ -98,7 +99,8 @@ typedef enum {
 
 /**
  * LatchkeyLoaderFunctions:
- * @size: `sizeof (LatchkeyLoaderFunctions)`; the table may grow, and the size says what the application knows
+ * @size: `sizeof (LatchkeyLoaderFunctions)`; the table may grow, and the size says what the application knows. Every member
+ *   is as large as a pointer, so that no padding counts as known.
  * @should_wait: (nullable): whether the loader takes the request; 0 asks the next loader. %NULL takes every request.
  * @load: (nullable): the request was taken. Finish it here or later, from any thread, once. %NULL where @should_wait
  *   does that.
@@ -125,7 +127,7 @@ typedef struct {
   void (*cancel) (LatchkeyKeyRequest *request, void *user_data);
   int (*should_retry) (LatchkeyKeyRequest *request, LatchkeyRetryReason reason, void *user_data);
   void (*update_persistable_key) (LatchkeyKeyRequest *request, const uint8_t *key, size_t size, void *user_data);
-  int needs_no_network;
+  size_t needs_no_network;
 } LatchkeyLoaderFunctions;
 
 /**
@@ -470,7 +472,8 @@ LatchkeyErrorCode latchkey_key_request_make_persistable_key (LatchkeyKeyRequest 
  * `update_persistable_key` of the loader is called inside this function where that changes the key, and `should_retry`
  * where its time is over.
  *
- * Returns: as latchkey_key_request_finish_with_keys(), and 0 where the request is made again; bytes that cannot be opened here count, and fail the key
+ * Returns: as latchkey_key_request_finish_with_keys(), and 0 where the request is made again; bytes that cannot be opened
+ *   here count, and fail the key
  */
 int latchkey_key_request_finish_with_persistable_key (LatchkeyKeyRequest *request, const uint8_t *key, size_t size);
 

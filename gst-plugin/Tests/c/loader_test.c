@@ -433,6 +433,9 @@ G_STATIC_ASSERT (G_STRUCT_OFFSET (LatchkeyLoaderFunctions, should_retry) == 32);
 G_STATIC_ASSERT (G_STRUCT_OFFSET (LatchkeyLoaderFunctions, needs_no_network) == 48);
 G_STATIC_ASSERT (sizeof (LatchkeyLoaderFunctions) == 56);
 #endif
+/* Padding behind the last member would become part of the next one, with whatever is in it. */
+G_STATIC_ASSERT (sizeof (LatchkeyLoaderFunctions)
+                 == G_STRUCT_OFFSET (LatchkeyLoaderFunctions, needs_no_network) + sizeof (void *));
 
 /* An error comes to the application with its text. */
 static void
