@@ -34,7 +34,8 @@ latchkey._functions({
     "cached_content_ref": (_POINTER, _POINTER), "cached_content_unref": (None, _POINTER),
     "cached_content_get_url": (_TEXT, _POINTER), "cached_content_get_type": (_INT, _POINTER),
     "cached_content_start": (None, _POINTER), "cached_content_pause": (None, _POINTER),
-    "cached_content_start_with_license": (None, _POINTER), "cached_content_purge": (None, _POINTER), "cached_content_refresh": (None, _POINTER),
+    "cached_content_start_with_license": (None, _POINTER),
+    "cached_content_purge": (None, _POINTER), "cached_content_refresh": (None, _POINTER),
     "cached_content_get_progress": (_POINTER, _POINTER),
     "cached_content_add_listener": (_NUMBER, _POINTER, latchkey._EVENT, _POINTER, latchkey._DESTROY),
     "cached_content_remove_listener": (_INT, _POINTER, _NUMBER),
@@ -130,7 +131,8 @@ class CachedContent:
         return latchkey.CONTENT_TYPES[latchkey._call("cached_content_get_type", self._pointer)]
 
     def start(self, acquires_license=False):
-        """With `acquires_license`, PlayReady-style licences are stored first, where none is."""
+        """With `acquires_license`, PlayReady-style licences are stored first, where none is. Who goes on without it after
+        a refusal has the refusal forgotten, and the licence still missing."""
         name = "cached_content_start_with_license" if acquires_license else "cached_content_start"
         latchkey._call(name, self._pointer)
 

@@ -80,7 +80,8 @@ typedef enum {
  * @LATCHKEY_CACHE_ERROR_CANCELLED: it was cancelled
  * @LATCHKEY_CACHE_ERROR_OTHER: anything else; the message says what
  * @LATCHKEY_CACHE_ERROR_LATER_VERSION: a later version of the library made what is there
- * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key is not in the cache; as a warning
+ * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key or a licence was refused, or may not be stored: what is in the cache does
+ *   not play without the network; as a warning
  *
  * What went wrong.
  */
@@ -205,6 +206,8 @@ LatchkeyContentType latchkey_cached_content_get_type (LatchkeyCachedContent *con
  *
  * Starts the download, or goes on with it where it stopped, also after a crash. FairPlay-style keys of HLS are asked for
  * first, of the loaders of latchkey_loader_register() and as the configuration file says, so that they are stored.
+ * PlayReady-style licences are not: where latchkey_cached_content_start_with_license() was refused one, going on with this
+ * function forgets the refusal.
  */
 void latchkey_cached_content_start (LatchkeyCachedContent *content);
 
@@ -216,7 +219,8 @@ void latchkey_cached_content_start (LatchkeyCachedContent *content);
  * licence store of the configuration file has none that may be used. One that is refused, or that may not be stored, ends no
  * download: the warning of the progress is %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT then, and the content is not ready to
  * play. An application that sends the challenges by itself calls latchkey_agent_acquire_license() before, and
- * latchkey_cached_content_start().
+ * latchkey_cached_content_start(). That one asks for no PlayReady-style licence: who goes on with it after a refusal has
+ * the refusal forgotten, warning and all, while the licence is still missing.
  */
 void latchkey_cached_content_start_with_license (LatchkeyCachedContent *content);
 

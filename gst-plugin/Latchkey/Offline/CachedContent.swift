@@ -91,7 +91,7 @@ public final class CachedContent: Sendable {
     /// by `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for
     /// that long where a session server is configured. One that is refused, or that may not be stored, ends no download: it
     /// is a `licenseNotKept` too. Without, nobody is asked, and nothing is said of licences: the application acquires them,
-    /// as for any playback.
+    /// as for any playback, and going on so forgets a refusal of before.
     public func start(acquiresLicense: Bool = false, delegate: (any PlayReadyDelegate)? = nil) {
         var storing: LicenseStoring?
         if acquiresLicense {
