@@ -9,7 +9,8 @@ import Synchronization
 ///
 /// The stock demuxer's parser chooses its elements by a stream's first bytes. One that began clear, where nothing said that
 /// it would not stay so, has nobody to decrypt it when its samples are encrypted later, as behind ads or in another variant.
-/// Then a decryptor is put in front of what the parser has chosen. So streams that stay clear cost nothing.
+/// Then a decryptor is put in front of what the parser has chosen. Streams that stay clear cost a look at a few bytes of each
+/// buffer.
 final class ClearStart: Sendable {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -29,12 +30,12 @@ final class ClearStart: Sendable {
     private let state = Atomic(State.unknown)
 
     /// The parser was told to choose a decryptor.
-    func hasDecryptor() { state.store(.hasDecryptor, ordering: .relaxed) }
+    func willHaveDecryptor() { state.store(.hasDecryptor, ordering: .relaxed) }
 
     /// Whether the buffer, which comes to the `parsebin` whose sink pad that is, goes on. Puts a decryptor in where the
     /// buffer says that what follows is encrypted. Where that is not possible, nothing passes any more, and `tell` is called
-    /// once.
-    func passes(_ buffer: borrowing Buffer, to pad: PadReference, tell: () -> Void) -> Bool {
+    /// once with the name of the decryptor.
+    func passes(_ buffer: borrowing Buffer, to pad: PadReference, tell: (String) -> Void) -> Bool {
         let now = state.load(ordering: .relaxed)
         guard now == .unknown || now == .clear else { return now == .hasDecryptor }
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
@@ -50,23 +51,23 @@ final class ClearStart: Sendable {
                 return true
             }
             guard now == .clear else {
-                hasDecryptor()
+                willHaveDecryptor()
                 return true
             }
             return insert(.isoMedia, pad, tell)
         }
     }
 
-    private func insert(_ late: Late, _ pad: PadReference, _ tell: () -> Void) -> Bool {
+    private func insert(_ late: Late, _ pad: PadReference, _ tell: (String) -> Void) -> Bool {
         if let element = ElementReference.make(late.rawValue) {
             TSDecryptor.implementation(of: element.pointer)?.joinsClearStream()
             if pad.insertBehindTypefinder(element) {
-                hasDecryptor()
+                willHaveDecryptor()
                 return true
             }
         }
         state.store(.isStopped, ordering: .relaxed)
-        tell()
+        tell(late.rawValue)
         return false
     }
 
@@ -77,17 +78,34 @@ final class ClearStart: Sendable {
         case media
     }
 
+    /// Media is told by its first bytes, of which nothing is copied.
     private static func front(of bytes: UnsafeRawBufferPointer) -> Front {
-        let start = bytes.prefix(1024)
-        if let note = SegmentKey(transportStreamPackets: start.prefix(188)) ?? SegmentKey(id3Tag: start) {
-            return .note(isEncrypted: note.keyID != nil)
-        }
-        let type = start.dropFirst(4).prefix(4)
-        return type.elementsEqual("ftyp".utf8) || type.elementsEqual("moov".utf8) ? .initSegment : .media
+        guard bytes.count >= 8 else { return .media }
+        let word = bytes.loadUnaligned(as: UInt32.self).bigEndian
+        let type = bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self).bigEndian
+        if type == ftyp || type == moov { return .initSegment }
+        let note: SegmentKey? =
+            if word >> 24 == 0x47, Int(word >> 8 & 0x1FFF) == SegmentKey.pid {
+                SegmentKey(transportStreamPackets: bytes.prefix(SegmentKey.packetSize))
+            } else if word >> 8 == id3 {
+                SegmentKey(id3Tag: bytes.prefix(1024))
+            } else {
+                nil
+            }
+        return note.map { .note(isEncrypted: $0.keyID != nil) } ?? .media
     }
 
-    /// Whether a sample entry speaks of encryption. The stock demuxer gives init segments whole.
+    private static let ftyp: UInt32 = 0x6674_7970
+    private static let moov: UInt32 = 0x6D6F_6F76
+    private static let id3: UInt32 = 0x49_4433
+
+    /// Whether a sample entry speaks of encryption. The stock demuxer gives init segments whole. One that cannot be read is
+    /// protected where it has the name of an encrypted sample entry: the decryptor says then what is wrong with it. Others
+    /// are left to the stock elements, which may read more than this.
     private static func isProtected(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        (try? InitSegment(Array(bytes)))?.tracks.contains { !$0.encryptions.isEmpty } ?? false
+        guard let segment = try? InitSegment(Array(bytes)) else {
+            return [Array("encv".utf8), Array("enca".utf8)].contains { bytes.firstRange(of: $0) != nil }
+        }
+        return segment.tracks.contains { !$0.encryptions.isEmpty }
     }
 }

@@ -85,14 +85,14 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             guard let caps = event.caps, let renamed = HLSCaps.renamed(caps),
                 weak.map({ ($0 as? HLSDemuxer)?.run?.presentation.hasNotes }) == true
             else { return event }
-            start.hasDecryptor()
+            start.willHaveDecryptor()
             return Event(caps: renamed)
         }
         // The pad keeps the probe, and not the other way round.
         let pad = sink.pointer
         sink.probeBuffers { buffer in
-            let passes = start.passes(buffer, to: PadReference(sharing: pad)) {
-                weak.withElement { ($0 as? HLSDemuxer)?.run?.presentation.fail(.becameEncrypted) }
+            let passes = start.passes(buffer, to: PadReference(sharing: pad)) { decryptor in
+                weak.withElement { ($0 as? HLSDemuxer)?.run?.presentation.fail(.noDecryptor(decryptor)) }
             }
             guard passes else { return nil }
             return buffer

@@ -28,13 +28,17 @@ extension HLSFailure {
             advice: "Check what the server sends under that URL.")
     }
 
-    /// A stream that began clear, where nothing said that it would not stay so.
-    static let becameEncrypted = HLSFailure(
-        kind: .unsupported,
-        text: "The samples of a stream that was clear when it began are encrypted now, and nothing is there to decrypt "
-            + "them.",
-        advice: "Open the presentation again. One that names its keys from the start, also by EXT-X-SESSION-KEY in its "
-            + "master playlist, plays on.")
+    /// A stream that began clear has become encrypted, and this decryptor could not be put into it.
+    static func noDecryptor(_ factory: String) -> HLSFailure {
+        HLSFailure(
+            kind: .unsupported,
+            text:
+                "The samples of a stream that was clear when it began are encrypted now, and \(factory), which decrypts "
+                + "them, cannot be put into GStreamer's parser.",
+            advice:
+                "See whether gst-inspect-1.0 \(factory) shows the element: all of Latchkey has to be installed. If it "
+                + "does, open the presentation again, so that the parser begins with it.")
+    }
 
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
