@@ -30,13 +30,6 @@ import Testing
         #expect(SegmentKey(transportStreamPackets: [UInt8](repeating: 0, count: 188) + packets) == key)
     }
 
-    @Test func aTagMayEndTooEarly() {
-        let tag = Self.keys[2].id3Tag()
-        for count in 3..<tag.count { #expect(SegmentKey.endsWithinTag(Array(tag.prefix(count)))) }
-        #expect(!SegmentKey.endsWithinTag(tag) && !SegmentKey.endsWithinTag(tag + [0xFF]))
-        #expect(!SegmentKey.endsWithinTag([]) && !SegmentKey.endsWithinTag([0xFF, 0xF1, 0]))
-    }
-
     /// What came before a decryptor had the tag in front of all.
     @Test(arguments: [false, true])
     func aStreamThatIsJoinedHasNoTag(isJoining: Bool) throws {

@@ -91,6 +91,16 @@ public struct Message: ~Copyable, @unchecked Sendable {
         return error.pointee.domain == gst_stream_error_quark() && error.pointee.code == Int32(code.rawValue)
     }
 
+    /// The details of an error, for people who read logs; nil for any other message, and where it has none.
+    public borrowing func errorDetails() -> String? {
+        guard kind == .error else { return nil }
+        var details: UnsafeMutablePointer<CChar>?
+        gst_message_parse_error(pointer, nil, &details)
+        guard let details else { return nil }
+        defer { g_free(details) }
+        return String(cString: details)
+    }
+
     /// What a stream stopped with, where this is the error that elements post then; nil for any other message.
     public var stoppedFlow: FlowResult? {
         guard isStreamError(GST_STREAM_ERROR_FAILED) else { return nil }

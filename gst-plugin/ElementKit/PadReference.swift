@@ -51,6 +51,9 @@ public final class PadReference: @unchecked Sendable {
     /// Where the stream of a ghost source pad comes in: the other end of it, a sink pad. Nil for other pads.
     public var entrance: PadReference? { ek_ghost_pad_entrance(pointer).map { PadReference(owning: $0) } }
 
+    /// What the last push from the pad, a source pad, has returned.
+    public var lastFlow: FlowResult { FlowResult(gst_pad_get_last_flow_return(pointer)) }
+
     /// The pad on the other side of the link, at this moment.
     public var peer: PadReference? { gst_pad_get_peer(pointer).map { PadReference(owning: $0) } }
 

@@ -130,10 +130,4 @@ extension SegmentKey {
         guard let tag = try? ID3Tag(Array(bytes)), let key = tag.segmentKey else { return nil }
         self = key
     }
-
-    /// Whether bytes that start with an ID3 tag end before that does.
-    public static func endsWithinTag(_ bytes: [UInt8]) -> Bool {
-        guard bytes.starts(with: "ID3".utf8) else { return false }
-        return bytes.count < ID3Tag.headerSize || bytes.withUnsafeBytes { ID3Tag.size(ofTagAt: $0) ?? 0 } > bytes.count
-    }
 }

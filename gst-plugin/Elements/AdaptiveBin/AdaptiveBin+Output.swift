@@ -14,7 +14,7 @@ extension AdaptiveBin {
             let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
             guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier))
         }
-        outputDidAppear()
+        outputDidAppear(inner)
         limitQuality()
     }
 
@@ -29,7 +29,7 @@ extension AdaptiveBin {
     // MARK: The gate
 
     /// Lets nothing pass any more, says why, and takes what is on its way downstream out of it, the latter not while
-    /// the pipeline changes its state. While the gate is open there is no probe on the pads, so it costs nothing.
+    /// the pipeline changes its state. While the gate is open nothing here looks at what passes.
     func closeGate(_ reason: KeyError) {
         let isClosed = withGuarded { guarded in
             guard guarded.closedBecause == nil, guarded.run != nil, !guarded.isStopping else { return false }

@@ -114,8 +114,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// The fields of the request that brought the manifest.
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
 
-    /// The stock demuxer has a new pad.
-    func outputDidAppear() {}
+    /// The stock demuxer has that new pad.
+    func outputDidAppear(_ pad: PadReference) {}
 
     /// Has the stock demuxer choose qualities with frames of at most so many pixels, where it has a choice; nil: any.
     func limitPictures(to pixels: Int?) {}

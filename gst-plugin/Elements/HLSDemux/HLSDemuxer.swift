@@ -63,7 +63,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override var hasDownloaded: Bool { run?.presentation.wasReached ?? false }
 
-    override func outputDidAppear() { run?.presentation.outputDidAppear() }
+    override func outputDidAppear(_ pad: PadReference) {
+        guard let presentation = run?.presentation else { return }
+        presentation.outputDidAppear()
+        presentation.segments.watchOutput(pad)
+    }
 
     override func limitPictures(to pixels: Int?) {
         let qualities = run?.presentation.qualities ?? []
@@ -99,6 +103,9 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         }
     }
 
+    /// Whether somebody behind this bin has refused what came out of it.
+    private var isStoppedDownstream: Bool { withGuarded { $0.outputs.contains { $0.inner.lastFlow == .error } } }
+
     override func handle(_ message: consuming Message) {
         // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
         if let presentation = run?.presentation {
@@ -119,7 +126,9 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             failure.post(on: reference)
         } else if message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND), let key = run.presentation.keyGivenAway {
             HLSFailure.wrongKey(key).post(on: reference)
-        } else if message.stoppedFlow == .error, let failure = run.presentation.failureOfSegments {
+        } else if message.stoppedFlow == .error, !isStoppedDownstream,
+            let failure = run.presentation.segments.failure(message.errorDetails() ?? "")
+        {
             failure.post(on: reference)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             postUnreached("playlists")

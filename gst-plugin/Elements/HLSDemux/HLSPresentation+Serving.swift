@@ -282,6 +282,7 @@ extension HLSPresentation {
     }
 
     private func response(of note: HLSKeyNote) -> LoopbackResponse {
+        segments.willServe(note)
         let segmentKey = SegmentKey(
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes =

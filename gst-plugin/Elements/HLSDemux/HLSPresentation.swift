@@ -11,7 +11,8 @@ import Synchronization
 final class HLSPresentation: Sendable {
     let origin: HLSOrigin
     let keys: HLSKeys
-    let table = HLSResourceTable()
+    let table: HLSResourceTable
+    let segments: AnnouncedSegments
     let answers = HLSAnswers()
     let relayedAnswers = RelayedAnswers()
     let state: Mutex<State>
@@ -46,13 +47,6 @@ final class HLSPresentation: Sendable {
         var firstVariant: String?
         /// Segments are announced by notes, so that there must be somebody who reads them.
         var hasNotes = false
-        /// Segments behind notes, by their playlists and URLs.
-        var announced: [String: [String: HLSRewriting.AnnouncedSegment]] = [:]
-        /// Playlists of which such a segment was fetched.
-        var begun: Set<String> = []
-        /// The segment that was fetched last.
-        var lastAnnounced: String?
-        var segmentWatch: HTTPClientWatch?
         /// A playlist's segments are in envelopes, and so are those of all others then.
         var isEnveloped = false
         var requestCount = 0
@@ -73,6 +67,8 @@ final class HLSPresentation: Sendable {
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
     ) {
         self.outputLevel = outputLevel
+        table = HLSResourceTable()
+        segments = AnnouncedSegments(table)
         self.origin = origin
         self.relay = relay
         segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
@@ -117,12 +113,11 @@ final class HLSPresentation: Sendable {
     /// Closes the ports.
     func close() {
         end()
-        let (servers, watch) = state.withLock { state in
-            defer { (state.servers, state.segmentWatch) = (nil, nil) }
-            return (state.servers, state.segmentWatch)
+        let servers = state.withLock { state in
+            defer { state.servers = nil }
+            return state.servers
         }
-        // It goes behind the lock, which what it calls takes too.
-        withExtendedLifetime(watch) {}
+        segments.close()
         servers?.close()
     }
 
@@ -244,13 +239,12 @@ final class HLSPresentation: Sendable {
                 state.encryptedRoles.insert(role)
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
-            state.announced[name] = rewriting.announcedSegments.isEmpty ? nil : rewriting.announcedSegments
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
             let isSettled = rewriting.segmentToProbe == nil
             return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
         }
         table.keep(rewriting.resources, of: name)
-        if !rewriting.announcedSegments.isEmpty { watchSegments() }
+        segments.update(rewriting, of: name, servers: servers) { [weak self] in self?.fail($0) }
         for key in wanted { keys.demand(key) }
         return rewriting
     }

@@ -136,8 +136,9 @@ private final class Wrapper: Bin, @unchecked Sendable {
             defer { g_error_free(error) }
             let structure = details.flatMap { gst_structure_from_string($0, nil) }
             guard let message = gst_message_new_error_with_details(source, error, "debug", structure) else { continue }
-            let stopped = Message(owning: message).stoppedFlow
-            #expect(stopped == flow)
+            let read = Message(owning: message)
+            let (stopped, text) = (read.stoppedFlow, read.errorDetails())
+            #expect(stopped == flow && text == "debug")
         }
     }
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementKit
+import HTTP
+import MediaFormats
+import Synchronization
+
+/// The segments behind notes of one presentation. The stock demuxer fetches them by itself, and stops in silence at some that
+/// are no media: so what its HTTP client gets is watched here, and nothing is fetched for that. Thread-safe.
+///
+/// The client tells of everything that this process fetches, on its own threads. So this has a lock of its own.
+final class AnnouncedSegments: Sendable {
+    private struct State {
+        /// Nil while there is nothing to watch for.
+        var servers: PresentationServers?
+        /// By their playlists and URLs.
+        var segments: [String: [String: HLSRewriting.AnnouncedSegment]] = [:]
+        /// Those in front of them, by their playlists.
+        var notes: [String: Set<HLSKeyNote>] = [:]
+        /// Playlists of which a segment was fetched since a note.
+        var begun: Set<String> = []
+        /// The segment that was fetched last.
+        var last: String?
+        var watch: HTTPClientWatch?
+    }
+
+    private let state = Mutex(State())
+    private let table: HLSResourceTable
+    private let hasOutput = Atomic(false)
+
+    init(_ table: HLSResourceTable) { self.table = table }
+
+    /// A playlist of that name was rewritten. `onFailure` hears of segments that cannot be used from then on. Nothing is seen
+    /// where GStreamer has an older HTTP library.
+    func update(
+        _ rewriting: HLSRewriting, of playlist: String, servers: PresentationServers?,
+        onFailure: @escaping @Sendable (HLSFailure) -> Void
+    ) {
+        let notes = rewriting.resources.compactMap { if case .keyNote(let note) = $0 { note } else { nil } }
+        let isNeeded = state.withLock { state in
+            state.segments[playlist] = rewriting.announcedSegments.isEmpty ? nil : rewriting.announcedSegments
+            state.notes[playlist] = notes.isEmpty ? nil : Set(notes)
+            guard let servers, !rewriting.announcedSegments.isEmpty, state.servers == nil else { return false }
+            state.servers = servers
+            return true
+        }
+        guard isNeeded else { return }
+        let watch = HTTPClientWatch { [weak self] answer in
+            if let failure = self?.flaw(of: answer) { onFailure(failure) }
+        }
+        let surplus = state.withLock { state -> HTTPClientWatch? in
+            guard state.servers != nil else { return watch }
+            state.watch = watch
+            return nil
+        }
+        withExtendedLifetime(surplus) {}
+    }
+
+    func close() {
+        let watch = state.withLock { state in
+            defer { (state.servers, state.watch, state.segments) = (nil, nil, [:]) }
+            return state.watch
+        }
+        // It goes behind the lock, which what it calls takes too.
+        withExtendedLifetime(watch) {}
+    }
+
+    /// A note goes to the stock demuxer, which starts or seeks, or has come to another key.
+    func willServe(_ note: HLSKeyNote) {
+        hasOutput.store(false, ordering: .relaxed)
+        state.withLock { state in
+            let playlists = state.notes.filter { $0.value.contains(note) }.keys
+            // Which of several is meant cannot be told, and in the middle of one an empty segment does no harm.
+            if playlists.count == 1, let playlist = playlists.first { state.begun.remove(playlist) }
+        }
+    }
+
+    /// Marks what comes out of the stock demuxer's pad.
+    func watchOutput(_ pad: PadReference) {
+        pad.probeBuffers { [self] buffer in
+            if !hasOutput.load(ordering: .relaxed) { hasOutput.store(true, ordering: .relaxed) }
+            return buffer
+        }
+    }
+
+    private func flaw(of answer: HTTPClientAnswer) -> HLSFailure? {
+        guard [200, 204, 206].contains(answer.status),
+            let servers = state.withLock({ $0.segments.isEmpty ? nil : $0.servers })
+        else { return nil }
+        var url = answer.url
+        if let path = servers.path(in: url) {
+            let name = path.prefix { $0 != "." && $0 != "?" }
+            guard let own = table.resource(String(name))?.originURL else { return nil }
+            url = own
+        }
+        let found = state.withLock { state -> (kind: HLSSegmentKind, isFirst: Bool)? in
+            for (playlist, segments) in state.segments {
+                guard let segment = segments[url] else { continue }
+                state.last = url
+                guard answer.isFinished else { return nil }
+                return (segment.kind, state.begun.insert(playlist).inserted || segment.isFirst)
+            }
+            return nil
+        }
+        guard let (kind, isFirst) = found, let length = Self.length(of: answer),
+            let flaw = Self.flaw(ofLength: length, kind, isFirst: isFirst)
+        else { return nil }
+        return .media("segment", at: url, flaw)
+    }
+
+    /// Nil where it is not known, or that of a part.
+    private static func length(of answer: HTTPClientAnswer) -> UInt64? {
+        switch answer.status {
+        case 200: answer.length
+        case 204: 0
+        default: nil
+        }
+    }
+
+    /// Why so many bytes are no segment; nil where they may be one. `isFirst`: the first one behind a note.
+    static func flaw(ofLength length: UInt64, _ kind: HLSSegmentKind, isFirst: Bool) -> String? {
+        guard kind == .transportStream, length < SegmentKey.packetSize else { return nil }
+        // The stock demuxer leaves out an empty one that has no note right in front.
+        if length == 0 { return isFirst ? "it is empty" : nil }
+        return "its \(length) bytes are less than a packet of a transport stream"
+    }
+
+    /// The stock demuxer has failed at what it fetched, and says no more than `details`. Nil where something came out since
+    /// the last note: then anything may have failed. With several tracks, the segment that it fetched last may be another's.
+    func failure(_ details: String) -> HLSFailure? {
+        guard !hasOutput.load(ordering: .relaxed), let url = state.withLock({ $0.last }) else { return nil }
+        return HLSFailure(
+            kind: .format,
+            text: "The segments cannot be used: GStreamer finds no media in one of them. It fetched "
+                + "\(HTTPRequest(url: url).printableURL) last.",
+            advice: "Either the key or the media is a wrong one.\n\(details)")
+    }
+}
