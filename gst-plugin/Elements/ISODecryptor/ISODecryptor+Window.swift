@@ -22,6 +22,20 @@ extension ISODecryptor {
         /// Upstream's thread is sending an event in order, and must not meet a demuxer that reads.
         var isSendingEvent = false
         var failure: String?
+        /// What the demuxer asked for so far, in bytes.
+        var readSize: UInt64 = 0
+        /// The end was kept back, which is done once.
+        var hasKeptEndBack = false
+
+        /// Whether the demuxer comes to the end of the media. That may be a little in front of the file's, and an index
+        /// there is read before most of the media.
+        mutating func comesToEnd(_ range: Range<UInt64>) -> Bool {
+            guard let size = window?.size, !hasKeptEndBack else { return false }
+            let (sum, isMore) = readSize.addingReportingOverflow(range.upperBound - range.lowerBound)
+            readSize = isMore ? .max : sum
+            return (range.lowerBound >= size || readSize >= size - size / 4)
+                && range.upperBound >= size - min(size, UInt64(ByteWindow.pageSize))
+        }
     }
 
     /// How long the end is kept back at most, in nanoseconds: what is too short to be shown without it has to end.
@@ -221,17 +235,11 @@ extension ISODecryptor {
     /// than a decoder is made, and a stream that has ended before decodebin3 of GStreamer 1.22 goes on with the next one
     /// never ends behind it. What comes before the demuxer has streams is no end: it looks for boxes then.
     func keepEndBack(_ range: Range<UInt64>) -> FlowResult? {
-        let (sum, isMore) = readSize.addingReportingOverflow(range.upperBound - range.lowerBound)
-        readSize = isMore ? .max : sum
-        // Media may end a little in front of the file, and an index there is read before most of the media.
-        guard !hasKeptEndBack, let size = monitor.withLock({ intake.window?.size }),
-            range.lowerBound >= size || readSize >= size - size / 4,
-            range.upperBound >= size - min(size, UInt64(ByteWindow.pageSize)), sourcePad.peerHasOutputs
-        else { return nil }
-        hasKeptEndBack = true
+        guard monitor.withLock({ intake.comesToEnd(range) }), sourcePad.peerHasOutputs else { return nil }
         let start = MonotonicTime.now
         monitor.lock()
         defer { monitor.unlock() }
+        intake.hasKeptEndBack = true
         while true {
             if flow.isFlushing { return .flushing }
             monitor.unlock()

@@ -15,10 +15,6 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) var samples = ISOStream()
     @exclusivity(unchecked) var file = ISORandomAccess()
     @exclusivity(unchecked) private var marks = StreamMarks()
-    /// What the demuxer asked for so far, in bytes.
-    @exclusivity(unchecked) var readSize: UInt64 = 0
-    /// The end was kept back, which is done once.
-    @exclusivity(unchecked) var hasKeptEndBack = false
     /// How fragments without a `moov` are encrypted.
     @exclusivity(unchecked) private var defaults: ISOEncryption?
     /// Of the next byte from upstream.
@@ -71,8 +67,6 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         defaults = nil
         marks = StreamMarks()
         position = 0
-        readSize = 0
-        hasKeptEndBack = false
         isByteStream = false
         hasFlushed = false
         hasAnnounced = false
