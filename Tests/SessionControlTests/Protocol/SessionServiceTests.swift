@@ -181,7 +181,7 @@ struct SessionServiceTests {
         }
         #expect(try kind(.refused(Self.url)) == .unknown && kind(.timedOut(Self.url)) == .unknown)
         #expect(try kind(.truncated(Self.url)) == .unknown && kind(.tooLarge(Self.url)) == .unknown)
-        #expect(try kind(.untrusted(Self.url)) == .insecure && kind(.redirect(Self.url)) == .insecure)
+        #expect(try kind(.untrusted(Self.url)) == .insecure && kind(.redirect(Self.url)) == .unknown)
         #expect(try kind(.tls(Self.url)) == .insecure && kind(.invalidURL("x")) == .refused)
     }
 
