@@ -62,8 +62,8 @@ final class SegmentRelay: Sendable {
         }
     }
 
-    /// `limit`: how long one outage may last before a request fails; zero: one attempt for each request. `sleep` throws when the task is cancelled, and `now`
-    /// is the time that it is part of.
+    /// `limit`: how long one outage may last before a request fails; zero: one attempt for each request. `sleep` throws when
+    /// the task is cancelled, and `now` is the time that it is part of.
     init(
         _ origin: PresentationOrigin, limit: Duration,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
