@@ -108,7 +108,10 @@ STOCK_RACE = re.compile("cannot register existing type 'Matroska")
 
 class Chances:
     """How many checks of one suite may run again. The stock adaptive demuxers of 1.22 have races of their own, with
-    clear media too: one check in thousands fails by them. More failures than that are ours. Thread-safe."""
+    clear media too: one check in thousands fails by them. More failures than that are ours. Thread-safe.
+
+    One of them: where all of a short presentation is fetched before the demuxer's output thread has begun, it ends with
+    "Couldn't download fragments", although nothing failed. A machine under load can hold a new thread back so long."""
 
     def __init__(self, number=2):
         self._left = number
