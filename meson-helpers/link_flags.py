@@ -4,7 +4,8 @@
 
     link_flags.py SWIFT
 
-With lld, which Swift's toolchains bring along: relative relocations packed, no table of an executable's own symbols
+With lld, which Swift's toolchains bring along: libraries as needed, so that those which are loaded at run time are
+not loaded at the start (link_first.cfg); relative relocations packed, no table of an executable's own symbols
 for libraries that it might load, and what runs before anything plays (startup_functions.txt, see record_startup.py)
 side by side. The kernel brings code in by pieces of 64 KiB, so that functions that lie all over a library cost ten
 times their size.
@@ -15,6 +16,7 @@ import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+FIRST = os.path.join(HERE, "link_first.cfg")
 STARTUP = os.path.join(HERE, "startup_functions.txt")
 
 
@@ -38,6 +40,8 @@ def link_flags(swift):
         return []
     flags = ["-Xswiftc", "-use-ld=lld", "-Xcc", "-ffunction-sections"]
     flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
+    # In front of the libraries, which swift build puts in front of all that -Xlinker says.
+    flags += ["-Xswiftc", "-Xclang-linker", "-Xswiftc", "--config=" + FIRST]
     linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering", "--no-export-dynamic"]
     if has_relative_relocations():
         linker += ["-z", "pack-relative-relocs"]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Writes down which functions of the library run until an agent's player is ready, and then which others until it has
-played a short film, for the linker: startup_functions.txt.
+"""Writes down which functions of the library run until an agent's player is ready, then which others where the agent has
+looked at the content first, and then which others until it has played a short film, for the linker:
+startup_functions.txt.
 
     meson-helpers/with-plugin meson-helpers/record_startup.py
 
@@ -20,13 +21,19 @@ import link_flags
 
 SONAME = "liblatchkey-1.0.so.0"
 CASE = os.path.join(os.path.dirname(link_flags.HERE), "Tests", "Corpus", "bento4-cenc-muxed")
-# An agent's player that nobody plays.
+# An agent's player that nobody plays, and, with a second argument, what its agent knows of the content.
 IDLE = f"""
-import ctypes, sys
+import ctypes, sys, threading
 gst, latchkey = ctypes.CDLL("libgstreamer-1.0.so.0"), ctypes.CDLL("{SONAME}")
 latchkey.latchkey_agent_new.restype = latchkey.latchkey_agent_make_player.restype = ctypes.c_void_p
 gst.gst_init(None, None)
 agent = latchkey.latchkey_agent_new(sys.argv[1].encode(), 5, None)
+if len(sys.argv) > 2:
+    latchkey.latchkey_agent_get_content_info.restype = ctypes.c_uint64
+    known = threading.Event()
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: known.set())
+    latchkey.latchkey_agent_get_content_info(ctypes.c_void_p(agent), callback, None, None)
+    known.wait()
 player = latchkey.latchkey_agent_make_player(ctypes.c_void_p(agent), None)
 for state in 2, 1:
     gst.gst_element_set_state(ctypes.c_void_p(player), state)
@@ -74,6 +81,7 @@ def main():
             file.writelines(f"{kid} {key}\n" for kid, key in keys.items())
         runs = [
             [sys.executable, "-c", IDLE, f"file://{CASE}/media.mp4"],
+            [sys.executable, "-c", IDLE, f"file://{CASE}/media.mp4", "informed"],
             [os.path.join(build, "player-example"), "--video-sink=fakesink", "--audio-sink=fakesink", "--automatic",
              f"file://{CASE}/media.mp4"],
         ]

@@ -3,69 +3,123 @@
 #define LATCHKEY_CCURL_H
 
 #include <curl/curl.h>
+#include <dlfcn.h>
+
+/* The functions that are used, with the types that libcurl's header gives them. They are found at run time: libcurl brings
+ * thirty other libraries, which a process that sends no request does without. */
+#define LATCHKEY_CURL_FUNCTIONS(USE) \
+    USE(global_init) \
+    USE(easy_init) \
+    USE(easy_setopt) \
+    USE(easy_getinfo) \
+    USE(easy_pause) \
+    USE(easy_cleanup) \
+    USE(easy_strerror) \
+    USE(multi_init) \
+    USE(multi_setopt) \
+    USE(multi_add_handle) \
+    USE(multi_remove_handle) \
+    USE(multi_perform) \
+    USE(multi_poll) \
+    USE(multi_wakeup) \
+    USE(multi_info_read) \
+    USE(multi_cleanup) \
+    USE(slist_append) \
+    USE(slist_free_all) \
+    USE(url) \
+    USE(url_set) \
+    USE(url_get) \
+    USE(url_cleanup) \
+    USE(free)
+
+struct latchkey_curl {
+#define LATCHKEY_CURL_FIELD(name) __typeof__(&curl_##name) name;
+    LATCHKEY_CURL_FUNCTIONS(LATCHKEY_CURL_FIELD)
+#undef LATCHKEY_CURL_FIELD
+};
+
+/* Fills the table from a library that dlopen gave. NULL, or the name of a function that it lacks. */
+static inline const char *latchkey_curl_find(struct latchkey_curl *curl, void *library)
+{
+#define LATCHKEY_CURL_FIND(name) \
+    if (!(curl->name = (__typeof__(curl->name))dlsym(library, "curl_" #name))) \
+        return "curl_" #name;
+    LATCHKEY_CURL_FUNCTIONS(LATCHKEY_CURL_FIND)
+#undef LATCHKEY_CURL_FIND
+    return NULL;
+}
 
 /* Swift cannot call variadic functions. One function for each type that an option takes. */
 
-static inline CURLcode latchkey_curl_set_long(CURL *handle, CURLoption option, long value)
+static inline CURLcode latchkey_curl_set_long(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, long value)
 {
-    return curl_easy_setopt(handle, option, value);
+    return curl->easy_setopt(handle, option, value);
 }
 
-static inline CURLcode latchkey_curl_set_offset(CURL *handle, CURLoption option, curl_off_t value)
+static inline CURLcode latchkey_curl_set_offset(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, curl_off_t value)
 {
-    return curl_easy_setopt(handle, option, value);
+    return curl->easy_setopt(handle, option, value);
 }
 
 /* libcurl copies the string. */
-static inline CURLcode latchkey_curl_set_string(CURL *handle, CURLoption option, const char *value)
+static inline CURLcode latchkey_curl_set_string(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, const char *value)
 {
-    return curl_easy_setopt(handle, option, value);
+    return curl->easy_setopt(handle, option, value);
 }
 
 /* libcurl keeps the pointer, except for CURLOPT_COPYPOSTFIELDS. */
-static inline CURLcode latchkey_curl_set_pointer(CURL *handle, CURLoption option, const void *value)
+static inline CURLcode latchkey_curl_set_pointer(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, const void *value)
 {
-    return curl_easy_setopt(handle, option, value);
+    return curl->easy_setopt(handle, option, value);
 }
 
 /* libcurl keeps the list; it must outlive the transfer. */
-static inline CURLcode latchkey_curl_set_list(CURL *handle, CURLoption option, struct curl_slist *value)
+static inline CURLcode latchkey_curl_set_list(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, struct curl_slist *value)
 {
-    return curl_easy_setopt(handle, option, value);
+    return curl->easy_setopt(handle, option, value);
 }
 
 /* For CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION, which have one signature. */
-static inline CURLcode latchkey_curl_set_function(CURL *handle, CURLoption option, curl_write_callback value)
+static inline CURLcode latchkey_curl_set_function(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, curl_write_callback value)
 {
-    return curl_easy_setopt(handle, option, value);
+    return curl->easy_setopt(handle, option, value);
 }
 
-static inline CURLcode latchkey_curl_get_long(CURL *handle, CURLINFO info, long *value)
+static inline CURLcode latchkey_curl_get_long(
+    const struct latchkey_curl *curl, CURL *handle, CURLINFO info, long *value)
 {
-    return curl_easy_getinfo(handle, info, value);
+    return curl->easy_getinfo(handle, info, value);
 }
 
-static inline CURLMcode latchkey_curl_multi_set_long(CURLM *handle, CURLMoption option, long value)
+static inline CURLMcode latchkey_curl_multi_set_long(
+    const struct latchkey_curl *curl, CURLM *handle, CURLMoption option, long value)
 {
-    return curl_multi_setopt(handle, option, value);
+    return curl->multi_setopt(handle, option, value);
 }
 
 /* http and https only; the option has another name since libcurl 7.85. */
-static inline CURLcode latchkey_curl_allow_http_only(CURL *handle)
+static inline CURLcode latchkey_curl_allow_http_only(const struct latchkey_curl *curl, CURL *handle)
 {
 #if LIBCURL_VERSION_NUM >= 0x075500
-    return curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    return curl->easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
-    return curl_easy_setopt(handle, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    return curl->easy_setopt(handle, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
 }
 
 /* Without this, ending a transfer waits for its name look-up, and holds up all others. Since libcurl 7.87. */
-static inline CURLcode latchkey_curl_abandon_lookups(CURL *handle)
+static inline CURLcode latchkey_curl_abandon_lookups(const struct latchkey_curl *curl, CURL *handle)
 {
 #if LIBCURL_VERSION_NUM >= 0x075700
-    return curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
+    return curl->easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
 #else
+    (void)curl;
     (void)handle;
     return CURLE_OK;
 #endif

@@ -7,7 +7,42 @@
 #include <libxml/xmlversion.h>
 #undef LIBXML_ICU_ENABLED
 
+#include <dlfcn.h>
 #include <libxml/parser.h>
 #include <libxml/parserInternals.h>
+
+/* What is called after the structures of this header; 2.14 has others. */
+#if LIBXML_VERSION >= 21400
+#define LATCHKEY_LIBXML2_FILE "libxml2.so.16"
+#else
+#define LATCHKEY_LIBXML2_FILE "libxml2.so.2"
+#endif
+
+/* The functions that are used, with the types that libxml2's header gives them. They are found at run time: libxml2 brings
+ * ICU, which a process that reads no XML does without. */
+#define LATCHKEY_XML_FUNCTIONS(USE) \
+    USE(InitParser) \
+    USE(CreateMemoryParserCtxt) \
+    USE(CtxtUseOptions) \
+    USE(ParseDocument) \
+    USE(StopParser) \
+    USE(FreeParserCtxt)
+
+struct latchkey_xml {
+#define LATCHKEY_XML_FIELD(name) __typeof__(&xml##name) name;
+    LATCHKEY_XML_FUNCTIONS(LATCHKEY_XML_FIELD)
+#undef LATCHKEY_XML_FIELD
+};
+
+/* Fills the table from a library that dlopen gave. NULL, or the name of a function that it lacks. */
+static inline const char *latchkey_xml_find(struct latchkey_xml *xml, void *library)
+{
+#define LATCHKEY_XML_FIND(name) \
+    if (!(xml->name = (__typeof__(xml->name))dlsym(library, "xml" #name))) \
+        return "xml" #name;
+    LATCHKEY_XML_FUNCTIONS(LATCHKEY_XML_FIND)
+#undef LATCHKEY_XML_FIND
+    return NULL;
+}
 
 #endif

@@ -58,10 +58,14 @@ final class CurlLoop: Sendable {
     private func start(_ exchange: CurlExchange) {
         let failure: HTTPError? = inbox.withLock { inbox in
             if case .idle = inbox.stage {
-                guard let multi = MultiHandle(), startThread(multi) else {
-                    return .other(exchange.url.text, "the thread for transfers cannot be started")
+                do throws(HTTPError) {
+                    guard let multi = MultiHandle(try .shared()), startThread(multi) else {
+                        return .other(exchange.url.text, "the thread for transfers cannot be started")
+                    }
+                    inbox.stage = .running(multi)
+                } catch {
+                    return error
                 }
-                inbox.stage = .running(multi)
             }
             guard case .running(let multi) = inbox.stage else { return .cancelled(exchange.url.text) }
             inbox.commands.append(.start(exchange))

@@ -8,6 +8,7 @@ final class CurlTransfer {
     /// Owned. Must be out of the multi handle before this object goes.
     let handle: UnsafeMutableRawPointer
 
+    private let curl: UnsafePointer<latchkey_curl>
     private var fields: UnsafeMutablePointer<curl_slist>?
     private let errorText: UnsafeMutableBufferPointer<CChar>
     private let maximumSize: Int
@@ -20,9 +21,12 @@ final class CurlTransfer {
     private var isTooLarge = false
 
     /// A handle with all options set, ready to be added to a multi handle.
-    init(_ exchange: CurlExchange, settings: CurlSettings) throws(HTTPError) {
-        guard let handle = curl_easy_init() else { throw .other(exchange.url.text, "libcurl has no memory left") }
+    init(_ exchange: CurlExchange, settings: CurlSettings, curl: UnsafePointer<latchkey_curl>) throws(HTTPError) {
+        guard let handle = curl.pointee.easy_init() else {
+            throw .other(exchange.url.text, "libcurl has no memory left")
+        }
         self.exchange = exchange
+        self.curl = curl
         self.handle = handle
         maximumSize = max(exchange.request.maximumResponseSize, 0)
         errorText = .allocate(capacity: Int(CURL_ERROR_SIZE))
@@ -32,8 +36,8 @@ final class CurlTransfer {
     }
 
     deinit {
-        curl_easy_cleanup(handle)
-        curl_slist_free_all(fields)
+        curl.pointee.easy_cleanup(handle)
+        curl.pointee.slist_free_all(fields)
         errorText.deallocate()
     }
 
@@ -43,61 +47,62 @@ final class CurlTransfer {
         // SAFETY: libcurl uses the context only while the handle is in the multi handle, and the loop holds this
         // object for that time. The text buffer is freed after the handle.
         let context = Unmanaged.passUnretained(self).toOpaque()
-        try check(latchkey_curl_set_pointer(handle, CURLOPT_WRITEDATA, context))
-        try check(latchkey_curl_set_function(handle, CURLOPT_WRITEFUNCTION, receiveBody))
-        try check(latchkey_curl_set_pointer(handle, CURLOPT_HEADERDATA, context))
-        try check(latchkey_curl_set_function(handle, CURLOPT_HEADERFUNCTION, receiveHeader))
-        try check(latchkey_curl_set_pointer(handle, CURLOPT_ERRORBUFFER, errorText.baseAddress))
+        try check(latchkey_curl_set_pointer(curl, handle, CURLOPT_WRITEDATA, context))
+        try check(latchkey_curl_set_function(curl, handle, CURLOPT_WRITEFUNCTION, receiveBody))
+        try check(latchkey_curl_set_pointer(curl, handle, CURLOPT_HEADERDATA, context))
+        try check(latchkey_curl_set_function(curl, handle, CURLOPT_HEADERFUNCTION, receiveHeader))
+        try check(latchkey_curl_set_pointer(curl, handle, CURLOPT_ERRORBUFFER, errorText.baseAddress))
 
         // libcurl must not touch the signal handlers of the application.
-        try check(latchkey_curl_set_long(handle, CURLOPT_NOSIGNAL, 1))
-        try check(latchkey_curl_abandon_lookups(handle))
-        try check(latchkey_curl_allow_http_only(handle))
-        try check(latchkey_curl_set_long(handle, CURLOPT_FOLLOWLOCATION, 0))
-        try check(latchkey_curl_set_long(handle, CURLOPT_SSL_VERIFYPEER, 1))
-        try check(latchkey_curl_set_long(handle, CURLOPT_SSL_VERIFYHOST, 2))
-        try check(latchkey_curl_set_long(handle, CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_NOSIGNAL, 1))
+        try check(latchkey_curl_abandon_lookups(curl, handle))
+        try check(latchkey_curl_allow_http_only(curl, handle))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_FOLLOWLOCATION, 0))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_SSL_VERIFYPEER, 1))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_SSL_VERIFYHOST, 2))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)))
         // The answer of a proxy to CONNECT is no part of the response, and it sees none of the fields.
-        try check(latchkey_curl_set_long(handle, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1))
-        try check(latchkey_curl_set_long(handle, CURLOPT_HEADEROPT, Int(CURLHEADER_SEPARATE)))
-        if let caFile = settings.caFile { try check(latchkey_curl_set_string(handle, CURLOPT_CAINFO, caFile)) }
-        if !settings.usesProxyEnvironment { try check(latchkey_curl_set_string(handle, CURLOPT_PROXY, "")) }
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_HEADEROPT, Int(CURLHEADER_SEPARATE)))
+        if let caFile = settings.caFile { try check(latchkey_curl_set_string(curl, handle, CURLOPT_CAINFO, caFile)) }
+        if !settings.usesProxyEnvironment { try check(latchkey_curl_set_string(curl, handle, CURLOPT_PROXY, "")) }
 
-        try check(latchkey_curl_set_long(handle, CURLOPT_TIMEOUT_MS, milliseconds(exchange.timeout)))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_TIMEOUT_MS, milliseconds(exchange.timeout)))
         if let stall = exchange.request.stallTimeout {
             // Less than a byte a second, on average, for as long as that.
-            try check(latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_LIMIT, 1))
+            try check(latchkey_curl_set_long(curl, handle, CURLOPT_LOW_SPEED_LIMIT, 1))
             try check(
-                latchkey_curl_set_long(handle, CURLOPT_LOW_SPEED_TIME, max(1, (milliseconds(stall) + 999) / 1000)))
+                latchkey_curl_set_long(curl, handle, CURLOPT_LOW_SPEED_TIME, max(1, (milliseconds(stall) + 999) / 1000))
+            )
         }
         let connectTimeout = milliseconds(exchange.request.connectTimeout)
-        try check(latchkey_curl_set_long(handle, CURLOPT_CONNECTTIMEOUT_MS, connectTimeout))
+        try check(latchkey_curl_set_long(curl, handle, CURLOPT_CONNECTTIMEOUT_MS, connectTimeout))
     }
 
     private func configureRequest() throws(HTTPError) {
         let request = exchange.request
-        try check(latchkey_curl_set_string(handle, CURLOPT_URL, exchange.url.text))
-        try check(latchkey_curl_set_string(handle, CURLOPT_USERAGENT, "Latchkey"))
+        try check(latchkey_curl_set_string(curl, handle, CURLOPT_URL, exchange.url.text))
+        try check(latchkey_curl_set_string(curl, handle, CURLOPT_USERAGENT, "Latchkey"))
         // Empty: whatever this libcurl can unpack.
-        if request.acceptsCompression { try check(latchkey_curl_set_string(handle, CURLOPT_ACCEPT_ENCODING, "")) }
+        if request.acceptsCompression { try check(latchkey_curl_set_string(curl, handle, CURLOPT_ACCEPT_ENCODING, "")) }
         if request.method == "HEAD" {
-            try check(latchkey_curl_set_long(handle, CURLOPT_NOBODY, 1))
+            try check(latchkey_curl_set_long(curl, handle, CURLOPT_NOBODY, 1))
         } else {
             if !request.body.isEmpty || request.method == "POST" {
-                try check(latchkey_curl_set_long(handle, CURLOPT_POST, 1))
-                try check(latchkey_curl_set_offset(handle, CURLOPT_POSTFIELDSIZE_LARGE, request.body.count))
+                try check(latchkey_curl_set_long(curl, handle, CURLOPT_POST, 1))
+                try check(latchkey_curl_set_offset(curl, handle, CURLOPT_POSTFIELDSIZE_LARGE, request.body.count))
                 // SAFETY: libcurl copies as many bytes as the option before says.
                 let code = request.body.withUnsafeBytes {
-                    latchkey_curl_set_pointer(handle, CURLOPT_COPYPOSTFIELDS, $0.baseAddress)
+                    latchkey_curl_set_pointer(curl, handle, CURLOPT_COPYPOSTFIELDS, $0.baseAddress)
                 }
                 try check(code)
             }
             if request.method != "GET" && request.method != "POST" || request.method == "GET" && !request.body.isEmpty {
-                try check(latchkey_curl_set_string(handle, CURLOPT_CUSTOMREQUEST, request.method))
+                try check(latchkey_curl_set_string(curl, handle, CURLOPT_CUSTOMREQUEST, request.method))
             }
             // Refuses a response that announces too much before its body comes. Zero would mean no limit.
             if maximumSize > 0 {
-                try check(latchkey_curl_set_offset(handle, CURLOPT_MAXFILESIZE_LARGE, maximumSize))
+                try check(latchkey_curl_set_offset(curl, handle, CURLOPT_MAXFILESIZE_LARGE, maximumSize))
             }
         }
 
@@ -108,11 +113,11 @@ final class CurlTransfer {
         // libcurl would wait a second for "100 Continue", and call every body a form.
         if !request.headers.contains(where: { $0.isNamed("Expect") }) { try append("Expect:") }
         if !request.headers.contains(where: { $0.isNamed("Content-Type") }) { try append("Content-Type:") }
-        try check(latchkey_curl_set_list(handle, CURLOPT_HTTPHEADER, fields))
+        try check(latchkey_curl_set_list(curl, handle, CURLOPT_HTTPHEADER, fields))
     }
 
     private func append(_ field: String) throws(HTTPError) {
-        guard let longer = curl_slist_append(fields, field) else {
+        guard let longer = curl.pointee.slist_append(fields, field) else {
             throw .other(exchange.url.text, "libcurl has no memory left")
         }
         fields = longer
@@ -120,8 +125,14 @@ final class CurlTransfer {
 
     private func check(_ code: CURLcode) throws(HTTPError) {
         guard code == CURLE_OK else {
-            throw .other(exchange.url.text, "libcurl refuses a setting (\(String(cString: curl_easy_strerror(code))))")
+            throw .other(exchange.url.text, "libcurl refuses a setting (\(meaning(of: code)))")
         }
+    }
+
+    /// libcurl's own text.
+    private func meaning(of code: CURLcode) -> String {
+        // SAFETY: a constant of libcurl's.
+        curl.pointee.easy_strerror(code).map { String(cString: $0) } ?? ""
     }
 
     // MARK: Received
@@ -161,7 +172,7 @@ final class CurlTransfer {
 
     private var status: Int? {
         var status = 0
-        guard latchkey_curl_get_long(handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK, status > 0 else {
+        guard latchkey_curl_get_long(curl, handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK, status > 0 else {
             return nil
         }
         return status
@@ -185,13 +196,14 @@ final class CurlTransfer {
         }
         var proxyStatus = 0
         if code == CURLE_RECV_ERROR,
-            latchkey_curl_get_long(handle, CURLINFO_HTTP_CONNECTCODE, &proxyStatus) == CURLE_OK, proxyStatus >= 300
+            latchkey_curl_get_long(curl, handle, CURLINFO_HTTP_CONNECTCODE, &proxyStatus) == CURLE_OK,
+            proxyStatus >= 300
         {
             return .refused(exchange.url.text, "the proxy opens no tunnel, its status is \(proxyStatus)")
         }
         // SAFETY: the buffer ends in NUL: it was zeroed, and libcurl ends what it writes.
         let text = errorText.baseAddress.map { withoutControlCharacters(String(cString: $0)) } ?? ""
-        return HTTPError(code, at: exchange.url.text, detail: text)
+        return HTTPError(code, at: exchange.url.text, meaning: meaning(of: code), detail: text)
     }
 }
 

@@ -19,8 +19,8 @@ struct CurlTransfers {
             return
         }
         do throws(HTTPError) {
-            let transfer = try CurlTransfer(exchange, settings: settings)
-            guard curl_multi_add_handle(multi.pointer, transfer.handle) == CURLM_OK else {
+            let transfer = try CurlTransfer(exchange, settings: settings, curl: multi.curl)
+            guard multi.curl.pointee.multi_add_handle(multi.pointer, transfer.handle) == CURLM_OK else {
                 throw .other(exchange.url.text, "libcurl does not take the transfer")
             }
             running[transfer.handle] = transfer
@@ -37,7 +37,7 @@ struct CurlTransfers {
     /// Hands over what had to wait.
     mutating func resume(_ exchange: CurlExchange) {
         guard let transfer = running.values.first(where: { $0.exchange === exchange }) else { return }
-        let code = curl_easy_pause(transfer.handle, CURLPAUSE_CONT)
+        let code = multi.curl.pointee.easy_pause(transfer.handle, CURLPAUSE_CONT)
         if code != CURLE_OK { finish(transfer, transfer.outcome(code)) }
     }
 
@@ -48,14 +48,14 @@ struct CurlTransfers {
     /// Moves all transfers on, and finishes those that ended.
     mutating func perform() {
         var count: Int32 = 0
-        guard curl_multi_perform(multi.pointer, &count) == CURLM_OK else {
+        guard multi.curl.pointee.multi_perform(multi.pointer, &count) == CURLM_OK else {
             for transfer in running.values {
                 finish(transfer, .failure(.other(transfer.exchange.url.text, "libcurl cannot go on")))
             }
             return
         }
         // SAFETY: a message is valid until its handle is removed, so that its result is copied before that.
-        while let message = curl_multi_info_read(multi.pointer, &count) {
+        while let message = multi.curl.pointee.multi_info_read(multi.pointer, &count) {
             let code = message.pointee.data.result
             guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle,
                 let transfer = running[handle]
@@ -68,6 +68,6 @@ struct CurlTransfers {
         // First, because libcurl before 7.87 may wait for a look-up while it removes the handle.
         transfer.exchange.finish(outcome)
         running[transfer.handle] = nil
-        curl_multi_remove_handle(multi.pointer, transfer.handle)
+        _ = multi.curl.pointee.multi_remove_handle(multi.pointer, transfer.handle)
     }
 }

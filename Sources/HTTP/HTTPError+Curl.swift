@@ -5,10 +5,9 @@ import CCurl
 extension HTTPError {
     /// What a result code of libcurl means here.
     ///
-    /// `detail` is libcurl's own text. It is taken only for the kinds whose texts cannot hold the URL of a proxy, which
+    /// `meaning` is libcurl's own text for the code, `detail` that for what happened. This one is taken only for the kinds whose texts cannot hold the URL of a proxy, which
     /// may have a password in it.
-    init(_ code: CURLcode, at url: String, detail: String) {
-        let meaning = String(cString: curl_easy_strerror(code))
+    init(_ code: CURLcode, at url: String, meaning: String, detail: String) {
         let text = detail.isEmpty ? meaning : detail
         switch code {
         case CURLE_URL_MALFORMAT:

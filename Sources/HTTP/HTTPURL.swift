@@ -18,7 +18,7 @@ struct HTTPURL: Sendable {
     private let password: String?
 
     init(_ text: String) throws(HTTPError) {
-        guard let parts = URLParts(text, flags: 0) else {
+        guard let parts = URLParts(text, flags: 0, try .shared()) else {
             throw .invalidURL(text, "give an absolute http or https URL")
         }
         try self.init(parts, origin: text)
@@ -28,7 +28,9 @@ struct HTTPURL: Sendable {
     ///
     /// User information follows within an origin only, and a server cannot choose it.
     func resolving(_ location: String) throws(HTTPError) -> HTTPURL {
-        guard let parts = URLParts(text, flags: 0), parts.set(CURLUPART_URL, location, UInt32(CURLU_URLENCODE)) else {
+        guard let parts = URLParts(text, flags: 0, try .shared()),
+            parts.set(CURLUPART_URL, location, UInt32(CURLU_URLENCODE))
+        else {
             throw .invalidURL(text, "the server redirects to a URL that cannot be read")
         }
         let target = try HTTPURL(parts, origin: text)
@@ -66,11 +68,8 @@ struct HTTPURL: Sendable {
     /// Where the text is no URL and an `@` says that it may hold a password, only the scheme is left.
     static func printable(_ text: String) -> String {
         var printable: String
-        if let parts = URLParts(text, flags: UInt32(CURLU_NON_SUPPORT_SCHEME)),
-            parts.set(CURLUPART_USER, nil, 0), parts.set(CURLUPART_PASSWORD, nil, 0),
-            parts.set(CURLUPART_OPTIONS, nil, 0), parts.set(CURLUPART_QUERY, nil, 0),
-            parts.set(CURLUPART_FRAGMENT, nil, 0), let clean = parts.get(CURLUPART_URL)
-        {
+        // No host, so nobody's password: libcurl stays out of processes that only play files.
+        if !text.hasPrefix("file:///"), let clean = withoutSecrets(text) {
             printable = clean
         } else if text.utf8.contains(UInt8(ascii: "@")) {
             let scheme = text.prefix { $0 != ":" && $0 != "@" && $0 != "/" }
@@ -80,6 +79,17 @@ struct HTTPURL: Sendable {
         }
         printable = withoutControlCharacters(printable)
         return printable.count > 256 ? "\(printable.prefix(255))…" : printable
+    }
+
+    /// Nil where libcurl takes it for no URL, or is not there.
+    private static func withoutSecrets(_ text: String) -> String? {
+        guard let library = try? CurlLibrary.shared(),
+            let parts = URLParts(text, flags: UInt32(CURLU_NON_SUPPORT_SCHEME), library),
+            parts.set(CURLUPART_USER, nil, 0), parts.set(CURLUPART_PASSWORD, nil, 0),
+            parts.set(CURLUPART_OPTIONS, nil, 0), parts.set(CURLUPART_QUERY, nil, 0),
+            parts.set(CURLUPART_FRAGMENT, nil, 0)
+        else { return nil }
+        return parts.get(CURLUPART_URL)
     }
 }
 
@@ -92,29 +102,31 @@ func withoutControlCharacters(_ text: some StringProtocol) -> String {
 
 /// libcurl's URL parser. Not thread-safe; used within one call.
 private final class URLParts {
+    private let curl: UnsafePointer<latchkey_curl>
     private let handle: OpaquePointer
 
-    init?(_ text: String, flags: UInt32) {
-        guard let handle = curl_url() else { return nil }
+    init?(_ text: String, flags: UInt32, _ library: CurlLibrary) {
+        curl = library.functions
+        guard let handle = curl.pointee.url() else { return nil }
         self.handle = handle
         guard set(CURLUPART_URL, text, flags) else { return nil }
     }
 
-    deinit { curl_url_cleanup(handle) }
+    deinit { curl.pointee.url_cleanup(handle) }
 
     /// Sets a part, or removes it with nil. False where libcurl does not take it.
     func set(_ part: CURLUPart, _ value: String?, _ flags: UInt32) -> Bool {
-        guard let value else { return curl_url_set(handle, part, nil, flags) == CURLUE_OK }
+        guard let value else { return curl.pointee.url_set(handle, part, nil, flags) == CURLUE_OK }
         // A NUL would end the C string early, and what is checked would not be what is fetched.
         guard value.utf8.count <= HTTPURL.maximumSize, !value.utf8.contains(0) else { return false }
-        return curl_url_set(handle, part, value, flags) == CURLUE_OK
+        return curl.pointee.url_set(handle, part, value, flags) == CURLUE_OK
     }
 
     func get(_ part: CURLUPart, _ flags: UInt32 = 0) -> String? {
         var value: UnsafeMutablePointer<CChar>?
         // SAFETY: libcurl allocates a string that ends in NUL; it is copied and freed here.
-        guard curl_url_get(handle, part, &value, flags) == CURLUE_OK, let value else { return nil }
-        defer { curl_free(value) }
+        guard curl.pointee.url_get(handle, part, &value, flags) == CURLUE_OK, let value else { return nil }
+        defer { curl.pointee.free(value) }
         return String(cString: value)
     }
 }

@@ -63,7 +63,8 @@
                 throw ToolError("GStreamer: \(error)")
             }
             var sections = [
-                GStreamerInstallation.section(latchkey: LatchkeyCommand.configuration.version), DeviceNodes().section,
+                GStreamerInstallation.section(latchkey: LatchkeyCommand.configuration.version),
+                Self.libraries(http: HTTPSupport.failure, xml: XMLSupport.failure), DeviceNodes().section,
                 Self.outputs(KMSOutputs().read()),
             ]
             let streams = try await streams()
@@ -94,6 +95,17 @@
                             factories: DecoderFactory.all(for: $0), gstreamer: (version.major, version.minor))
                     }
                 })
+        }
+
+        /// What is loaded when it is needed first.
+        static func libraries(http: HTTPError?, xml: FormatError?) -> DiagnosisSection {
+            let findings = [
+                http.map { Finding(.problem, "no request can be sent: \($0)") }
+                    ?? Finding(.fact, "libcurl is there, for requests"),
+                xml.map { Finding(.problem, "no manifest and no PlayReady header can be read: \($0)") }
+                    ?? Finding(.fact, "libxml2 is there, for manifests and PlayReady headers"),
+            ]
+            return DiagnosisSection("Libraries", findings)
         }
 
         /// What the kernel tells of the outputs, for keys with rules about them.

@@ -176,11 +176,11 @@ static void first_picture(const char *uri, double *wait, double *cpu) {
   *cpu = start.cpu - cpu_begin;
 }
 
-static long proportional_size(void) {
+static long resident_size(void) {
   FILE *file = fopen("/proc/self/smaps_rollup", "r");
   char line[256];
   long size = 0;
-  while (file && fgets(line, sizeof line, file) && sscanf(line, "Pss: %ld", &size) != 1) {
+  while (file && fgets(line, sizeof line, file) && sscanf(line, "Rss: %ld", &size) != 1) {
   }
   if (file) fclose(file);
   return size;
@@ -200,7 +200,7 @@ static void bare_player(const char *uri) {
   g_object_set(player, "uri", uri, "video-sink", video, "audio-sink", audio, NULL);
   gst_element_set_state(player, GST_STATE_READY);
   double made = seconds(CLOCK_MONOTONIC);
-  long memory = proportional_size();
+  long memory = resident_size();
   double begun = seconds(CLOCK_MONOTONIC);
   GstPad *pad = gst_element_get_static_pad(video, "sink");
   gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, note_time, &picture, NULL);

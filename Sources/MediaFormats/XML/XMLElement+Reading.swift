@@ -14,7 +14,7 @@ extension XMLElement {
         let document = try Self.utf8(bytes, limits)
         guard document.count <= limits.size else { throw Self.tooLarge(document.count, limits) }
         try XMLTagScan.check(document, limits: limits)
-        let builder = XMLTreeBuilder(limits: limits)
+        let builder = XMLTreeBuilder(limits: limits, try .shared())
         try builder.parse(document)
         guard let root = builder.root else { throw .malformed("XML: no element") }
         self = root
@@ -41,27 +41,30 @@ extension XMLElement {
 private final class XMLTreeBuilder {
     private(set) var root: XMLElement?
     private let limits: XMLLimits
+    private let xml: UnsafePointer<latchkey_xml>
     private var open: [XMLElement] = []
     private var pendingText: [UInt8] = []
     private var elementCount = 0
     private var failure: FormatError?
     private var context: xmlParserCtxtPtr?
 
-    init(limits: XMLLimits) { self.limits = limits }
+    init(limits: XMLLimits, _ library: XMLLibrary) {
+        self.limits = limits
+        xml = library.functions
+    }
 
     func parse(_ document: [UInt8]) throws(FormatError) {
-        _ = initializeLibrary
         guard let size = Int32(exactly: document.count), size > 0 else { throw .malformed("XML: no element") }
         let line: Int? = withExtendedLifetime(self) {
             document.withUnsafeBytes { bytes in
                 // SAFETY: libxml2 copies the `size` bytes, or reads them until the context is freed, which is below.
-                guard let context = xmlCreateMemoryParserCtxt(bytes.baseAddress, size) else { return 0 }
-                defer { xmlFreeParserCtxt(context) }
+                guard let context = xml.pointee.CreateMemoryParserCtxt(bytes.baseAddress, size) else { return 0 }
+                defer { xml.pointee.FreeParserCtxt(context) }
                 self.context = context
                 defer { self.context = nil }
                 // NOENT makes `&amp;` in an attribute come out as one character. It can add nothing else: a document
                 // type, which is where entities are declared, ends the parsing.
-                _ = xmlCtxtUseOptions(
+                _ = xml.pointee.CtxtUseOptions(
                     context,
                     Int32(
                         XML_PARSE_NONET.rawValue | XML_PARSE_NOENT.rawValue | XML_PARSE_IGNORE_ENC.rawValue
@@ -69,7 +72,7 @@ private final class XMLTreeBuilder {
                 context.pointee.sax.pointee = handler
                 // SAFETY: `self` outlives the parsing; the callbacks do not keep the pointer.
                 context.pointee.userData = Unmanaged.passUnretained(self).toOpaque()
-                let result = xmlParseDocument(context)
+                let result = xml.pointee.ParseDocument(context)
                 let isRead = result == 0 && context.pointee.wellFormed == 1 && context.pointee.nsWellFormed == 1
                 return isRead ? nil : context.pointee.input.map { Int($0.pointee.line) } ?? 0
             }
@@ -103,7 +106,7 @@ private final class XMLTreeBuilder {
 
     func fail(_ error: FormatError) {
         failure = failure ?? error
-        if let context { xmlStopParser(context) }
+        if let context { xml.pointee.StopParser(context) }
     }
 
     private func flushText() {
@@ -112,9 +115,6 @@ private final class XMLTreeBuilder {
         pendingText.removeAll(keepingCapacity: true)
     }
 }
-
-/// Once in the process; libxml2 asks for it before several threads use it.
-private let initializeLibrary: Void = xmlInitParser()
 
 private func builder(_ pointer: UnsafeMutableRawPointer?) -> XMLTreeBuilder? {
     // SAFETY: libxml2 hands back the builder that `parse` gave it, which is alive until the parsing is over.

@@ -8,7 +8,7 @@ import Latchkey
 ///
 ///     agent-benchmark agent|informed TYPE URL
 ///
-/// Prints the kB of memory (proportional set size) with the player in READY, then the milliseconds from nothing but an
+/// Prints the kB of resident memory with the player in READY, then the milliseconds from nothing but an
 /// initialised GStreamer to the first picture at the sink. `informed` looks at the content first, as applications do.
 /// The same for `playbin3` alone is `pipelines.c`'s `player`, which has none of this code in its process.
 @main
@@ -31,7 +31,7 @@ struct AgentBenchmark {
             let player = try agent.makePlayer()
             gst_element_set_state(player.element, GST_STATE_READY)
             let made = now()
-            let memory = proportionalSize()
+            let memory = residentSize()
             let begun = now()
             let picture = waitForPicture(player)
             print("\(memory) \(Double(made - start + picture - begun) / 1e6)")
@@ -81,14 +81,14 @@ struct AgentBenchmark {
     }
 
     /// In kB.
-    private static func proportionalSize() -> Int {
+    private static func residentSize() -> Int {
         guard let file = fopen("/proc/self/smaps_rollup", "r") else { return 0 }
         defer { fclose(file) }
         var line: UnsafeMutablePointer<CChar>?
         var size = 0
         defer { free(line) }
         while getline(&line, &size, file) > 0, let text = line.map({ String(cString: $0) }) {
-            if text.hasPrefix("Pss:") { return text.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0 }
+            if text.hasPrefix("Rss:") { return text.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0 }
         }
         return 0
     }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CCurl
+import Glibc
+
+/// Whether requests can be sent on this machine.
+package enum HTTPSupport {
+    /// Why they cannot. Loads what they need.
+    package static var failure: HTTPError? {
+        do throws(HTTPError) {
+            _ = try CurlLibrary.shared()
+            return nil
+        } catch {
+            return error
+        }
+    }
+}
+
+/// libcurl's functions. The library is loaded when something needs the first of them, and stays: it and the libraries that it
+/// brings take 4 MiB, and a player of files sends nothing. Thread-safe, as far as the functions are.
+struct CurlLibrary: @unchecked Sendable {
+    // SAFETY: filled before anybody sees it, never changed and never freed. No function is missing in it.
+    let functions: UnsafePointer<latchkey_curl>
+
+    /// The one of this process; loaded with the first call, which takes some milliseconds.
+    static func shared() throws(HTTPError) -> CurlLibrary { try loaded.get() }
+
+    /// Once for the process. Nobody takes it back: others in the process may use libcurl, too.
+    var isReady: Bool { Self.initialized }
+
+    private static let initialized =
+        (try? shared()).map { $0.functions.pointee.global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK } ?? false
+    private static let loaded = Result { () throws(HTTPError) in try CurlLibrary(file: "libcurl.so.4") }
+
+    /// Throws where there is no such library, or it lacks a function.
+    init(file: String) throws(HTTPError) {
+        guard let library = dlopen(file, RTLD_LAZY | RTLD_LOCAL) else {
+            let reason = dlerror().map { String(cString: $0) } ?? file
+            throw .other("", "libcurl cannot be loaded (\(reason)): install it, on Debian the package libcurl4")
+        }
+        let functions = UnsafeMutablePointer<latchkey_curl>.allocate(capacity: 1)
+        functions.initialize(to: latchkey_curl())
+        if let missing = latchkey_curl_find(functions, library) {
+            functions.deallocate()
+            throw .other("", "\(file) has no \(String(cString: missing)): libcurl 7.68 or later is needed")
+        }
+        self.functions = UnsafePointer(functions)
+    }
+}
