@@ -38,9 +38,14 @@ struct latchkey_curl {
 #undef LATCHKEY_CURL_FIELD
 };
 
-/* Fills the table from a library that dlopen gave. NULL, or the name of a function that it lacks. */
-static inline const char *latchkey_curl_find(struct latchkey_curl *curl, void *library)
+/* Loads the library, for ever, and fills the table. Gives NULL where all is well, the name of a function that it
+ * lacks where *loaded is 1, and otherwise why it cannot be loaded, which is valid until this thread's next call. */
+static inline const char *latchkey_curl_load(struct latchkey_curl *curl, const char *file, int *loaded)
 {
+    void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    *loaded = library != NULL;
+    if (!library)
+        return dlerror();
 #define LATCHKEY_CURL_FIND(name) \
     if (!(curl->name = (__typeof__(curl->name))dlsym(library, "curl_" #name))) \
         return "curl_" #name;

@@ -34,9 +34,14 @@ struct latchkey_xml {
 #undef LATCHKEY_XML_FIELD
 };
 
-/* Fills the table from a library that dlopen gave. NULL, or the name of a function that it lacks. */
-static inline const char *latchkey_xml_find(struct latchkey_xml *xml, void *library)
+/* Loads the library, for ever, and fills the table. Gives NULL where all is well, the name of a function that it
+ * lacks where *loaded is 1, and otherwise why it cannot be loaded, which is valid until this thread's next call. */
+static inline const char *latchkey_xml_load(struct latchkey_xml *xml, const char *file, int *loaded)
 {
+    void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    *loaded = library != NULL;
+    if (!library)
+        return dlerror();
 #define LATCHKEY_XML_FIND(name) \
     if (!(xml->name = (__typeof__(xml->name))dlsym(library, "xml" #name))) \
         return "xml" #name;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CCurl
-import Glibc
 
 /// Whether requests can be sent on this machine.
 package enum HTTPSupport {
@@ -34,15 +33,16 @@ struct CurlLibrary: @unchecked Sendable {
 
     /// Throws where there is no such library, or it lacks a function.
     init(file: String) throws(HTTPError) {
-        guard let library = dlopen(file, RTLD_LAZY | RTLD_LOCAL) else {
-            let reason = dlerror().map { String(cString: $0) } ?? file
-            throw .other("", "libcurl cannot be loaded (\(reason)): install it, on Debian the package libcurl4")
-        }
         let functions = UnsafeMutablePointer<latchkey_curl>.allocate(capacity: 1)
         functions.initialize(to: latchkey_curl())
-        if let missing = latchkey_curl_find(functions, library) {
+        var isLoaded: Int32 = 0
+        if let reason = latchkey_curl_load(functions, file, &isLoaded).map({ String(cString: $0) }) {
             functions.deallocate()
-            throw .other("", "\(file) has no \(String(cString: missing)): libcurl 7.68 or later is needed")
+            throw .other(
+                "",
+                isLoaded != 0
+                    ? "\(file) has no \(reason): libcurl 7.68 or later is needed"
+                    : "libcurl cannot be loaded (\(reason)): install it, on Debian the package libcurl4")
         }
         self.functions = UnsafePointer(functions)
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLibXML2
-import Glibc
 
 /// Whether XML can be read on this machine.
 package enum XMLSupport {
@@ -33,15 +32,15 @@ struct XMLLibrary: @unchecked Sendable {
 
     /// Throws where there is no such library, or it lacks a function.
     init(file: String) throws(FormatError) {
-        guard let library = dlopen(file, RTLD_LAZY | RTLD_LOCAL) else {
-            let reason = dlerror().map { String(cString: $0) } ?? file
-            throw .unsupported("XML: libxml2 cannot be loaded (\(reason)); install it, on Debian the package libxml2")
-        }
         let functions = UnsafeMutablePointer<latchkey_xml>.allocate(capacity: 1)
         functions.initialize(to: latchkey_xml())
-        if let missing = latchkey_xml_find(functions, library) {
+        var isLoaded: Int32 = 0
+        if let reason = latchkey_xml_load(functions, file, &isLoaded).map({ String(cString: $0) }) {
             functions.deallocate()
-            throw .unsupported("XML: \(file) has no \(String(cString: missing))")
+            throw .unsupported(
+                isLoaded != 0
+                    ? "XML: \(file) has no \(reason)"
+                    : "XML: libxml2 cannot be loaded (\(reason)); install it, on Debian the package libxml2")
         }
         self.functions = UnsafePointer(functions)
     }

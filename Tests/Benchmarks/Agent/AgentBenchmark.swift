@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CGStreamer
+import Dispatch
 import Glibc
 import Latchkey
+import Synchronization
 
 /// What an agent costs: one playback of `URL`, by an agent's player or by a `playbin3` alone.
 ///
@@ -15,7 +17,9 @@ import Latchkey
 struct AgentBenchmark {
     private static let sink = "fakesink name=picture sync=false"
 
-    static func main() async {
+    // Not async: an application has a main loop of its own, and the runtime's would end the main thread, for which it takes
+    // the program's exception tables into memory.
+    static func main() {
         let arguments = CommandLine.arguments
         guard arguments.count == 4, ["agent", "informed"].contains(arguments[1]),
             let type = ContentType(rawValue: arguments[2])
@@ -27,7 +31,7 @@ struct AgentBenchmark {
         configuration.audioSink = "fakesink sync=false"
         let agent = Agent(contentURL: arguments[3], type: type, configuration: configuration)
         do throws(AgentError) {
-            if arguments[1] == "informed" { _ = try await agent.contentInfo() }
+            if arguments[1] == "informed" { try look(at: agent) }
             let player = try agent.makePlayer()
             gst_element_set_state(player.element, GST_STATE_READY)
             let made = now()
@@ -39,6 +43,22 @@ struct AgentBenchmark {
         } catch {
             stop("\(error)", 1)
         }
+    }
+
+    /// Waits until the agent knows its content.
+    private static func look(at agent: Agent) throws(AgentError) {
+        let failure = Mutex<AgentError?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        Task {
+            do throws(AgentError) {
+                _ = try await agent.contentInfo()
+            } catch {
+                failure.withLock { $0 = error }
+            }
+            done.signal()
+        }
+        done.wait()
+        if let error = failure.withLock({ $0 }) { throw error }
     }
 
     /// When the first picture came.
