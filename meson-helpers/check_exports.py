@@ -81,7 +81,7 @@ def check_needed(what, entries):
     for name in entries.get("NEEDED", []):
         if re.match(r"lib(swift|Foundation|_Foundation|dispatch|BlocksRuntime)", name):
             yield f"{what}: needs {name} at run time; the Swift runtime belongs inside (-static-stdlib)"
-        if re.match(r"lib(curl|xml2)\.", name) and link_flags.has_lld(shutil.which("swift") or ""):
+        if re.match(r"lib(curl|xml2)[-.]", name) and link_flags.has_lld(shutil.which("swift") or ""):
             yield f"{what}: needs {name} at its start; it is to be loaded with the first use (link_first.cfg)"
 
 

@@ -44,8 +44,10 @@ static inline const char *latchkey_curl_load(struct latchkey_curl *curl, const c
 {
     void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     *loaded = library != NULL;
-    if (!library)
-        return dlerror();
+    if (!library) {
+        const char *reason = dlerror();
+        return reason ? reason : file;
+    }
 #define LATCHKEY_CURL_FIND(name) \
     if (!(curl->name = (__typeof__(curl->name))dlsym(library, "curl_" #name))) \
         return "curl_" #name;

@@ -40,8 +40,10 @@ static inline const char *latchkey_xml_load(struct latchkey_xml *xml, const char
 {
     void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     *loaded = library != NULL;
-    if (!library)
-        return dlerror();
+    if (!library) {
+        const char *reason = dlerror();
+        return reason ? reason : file;
+    }
 #define LATCHKEY_XML_FIND(name) \
     if (!(xml->name = (__typeof__(xml->name))dlsym(library, "xml" #name))) \
         return "xml" #name;

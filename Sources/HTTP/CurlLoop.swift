@@ -59,7 +59,7 @@ final class CurlLoop: Sendable {
         let failure: HTTPError? = inbox.withLock { inbox in
             if case .idle = inbox.stage {
                 do throws(HTTPError) {
-                    guard let multi = MultiHandle(try .shared()), startThread(multi) else {
+                    guard let multi = MultiHandle(try .shared(for: exchange.url.text)), startThread(multi) else {
                         return .other(exchange.url.text, "the thread for transfers cannot be started")
                     }
                     inbox.stage = .running(multi)

@@ -5,8 +5,8 @@ import CCurl
 extension HTTPError {
     /// What a result code of libcurl means here.
     ///
-    /// `meaning` is libcurl's own text for the code, `detail` that for what happened. This one is taken only for the kinds whose texts cannot hold the URL of a proxy, which
-    /// may have a password in it.
+    /// `meaning` is libcurl's own text for the code, `detail` its text for what happened. `detail` is taken only for the
+    /// kinds whose texts cannot hold the URL of a proxy, which may have a password in it.
     init(_ code: CURLcode, at url: String, meaning: String, detail: String) {
         let text = detail.isEmpty ? meaning : detail
         switch code {

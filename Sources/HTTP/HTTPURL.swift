@@ -18,7 +18,7 @@ struct HTTPURL: Sendable {
     private let password: String?
 
     init(_ text: String) throws(HTTPError) {
-        guard let parts = URLParts(text, flags: 0, try .shared()) else {
+        guard let parts = URLParts(text, flags: 0, try .shared(for: text)) else {
             throw .invalidURL(text, "give an absolute http or https URL")
         }
         try self.init(parts, origin: text)
@@ -28,7 +28,7 @@ struct HTTPURL: Sendable {
     ///
     /// User information follows within an origin only, and a server cannot choose it.
     func resolving(_ location: String) throws(HTTPError) -> HTTPURL {
-        guard let parts = URLParts(text, flags: 0, try .shared()),
+        guard let parts = URLParts(text, flags: 0, try .shared(for: text)),
             parts.set(CURLUPART_URL, location, UInt32(CURLU_URLENCODE))
         else {
             throw .invalidURL(text, "the server redirects to a URL that cannot be read")
@@ -68,22 +68,26 @@ struct HTTPURL: Sendable {
     /// Where the text is no URL and an `@` says that it may hold a password, only the scheme is left.
     static func printable(_ text: String) -> String {
         var printable: String
-        // No host, so nobody's password: libcurl stays out of processes that only play files.
-        if !text.hasPrefix("file:///"), let clean = withoutSecrets(text) {
+        if text.hasPrefix("file:///") {
+            // No host, so nobody's password: libcurl stays out of processes that only play files.
+            printable = withoutQuery(text)
+        } else if let clean = withoutSecrets(text) {
             printable = clean
         } else if text.utf8.contains(UInt8(ascii: "@")) {
             let scheme = text.prefix { $0 != ":" && $0 != "@" && $0 != "/" }
             printable = text.dropFirst(scheme.count).hasPrefix("://") ? "\(scheme)://…" : "…"
         } else {
-            printable = String(text.prefix { $0 != "?" && $0 != "#" })
+            printable = withoutQuery(text)
         }
         printable = withoutControlCharacters(printable)
         return printable.count > 256 ? "\(printable.prefix(255))…" : printable
     }
 
+    private static func withoutQuery(_ text: String) -> String { String(text.prefix { $0 != "?" && $0 != "#" }) }
+
     /// Nil where libcurl takes it for no URL, or is not there.
     private static func withoutSecrets(_ text: String) -> String? {
-        guard let library = try? CurlLibrary.shared(),
+        guard let library = CurlLibrary.present,
             let parts = URLParts(text, flags: UInt32(CURLU_NON_SUPPORT_SCHEME), library),
             parts.set(CURLUPART_USER, nil, 0), parts.set(CURLUPART_PASSWORD, nil, 0),
             parts.set(CURLUPART_OPTIONS, nil, 0), parts.set(CURLUPART_QUERY, nil, 0),

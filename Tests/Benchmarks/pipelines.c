@@ -9,7 +9,7 @@
  *   pipelines memory PIPELINE [FACTORY]   the process's peak resident memory in KiB; an element of FACTORY is made first
  *   pipelines start ROUNDS URI…      each round plays every URI with playbin3 up to the first picture, "stock:URI" with
  *                                    GStreamer's own HLS demuxer; a line a round: "WAIT CPU" of each, in s
- *   pipelines player URI             the KiB (proportional set size) of the process with a playbin3 in READY, then the
+ *   pipelines player URI             the KiB of resident memory of the process with a playbin3 in READY, then the
  *                                    ms from GStreamer's initialisation to its first picture
  */
 #define _GNU_SOURCE

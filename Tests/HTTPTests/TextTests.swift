@@ -14,6 +14,8 @@ struct TextTests {
         ("http://me:p/w@host/a", "http://…"),
         ("me:pw@host", "…"),
         ("http://host/a\u{1B}[2J\nforged", "http://host/a [2J forged"),
+        ("file:///home/me@host/clip@2x.mp4?a#b", "file:///home/me@host/clip@2x.mp4"),
+        ("file://me:pw@host/clip.mp4", "file://…"),
         ("", ""),
     ])
     func urlsPrintWithoutSecrets(_ url: String, _ printed: String) {

@@ -40,7 +40,7 @@ struct XMLLibrary: @unchecked Sendable {
             throw .unsupported(
                 isLoaded != 0
                     ? "XML: \(file) has no \(reason)"
-                    : "XML: libxml2 cannot be loaded (\(reason)); install it, on Debian the package libxml2")
+                    : "XML: libxml2 cannot be loaded (\(reason)); install it, on Debian 12 the package libxml2")
         }
         self.functions = UnsafePointer(functions)
     }

@@ -17,8 +17,8 @@ import Synchronization
 struct AgentBenchmark {
     private static let sink = "fakesink name=picture sync=false"
 
-    // Not async: an application has a main loop of its own, and the runtime's would end the main thread, for which it takes
-    // the program's exception tables into memory.
+    // Not async: an application has a main loop of its own. The runtime's ends the main thread, and the end of a thread
+    // reads exception tables of the whole program.
     static func main() {
         let arguments = CommandLine.arguments
         guard arguments.count == 4, ["agent", "informed"].contains(arguments[1]),

@@ -110,14 +110,20 @@ class Chances:
     """How many checks of one suite may run again. The stock adaptive demuxers of 1.22 have races of their own, with
     clear media too: one check in thousands fails by them. More failures than that are ours. Thread-safe.
 
-    One of them: where all of a short presentation is fetched before the demuxer's output thread has begun, it ends with
-    "Couldn't download fragments", although nothing failed. A machine under load can hold a new thread back so long."""
+    With `words`, only for failures that say so."""
 
-    def __init__(self, number=2):
+    # Where all of a short presentation is fetched before the demuxer's output thread has begun, it ends with these words,
+    # although nothing failed. A machine under load can hold a new thread back so long.
+    LATE_OUTPUT = "Couldn't download fragments"
+
+    def __init__(self, number=2, words=""):
         self._left = number
+        self._words = words
         self._lock = threading.Lock()
 
-    def take(self):
+    def take(self, why):
+        if self._words not in why:
+            return False
         with self._lock:
             self._left -= 1
             return self._left >= 0
@@ -139,9 +145,9 @@ def run_self(arguments, deadline, variables=None, fetches=False, chances=None):
         if attempt or not (child.ending or failures):
             return child
         is_stock = STOCK_RACE.search(child.errors) or (fetches and is_stock_crash(child))
-        if not is_stock and not (chances and chances.take()):
-            return child
         why = child.ending or "; ".join(failures)
+        if not is_stock and not (chances and chances.take(why)):
+            return child
         print(f"NOTE {' '.join(arguments[1:])} runs again after: {why}", file=sys.stderr, flush=True)
 
 
