@@ -23,12 +23,12 @@ struct RangeAnswer: Sendable {
         let total: UInt64
         switch response.status {
         case 206:
-            guard let range = Self.contentRange(response.header("Content-Range") ?? ""),
-                range.count == response.body.count
+            guard let range = response.contentRange, let first = range.first, let last = range.last,
+                let size = range.size, last - first + 1 == response.body.count
             else {
                 throw .invalidContent("an answer with a part has no usable Content-Range", at: response.url)
             }
-            (offset, total) = (range.first, range.total)
+            (offset, total) = (UInt64(first), UInt64(size))
         case 200..<300: total = UInt64(response.body.count)
         // A resource without bytes has no part.
         case 416 where range.lowerBound == 0 && (known.size ?? 0) == 0: total = 0
@@ -72,15 +72,5 @@ struct RangeAnswer: Sendable {
             .contentChanged,
             "\(CacheError.printable(resource.url)) is not any more what it was when a part of it was cached; "
                 + "purge it and start again")
-    }
-
-    /// `bytes 0-99/1000` (RFC 9110, section 14.4). Nil for an unknown size.
-    private static func contentRange(_ text: String) -> (first: UInt64, count: Int, total: UInt64)? {
-        guard text.hasPrefix("bytes ") else { return nil }
-        let parts = text.dropFirst(6).split { $0 == "-" || $0 == "/" }
-        guard parts.count == 3, let first = UInt64(parts[0]), let last = UInt64(parts[1]), let total = UInt64(parts[2]),
-            first <= last, last < total, total < 1 << 62
-        else { return nil }
-        return (first, Int(clamping: last - first + 1), total)
     }
 }

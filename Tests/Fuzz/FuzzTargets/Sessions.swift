@@ -14,14 +14,7 @@ extension FuzzTarget {
             let kind = kinds[Int(bytes[0] >> 1) % 3]
             let status = [200, 201, 202, 204, 400, 401, 403, 404, 409, 410, 429, 500, 502, 503][Int(bytes[1]) % 14]
             var rest = bytes.dropFirst(2)
-            var headers: [HTTPHeader] = []
-            while let end = rest.firstIndex(of: UInt8(ascii: "\n")), end > rest.startIndex, headers.count < 16 {
-                let line = String(decoding: rest[..<end], as: UTF8.self)
-                rest = rest[(end + 1)...]
-                guard let colon = line.firstIndex(of: ":") else { continue }
-                let value = line[line.index(after: colon)...].drop { $0 == " " }
-                headers.append(HTTPHeader(name: String(line[..<colon]), value: String(value)))
-            }
+            let headers = fields(&rest)
             let service = SessionService(adapter, url: "https://sessions.example/api")
             let reply = service.reply(
                 to: kind,

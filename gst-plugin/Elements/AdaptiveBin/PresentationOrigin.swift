@@ -94,7 +94,7 @@ final class PresentationOrigin: Sendable {
         var outgoing = self.request(.segment, url, for: request, range: range, method: "GET")
         // A player may stand still for long, and a segment may be a whole film.
         outgoing.timeout = .seconds(86_400)
-        outgoing.maximumResponseSize = Self.streamLimit
+        outgoing.maximumResponseSize = ContentRange.limit
         outgoing.stallTimeout = Self.stallTimeout
         do {
             return try await transport.send(outgoing, through: gate, to: receiver)
@@ -102,9 +102,6 @@ final class PresentationOrigin: Sendable {
             throw .transport(error, of: Content.segment.rawValue)
         }
     }
-
-    /// In bytes; nobody has so many, and sums do not overflow.
-    static let streamLimit = 1 << 47
 
     /// The most of a segment that is kept at once, in bytes.
     static var segmentLimit: Int { Content.segment.limit }

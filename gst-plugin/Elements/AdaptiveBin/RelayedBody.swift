@@ -3,25 +3,14 @@
 import HTTP
 
 /// The body of a segment on its way to the stock demuxer, which cannot mend one that breaks off. Where the connection breaks,
-/// it goes on where it was: with the rest, or, where no field tells that of another resource, with all of it again, whose
-/// beginning must be what was handed on.
+/// it goes on where it was.
 actor RelayedBody {
     private let url: String
     private let request: LoopbackRequest
     private var download: SegmentDownload
     private let head: HTTPResponse
     private var start: [UInt8]
-    private let part: RelayedPart
-    /// In the resource at the origin: what is handed on next.
-    private var place: Int
-    /// What the origin sends in front of that, though it was not asked for.
-    private var surplus: Int
-    /// What was handed on; nil where the fields of the head tell the resource.
-    private var fingerprint: BodyFingerprint?
-    /// What has to come again before something new does, and what came of that.
-    private var repetition = (left: 0, seen: BodyFingerprint())
-    /// The head of the answer to a new request has to be looked at.
-    private var isNew = false
+    private var body: ResumableBody
     private let relay: SegmentRelay
     private let origin: PresentationOrigin
     private let onEnd: @Sendable (Int) -> Void
@@ -32,30 +21,25 @@ actor RelayedBody {
         part: RelayedPart, relay: SegmentRelay, origin: PresentationOrigin, onEnd: @escaping @Sendable (Int) -> Void
     ) {
         (self.url, self.request, self.download, self.head) = (url, request, download, head)
-        (self.start, self.part, self.relay, self.origin, self.onEnd) = (start, part, relay, origin, onEnd)
-        place = part.first
-        surplus = part.first - part.sent.first
-        let isWeak = head.header("ETag")?.hasPrefix("W/") == true
-        let isTold = part.end != nil || head.header("ETag") != nil || head.header("Last-Modified") != nil
-        fingerprint = isWeak || !isTold ? BodyFingerprint() : nil
+        (self.start, self.relay, self.origin, self.onEnd) = (start, relay, origin, onEnd)
+        body = ResumableBody(head, part)
     }
 
     /// The next piece; nil after the last one.
     func next() async throws(LoopbackStream.Broken) -> [UInt8]? {
         if !start.isEmpty {
-            let left = try wanted(start)
+            let left = try take(start, of: head)
             start = []
-            if !left.isEmpty { return take(left) }
+            if !left.isEmpty { return left }
         }
         while let event = await download.next() {
             switch event {
             case .piece(let head, let piece):
-                guard !isNew || fits(head) else { throw lost(.changed(url)) }
-                let left = try wanted(piece)
-                if !left.isEmpty { return take(left) }
+                let left = try take(piece, of: head)
+                if !left.isEmpty { return left }
             case .end(let response):
-                if isWhole(response) {
-                    onEnd(place - part.first)
+                if body.isWhole(at: response) {
+                    onEnd(body.count)
                     return nil
                 }
                 guard !(200...299 ~= response.status) else { throw lost(.changed(url)) }
@@ -67,67 +51,25 @@ actor RelayedBody {
     }
 
     /// What of a piece goes on.
-    private func wanted(_ piece: [UInt8]) throws(LoopbackStream.Broken) -> [UInt8] {
-        var left = piece.dropFirst(surplus)
-        surplus -= piece.count - left.count
-        guard repetition.left > 0 else { return Array(left) }
-        let again = left.prefix(repetition.left)
-        left = left.dropFirst(again.count)
-        repetition.left -= again.count
-        repetition.seen.add(again)
-        guard repetition.left > 0 || repetition.seen == fingerprint else { throw lost(.changed(url)) }
-        return Array(left)
-    }
-
-    private func take(_ bytes: [UInt8]) -> [UInt8] {
-        place += bytes.count
-        fingerprint?.add(bytes[...])
-        relay.didSucceed(url)
-        if let end = part.end, place >= end { onEnd(end - part.first) }
-        return bytes
-    }
-
-    /// Whether this is the end of a body whose length nobody told. Where only the end of it was lost, nothing is left.
-    private func isWhole(_ response: HTTPResponse) -> Bool {
-        guard part.end == nil else { return false }
-        if response.status == 416 { return isNew && fingerprint == nil && ContentRange.size(response) == place }
-        return 200...299 ~= response.status && !isNew && surplus == 0 && repetition.left == 0
+    private func take(_ piece: [UInt8], of head: HTTPResponse) throws(LoopbackStream.Broken) -> [UInt8] {
+        guard let left = body.take(piece, of: head) else { throw lost(.changed(url)) }
+        if !left.isEmpty {
+            relay.didSucceed(url)
+            if body.isAtEnd, let length = body.part.length { onEnd(length) }
+        }
+        return left
     }
 
     private func goOn(after failure: PresentationFailure) async throws(LoopbackStream.Broken) {
         guard await relay.triesAgain(failure, at: url) else { throw lost(failure) }
-        var range = request.header("Range")
-        if fingerprint == nil { range = "bytes=\(place)-" + (part.end.map { "\($0 - 1)" } ?? "") }
+        let range = body.resume(request.header("Range"))
         download = SegmentDownload(url, for: request, range: range, from: origin)
-        isNew = true
     }
 
     /// Tells of it, unless nobody wants the body any more.
     private func lost(_ failure: PresentationFailure) -> LoopbackStream.Broken {
         if !Task.isCancelled { relay.didLose(failure) }
         return LoopbackStream.Broken()
-    }
-
-    /// Whether the new answer is of the same resource, as far as its head tells.
-    private func fits(_ new: HTTPResponse) -> Bool {
-        isNew = false
-        let first = new.status == 206 ? ContentRange(new)?.first : 0
-        guard fingerprint == nil else {
-            surplus = part.first - part.sent.first
-            repetition = (place - part.first, BodyFingerprint())
-            return first == part.sent.first
-        }
-        guard new.header("ETag") == head.header("ETag"), new.header("Last-Modified") == head.header("Last-Modified"),
-            isOfSameSize(new)
-        else { return false }
-        // What an answer before this one still was to skip is not in a part.
-        surplus = new.status == 206 ? 0 : place
-        return new.status != 206 || first == place
-    }
-
-    private func isOfSameSize(_ new: HTTPResponse) -> Bool {
-        guard part.end != nil else { return true }
-        return ContentRange.size(new).map { $0 == ContentRange.size(head) } ?? false
     }
 }
 

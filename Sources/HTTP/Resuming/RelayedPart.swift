@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-
-/// What of a resource goes on to the stock demuxer, where an origin may send more than was asked for. Places are counted in
-/// the resource.
-struct RelayedPart: Sendable {
+/// What of a resource goes on to the client of a relay, where an origin may send more than was asked for. Places are counted
+/// in the resource. A value.
+package struct RelayedPart: Sendable {
     /// Where what the origin sends begins, and how much that is, in bytes; nil: it does not tell.
-    let sent: (first: Int, length: Int?)
+    package let sent: (first: Int, length: Int?)
     /// Where what goes on begins and ends; nil: with what the origin sends.
-    let first: Int
-    let end: Int?
+    package let first: Int
+    package let end: Int?
     /// The value of a `Content-Range` field of its own, where that is not all that the origin sends.
-    let contentRange: String?
+    package let contentRange: String?
 
-    var length: Int? { end.map { $0 - first } }
+    /// In bytes; nil where that is not known.
+    package var length: Int? { end.map { $0 - first } }
 
     /// Nil where the head does not tell enough of it: a part that is cut out of a resource needs that one's length.
-    init?(of head: HTTPResponse, for request: LoopbackRequest) {
-        let range = ContentRange(head)
+    package init?(of head: HTTPResponse, for request: LoopbackRequest) {
+        let range = head.status == 206 ? head.contentRange : nil
         guard let first = head.status == 206 ? range?.first : 0 else { return nil }
-        var length = head.header("Content-Length").flatMap { Int($0) }.flatMap {
-            1..<ContentRange.limit ~= $0 ? $0 : nil
-        }
-        if length == nil, head.status == 206, let last = range?.last { length = last - first + 1 }
+        var length = head.contentLength.flatMap { $0 > 0 ? $0 : nil }
+        if length == nil, let last = range?.last { length = last - first + 1 }
         sent = (first, length)
         guard head.status == 200, let wanted = request.range else {
             (self.first, end, contentRange) = (first, length.map { first + $0 }, nil)
