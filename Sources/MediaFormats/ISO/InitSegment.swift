@@ -49,10 +49,7 @@ public struct InitSegment: Sendable {
         self.bytes = bytes
         var tracks: [Track] = []
         var protectionBoxes: [PSSHBox] = []
-        guard let moov = try ISOBox.boxes(in: bytes, range: 0..<bytes.count).first(where: { $0.type == "moov" }) else {
-            throw .malformed("an initialization section without a moov box")
-        }
-        for box in try moov.children(in: bytes) {
+        for box in try Self.movie(in: bytes) {
             switch box.type {
             case "trak":
                 guard tracks.count < Self.maximumTracks else {
@@ -66,6 +63,22 @@ public struct InitSegment: Sendable {
         }
         self.tracks = tracks
         self.protectionBoxes = protectionBoxes
+    }
+
+    /// Throws where bytes that no key is for are no initialization section: none at all, or those of fragmented MP4 without a
+    /// whole moov box. Another format's, such as WebVTT's, is not looked into.
+    public static func check(_ bytes: [UInt8]) throws(FormatError) {
+        guard !bytes.isEmpty else { throw .malformed("an initialization section without a byte") }
+        guard ["ftyp", "styp", "moov"].contains(where: { bytes.dropFirst(4).starts(with: $0.utf8) }) else { return }
+        _ = try movie(in: bytes)
+    }
+
+    /// The boxes in the moov box.
+    private static func movie(in bytes: [UInt8]) throws(FormatError) -> [ISOBox] {
+        guard let moov = try ISOBox.boxes(in: bytes, range: 0..<bytes.count).first(where: { $0.type == "moov" }) else {
+            throw .malformed("an initialization section without a moov box")
+        }
+        return try moov.children(in: bytes)
     }
 
     /// The KIDs of the tracks that are protected, each once, in order.

@@ -71,7 +71,9 @@ extension FuzzTarget {
         FuzzTarget("init-segment") { bytes in
             let keyID = KeyID(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
             let box = PSSHBox(system: .fairPlay, keyIDs: [keyID], data: [1, 2, 3])
+            let isTaken = (try? InitSegment.check(bytes)) != nil
             guard let segment = try? InitSegment(bytes) else { return }
+            promise(isTaken, "what can be read has a movie")
             if let rewritten = try? segment.rewriting(keyID: keyID, protectionBoxes: [box]) {
                 let again = try? InitSegment(rewritten)
                 promise(again?.tracks.count == segment.tracks.count, "no track is lost")

@@ -108,6 +108,20 @@ import Testing
         }
     }
 
+    /// What nothing has to be changed in is looked at all the same.
+    @Test func sectionsAreChecked() throws {
+        let clear = try Self.bytes("hls-fmp4-aes128-openssl/v_init.mp4")
+        #expect(throws: Never.self) { try InitSegment.check(clear) }
+        for count in 8..<clear.count {
+            #expect(throws: FormatError.self) { try InitSegment.check(Array(clear[..<count])) }
+        }
+        #expect(throws: FormatError.self) { try InitSegment.check([]) }
+        // Transport streams and WebVTT have sections too (RFC 8216, 3.2 and 3.5).
+        for other in [Array("WEBVTT\n\n".utf8), [0x47, 0x40, 0, 0x10], [0x47]] {
+            #expect(throws: Never.self) { try InitSegment.check(other) }
+        }
+    }
+
     /// A section of encrypted segments may stand in front of clear ones too.
     @Test func protectedSectionsAreMarkedClear() throws {
         for (file, scheme, _, _, _) in Self.sections {

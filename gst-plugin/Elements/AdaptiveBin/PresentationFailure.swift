@@ -31,7 +31,7 @@ struct PresentationFailure: Error, Sendable {
     let kind: Kind
     let text: String
     let advice: String
-    /// For the stock demuxer: the origin's own; where the origin cannot be reached, 502, after which it tries again; else
+    /// For the stock demuxer: the origin's own, if that is no success; where the origin cannot be reached, 502, after which it tries again; else
     /// 404, after which it gives up.
     var status = 404
     var cause = Cause.other
@@ -60,6 +60,13 @@ extension PresentationFailure {
     /// The origin answered with a status that is no success.
     static func status(_ status: Int, of what: String, at url: String) -> PresentationFailure {
         let place = HTTPRequest(url: url).printableURL
+        // Such as 204, at which the stock demuxer of GStreamer 1.22 aborts the process or waits for ever.
+        guard !(200...299 ~= status) else {
+            return PresentationFailure(
+                kind: .format,
+                text: "The \(what) \(place) cannot be used: HTTP status \(status) does not bring all of it.",
+                advice: "Check what the server sends under that URL.", cause: .status(status))
+        }
         let (kind, advice): (Kind, String) =
             switch status {
             case 401, 403, 407:

@@ -10,6 +10,8 @@ extension HLSKeys {
     func prepare(_ bytes: [UInt8], _ protection: HLSInitSegment.Protection) throws(FormatError) -> [UInt8] {
         switch protection {
         case .unchanged:
+            // Behind one that is none, the stock demuxer of GStreamer 1.22 waits for ever.
+            try InitSegment.check(bytes)
             return bytes
         case .key(let key):
             let segment = try InitSegment(bytes)

@@ -64,6 +64,14 @@ extension HLSDemuxTests.ErrorTests {
         #expect(!error.debug.isEmpty)
     }
 
+    /// With a status of success, the stock demuxer of GStreamer 1.22 would abort the process.
+    @Test(arguments: [204, 206]) func aMediaPlaylistWithoutContent(status: Int) throws {
+        let error = try failure(["master.m3u8": Self.text(Self.master), "v.m3u8": LoopbackResponse(status: status)])
+        #expect(error.isStreamError(GST_STREAM_ERROR_DEMUX), "\(error)")
+        #expect(error.text.contains("/v.m3u8 cannot be used: HTTP status \(status)"))
+        #expect(!error.debug.isEmpty)
+    }
+
     /// Neither fetched for a playlist of whatever origin, nor tried again for ever.
     @Test func aSegmentInAFile() throws {
         let error = try failure([
