@@ -31,8 +31,8 @@ struct PresentationFailure: Error, Sendable {
     let kind: Kind
     let text: String
     let advice: String
-    /// For the stock demuxer: the origin's own, if that is no success; where the origin cannot be reached, 502, after which it tries again; else
-    /// 404, after which it gives up.
+    /// For the stock demuxer: the origin's own, if that is no success; where the origin cannot be reached, 502, after which
+    /// it tries again; else 404, after which it gives up.
     var status = 404
     var cause = Cause.other
 
