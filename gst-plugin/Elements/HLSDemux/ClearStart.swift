@@ -45,7 +45,10 @@ final class ClearStart: Sendable {
             guard isEncrypted else { return true }
             return insert(.transportStreamOrPackedAudio, pad, tell)
         case .initSegment:
-            let isProtected = buffer.withBytes(Self.isProtected) ?? false
+            // The stock demuxer joins the first segment to it, as a memory of its own, which is not to be copied for this.
+            let isProtected =
+                (buffer.withBytesOfFirstMemory(Self.isProtected) ?? nil)
+                ?? buffer.withBytes { Self.isProtected($0) ?? Self.namesEncryption($0) } ?? false
             guard isProtected else {
                 state.store(.clear, ordering: .relaxed)
                 return true
@@ -99,13 +102,32 @@ final class ClearStart: Sendable {
     private static let moov: UInt32 = 0x6D6F_6F76
     private static let id3: UInt32 = 0x49_4433
 
-    /// Whether a sample entry speaks of encryption. The stock demuxer gives init segments whole. One that cannot be read is
-    /// protected where it has the name of an encrypted sample entry: the decryptor says then what is wrong with it. Others
-    /// are left to the stock elements, which may read more than this.
-    private static func isProtected(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        guard let segment = try? InitSegment(Array(bytes)) else {
-            return [Array("encv".utf8), Array("enca".utf8)].contains { bytes.firstRange(of: $0) != nil }
+    /// Whether a sample entry speaks of encryption. Nil where the bytes do not begin with a whole init segment that can be
+    /// read. What stands behind it is not looked at.
+    static func isProtected(_ bytes: UnsafeRawBufferPointer) -> Bool? {
+        var end = 0
+        while end <= bytes.count - 8 {
+            let size = Int(bytes.loadUnaligned(fromByteOffset: end, as: UInt32.self).bigEndian)
+            let type = bytes.loadUnaligned(fromByteOffset: end + 4, as: UInt32.self).bigEndian
+            guard size >= 8, size <= bytes.count - end else { return nil }
+            end += size
+            guard type == moov else { continue }
+            return (try? InitSegment(Array(bytes[..<end])))?.tracks.contains { !$0.encryptions.isEmpty }
         }
-        return segment.tracks.contains { !$0.encryptions.isEmpty }
+        return nil
     }
+
+    /// Whether the name of an encrypted sample entry is in what cannot be read: the decryptor says then what is wrong with it.
+    /// Others are left to the stock elements, which may read more than this.
+    static func namesEncryption(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        let count = min(bytes.count, InitSegment.maximumSize)
+        guard count >= 4 else { return false }
+        return (0...count - 4).contains { place in
+            let name = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self).bigEndian
+            return name == encv || name == enca
+        }
+    }
+
+    private static let encv: UInt32 = 0x656E_6376
+    private static let enca: UInt32 = 0x656E_6361
 }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import ElementTestSupport
+import Testing
+
+@testable import Elements
+
+struct ClearStartTests {
+    private static let cases = [("hls-fmp4-cbcs-captions", true), ("hls-fmp4-aes128-openssl", false)]
+
+    /// The stock demuxer joins an init segment and what it has of the first segment.
+    @Test(arguments: cases) func whatStandsBehindAnInitSegmentIsNotLookedAt(_ name: String, _ isProtected: Bool) throws
+    {
+        let start = try CorpusCase(name).bytes("v_init.mp4")
+        let media: [[UInt8]] = [[], [0, 0, 0], [0xFF, 0xFF, 0xFF, 0xFF] + Array("mdatencv".utf8)]
+        for media in media {
+            #expect((start + media).withUnsafeBytes { ClearStart.isProtected($0) } == isProtected)
+        }
+    }
+
+    @Test(arguments: cases) func oneThatIsCutOffIsToldByItsNames(_ name: String, _ isProtected: Bool) throws {
+        let start = try CorpusCase(name).bytes("v_init.mp4")
+        for length in 0..<start.count {
+            #expect(start.prefix(length).withUnsafeBytes { ClearStart.isProtected($0) } == nil)
+        }
+        #expect(start.dropLast().withUnsafeBytes { ClearStart.namesEncryption($0) } == isProtected)
+        #expect([UInt8]().withUnsafeBytes { !ClearStart.namesEncryption($0) })
+        #expect(Array("encv".utf8).withUnsafeBytes { ClearStart.namesEncryption($0) })
+    }
+}
