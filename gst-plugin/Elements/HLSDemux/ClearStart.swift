@@ -45,7 +45,7 @@ final class ClearStart: Sendable {
             guard isEncrypted else { return true }
             return insert(.transportStreamOrPackedAudio, pad, tell)
         case .initSegment:
-            // The stock demuxer joins the first segment to it, as a memory of its own, which is not to be copied for this.
+            // The stock demuxer may join the first segment to it, which is not to be copied for this.
             let isProtected =
                 (buffer.withBytesOfFirstMemory(Self.isProtected) ?? nil)
                 ?? buffer.withBytes { Self.isProtected($0) ?? Self.namesEncryption($0) } ?? false
@@ -102,8 +102,8 @@ final class ClearStart: Sendable {
     private static let moov: UInt32 = 0x6D6F_6F76
     private static let id3: UInt32 = 0x49_4433
 
-    /// Whether a sample entry speaks of encryption. Nil where the bytes do not begin with a whole init segment that can be
-    /// read. What stands behind it is not looked at.
+    /// Whether a sample entry speaks of encryption. Nil where the bytes do not begin with a whole init segment. What stands
+    /// behind it is not looked at: somewhere in media, the name of a sample entry comes by chance.
     static func isProtected(_ bytes: UnsafeRawBufferPointer) -> Bool? {
         var end = 0
         while end <= bytes.count - 8 {
@@ -112,7 +112,9 @@ final class ClearStart: Sendable {
             guard size >= 8, size <= bytes.count - end else { return nil }
             end += size
             guard type == moov else { continue }
-            return (try? InitSegment(Array(bytes[..<end])))?.tracks.contains { !$0.encryptions.isEmpty }
+            let start = UnsafeRawBufferPointer(rebasing: bytes[..<end])
+            guard let segment = try? InitSegment(Array(start)) else { return namesEncryption(start) }
+            return segment.tracks.contains { !$0.encryptions.isEmpty }
         }
         return nil
     }

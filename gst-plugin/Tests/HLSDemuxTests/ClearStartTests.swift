@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ElementTestSupport
+import MediaFormats
 import Testing
 
 @testable import Elements
@@ -16,6 +17,16 @@ struct ClearStartTests {
         for media in media {
             #expect((start + media).withUnsafeBytes { ClearStart.isProtected($0) } == isProtected)
         }
+    }
+
+    /// Its own names decide, and not those behind it.
+    @Test(arguments: cases) func oneThatCannotBeReadIsToldByItsNames(_ name: String, _ isProtected: Bool) throws {
+        var start = try CorpusCase(name).bytes("v_init.mp4")
+        let track = try #require(start.firstRange(of: Array("trak".utf8)))
+        // The box in the track is longer than the track.
+        start.replaceSubrange(track.upperBound..<track.upperBound + 4, with: [0x7F, 0xFF, 0xFF, 0xFF])
+        #expect((try? InitSegment(start)) == nil)
+        #expect((start + Array("encv".utf8)).withUnsafeBytes { ClearStart.isProtected($0) } == isProtected)
     }
 
     @Test(arguments: cases) func oneThatIsCutOffIsToldByItsNames(_ name: String, _ isProtected: Bool) throws {
