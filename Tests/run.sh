@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MPL-2.0
 # Runs every check and test. Needs nothing but Debian and the network: what is missing gets installed first.
-# Tests/suites/README.md says what a suite is. The last line is the result: N passed, N failed, N skipped.
+# Tests/suites/README.md says what a suite is. The last lines are the result for each version of GStreamer and for all of
+# them: N passed, N failed, N skipped.
 
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -11,9 +12,13 @@ helpers=$repository/meson-helpers
 
 usage() {
     cat <<EOF
-Usage: Tests/run.sh [--long] [--only PATTERN] [--list]
+Usage: Tests/run.sh [--long] [--on RELEASE]... [--everywhere] [--only PATTERN] [--list]
 
   --long           also the suites of Tests/suites/long
+  --on RELEASE     the suites of pipelines in a folder of that Debian release (trixie or forky), with the binaries that
+                   are built here; nothing else
+  --everywhere     everything here, and the suites of pipelines on each release. If the folder of a release cannot be
+                   made, its suites count as skipped
   --only PATTERN   only the steps whose names match the extended regular expression
   --list           name the steps
 
@@ -23,10 +28,20 @@ LATCHKEY_SUITE_TIMEOUT   seconds that a suite may take (1500; 3600 with --long)
 EOF
 }
 
-long=false pattern=. list=false
+# The releases of Debian besides the one here, each with the version of GStreamer that it is supported for.
+declare -A supported=([trixie]=1.26 [forky]=1.28)
+
+long=false pattern=. list=false here=true everywhere=false releases=()
 while [ $# -gt 0 ]; do
     case $1 in
         --long) long=true ;;
+        --on)
+            [ $# -ge 2 ] && [ -n "${supported[$2]:-}" ] || { usage >&2 && exit 2; }
+            here=false
+            releases+=("$2")
+            shift
+            ;;
+        --everywhere) everywhere=true ;;
         --only)
             [ $# -ge 2 ] || { usage >&2 && exit 2; }
             pattern=$2
@@ -39,6 +54,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+if "$everywhere"; then here=true releases=(trixie forky); fi
+
 shopt -s nullglob
 suites=()
 for suite in Tests/suites/[0-9]*; do suites+=("$suite"); done
@@ -47,14 +64,23 @@ if "$long"; then
     limit=${LATCHKEY_SUITE_TIMEOUT:-3600}
     for suite in Tests/suites/long/[0-9]*; do suites+=("$suite"); done
 fi
-steps=(lint layers core swift shipping)
-for suite in "${suites[@]}"; do steps+=("${suite#Tests/suites/}"); done
+steps=()
+if "$here"; then
+    steps=(lint layers core swift shipping)
+    for suite in "${suites[@]}"; do steps+=("${suite#Tests/suites/}"); done
+fi
+# The suites of pipelines are those from 10 to 39.
+pipelines=(Tests/suites/[1-3][0-9]-*)
+for release in "${releases[@]}"; do
+    for suite in "${pipelines[@]}"; do steps+=("$release/${suite#Tests/suites/}"); done
+done
 
 grep -qE -- "$pattern" </dev/null
 if [ $? -gt 1 ]; then usage >&2 && exit 2; fi
 selected=()
 for step in "${steps[@]}"; do
-    if grep -qE -- "$pattern" <<<"$step"; then selected+=("$step"); fi
+    # A pattern may name a suite alone, or one on a release.
+    if grep -qE -- "$pattern" <<<"$step"$'\n'"${step#*/}"; then selected+=("$step"); fi
 done
 if "$list"; then
     [ "${#selected[@]}" -eq 0 ] || printf '%s\n' "${selected[@]}"
@@ -67,11 +93,12 @@ build=$(cd "$build" && pwd)
 export LATCHKEY_BUILD=$build
 logs=$build/test-logs
 scratch=$build/swift-tests
-results=$logs/results
+# One file of result lines for each version of GStreamer.
+results=$logs/results-here
 work=$(mktemp -d)
 running=
 ahead=()
-: >"$results"
+rm -f "$logs"/results-*
 
 # What is still running of the current command, all in one process group, ends with us.
 clean_up() {
@@ -90,7 +117,7 @@ is_selected() {
     return 1
 }
 
-# Takes result lines from stdin: keeps all, shows what did not pass.
+# Takes result lines from stdin: keeps all in $results, shows what did not pass.
 record() {
     tee -a "$results" | grep -v '^PASS ' || true
 }
@@ -130,13 +157,29 @@ check() {
     fi
 }
 
+gstreamer_version() { "$@" gst-inspect-1.0 --version 2>/dev/null | sed -n 's/^GStreamer //p'; }
+
+# Prints the counts for each version, and those of all, by which the run passes or fails. Those of a version that is not
+# supported are shown only.
 finish() {
-    local passed failed skipped
-    passed=$(grep -c '^PASS ' "$results")
-    failed=$(grep -c '^FAIL ' "$results")
-    skipped=$(grep -c '^SKIP ' "$results")
-    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
-    if [ "$failed" -gt 0 ] || [ "$passed" -eq 0 ]; then exit 1; fi
+    local file place version passed failed skipped all=(0 0 0)
+    for file in "$logs"/results-*; do
+        place=${file#"$logs/results-"}
+        passed=$(grep -c '^PASS ' "$file")
+        failed=$(grep -c '^FAIL ' "$file")
+        skipped=$(grep -c '^SKIP ' "$file")
+        version=$(cat "$work/version-$place" 2>/dev/null)
+        printf 'GStreamer %s (%s): %d passed, %d failed, %d skipped' "${version:-unknown}" "$place" \
+            "$passed" "$failed" "$skipped"
+        if [ -n "$version" ] && [[ $version != ${supported[$place]:-}* ]]; then
+            printf ' (not counted: supported is %s)\n' "${supported[$place]}"
+            continue
+        fi
+        printf '\n'
+        all=($((all[0] + passed)) $((all[1] + failed)) $((all[2] + skipped)))
+    done
+    printf '%d passed, %d failed, %d skipped\n' "${all[@]}"
+    if [ "${all[1]}" -gt 0 ] || [ "${all[0]}" -eq 0 ]; then exit 1; fi
     exit 0
 }
 
@@ -153,6 +196,7 @@ if ! "$helpers/install-deps" --for-tests; then
     finish
 fi
 find_swift || true
+gstreamer_version >"$work/version-here"
 
 if is_selected lint; then
     title lint
@@ -176,8 +220,8 @@ if is_selected core; then
 fi
 
 suite_selected=false
-for suite in "${suites[@]}"; do
-    if is_selected "${suite#Tests/suites/}"; then suite_selected=true; fi
+for step in "${selected[@]}"; do
+    if [[ $step == *[0-9]-* ]]; then suite_selected=true; fi
 done
 
 # NICE CLASS COMMAND…: runs the commands one after the other, of what everybody else leaves of the processors. In a
@@ -269,39 +313,72 @@ if is_selected shipping && "$built"; then
     record <"$work/lines"
 fi
 
+# STEP SUITE COMMAND…: runs a suite, by that command if there is one.
 run_suite() {
-    local suite=$1 name=${1#Tests/suites/} status
-    local log=$logs/${name//\//-}.log
+    local step=$1 suite=$2 status
+    local log=$logs/${step//\//-}.log
+    shift 2
     if [ ! -f "$suite" ] || [ ! -x "$suite" ]; then
-        echo "FAIL $name: not an executable file" | record
+        echo "FAIL $step: not an executable file" | record
         return
     fi
     if ! "$built"; then
-        echo "FAIL $name: not run, the build failed" | record
+        echo "FAIL $step: not run, the build failed" | record
         return
     fi
     mkdir -p "$work/suite"
-    limited "$limit" "$log" "${isolated[@]}" TMPDIR="$work/suite" "$helpers/with-plugin" "$suite"
+    TMPDIR=$work/suite limited "$limit" "$log" "$@" "${isolated[@]}" "$helpers/with-plugin" "$suite"
     status=$?
     rm -rf "$work/suite"
-    grep -E '^(PASS .|FAIL .|SKIP .+: .)' "$log" | sed "s|^\(....\) |\1 $name/|" >"$work/lines"
+    grep -E '^(PASS .|FAIL .|SKIP .+: .)' "$log" | sed "s|^\(....\) |\1 $step/|" >"$work/lines"
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
-        echo "FAIL $name: took more than $limit s, or was killed" >>"$work/lines"
+        echo "FAIL $step: took more than $limit s, or was killed" >>"$work/lines"
     elif [ "$status" -ne 0 ] && ! grep -q '^FAIL ' "$work/lines"; then
-        echo "FAIL $name: ends with status $status" >>"$work/lines"
+        echo "FAIL $step: ends with status $status" >>"$work/lines"
     elif [ ! -s "$work/lines" ]; then
-        echo "FAIL $name: printed no result" >>"$work/lines"
+        echo "FAIL $step: printed no result" >>"$work/lines"
     fi
     if grep -q '^FAIL ' "$work/lines"; then show_log "$log"; fi
     grep '^NOTE ' "$log"
     record <"$work/lines"
 }
 for suite in "${suites[@]}"; do
-    name=${suite#Tests/suites/}
-    if is_selected "$name"; then
-        title "$name"
-        run_suite "$suite"
+    step=${suite#Tests/suites/}
+    if is_selected "$step"; then
+        title "$step"
+        run_suite "$step" "$suite"
     fi
+done
+
+# RELEASE: runs the selected suites in its folder.
+run_release() {
+    local release=$1 result=FAIL suite wanted=()
+    local log=$logs/$release-folder.log
+    # Media that are no part of the repository, if they are beside it.
+    local folder=(env "LATCHKEY_DEBIAN_SHOW=$(ls -d "$repository/../shared/corpus" 2>/dev/null)" Tests/debian-folder
+        "$release")
+    for suite in "${pipelines[@]}"; do
+        if is_selected "$release/${suite#Tests/suites/}"; then wanted+=("$suite"); fi
+    done
+    [ "${#wanted[@]}" -gt 0 ] || return
+    title "the folder of Debian $release"
+    if ! limited 1800 "$log" "${folder[@]}" meson-helpers/install-deps --for-suites; then
+        show_log "$log"
+        if "$everywhere"; then result=SKIP; fi
+        for suite in "${wanted[@]}"; do
+            echo "$result $release/${suite#Tests/suites/}: there is no folder of Debian $release: $(tail -n 1 "$log")"
+        done | record
+        return
+    fi
+    gstreamer_version "${folder[@]}" >"$work/version-$release"
+    for suite in "${wanted[@]}"; do
+        title "$release/${suite#Tests/suites/}"
+        run_suite "$release/${suite#Tests/suites/}" "$suite" "${folder[@]}" env "LATCHKEY_PREBUILT=$release"
+    done
+}
+for release in "${releases[@]}"; do
+    results=$logs/results-$release
+    run_release "$release"
 done
 
 finish
