@@ -26,9 +26,11 @@ var products: [Product] = [
         ])
 ]
 
+// The libraries take the tested version or a later one, so that applications can choose. What the commands and the tests
+// alone use is exact. meson-helpers/packaging/swift-dependencies.json has the versions of all, also of what these need.
 var dependencies: [Package.Dependency] = [
-    .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
-    .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
 ]
 
 var targets: [Target] = [
@@ -45,6 +47,7 @@ var targets: [Target] = [
     .systemLibrary(name: "CWayland", path: "Sources/CWayland"),
     .systemLibrary(
         name: "CLibXML2", path: "Sources/CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
+    .systemLibrary(name: "CLatchkeyHeaders", path: "gst-plugin/CLatchkey/include"),
     .systemLibrary(
         name: "CLibDRM", path: "Sources/CLibDRM", pkgConfig: "libdrm", providers: [.apt(["libdrm-dev"])]),
     .systemLibrary(
@@ -173,11 +176,11 @@ if withServer {
         .executable(name: "latchkey", targets: ["latchkey"]),
     ]
     dependencies += [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.0"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0", traits: []),
-        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-http-types", exact: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1", traits: []),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
     ]
     targets += [
         .target(
@@ -206,8 +209,8 @@ if withServer {
         .executableTarget(
             name: "latchkey",
             dependencies: [
-                "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl", "ProtectionModel",
-                "SessionControl",
+                "CLatchkeyHeaders", "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
+                "ProtectionModel", "SessionControl",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ] + (withGStreamer ? ["ContentCache", "Diagnosis", "Latchkey"] : []),
             swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
@@ -267,8 +270,8 @@ if withGStreamer {
         .target(
             name: "Latchkey",
             dependencies: [
-                "CGStreamer", "ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl",
-                "MediaFormats", "OutputControl", "ProtectionModel", "SessionControl",
+                "CGStreamer", "CLatchkeyHeaders", "ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems",
+                "LicenseControl", "MediaFormats", "OutputControl", "ProtectionModel", "SessionControl",
             ],
             path: "gst-plugin/Latchkey", swiftSettings: settings),
         .target(
@@ -297,11 +300,10 @@ if withGStreamer {
         .target(
             name: "CLatchkey",
             dependencies: [
-                "CLatchkeyLoader", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
+                "CLatchkeyHeaders", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
                 "OutputControl", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel", "SessionControl",
             ],
             path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
-        .systemLibrary(name: "CLatchkeyLoader", path: "gst-plugin/CLatchkey/include"),
         .target(
             name: "ElementTestSupport",
             dependencies: ["ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL", "ProtectionModel"],
@@ -335,7 +337,7 @@ if let wanted = Context.environment["LATCHKEY_SANITIZED_TESTS"] {
         "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
         "StoreFaults", "DiagnosisTests", "ContentCacheTests",
         "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
-        "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "CLatchkeyLoader", "play-protected",
+        "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "play-protected",
         "agent-benchmark", "ReferenceServer", "ReferenceServerTests", "latchkey-server", "latchkey", "CommandTests",
     ]
     targets.removeAll { withoutPart.contains($0.name) && $0.name != wanted }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Compiles each header alone, as C11 and as C++17, with every warning an error, and checks the version of latchkey.h.
-Some get no flags of GStreamer: they must not need it."""
+"""Compiles each header alone, as C11 and as C++17, with every warning an error. Some get no flags of GStreamer: they
+must not need it."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ MAIN = "latchkey.h"
 LOADER = "latchkey-loader.h"
 # These need nothing but the C library.
 PLAIN = (LOADER, "latchkey-content-info.h", "latchkey-agent-event.h", "latchkey-cached-content.h",
-         "latchkey-records.h")
+         "latchkey-records.h", "latchkey-version.h")
 # The body of a program for each of the other headers.
 BODIES = {
     LOADER: "return latchkey_loader_unregister (0);",
@@ -28,6 +28,7 @@ BODIES = {
     "latchkey-cached-content.h": "return latchkey_cache_progress_is_ready_to_play (0);",
     "latchkey-records.h": "return latchkey_viewing_session_get_attempts (0) != 0;",
     "latchkey-agent.h": "return latchkey_agent_attach (0, 0, 0);",
+    "latchkey-version.h": "return LATCHKEY_VERSION_MAJOR;",
     "latchkey-secure-decryptor.h": "return latchkey_secure_decryptor_unregister (0);",
 }
 OTHER_SOURCE = """#include "{header}"
@@ -47,7 +48,6 @@ int main(void) {{ return latchkey_register_elements(NULL) && latchkey_version() 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--header", required=True, nargs="+")
-    parser.add_argument("--version", required=True)
     arguments = parser.parse_args()
     failed = False
 
@@ -68,13 +68,6 @@ def main():
                     print(f"check_header: {os.path.basename(header)} does not compile alone as {language}")
                     failed = True
 
-    main_header = next(header for header in arguments.header if os.path.basename(header) == MAIN)
-    with open(main_header, encoding="utf-8") as file:
-        numbers = dict(re.findall(r"^#define LATCHKEY_VERSION_(MAJOR|MINOR|MICRO) (\d+)$", file.read(), re.MULTILINE))
-    version = ".".join(numbers.get(part, "?") for part in ("MAJOR", "MINOR", "MICRO"))
-    if version != arguments.version:
-        print(f"check_header: latchkey.h says {version}, Meson's project version is {arguments.version}")
-        failed = True
     sys.exit(1 if failed else 0)
 
 

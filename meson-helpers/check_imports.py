@@ -45,7 +45,8 @@ LAYERS = {
         "Sources",
         ["ContentCache", "Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
          "ProtectionModel", "SessionControl"],
-        ["ArgumentParser", "Dispatch", "Foundation", "FoundationEssentials", "Glibc", "Synchronization"]),
+        ["ArgumentParser", "CLatchkeyHeaders", "CLatchkeyVersion", "Dispatch", "Foundation", "FoundationEssentials",
+         "Glibc", "Synchronization"]),
     "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
     "Diagnosis": ("gst-plugin", ["ElementKit", "MediaFormats"], ["CGStreamer", "Glibc"]),
     "Elements": (
@@ -58,7 +59,7 @@ LAYERS = {
         "gst-plugin",
         ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
          "ProtectionModel", "SampleDecryption", "SessionControl"],
-        ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+        ["CGStreamer", "CLatchkeyHeaders", "CLatchkeyVersion", "FoundationEssentials", "Glibc", "Synchronization"]),
     "play-protected": (
         "examples",
         ["ContentCache", "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
@@ -69,7 +70,8 @@ LAYERS = {
         "gst-plugin",
         ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
          "OutputControl", "ProtectionModel", "SessionControl"],
-        ["CGStreamer", "CLatchkeyAgent", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc", "Synchronization"]),
+        ["CGStreamer", "CLatchkeyAgent", "CLatchkeyHeaders", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc",
+         "Synchronization"]),
 }
 
 # A module that one file alone may import: where the reason is that file.

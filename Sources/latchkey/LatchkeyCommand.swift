@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
+import CLatchkeyVersion
 
 @main
 struct LatchkeyCommand: AsyncParsableCommand {
@@ -15,7 +16,7 @@ struct LatchkeyCommand: AsyncParsableCommand {
 
             Some commands have more; their help says so.
             """,
-        version: "0.1.0",
+        version: "\(LATCHKEY_VERSION_MAJOR).\(LATCHKEY_VERSION_MINOR).\(LATCHKEY_VERSION_MICRO)",
         subcommands: subcommands)
 
     private static var subcommands: [any ParsableCommand.Type] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CGStreamer
+import CLatchkeyVersion
 public import Elements
 import ElementKit
 public import LicenseControl
@@ -10,7 +11,7 @@ import Synchronization
 /// What an application written in Swift imports.
 public enum Latchkey {
     /// The version of the library, `MAJOR.MINOR.MICRO`.
-    public static let version = "0.1.0"
+    public static let version = "\(LATCHKEY_VERSION_MAJOR).\(LATCHKEY_VERSION_MINOR).\(LATCHKEY_VERSION_MICRO)"
 
     /// Registers the elements with the running process, so that no plug-in file is needed. Call it once, before the
     /// first pipeline is made; again does nothing. Thread-safe. False where GStreamer refuses an element.

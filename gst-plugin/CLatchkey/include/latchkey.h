@@ -29,43 +29,9 @@
 #include "latchkey-loader.h"
 #include "latchkey-records.h"
 #include "latchkey-secure-decryptor.h"
+#include "latchkey-version.h"
 
 G_BEGIN_DECLS
-
-/**
- * LATCHKEY_VERSION_MAJOR:
- *
- * The major version of the header that the application was compiled with. latchkey_version() has that of the library
- * it runs with.
- */
-#define LATCHKEY_VERSION_MAJOR 0
-
-/**
- * LATCHKEY_VERSION_MINOR:
- *
- * The minor version of the header that the application was compiled with.
- */
-#define LATCHKEY_VERSION_MINOR 1
-
-/**
- * LATCHKEY_VERSION_MICRO:
- *
- * The micro version of the header that the application was compiled with.
- */
-#define LATCHKEY_VERSION_MICRO 0
-
-/**
- * LATCHKEY_CHECK_VERSION:
- * @major: the least major version
- * @minor: the least minor version
- * @micro: the least micro version
- *
- * Whether this header is at least of the given version. Usable in `#if`.
- */
-#define LATCHKEY_CHECK_VERSION(major, minor, micro) \
-  (LATCHKEY_VERSION_MAJOR > (major) || \
-   (LATCHKEY_VERSION_MAJOR == (major) && LATCHKEY_VERSION_MINOR > (minor)) || \
-   (LATCHKEY_VERSION_MAJOR == (major) && LATCHKEY_VERSION_MINOR == (minor) && LATCHKEY_VERSION_MICRO >= (micro)))
 
 /**
  * latchkey_version:
