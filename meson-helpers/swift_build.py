@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 import link_flags
+import swift_dependencies
 
 # What a Swift package can be made of. Folders count too: a new or a deleted file changes the time of its folder.
 SOURCE_SUFFIXES = (".swift", ".h", ".c", ".modulemap", ".map")
@@ -130,6 +131,7 @@ def write_depfile(path, target, files):
 def main():
     arguments = parse_arguments()
     arguments.package = os.path.abspath(arguments.package)
+    swift_dependencies.use()
     # Taken before the build: what changes while it runs is newer than the outputs and is built the next time.
     files = list(dependencies(arguments.package))
     products = os.path.join(arguments.scratch, "release")
