@@ -66,7 +66,7 @@ if "$long"; then
 fi
 steps=()
 if "$here"; then
-    steps=(lint layers core swift shipping)
+    steps=(lint commits layers core swift shipping)
     for suite in "${suites[@]}"; do steps+=("${suite#Tests/suites/}"); done
 fi
 # The suites of pipelines are those from 10 to 39.
@@ -197,6 +197,7 @@ if ! "$helpers/install-deps" --for-tests; then
 fi
 find_swift || true
 gstreamer_version >"$work/version-here"
+"$helpers/swift_dependencies.py" use
 
 if is_selected lint; then
     title lint
@@ -205,6 +206,16 @@ if is_selected lint; then
         if [ -e "$place" ]; then places+=("$place"); fi
     done
     check lint 300 swift format lint --strict --parallel --recursive "${places[@]}"
+fi
+
+if is_selected commits; then
+    title commits
+    limited 120 "$logs/commits.log" .ci/hooks/commit-msg --history
+    case $? in
+        0) echo "PASS commits" ;;
+        77) echo "SKIP commits: $(cat "$logs/commits.log")" ;;
+        *) show_log "$logs/commits.log" && echo "FAIL commits: see $logs/commits.log" ;;
+    esac | record
 fi
 
 if is_selected layers; then
