@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 repository=$PWD
 helpers=$repository/meson-helpers
 . "$helpers/find-swift.sh"
+. "$helpers/progress.sh"
 
 usage() {
     cat <<EOF
@@ -102,6 +103,7 @@ rm -f "$logs"/results-*
 
 # What is still running of the current command, all in one process group, ends with us.
 clean_up() {
+    end_progress
     if [ -n "$running" ]; then kill -TERM -- "-$running" 2>/dev/null; fi
     for group in "${ahead[@]}"; do kill -TERM -- "-$group" 2>/dev/null; done
     rm -rf "$work"
@@ -122,7 +124,13 @@ record() {
     tee -a "$results" | grep -v '^PASS ' || true
 }
 
-title() { printf '== %s (after %d s)\n' "$1" "$SECONDS"; }
+title() {
+    local number place=
+    for number in "${!selected[@]}"; do
+        if [ "${selected[number]}" = "${1%% *}" ]; then place="$((number + 1)) of ${#selected[@]}, "; fi
+    done
+    printf '== %s (%safter %d s)\n' "$1" "$place" "$SECONDS"
+}
 
 show_log() {
     printf -- '---- the end of %s\n' "$1"
@@ -135,10 +143,13 @@ show_log() {
 limited() {
     local seconds=$1 log=$2 status
     shift 2
+    : >"$log"
+    show_progress "$log" "$(basename "$log" .log)" running
     timeout --kill-after=10 "$seconds" "$@" >"$log" 2>&1 </dev/null &
     running=$!
     wait "$running"
     status=$?
+    end_progress
     kill -TERM -- "-$running" 2>/dev/null
     running=
     return "$status"

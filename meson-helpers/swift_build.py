@@ -56,6 +56,9 @@ def static_runtime_folder(swift):
 
 
 def build(arguments, product, linker):
+    # Shown while it takes its time, see progress.sh.
+    products = [arguments.library, *arguments.executable]
+    print(f"== build {product} ({products.index(product) + 1} of {len(products)})", flush=True)
     command = [
         arguments.swift, "build", "-c", "release", "--product", product,
         "--package-path", arguments.package, "--scratch-path", arguments.scratch,
