@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Writes what belongs to a command made with swift-argument-parser to standard output, from what the command itself says:
-its manual page, or the completion for a shell.
+"""Records what a command made with swift-argument-parser says of itself, and writes its manual page from that.
 
-    command_files.py man|bash|zsh|fish PATH-OF-THE-COMMAND
+    command_files.py record COMMAND FOLDER     writes its description (JSON) and its completions for shells to FOLDER
+    command_files.py man DESCRIPTION VERSION   writes the manual page to standard output
 """
 
 import json
@@ -11,6 +11,9 @@ import os
 import re
 import subprocess
 import sys
+
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 def ask(program, *arguments):
@@ -93,11 +96,26 @@ def commands(path, command):
             yield from commands([*path, sub["commandName"]], sub)
 
 
-def manual_page(program):
-    root = json.loads(ask(program, "--experimental-dump-help"))["command"]
+def recorded_files(program):
+    """The text of each file that is recorded, by its name."""
+    description = ask(program, "--experimental-dump-help")
+    name = json.loads(description)["command"]["commandName"]
+    completions = {f"{name}.{shell}": ask(program, "--generate-completion-script", shell) for shell in SHELLS}
+    return {f"{name}.json": description, **completions}
+
+
+def record(program, folder):
+    for name, text in recorded_files(program).items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as output:
+            output.write(text.rstrip("\n") + "\n")
+
+
+def manual_page(description, version):
+    with open(description, encoding="utf-8") as file:
+        root = json.load(file)["command"]
     name = root["commandName"]
     every = list(commands([name], root))
-    page = [f'.TH {name.upper()} 1 "" "{name} {escaped(ask(program, "--version").strip())}" "User Commands"',
+    page = [f'.TH {name.upper()} 1 "" "{name} {escaped(version)}" "User Commands"',
             ".SH NAME", f"{name} \\- {escaped(root['abstract'].rstrip('.'))}", ".SH SYNOPSIS", ".nh", ".ad l"]
     for path, command in every:
         if not command.get("subcommands"):
@@ -113,13 +131,9 @@ def manual_page(program):
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ("man", "bash", "zsh", "fish"):
+    if len(sys.argv) != 4 or sys.argv[1] not in ("record", "man"):
         sys.exit(__doc__)
-    kind, program = sys.argv[1:]
-    if kind == "man":
-        manual_page(program)
-    else:
-        print(ask(program, "--generate-completion-script", kind), end="")
+    {"record": record, "man": manual_page}[sys.argv[1]](*sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Prints what `swift build` needs beside -static-stdlib for what ships to take little memory, one argument a line.
+"""Prints what `swift build` needs beside -static-stdlib for what ships, one argument a line.
 
     link_flags.py SWIFT
 
-With lld, which Swift's toolchains bring along: libraries as needed, so that those which are loaded at run time are
+Hardening: relocations that are read-only once the program runs and that are all resolved at its start, no executable
+stack, no search path (RUNPATH), and a stack protector in C code. The Swift compiler adds one to Swift code by default.
+
+Little memory: with lld, which Swift's toolchains bring along: libraries as needed, so that those which are loaded at run time are
 not loaded at the start (link_first.cfg); relative relocations packed, no table of an executable's own symbols
 for libraries that it might load, and what runs before anything plays (startup_functions.txt, see record_startup.py)
 side by side. The kernel brings code in by pieces of 64 KiB, so that functions that lie all over a library cost ten
@@ -18,6 +21,10 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST = os.path.join(HERE, "link_first.cfg")
 STARTUP = os.path.join(HERE, "startup_functions.txt")
+HARDENING = [
+    "--disable-local-rpath", "-Xcc", "-fstack-protector-strong",
+    "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now", "-Xlinker", "-z", "-Xlinker", "noexecstack",
+]
 
 
 def has_lld(swift):
@@ -35,15 +42,16 @@ def has_relative_relocations():
         return False
 
 
-def link_flags(swift):
+def link_flags(swift, cross=False):
+    flags = list(HARDENING)
     if not has_lld(swift):
-        return []
-    flags = ["-Xswiftc", "-use-ld=lld", "-Xcc", "-ffunction-sections"]
+        return flags
+    flags += ["-Xswiftc", "-use-ld=lld", "-Xcc", "-ffunction-sections"]
     flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
     # In front of the libraries, which swift build puts in front of all that -Xlinker says.
     flags += ["-Xswiftc", "-Xclang-linker", "-Xswiftc", "--config=" + FIRST]
     linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering", "--no-export-dynamic"]
-    if has_relative_relocations():
+    if not cross and has_relative_relocations():
         linker += ["-z", "pack-relative-relocs"]
     for flag in linker:
         flags += ["-Xlinker", flag]

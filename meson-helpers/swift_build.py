@@ -12,6 +12,7 @@ import filecmp
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import swift_dependencies
 # What a Swift package can be made of. Folders count too: a new or a deleted file changes the time of its folder.
 SOURCE_SUFFIXES = (".swift", ".h", ".c", ".modulemap", ".map")
 SOURCE_FOLDERS = ("Sources", "gst-plugin", "examples")
-OTHER_FOLDERS = {"Tests", "docs", "plugin"}
+OTHER_FOLDERS = {"Tests", "docs", "shell"}
 
 
 def parse_arguments():
@@ -41,18 +42,57 @@ def parse_arguments():
     parser.add_argument("--strip", action="store_true")
     parser.add_argument("--protected", action="store_true",
                         help="what logs nothing and looks for tracers; writes the sum of each product beside it")
+    parser.add_argument("--cross", action="store_true", help="what is built runs on another machine")
+    parser.add_argument("--triple", help="the target, as SwiftPM names it")
+    parser.add_argument("--swift-sdk", help="the Swift SDK of the target")
+    parser.add_argument("--swift-sdks-path", help="the folder of the Swift SDKs")
+    parser.add_argument("--sysroot", help="what pkg-config's paths of the target start with")
+    parser.add_argument("--pkg-config-path", action="append", default=[], help="a folder of the target's .pc files")
     return parser.parse_args()
 
 
-def static_runtime_folder(swift):
-    """Where the static Swift runtime lies: the compiler knows it best."""
-    reply = subprocess.run([swift, "-print-target-info"], check=True, stdout=subprocess.PIPE)
+def sdk_options(arguments):
+    return ["--swift-sdks-path", arguments.swift_sdks_path] if arguments.swift_sdks_path else []
+
+
+def static_resources(arguments):
+    """The folder of the static Swift runtime, as the Swift SDK or the compiler names it."""
+    if arguments.swift_sdk:
+        reply = subprocess.run(
+            [arguments.swift, "sdk", "configure", *sdk_options(arguments), "--show-configuration", arguments.swift_sdk]
+            + ([arguments.triple] if arguments.triple else []), check=True, stdout=subprocess.PIPE, text=True)
+        found = re.search("^swiftStaticResourcesPath: (/.*)$", reply.stdout, re.MULTILINE)
+        if not found:
+            sys.exit(f"swift_build: the Swift SDK {arguments.swift_sdk} names no folder of the static runtime "
+                     f"(swiftStaticResourcesPath):\n{reply.stdout}")
+        return found[1]
+    target = ["-target", arguments.triple] if arguments.triple else []
+    reply = subprocess.run([arguments.swift, "-print-target-info", *target], check=True, stdout=subprocess.PIPE)
     resources = json.loads(reply.stdout)["paths"]["runtimeResourcePath"]
-    folder = os.path.join(os.path.dirname(resources), "swift_static", "linux")
+    return os.path.join(os.path.dirname(resources), "swift_static")
+
+
+def runtime_flags(arguments):
+    """Links the Swift runtime in."""
+    resources = static_resources(arguments)
+    folder = os.path.join(resources, "linux")
     if not os.path.isdir(folder):
-        sys.exit(f"swift_build: {folder} is missing: this Swift toolchain has no static runtime. "
+        sys.exit(f"swift_build: {folder} is missing: this Swift toolchain has no static runtime for the target. "
                  "Install the toolchain from swift.org/install.")
-    return folder
+    flags = ["-Xswiftc", "-static-stdlib", "-Xlinker", "-L" + folder]
+    # SwiftPM takes the shared runtime of a Swift SDK for libraries.
+    return flags + (["-Xswiftc", "-resource-dir", "-Xswiftc", resources] if arguments.swift_sdk else [])
+
+
+def target_flags(arguments):
+    """Which machine is built for."""
+    flags = sdk_options(arguments)
+    for option, value in (("--swift-sdk", arguments.swift_sdk), ("--triple", arguments.triple)):
+        flags += [option, value] if value else []
+    for folders in arguments.pkg_config_path:
+        for folder in folders.split(":"):
+            flags += ["--pkg-config-path", folder]
+    return flags
 
 
 def build(arguments, product, linker):
@@ -62,17 +102,20 @@ def build(arguments, product, linker):
     command = [
         arguments.swift, "build", "-c", "release", "--product", product,
         "--package-path", arguments.package, "--scratch-path", arguments.scratch,
-        "-Xswiftc", "-static-stdlib",
-        "-Xlinker", "-L" + static_runtime_folder(arguments.swift),
+        *target_flags(arguments), *runtime_flags(arguments),
     ]
     if arguments.jobs:
         command += ["--jobs", str(arguments.jobs)]
     if arguments.strip:
         linker = linker + ["-s"]
-    command += link_flags.link_flags(arguments.swift)
+    command += link_flags.link_flags(arguments.swift, cross=arguments.cross)
     for flag in linker:
         command += ["-Xlinker", flag]
-    environment = {**os.environ, "LATCHKEY_PROTECTED": "1"} if arguments.protected else None
+    environment = dict(os.environ)
+    if arguments.protected:
+        environment["LATCHKEY_PROTECTED"] = "1"
+    if arguments.sysroot:
+        environment["PKG_CONFIG_SYSROOT_DIR"] = arguments.sysroot
     if subprocess.run(command, stdin=subprocess.DEVNULL, env=environment).returncode != 0:
         sys.exit(f"swift_build: cannot build {product}")
 

@@ -2,6 +2,7 @@
 
 import CGStreamer
 import ElementKit
+import Glibc
 
 /// The GStreamer that runs here, with what Latchkey needs of it.
 public enum GStreamerInstallation {
@@ -36,11 +37,7 @@ public enum GStreamerInstallation {
 
     private static func plugin(latchkey: String) -> Finding {
         guard let plugin = gst_registry_find_plugin(gst_registry_get(), "latchkey") else {
-            return Finding(
-                .problem, "the plug-in latchkey is not found: protected media does not play",
-                advice:
-                    "Install it (meson install), or put the folder of libgstlatchkey.so into GST_PLUGIN_PATH. If it "
-                    + "is there, `gst-inspect-1.0 -b` names plug-ins that cannot be loaded.")
+            return MissingPlugin().finding(exists: { access($0, R_OK) == 0 }, failure: MissingPlugin.failure(of:))
         }
         defer { gst_object_unref(UnsafeMutableRawPointer(plugin)) }
         let version = gst_plugin_get_version(plugin).map { String(cString: $0) } ?? "?"

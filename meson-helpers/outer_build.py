@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MPL-2.0
+"""For tests of the outer build: runs it in a temporary folder with a stand-in for `swift`."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "swift_stand_in.py")
+
+
+class OuterBuild:
+    """A build folder, and what the stand-in was asked for. For the `with` block."""
+
+    def __init__(self, meson, library=None):
+        self.meson = meson
+        self.library = library
+
+    def __enter__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.folder = self._folder.name
+        self.build = os.path.join(self.folder, "build")
+        self.root = os.path.join(self.folder, "root")
+        self._calls = os.path.join(self.folder, "calls")
+        self.resources = os.path.join(self.folder, "runtime", "swift_static")
+        self.environment = {**os.environ, "STAND_IN_CALLS": self._calls}
+        for name in ("GST_PLUGIN_PATH_1_0", "GST_PLUGIN_SYSTEM_PATH_1_0", "DESTDIR"):
+            self.environment.pop(name, None)
+        if self.library:
+            self.environment["STAND_IN_LIBRARY"] = self.library
+        return self
+
+    def __exit__(self, *_):
+        self._folder.cleanup()
+
+    def run(self, *command, **options):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=self.environment, **options)
+        if done.returncode != 0:
+            sys.exit(f"{done.stdout}\n{' '.join(command)} ends with status {done.returncode}")
+        return done.stdout
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def make(self, source, *options):
+        """Configures, builds, and installs into `root`."""
+        self.run(self.meson, "setup", self.build, source, "--prefix=/usr", "--libdir=lib", *options)
+        self.run(self.meson, "compile", "-C", self.build)
+        self.run(self.meson, "install", "-C", self.build, "--no-rebuild", "--destdir", self.root)
+
+    def calls(self):
+        with open(self._calls, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def installed(self, name):
+        return os.path.exists(self.root + name)

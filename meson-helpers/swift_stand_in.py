@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Stands in for the command `swift` in tests of the outer build. It writes each call to the file $STAND_IN_CALLS, a line
+of JSON each, and makes no product with a compiler of Swift: the library is a copy of $STAND_IN_LIBRARY, or a stub if that
+is not set, and each program is a script that ends with an error."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+STUB = "int latchkey_register_elements (void *plugin) { return plugin != 0; }\n"
+PROGRAM = '#!/bin/sh\necho \'{"ran": "\'"$0"\'"}\' >>"$STAND_IN_CALLS"\nexit 1\n'
+
+
+def option(name):
+    return sys.argv[sys.argv.index(name) + 1]
+
+
+def build():
+    folder = os.path.join(option("--scratch-path"), "release")
+    os.makedirs(folder, exist_ok=True)
+    if option("--product") != "latchkey-1.0":
+        path = os.path.join(folder, option("--product"))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        os.chmod(path, 0o755)
+        return
+    path = os.path.join(folder, "liblatchkey-1.0.so")
+    if library := os.environ.get("STAND_IN_LIBRARY"):
+        shutil.copy2(library, path)
+    else:
+        subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,liblatchkey-1.0.so.0", "-o", path, "-x", "c", "-"],
+                       input=STUB, text=True, check=True)
+
+
+def main():
+    call = {"arguments": sys.argv[1:], "sysroot": os.environ.get("PKG_CONFIG_SYSROOT_DIR")}
+    with open(os.environ["STAND_IN_CALLS"], "a", encoding="utf-8") as calls:
+        calls.write(json.dumps(call) + "\n")
+    resources = os.path.join(os.path.dirname(os.environ["STAND_IN_CALLS"]), "runtime")
+    os.makedirs(os.path.join(resources, "swift_static", "linux"), exist_ok=True)
+    if sys.argv[1] == "build":
+        build()
+    elif sys.argv[1:3] == ["sdk", "configure"]:
+        print(f"swiftStaticResourcesPath: {resources}/swift_static")
+    elif sys.argv[1] == "-print-target-info":
+        print(json.dumps({"paths": {"runtimeResourcePath": f"{resources}/swift"}}))
+    else:
+        sys.exit(f"the stand-in for swift knows no {sys.argv[1:]}")
+
+
+if __name__ == "__main__":
+    main()
