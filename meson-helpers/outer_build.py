@@ -13,9 +13,9 @@ STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "swift_stand
 class OuterBuild:
     """A build folder, and what the stand-in was asked for. For the `with` block."""
 
-    def __init__(self, meson, library=None):
+    def __init__(self, meson, products=None):
         self.meson = meson
-        self.library = library
+        self.products = products
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory()
@@ -27,8 +27,8 @@ class OuterBuild:
         self.environment = {**os.environ, "STAND_IN_CALLS": self._calls}
         for name in ("GST_PLUGIN_PATH_1_0", "GST_PLUGIN_SYSTEM_PATH_1_0", "DESTDIR"):
             self.environment.pop(name, None)
-        if self.library:
-            self.environment["STAND_IN_LIBRARY"] = self.library
+        if self.products:
+            self.environment["STAND_IN_PRODUCTS"] = self.products
         return self
 
     def __exit__(self, *_):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """Stands in for the command `swift` in tests of the outer build. It writes each call to the file $STAND_IN_CALLS, a line
-of JSON each, and makes no product with a compiler of Swift: the library is a copy of $STAND_IN_LIBRARY, or a stub if that
-is not set, and each program is a script that ends with an error."""
+of JSON each. The products are copies of those in $STAND_IN_PRODUCTS. Without that, the library is a stub and each program
+a script that ends with an error."""
 
 import json
 import os
@@ -21,18 +21,18 @@ def option(name):
 def build():
     folder = os.path.join(option("--scratch-path"), "release")
     os.makedirs(folder, exist_ok=True)
-    if option("--product") != "latchkey-1.0":
-        path = os.path.join(folder, option("--product"))
+    product = option("--product")
+    is_library = product == "latchkey-1.0"
+    path = os.path.join(folder, f"lib{product}.so" if is_library else product)
+    if products := os.environ.get("STAND_IN_PRODUCTS"):
+        shutil.copy2(os.path.join(products, "liblatchkey-1.0.so.0" if is_library else product), path)
+    elif is_library:
+        subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,liblatchkey-1.0.so.0", "-o", path, "-x", "c", "-"],
+                       input=STUB, text=True, check=True)
+    else:
         with open(path, "w", encoding="utf-8") as file:
             file.write(PROGRAM)
         os.chmod(path, 0o755)
-        return
-    path = os.path.join(folder, "liblatchkey-1.0.so")
-    if library := os.environ.get("STAND_IN_LIBRARY"):
-        shutil.copy2(library, path)
-    else:
-        subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,liblatchkey-1.0.so.0", "-o", path, "-x", "c", "-"],
-                       input=STUB, text=True, check=True)
 
 
 def main():
