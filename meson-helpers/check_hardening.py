@@ -23,7 +23,7 @@ SIZES = {
     "latchkey-server": 70_000_000,
 }
 # Modules with code that writes through pointers to the stack: in Swift, and in C that is linked in.
-PROTECTED_MODULES = ("ElementKit", "MediaFormats", "NIOPosix")
+PROTECTED_MODULES = ("ElementKit", "MediaFormats", "CNIOLinux")
 
 
 def output_of(*command):
