@@ -46,7 +46,7 @@ var targets: [Target] = [
     .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
     .systemLibrary(name: "CWayland", path: "Sources/CWayland"),
     .systemLibrary(
-        name: "CLibXML2", path: "Sources/CLibXML2", pkgConfig: "libxml-2.0", providers: [.apt(["libxml2-dev"])]),
+        name: "CExpat", path: "Sources/CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
     .systemLibrary(name: "CLatchkeyHeaders", path: "gst-plugin/CLatchkey/include"),
     .systemLibrary(
         name: "CLibDRM", path: "Sources/CLibDRM", pkgConfig: "libdrm", providers: [.apt(["libdrm-dev"])]),
@@ -55,7 +55,7 @@ var targets: [Target] = [
 
     // The control library
     .target(name: "ProtectionModel", swiftSettings: settings),
-    .target(name: "MediaFormats", dependencies: ["ProtectionModel", "CLibXML2"], swiftSettings: settings),
+    .target(name: "MediaFormats", dependencies: ["ProtectionModel", "CExpat"], swiftSettings: settings),
     .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "CGcrypt"], swiftSettings: settings),
     .target(
         name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),

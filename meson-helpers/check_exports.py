@@ -4,8 +4,8 @@
 
 - the library exports the functions of its headers and nothing else, the plug-in only gst_plugin_latchkey_*;
 - what the recorded ABI has is still exported, and what is exported is recorded, with a version that there was;
-- neither needs a Swift library at run time (the runtime is linked in), nor, where lld links, those which are loaded
-  with their first use;
+- neither needs a Swift library at run time (the runtime is linked in), nor, if lld links, libcurl, which is loaded with
+  the first request;
 - the library has its SONAME, and the plug-in names it.
 """
 
@@ -75,8 +75,8 @@ def check_needed(what, entries):
     for name in entries.get("NEEDED", []):
         if re.match(r"lib(swift|Foundation|_Foundation|dispatch|BlocksRuntime)", name):
             yield f"{what}: needs {name} at run time; the Swift runtime belongs inside (-static-stdlib)"
-        if re.match(r"lib(curl|xml2)[-.]", name) and link_flags.has_lld(shutil.which("swift") or ""):
-            yield f"{what}: needs {name} at its start; it is to be loaded with the first use (link_first.cfg)"
+        if re.match(r"libcurl[-.]", name) and link_flags.has_lld(shutil.which("swift") or ""):
+            yield f"{what}: needs {name} at its start; it is to be loaded with the first request (link_first.cfg)"
 
 
 def problems(arguments):

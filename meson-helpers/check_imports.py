@@ -18,7 +18,7 @@ import tempfile
 # module: (folder, our modules, modules of the system and of packages)
 LAYERS = {
     "ProtectionModel": ("Sources", [], ["Synchronization"]),
-    "MediaFormats": ("Sources", ["ProtectionModel"], ["CLibXML2", "FoundationEssentials", "Synchronization"]),
+    "MediaFormats": ("Sources", ["ProtectionModel"], ["CExpat", "FoundationEssentials", "Synchronization"]),
     "SampleDecryption": ("Sources", ["ProtectionModel"], ["CGcrypt", "Glibc", "Synchronization"]),
     "KeySystems": (
         "Sources", ["MediaFormats", "ProtectionModel"], ["COpenSSL", "FoundationEssentials", "Synchronization"]),

@@ -64,7 +64,7 @@
             }
             var sections = [
                 GStreamerInstallation.section(latchkey: LatchkeyCommand.configuration.version),
-                Self.libraries(http: HTTPSupport.failure, xml: XMLSupport.failure), DeviceNodes().section,
+                Self.libraries(http: HTTPSupport.failure), DeviceNodes().section,
                 Self.outputs(KMSOutputs().read()),
             ]
             let streams = try await streams()
@@ -97,15 +97,12 @@
                 })
         }
 
-        /// What is loaded when it is needed first.
-        static func libraries(http: HTTPError?, xml: FormatError?) -> DiagnosisSection {
-            let findings = [
+        /// What is loaded with its first use.
+        static func libraries(http: HTTPError?) -> DiagnosisSection {
+            let finding =
                 http.map { Finding(.problem, "no request can be sent: \($0)") }
-                    ?? Finding(.fact, "libcurl is there, for requests"),
-                xml.map { Finding(.problem, "no manifest and no PlayReady header can be read: \($0)") }
-                    ?? Finding(.fact, "libxml2 is there, for manifests and PlayReady headers"),
-            ]
-            return DiagnosisSection("Libraries", findings)
+                ?? Finding(.fact, "libcurl is there, for requests")
+            return DiagnosisSection("Libraries", [finding])
         }
 
         /// What the kernel tells of the outputs, for keys with rules about them.

@@ -3,9 +3,8 @@
 import ProtectionModel
 
 extension XMLLimits {
-    /// For manifests of adaptive streaming. Long timelines have an element for each segment. libxml2, as GStreamer's
-    /// demuxers use it, reads no more bytes; with the documents that they make of it, the largest manifest takes less
-    /// than 256 MiB.
+    /// For manifests of adaptive streaming. Long timelines have an element for each segment. GStreamer's demuxers
+    /// read no more bytes; with the documents that they make of it, the largest manifest takes less than 256 MiB.
     public static let manifest = XMLLimits(size: 10_000_000, elements: 131_072, markup: 440_000)
 }
 

@@ -4,11 +4,11 @@
 public struct XMLLimits: Hashable, Sendable {
     /// In bytes, of the document.
     public var size: Int
-    /// How far elements may be nested; libxml2 itself stops at 256.
+    /// How far elements may be nested.
     public var depth: Int
     /// How many elements the whole document may have.
     public var elements: Int
-    /// In one tag, namespace declarations included. libxml2 compares each with each.
+    /// In one tag, namespace declarations included. GStreamer's demuxers compare each with each.
     public var attributes: Int
     /// Tags, comments, processing instructions and attributes of the whole document together: each costs a reader that
     /// keeps the document a hundred bytes and more, however short it is.

@@ -2,8 +2,7 @@
 
 /// The tags of an XML document, found without parsing it: where they stand and how many attributes they have. Linear.
 ///
-/// For two things that libxml2 does not do: it compares each attribute of a tag with each other one, and a hostile
-/// document has hundreds of thousands; and it does not say which bytes an element is made of.
+/// For limits that hold before any parser reads the document, and for signatures, which cover the bytes of an element.
 struct XMLTagScan: Sequence, IteratorProtocol {
     struct Tag {
         enum Kind {
