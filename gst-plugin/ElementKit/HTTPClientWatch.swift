@@ -51,6 +51,9 @@ public final class HTTPClientWatch: Sendable {
         }
     }
 
+    /// Whether a request is under way that was started since there is a watch.
+    public static var isFetching: Bool { state.withLock { !$0.starts.isEmpty } }
+
     deinit {
         // Its owner goes after the lock.
         let body = Self.state.withLock { $0.watches.removeValue(forKey: id) }

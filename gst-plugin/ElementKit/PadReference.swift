@@ -83,6 +83,15 @@ public final class PadReference: @unchecked Sendable {
         return false
     }
 
+    /// Whether the end of the stream came to the pad or was sent out of it.
+    public var hasEnded: Bool {
+        gst_pad_get_sticky_event(pointer, GST_EVENT_EOS, 0).map { Event(owning: $0) } != nil
+    }
+
+    /// Gives an event to the pad, a sink pad, as its peer does.
+    @discardableResult
+    public func take(_ event: consuming Event) -> Bool { gst_pad_send_event(pointer, event.release()) != 0 }
+
     /// Sends an event out of the pad, a source pad.
     @discardableResult
     public func push(_ event: consuming Event) -> Bool { gst_pad_push_event(pointer, event.release()) != 0 }

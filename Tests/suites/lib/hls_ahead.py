@@ -7,6 +7,7 @@ import urllib.error
 
 import corpus
 import hls_media as media
+import versions
 from hls_keys import fragmented_presentation
 from hls_origin import Answer, Halves
 from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, identifier, same_frames
@@ -137,8 +138,11 @@ def sound_ahead(is_refused_first):
             expected = {"v.m3u8": 1, "en.m3u8": 1 + is_refused_first, "v/init.mp4": 1, "en/init.mp4": 1, "de.m3u8": 0}
             asked = {path: len(origin.asked(path)) for path in expected}
             demand(asked == expected, f"asked for {asked}")
-            one, other = (origin.asked(path)[0].headers for path in ("v.m3u8", "en.m3u8"))
-            demand(one.items() == other.items(), f"other fields: {other.items()}, not {one.items()}")
+            one, other = (origin.asked(path)[0].headers.items() for path in ("v.m3u8", "en.m3u8"))
+            # What is fetched first has the fields of GStreamer 1.22. Later ones name no referrer for playlists.
+            if versions.holds(">=1.26"):
+                one = [(name, value) for name, value in one if name != "Referer"]
+            demand(one == other, f"other fields: {other}, not {one}")
             exactly_once(scene.key_requests(), map(identifier, ["skd://rendition/v", "skd://rendition/en"]))
 
     return behaviour

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """What comes in the place of a segment or an init segment, and an application's sink that fails: each ends with an error that
-says whose it is, or playback goes on. A first segment of fragmented MP4 that is empty is missing here: hlsdemux2 of 1.22,
-which fetches it itself, waits for ever behind it, with clear media too."""
+says whose it is, or playback goes on."""
 
 import threading
 
 import hls_media as media
 import pipelines
+import versions
 from hls_broken import after_first_output
 from hls_origin import Answer, Halves
 from hls_scenes import (
@@ -29,7 +29,7 @@ class Content:
     """A presentation of one kind of protection, whose keys are all there. Its scene serves the files."""
 
     def __init__(self, kind):
-        is_fragmented = kind in ("skd", "whole-mp4")
+        is_fragmented = kind in ("skd", "whole-mp4", "clear-mp4")
         stream = media.Fragmented("video") if is_fragmented else media.TransportStream()
         lines, files, keys = [], {"key": stream.uri_key if kind == "sample" else KEY}, {}
         if is_fragmented:
@@ -39,7 +39,7 @@ class Content:
         if kind == "skd":
             lines.append(media.key_line(URI))
             keys[URI] = KEY
-        elif kind != "sample":
+        elif kind.startswith("whole"):
             lines.append(media.key_line("key", "AES-128", None))
         for number in range(COUNT):
             if kind == "skd":
@@ -47,6 +47,8 @@ class Content:
             elif kind == "sample":
                 lines.append(media.key_line("key", form=None, vector=stream.vector(number)))
                 segment = stream.with_uri_key(number)
+            elif kind.startswith("clear"):
+                segment = stream.segment(number) if is_fragmented else stream.clear(number)
             elif kind == "whole-ts":
                 segment = stream.encrypted_whole(number, KEY)
             else:
@@ -129,8 +131,17 @@ def ends(kind, path, answer, *words, is_later=False):
 
 
 def is_left_out(kind, number):
-    """What the stock demuxer fetches itself is left out, as with clear media."""
+    """What the stock demuxer fetches itself is left out, as with clear media. Behind the gap in a transport stream, tsdemux of
+    1.28 leaves out more."""
     content = Content(kind)
+    expected = [sum for place, sums in enumerate(content.frames) if place != number for sum in sums]
+    if kind == "whole-ts" and versions.holds(">=1.28"):
+        expected = played_without(number, Content("clear-ts")).frames.sums
+        demand(len(expected) > 50, f"{len(expected)} pictures of the clear segments")
+    same_frames(played_without(number, content), expected)
+
+
+def played_without(number, content):
     with content.scene as scene:
         scene.origin.files[name_of(number)] = Answer(204)
         player = scene.player()
@@ -138,7 +149,28 @@ def is_left_out(kind, number):
         scene.origin.files[last] = Halves(scene.origin.files[last], first_pad(player))
         player.play()
         end_of_stream(player)
-        same_frames(player, [sum for place, sums in enumerate(content.frames) if place != number for sum in sums])
+        return player
+
+
+def first_is_nothing(kind, answer):
+    """hlsdemux2 of 1.22, which fetches it itself, stops in silence at a first segment of fragmented MP4 that has no content, with
+    clear media too. Later ones leave it out."""
+
+    def behaviour():
+        content = Content(kind)
+        with content.scene as scene:
+            scene.origin.files[name_of(0)] = answer
+            player = scene.player()
+            player.play()
+            if versions.holds("<1.26"):
+                ends_with_error(
+                    player, Gst.StreamError.quark(), Gst.StreamError.DEMUX, "has stopped without an error",
+                    f"{scene.origin.url}/{name_of(0)}")
+            else:
+                end_of_stream(player)
+                same_frames(player, [sum for sums in content.frames[1:] for sum in sums])
+
+    return behaviour
 
 
 CHECK = "Check what the server sends"
@@ -158,6 +190,10 @@ ALL = {
     # The first one is looked into, since its name does not tell what it is.
     "segment-204/sample-first": ends("sample", name_of(0), *NO_CONTENT),
     "segment-204/sample-third": ends("sample", name_of(2), NO_CONTENT[0], "it is empty", WRONG, is_later=True),
+    "segment-204/skd-first": first_is_nothing("skd", Answer(204)),
+    "segment-204/clear-mp4-first": first_is_nothing("clear-mp4", Answer(204)),
+    "segment-empty/skd-first": first_is_nothing("skd", b""),
+    "segment-empty/clear-mp4-first": first_is_nothing("clear-mp4", b""),
     "segment-204/skd-third": lambda: is_left_out("skd", 2),
     "segment-204/whole-ts-first": lambda: is_left_out("whole-ts", 0),
     "segment-204/whole-ts-third": lambda: is_left_out("whole-ts", 2),

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MPL-2.0
 """Segments that are none, behind the notes that name their keys: playback ends by name, or goes on as GStreamer does with
-clear ones. Packed audio that ends within its first tag is missing here: hlsdemux2 stops in silence there."""
+clear ones."""
 
 import time
 
 import hls_media as media
+import versions
 from hls_changes import CONTENTS, URI, master
 from hls_origin import Halves
 from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad
@@ -55,7 +56,7 @@ def ends_with_any_error(player, name):
     passed on, unless the length of the segment has told."""
     demand(player.until_end(20.0) is not None, "it ended as if nothing was wrong")
     error, debug = player.messages[-1].parse_error()
-    is_named = f"{name} cannot be used" in error.message
+    is_named = f"{name} cannot be used" in error.message or f"{name} last" in error.message
     demand(is_named or "streaming stopped, reason error" in (debug or ""), f"another error: {error.message} {debug}")
     codes = Gst.StreamError.FAILED, Gst.StreamError.DEMUX
     demand(any(error.matches(Gst.StreamError.quark(), code) for code in codes), f"another error: {error.message}")
@@ -105,10 +106,12 @@ def check(kind, broken, place):
     # As GStreamer does with clear ones; but a note stands in front of the first transport stream.
     if broken == "empty" and (kind != "ts" or place == "third"):
         return goes_on(kind, broken, number, rotates)
+    # Packed audio that ends within its first tag: hlsdemux2 of 1.22 stops in silence.
+    if broken == "short" and kind != "ts" and versions.holds(">=1.26"):
+        return goes_on(kind, broken, number, rotates)
     return ends(kind, broken, number, rotates, WORDS.get((kind, broken), FOUND_NONE))
 
 
 ALL = {
     f"broken-segment/{kind}-{broken}-{place}": check(kind, broken, place)
-    for kind in ("ts", "aac", "ac3") for broken in BROKEN for place in PLACES
-    if kind == "ts" or broken != "short"}
+    for kind in ("ts", "aac", "ac3") for broken in BROKEN for place in PLACES}

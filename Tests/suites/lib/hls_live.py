@@ -2,6 +2,7 @@
 """Live presentations: a playlist that slides, with keys that rotate."""
 
 import time
+import urllib.parse
 
 import hls_media as media
 from hls_scenes import Scene, demand, end_of_stream, identifier
@@ -91,6 +92,104 @@ class LowLatency(Live):
             '#EXT-X-RENDITION-REPORT:URI="other.m3u8",LAST-MSN=1']
 
 
+class Parts:
+    """Low latency as servers do it: segments of two parts of a second each, playlists and parts that come when they are
+    there, and playlists without what the player has. The keys of `clear` segments at the start are in no playlist."""
+
+    PARTS = 2
+    AT_START = 6
+    WINDOW = 6
+    URI = "skd://live/parts"
+
+    def __init__(self, ends, clear, delivery):
+        """`delivery`: of `blocks` and `skips`, what the server can do."""
+        self.video = media.Fragmented("video")
+        self.ends, self.clear, self.delivery = ends, clear, delivery
+        key = media.key_of(self.URI)
+        files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "v.m3u8": self.playlist,
+                 "e.mp4": self.video.init_of("parts"), "c.mp4": self.video.clear_init()}
+        for number in range(ends):
+            places = [number * self.PARTS + part for part in range(self.PARTS)]
+            parts = [self.video.segment(place, key if number >= clear else None) for place in places]
+            files[f"{number}.m4s"] = b"".join(parts)
+            files |= {f"{number}.{part}.m4s": self.when_there(place, parts[part]) for part, place in enumerate(places)}
+        self.scene = Scene(files, {self.URI: key})
+        self.start = None
+
+    def there(self):
+        """How many parts there are. The last one stands for the end, a second behind the last segment: 1.26 leaves out a part
+        that it fetches when the end comes."""
+        self.start = self.start or time.monotonic()
+        return min(self.ends * self.PARTS + 1, self.AT_START + int(time.monotonic() - self.start))
+
+    def wait_for(self, count):
+        end = time.monotonic() + 8
+        while self.there() < min(count, self.ends * self.PARTS + 1) and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def when_there(self, place, part):
+        def answer(_request):
+            self.scene.origin.while_quiet(lambda: self.wait_for(place + 1))
+            return part
+
+        return answer
+
+    def state(self, number):
+        letter = "e" if number >= self.clear else "c"
+        key = media.key_line(self.URI) if letter == "e" else "#EXT-X-KEY:METHOD=NONE"
+        return [f'#EXT-X-MAP:URI="{letter}.mp4"', key]
+
+    def parts(self, number, count):
+        return [f'#EXT-X-PART:DURATION=1.0,URI="{number}.{part}.m4s",INDEPENDENT=YES' for part in range(count)]
+
+    def playlist(self, request):
+        query = dict(urllib.parse.parse_qsl(request.query))
+        if "_HLS_msn" in query:
+            part = int(query.get("_HLS_part", self.PARTS - 1))
+            self.scene.origin.while_quiet(lambda: self.wait_for(int(query["_HLS_msn"]) * self.PARTS + part + 1))
+        count = self.there()
+        last = count // self.PARTS
+        is_complete, has_ended = last == self.ends, count > self.ends * self.PARTS
+        first = max(0, last - self.WINDOW)
+        skipped = max(0, last - first - 3) if query.get("_HLS_skip") == "YES" else 0
+        lines = [f"#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}"] if skipped else []
+        state = self.state(first + skipped - 1) if skipped else None
+        for number in range(first + skipped, last + (not is_complete)):
+            lines += self.state(number) if self.state(number) != state else []
+            state = self.state(number)
+            if number < last:
+                lines += self.parts(number, self.PARTS if number >= last - 2 else 0)
+                lines += media.segment_lines(self.PARTS, f"{number}.m4s")
+            else:
+                lines += self.parts(number, count % self.PARTS)
+                lines.append(f'#EXT-X-PRELOAD-HINT:TYPE=PART,URI="{number}.{count % self.PARTS}.m4s"')
+        can = [text for word, text in {"blocks": "CAN-BLOCK-RELOAD=YES", "skips": "CAN-SKIP-UNTIL=12.0"}.items()
+               if word in self.delivery]
+        head = [f"#EXT-X-SERVER-CONTROL:{','.join([*can, 'PART-HOLD-BACK=3.0'])}", "#EXT-X-PART-INF:PART-TARGET=1.0"]
+        return media.media_playlist([*head, *lines], self.PARTS, has_ended, first, None)
+
+
+def parts(clear, *delivery):
+    """Every picture from a part of the first window on, to the end."""
+
+    def behaviour():
+        live = Parts(8, clear, delivery)
+        with live.scene as scene:
+            player = scene.player(paced=True)
+            player.play()
+            end_of_stream(player, 50.0)
+            frames = player.frames.sums
+            count = live.ends * live.PARTS
+            expected = [sum for number in range(count) for sum in live.video.frames(number)]
+            starts = [25 * number for number in range(live.AT_START)]
+            demand(
+                any(frames == expected[start:] for start in starts),
+                f"{len(frames)} pictures, which are not those from a part of the first window to the end")
+            demand(scene.key_requests() == [identifier(live.URI)], f"keys that were asked for: {scene.key_requests()}")
+
+    return behaviour
+
+
 def sliding(ends, form=Live):
     """From the start of a live stream to its end, as people watch: every picture from the first one on, every key asked
     for once."""
@@ -119,5 +218,11 @@ def sliding(ends, form=Live):
     return behaviour
 
 
-ALL = {"live-sliding-window": sliding(14), "live-low-latency": sliding(10, LowLatency)}
+ALL = {
+    "live-sliding-window": sliding(14), "live-low-latency": sliding(10, LowLatency),
+    "live-parts/blocks": parts(0, "blocks"),
+    "live-parts/skips": parts(0, "skips"),
+    "live-parts/blocks-skips": parts(0, "blocks", "skips"),
+    "live-parts/becomes-encrypted": parts(5, "blocks", "skips"),
+}
 LONG = {"live-for-a-minute": sliding(65)}

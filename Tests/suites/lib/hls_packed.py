@@ -9,7 +9,7 @@ import hls_media as media
 import pipelines
 import sample_aes
 from hls_origin import Halves
-from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, identifier
+from hls_scenes import Gst, Scene, demand, end_of_stream, exactly_once, first_pad, identifier
 
 # Case, and the extension of its segments.
 KINDS = {"aac": ("hls-packed-aac-sampleaes", "aac"), "ac3": ("hls-packed-ac3-sampleaes-skd", "ac3")}
@@ -37,13 +37,16 @@ def heard(files, lines, keys=None):
 
 
 def heard_without_segments(audio):
-    """The sums of what is decoded of the frames, one behind the other."""
+    """The sums of what is decoded of the frames, one behind the other. Not by playbin3: since GStreamer 1.26, that hangs now and
+    then at such short files."""
     with children.Folder() as folder:
-        player = pipelines.Player("file://" + folder.write("audio", audio))
-        player.play()
-        end_of_stream(player, 60.0)
-        player.stop()
-        return list(player.audio_buffers.sums)
+        watched = pipelines.Watched(Gst.parse_launch(
+            f"filesrc location={folder.write('audio', audio)} ! decodebin ! fakesink name=end sync=false"))
+        packets = pipelines.Packets(watched.pipeline.get_by_name("end").get_static_pad("sink"), "decoder")
+        watched.play()
+        end_of_stream(watched, 60.0)
+        watched.stop()
+        return list(packets.sums)
 
 
 def in_turn(kind, order, has_discontinuities):
@@ -51,6 +54,7 @@ def in_turn(kind, order, has_discontinuities):
     first buffer behind a change: there the stock demuxer begins a new stream, and the decoder anew."""
 
     def behaviour():
+        segments = []
         name, extension = KINDS[kind]
         case = corpus.case(name)
         key, vector = bytes.fromhex(case.fields["keys"][0]["key"]), bytes.fromhex(case.fields["iv"])
@@ -65,19 +69,30 @@ def in_turn(kind, order, has_discontinuities):
                 changes.add(count_of_frames(audio))
                 lines += ["#EXT-X-DISCONTINUITY"] if has_discontinuities else []
             files[f"{number}.{extension}"] = segment if letter == "e" else clear
-            audio += sample_aes.split_tag(clear)[1]
+            segments.append(sample_aes.split_tag(clear)[1])
+            audio += segments[-1]
             lines.append(media.key_line(URI) if letter == "e" else "#EXT-X-KEY:METHOD=NONE")
             lines += media.segment_lines(durations[number], f"{number}.{extension}")
-        expected = heard_without_segments(audio)
-        track = next(track for track in case.tracks if track.kind == "audio")
-        demand(len(expected) == len(track.packets), f"{len(expected)} buffers of the clear file")
         actual, asked = heard(files, lines, {URI: key})
-        demand(len(actual) == len(expected), f"{len(actual)} buffers of sound, not {len(expected)}")
-        wrong = [at for at, pair in enumerate(zip(actual, expected)) if pair[0] != pair[1] and at not in changes]
+        track = next(track for track in case.tracks if track.kind == "audio")
+        demand(len(actual) == len(track.packets), f"{len(actual)} buffers of sound, not {len(track.packets)}")
+        wrong = [at for at in other_sound(actual, segments) if at not in changes]
         demand(not wrong, f"other sound in the buffers {wrong[:9]}")
         exactly_once(asked, [identifier(URI)])
 
     return behaviour
+
+
+def other_sound(actual, segments):
+    """The places of the buffers that are not those of the segments, one behind the other. Where the stock demuxer begins a new
+    stream, the decoder may begin anew, and that of AC-3 makes another noise from there on in newer versions of FFmpeg."""
+    starts, audio = {}, b""
+    for number, segment in enumerate(segments):
+        starts[count_of_frames(audio)] = heard_without_segments(b"".join(segments[number:]))
+        audio += segment
+    return [
+        at for at, sum in enumerate(actual)
+        if not any(start <= at < start + len(sums) and sums[at - start] == sum for start, sums in starts.items())]
 
 
 def count_of_frames(audio):

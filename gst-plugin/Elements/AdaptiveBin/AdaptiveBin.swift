@@ -86,6 +86,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// two; more only where something else is in the way of them, such as a proxy.
     private static let patience = 1000
 
+    /// How much longer it waits where the stock demuxer asks again for what it does not get.
+    private static let patienceWhenAskedAgain = 20
+
     /// How long the stock demuxer's threads may need to start, in nanoseconds.
     private static let startTime: UInt64 = 100_000_000
 
@@ -104,6 +107,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     /// Comes before the stock demuxer stops, which may wait for an answer on the thread that it stops first.
     func willStop() { currentRun?.segments?.end() }
+
+    /// Whether the stock demuxer asks again, since `willStop`, for what it was refused.
+    var isAskedAgain: Bool { false }
 
     /// What the stock demuxer gets in place of the manifest that came from `url`.
     func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] { manifest }
@@ -144,9 +150,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
             willStop()
-            // The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread.
-            // It has its answers now, and gets no manifest any more.
-            _ = child?.pad("sink")?.waitUntilIdle(milliseconds: Self.patience)
+            waitForUpstream()
             waitUntilChildRuns()
         default: break
         }
@@ -154,6 +158,17 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         if change == .readyToPaused { withGuarded { $0.childStart = MonotonicTime.now } }
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
+    }
+
+    /// The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread. It has its
+    /// answers now, and gets no manifest any more. Later ones ask again and again while that thread waits, until they are
+    /// stopped.
+    private func waitForUpstream() {
+        guard let sink = child?.pad("sink") else { return }
+        for _ in 0..<Self.patience where !isAskedAgain {
+            if sink.waitUntilIdle(milliseconds: 1) { return }
+        }
+        _ = sink.waitUntilIdle(milliseconds: Self.patienceWhenAskedAgain)
     }
 
     /// The stock demuxer of 1.22 starts a thread for its downloads, and hangs for ever when it is stopped before that

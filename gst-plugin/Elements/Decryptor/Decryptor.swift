@@ -155,6 +155,9 @@ class Decryptor: Element, @unchecked Sendable {
     func sinkQuery(_ query: borrowing Query) -> Bool? { nil }
     func sourceQuery(_ query: borrowing Query) -> Bool? { nil }
 
+    /// Whether something waits in here, as for a key.
+    var isBehind: Bool { monitor.withLock { flow.isTaskActive } }
+
     /// Whether the stream has had caps.
     var hasStarted: Bool { monitor.withLock { flow.hasCaps } }
 

@@ -128,6 +128,9 @@ final class HLSAnswers: Sendable {
         }
     }
 
+    /// Whether nothing is answered any more.
+    var hasEnded: Bool { state.withLock { $0.hasEnded } }
+
     private func forget(_ id: UInt64) { state.withLock { $0.entries.removeAll { $0.id == id } } }
 
     /// Ends all work: who waits gets an answer at once, and so does who comes later.

@@ -36,6 +36,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         } catch {
             throw .loopback(error)
         }
+        run.presentation.beginWatch { weak.withElement { ($0 as? HLSDemuxer)?.lookForStillness() } }
         return run
     }
 
@@ -67,6 +68,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let presentation = run?.presentation else { return }
         presentation.outputDidAppear()
         presentation.segments.watchOutput(pad)
+        presentation.watch.watchOutput(pad)
     }
 
     override func limitPictures(to pixels: Int?) {
@@ -78,10 +80,15 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func willStop() { run?.presentation.end() }
 
+    override var isAskedAgain: Bool { run?.presentation.isAskedAgain ?? false }
+
     // MARK: Inside
 
     override func elementDidAppear(_ element: ElementReference) {
+        let watch = run?.presentation.watch
+        if Element.implementation(of: element.pointer) is Decryptor { watch?.didAdd(decryptor: element) }
         guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
+        watch?.didAdd(parser: sink)
         // Segments with notes need the element that reads them, which takes caps of its own.
         let weak = WeakElement(reference)
         let start = ClearStart()
@@ -103,12 +110,44 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         }
     }
 
+    /// Goes on where the stock demuxer does nothing any more. GStreamer 1.26 does not see the end of a live presentation:
+    /// then its parsers get the end of the stream from here. Each version stops in silence at some of what is no media.
+    private func lookForStillness() {
+        guard let run, !run.presentation.hasFailed else { return }
+        let (outputs, isOver) = withGuarded { ($0.outputs, $0.isStopping || $0.hasFailed || $0.closedBecause != nil) }
+        guard !isOver else { return }
+        let watch = run.presentation.watch
+        // Nothing more is to come of streams that have ended, or that nobody wants.
+        let isDone = outputs.isEmpty ? watch.hasOutput : outputs.allSatisfy { $0.inner.hasEnded }
+        // What is played later waits for the elements behind this bin.
+        let isHeldUp = outputs.contains { $0.outer.entrance?.waitUntilIdle(milliseconds: 0) == false }
+        switch watch.verdict(isBusy: isDone || isHeldUp || isWaitingForKey) {
+        case .none: break
+        case .isAtEnd:
+            let parsers = watch.parsers
+            reference.whileStateStays { for sink in parsers where !sink.hasEnded { sink.take(.endOfStream()) } }
+        case .hasStopped:
+            if !watch.hasOutput, let key = run.presentation.keyGivenAway {
+                run.presentation.fail(.wrongKey(key))
+            } else {
+                let failure = run.presentation.segments.failure("GStreamer's demuxer has stopped without an error.")
+                run.presentation.fail(failure ?? .stopped(at: originURL(watch.lastURL ?? manifest.source)))
+            }
+        }
+    }
+
+    private func originURL(_ url: String) -> String {
+        run?.presentation.withOriginURLs(url, isForPeople: false) ?? url
+    }
+
     /// Whether somebody behind this bin has refused what came out of it.
     private var isStoppedDownstream: Bool { withGuarded { $0.outputs.contains { $0.inner.lastFlow == .error } } }
 
     override func handle(_ message: consuming Message) {
         // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
         if let presentation = run?.presentation {
+            // What ends the presentation was said.
+            if message.kind == .error { presentation.watch.end() }
             let isForPeople = message.kind != .element
             handleOwn(message.mapTexts { presentation.withOriginURLs($0, isForPeople: isForPeople) })
         } else {
@@ -118,13 +157,17 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     private func handleOwn(_ message: consuming Message) {
         guard message.kind == .error, let child, message.isFrom(child) else { return super.handle(message) }
-        let (run, isStopping) = (self.run, withGuarded { $0.isStopping })
+        let run = self.run
+        let (isStopping, hasOutputs) = withGuarded { ($0.isStopping, !$0.outputs.isEmpty) }
         guard let run, !isStopping else { return forward(message) }
+        // How the stock demuxer says that it is depends on how the bytes come.
+        let isNoMedia =
+            message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND) || (message.stoppedFlow == .error && !hasOutputs)
         // What follows from a failure that was told is no news.
         if run.presentation.hasFailed { return }
         if let failure = run.presentation.takeFailure() {
             failure.post(on: reference)
-        } else if message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND), let key = run.presentation.keyGivenAway {
+        } else if isNoMedia, let key = run.presentation.keyGivenAway {
             HLSFailure.wrongKey(key).post(on: reference)
         } else if message.stoppedFlow == .error, !isStoppedDownstream,
             let failure = run.presentation.segments.failure(message.errorDetails() ?? "")

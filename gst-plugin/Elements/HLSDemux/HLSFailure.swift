@@ -54,6 +54,15 @@ extension HLSFailure {
             advice: "Either the key or the media is a wrong one.")
     }
 
+    /// The stock demuxer does nothing any more, and does not say why. `url`: what it fetched last.
+    static func stopped(at url: String) -> HLSFailure {
+        HLSFailure(
+            kind: .format,
+            text: "GStreamer's HLS demuxer has stopped without an error. It fetched "
+                + "\(HTTPRequest(url: url).printableURL) last.",
+            advice: "Check that GStreamer plays such media. GST_DEBUG=hlsdemux2:4,adaptivedemux2:4 shows more.")
+    }
+
     /// Encrypted media that cannot be what the playlist says.
     static func media(_ what: String, at url: String, _ reason: String) -> HLSFailure {
         HLSFailure(

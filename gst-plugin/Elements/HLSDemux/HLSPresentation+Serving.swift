@@ -21,6 +21,9 @@ extension HLSPresentation {
         let response = await answers.answer(Self.answerName(request), isAskedOnce: isAskedOnce) { [self] in
             await answer(request, resource)
         }
+        if case .playlist(let url) = resource, answers.hasEnded {
+            state.withLock { if !$0.refused.insert(url).inserted { $0.isAskedAgain = true } }
+        }
         guard isKey, response.status != 200 else { return response }
         // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
         return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
@@ -194,6 +197,7 @@ extension HLSPresentation {
     // MARK: Playlists
 
     private func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
+        watch.didAsk(for: url)
         let first = state.withLock { state -> HTTPResponse? in
             guard state.first?.url == url else { return nil }
             defer { state.first = nil }

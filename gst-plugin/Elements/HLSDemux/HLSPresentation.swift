@@ -15,6 +15,7 @@ final class HLSPresentation: Sendable {
     let segments: AnnouncedSegments
     let answers = HLSAnswers()
     let relayedAnswers = RelayedAnswers()
+    let watch = StillnessWatch()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     private let outputLevel: @Sendable () -> OutputRequirement
@@ -58,6 +59,10 @@ final class HLSPresentation: Sendable {
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
+        /// Playlists that were refused, as the demuxer stops.
+        var refused: Set<String> = []
+        /// One of them was refused twice.
+        var isAskedAgain = false
     }
 
     /// `outputLevel` says what the outputs have, for the choice of variants. With a `relay`, all segments come through it,
@@ -91,6 +96,12 @@ final class HLSPresentation: Sendable {
         }
     }
 
+    /// Looks from now on whether the stock demuxer stops in silence, with `look`.
+    func beginWatch(_ look: @escaping @Sendable () -> Void) {
+        guard let servers = state.withLock({ $0.servers }) else { return }
+        watch.begin(isSegment: { !(servers.path(in: $0)?.hasSuffix(".m3u8") ?? false) }, look: look)
+    }
+
     func fail(_ failure: HLSFailure) {
         let body = state.withLock { state -> (@Sendable (HLSFailure) -> Void)? in
             guard !state.hasFailed, state.servers != nil else { return nil }
@@ -106,6 +117,7 @@ final class HLSPresentation: Sendable {
     /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take
     /// broken connections well.
     func end() {
+        watch.end()
         answers.end()
         relayedAnswers.end()
     }
@@ -130,6 +142,9 @@ final class HLSPresentation: Sendable {
 
     /// Whether the stock demuxer ever reached the loopback server.
     var wasReached: Bool { state.withLock { $0.requestCount > 0 } }
+
+    /// Whether the stock demuxer has asked again for a playlist that it was refused because it is to stop.
+    var isAskedAgain: Bool { state.withLock { $0.isAskedAgain } }
 
     /// Something comes out of the stock demuxer: from now on it waits for what is to come.
     func outputDidAppear() { state.withLock { $0.hasOutput = true } }
@@ -242,6 +257,9 @@ final class HLSPresentation: Sendable {
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
             let isSettled = rewriting.segmentToProbe == nil
             return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
+        }
+        if rewriting.kind == .media {
+            watch.didRead(name, isEnded: rewriting.isEnded, target: rewriting.targetDuration ?? 0)
         }
         table.keep(rewriting.resources, of: name)
         segments.update(rewriting, of: name, servers: servers) { [weak self] in self?.fail($0) }

@@ -265,14 +265,14 @@ extension AgentCore {
         }
     }
 
-    /// Adaptive demuxers name their manifest as the referrer. What they ask this process itself for is no server's.
+    /// Adaptive demuxers of GStreamer 1.22 name their manifest as the referrer. Later ones name none: then it has to be of the
+    /// content's origin. What they ask this process itself for is no server's.
     private func isOurs(_ answer: HTTPClientAnswer) -> Bool {
         let content = URIReference(contentURL)
         let url = URIReference(answer.url)
         if url.printable == content.printable { return true }
-        guard let referrer = answer.referrer, URIReference(referrer).printable == content.printable else {
-            return false
-        }
+        guard let referrer = answer.referrer else { return url.origin != nil && url.origin == content.origin }
+        guard URIReference(referrer).printable == content.printable else { return false }
         let isLoopback = url.origin?.hasPrefix("http://127.0.0.1:") == true
         return !isLoopback || url.origin == content.origin
     }
