@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Installs into a temporary folder and checks every program and library there:
+"""Installs into a temporary folder and checks every program and library there, and latchkey-server, which an option
+installs:
 
 - relocations are read-only once it runs, and all are resolved at its start (full RELRO);
 - its stack is not executable, and a program can be loaded anywhere (PIE);
@@ -84,10 +85,11 @@ def main():
     arguments = parser.parse_args()
     found = list(module_problems(arguments.build))
     checked = set()
+    server = os.path.join(arguments.build, "latchkey-server")
     with tempfile.TemporaryDirectory() as root:
         subprocess.run([arguments.meson, "install", "-C", arguments.build, "--no-rebuild", "--destdir", root], check=True,
                        stdout=subprocess.DEVNULL)
-        for path in elf_files(root):
+        for path in {os.path.basename(path): path for path in (server, *elf_files(root))}.values():
             name = os.path.basename(path)
             checked.add(name)
             found += [f"{name}: {problem}" for problem in file_problems(path)]
