@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """Builds, tests and installs Tests/Subproject, a Meson project with Latchkey as its subproject. A stand-in for `swift`
-hands out what was built before; with --swift the real one builds it anew."""
+hands out what was built before."""
 
 import argparse
 import os
@@ -17,15 +17,13 @@ def problems(arguments):
         source = shutil.copytree(os.path.join(arguments.repository, "Tests", "Subproject"), outer.folder + "/player")
         os.mkdir(source + "/subprojects")
         os.symlink(arguments.repository, source + "/subprojects/latchkey")
-        swift = shutil.which("swift") if arguments.swift else STAND_IN
-        native = outer.write("native.txt", f"[binaries]\nswift = '{swift}'\n")
+        native = outer.write("native.txt", f"[binaries]\nswift = '{STAND_IN}'\n")
         # An installed Latchkey must not be taken.
         outer.make(source, "--native-file", native, "--wrap-mode=forcefallback")
         outer.run(arguments.meson, "test", "-C", outer.build, "--no-rebuild", "--print-errorlogs")
-        if not arguments.swift:
-            words = {word for call in outer.calls() for word in call["arguments"]}
-            if unwanted := {"--triple", "--swift-sdk", "latchkey-server"} & words:
-                yield f"a native build of a subproject has {sorted(unwanted)}"
+        words = {word for call in outer.calls() for word in call["arguments"]}
+        if unwanted := {"--triple", "--swift-sdk", "latchkey-server"} & words:
+            yield f"a native build of a subproject has {sorted(unwanted)}"
         for name in ("/usr/bin/player", "/usr/bin/latchkey", "/usr/lib/liblatchkey-1.0.so.0",
                      "/usr/lib/gstreamer-1.0/libgstlatchkey.so"):
             if not outer.installed(name):
@@ -41,7 +39,6 @@ def main():
     parser.add_argument("--repository", required=True)
     parser.add_argument("--meson", required=True)
     parser.add_argument("--products", required=True, help="the folder of what was built")
-    parser.add_argument("--swift", action="store_true", help="build with the real Swift; takes as long as any first build")
     found = list(problems(parser.parse_args()))
     for problem in found:
         print("check_subproject: " + problem)
