@@ -36,17 +36,17 @@ LAYERS = {
     "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "CWayland", "Glibc", "Synchronization"]),
     "ReferenceServer": (
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel"],
-        ["COpenSSL", "Foundation", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",
+        ["COpenSSL", "Dispatch", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",
          "Logging", "NIOCore", "NIOHTTPTypes", "NIOPosix", "ServiceLifecycle", "Synchronization", "UnixSignals"]),
     "latchkey-server": (
         "Sources", ["KeySystems", "MediaFormats", "ProtectionModel", "ReferenceServer"],
-        ["ArgumentParser", "Foundation", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
+        ["ArgumentParser", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
     "latchkey": (
         "Sources",
         ["ContentCache", "Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
          "ProtectionModel", "SessionControl"],
-        ["ArgumentParser", "CLatchkeyHeaders", "CLatchkeyVersion", "Dispatch", "Foundation", "FoundationEssentials",
-         "Glibc", "Synchronization"]),
+        ["ArgumentParser", "CLatchkeyHeaders", "CLatchkeyVersion", "Dispatch", "FoundationEssentials", "Glibc",
+         "Synchronization"]),
     "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
     "Diagnosis": ("gst-plugin", ["ElementKit", "MediaFormats"], ["CGStreamer", "Glibc"]),
     "Elements": (
@@ -141,6 +141,18 @@ def check_sources(repository):
         yield f"no Swift file under {repository}"
 
 
+def check_foundation(repository):
+    """All of Foundation brings the tables of ICU along, 30 MB of them; what ships has FoundationEssentials."""
+    for top in ("Sources", "gst-plugin", "examples"):
+        for place, folders, names in os.walk(os.path.join(repository, top)):
+            folders[:] = [name for name in folders if name != "Tests"]
+            for path in sorted(os.path.join(place, name) for name in names if name.endswith(".swift")):
+                for number, name in imports(path):
+                    if name.startswith("Foundation") and name != "FoundationEssentials":
+                        yield (f"{os.path.relpath(path, repository)}:{number}: what ships imports "
+                               f"FoundationEssentials, not {name}")
+
+
 def check_json(repository):
     """Foundation's JSON decoder traps on texts that nest too deep: who has them from outside looks first."""
     for place, _, names in os.walk(os.path.join(repository, "Sources")):
@@ -203,7 +215,7 @@ def main():
     arguments = parser.parse_args()
     repository = os.path.abspath(arguments.repository)
     found = [
-        *check_order(), *check_sources(repository), *check_json(repository), *check_architecture(repository),
+        *check_order(), *check_sources(repository), *check_foundation(repository), *check_json(repository), *check_architecture(repository),
         *check_manifest(repository, arguments.swift)]
     for problem in found:
         print("check_imports: " + problem)

@@ -34,6 +34,11 @@ public enum PercentEncoding {
         return bytes
     }
 
+    /// Nil also where the bytes are no UTF-8.
+    public static func decodeText(_ text: some StringProtocol) -> String? {
+        decode(Array(text.utf8)).flatMap { String(validating: $0, as: UTF8.self) }
+    }
+
     private static func encode(_ text: String, keeping isKept: (UInt8) -> Bool) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         var bytes: [UInt8] = []

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
 import Glibc
+import MediaFormats
 
 /// A folder whose files may be read, and nothing outside of it.
 struct MediaFolder: Sendable {
@@ -26,7 +26,7 @@ struct MediaFolder: Sendable {
     ///
     /// Blocks while the file system answers.
     func file(atEscapedPath escaped: some StringProtocol) -> File? {
-        guard let relative = String(escaped).removingPercentEncoding, !relative.utf8.contains(0) else { return nil }
+        guard let relative = PercentEncoding.decodeText(escaped), !relative.utf8.contains(0) else { return nil }
         let names = relative.split(separator: "/", omittingEmptySubsequences: false)
         guard names.allSatisfy({ !$0.isEmpty && $0 != "." && $0 != ".." }) else { return nil }
         // A link may point anywhere, so what counts is where the path leads in the end.

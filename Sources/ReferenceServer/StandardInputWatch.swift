@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import Dispatch
 import Glibc
 import ServiceLifecycle
 
@@ -8,8 +8,8 @@ import ServiceLifecycle
 struct StandardInputWatch: Service {
     func run() async throws {
         let (ends, source) = AsyncStream<Never>.makeStream()
-        // A thread of its own, because the read blocks until the very end; it goes with the process.
-        Thread.detachNewThread {
+        // A queue of its own, because the read blocks until the very end; it goes with the process.
+        DispatchQueue(label: "standard input").async {
             var buffer = [UInt8](repeating: 0, count: 256)
             // SAFETY: reads at most the buffer's size into it.
             while true {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
-import Foundation
+import FoundationEssentials
+import Glibc
 import Logging
 import MediaFormats
 import ProtectionModel
@@ -190,15 +191,15 @@ struct LatchkeyServer: AsyncParsableCommand {
         do {
             try await server.run(logger: logger, stopsWithStandardInput: stopOnStdinEOF) { port in
                 // Written past stdio's buffer, so that a parent process that reads a pipe sees it at once.
-                try? FileHandle.standardOutput.write(
-                    contentsOf: Data("listening on http://\(address):\(port)\n".utf8))
+                Self.write("listening on http://\(address):\(port)\n", to: STDOUT_FILENO)
             }
         } catch {
-            try? FileHandle.standardError.write(
-                contentsOf: Data("Error: cannot serve on \(address), port \(port): \(error)\n".utf8))
+            Self.write("Error: cannot serve on \(address), port \(port): \(error)\n", to: STDERR_FILENO)
             throw ExitCode.failure
         }
     }
+
+    private static func write(_ line: String, to descriptor: Int32) { Glibc.write(descriptor, line, line.utf8.count) }
 
     private func makeAuthorities(at path: String) throws {
         do {

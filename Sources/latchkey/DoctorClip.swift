@@ -2,7 +2,8 @@
 
 #if LATCHKEY_GSTREAMER
     import Diagnosis
-    import Foundation
+    import FoundationEssentials
+    import Glibc
     import HTTP
     import MediaFormats
 
@@ -40,28 +41,23 @@
         // MARK: Bytes
 
         private func readHead() throws -> [UInt8] {
-            guard let file = FileHandle(forReadingAtPath: path) else { throw ToolError("\(path): cannot be opened") }
-            defer { try? file.close() }
-            return Array(try file.read(upToCount: Self.fetchedSize) ?? Data())
+            try ClipFile(path).read(Self.fetchedSize)
         }
 
         /// The `moov` box, wherever in the file it stands. Nil for what is no ISO media.
         private func movieOfFile() throws -> [UInt8]? {
-            guard let file = FileHandle(forReadingAtPath: path) else { return nil }
-            defer { try? file.close() }
-            let end = try file.seekToEnd()
+            let file = try ClipFile(path)
+            let end = try file.size()
             var place: UInt64 = 0
             for _ in 0..<ISOBox.maximumCount {
-                try file.seek(toOffset: place)
-                guard let header = try file.read(upToCount: 16), let (type, size) = Self.header(Array(header)) else {
-                    return nil
-                }
+                try file.seek(to: place)
+                guard let (type, size) = Self.header(try file.read(16)) else { return nil }
                 let whole = size == 0 ? end - place : size
                 guard whole >= 8, whole <= end - place else { return nil }
                 if type == "moov" {
                     guard whole <= UInt64(ClipStream.maximumMovieSize) else { return nil }
-                    try file.seek(toOffset: place)
-                    return Array(try file.read(upToCount: Int(whole)) ?? Data())
+                    try file.seek(to: place)
+                    return try file.read(Int(whole))
                 }
                 place += whole
                 if place >= end { return nil }
@@ -108,5 +104,48 @@
             }
             return response.body
         }
+    }
+
+    /// A file that is read piece by piece.
+    private struct ClipFile: ~Copyable {
+        private let path: String
+        private let descriptor: Int32
+
+        init(_ path: String) throws(ToolError) {
+            self.path = path
+            descriptor = open(path, O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0 else { throw ToolError("\(path): cannot be opened") }
+        }
+
+        deinit { close(descriptor) }
+
+        /// In bytes.
+        func size() throws(ToolError) -> UInt64 {
+            guard let size = UInt64(exactly: lseek(descriptor, 0, SEEK_END)) else { throw unreadable }
+            return size
+        }
+
+        func seek(to place: UInt64) throws(ToolError) {
+            guard let place = off_t(exactly: place), lseek(descriptor, place, SEEK_SET) == place
+            else { throw unreadable }
+        }
+
+        /// Fewer bytes at the end of the file.
+        func read(_ count: Int) throws(ToolError) -> [UInt8] {
+            var bytes = [UInt8](repeating: 0, count: count)
+            var length = 0
+            while length < count {
+                // SAFETY: reads at most as many bytes as are left in the array.
+                let read = bytes[length...].withUnsafeMutableBytes {
+                    Glibc.read(descriptor, $0.baseAddress, $0.count)
+                }
+                if read == 0 { break }
+                guard read > 0 || errno == EINTR else { throw unreadable }
+                length += max(read, 0)
+            }
+            return Array(bytes[..<length])
+        }
+
+        private var unreadable: ToolError { ToolError("\(path): cannot be read") }
     }
 #endif

@@ -3,7 +3,7 @@
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
     import Diagnosis
-    import Foundation
+    import FoundationEssentials
     import HTTP
     import MediaFormats
     import OutputControl

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
+import Glibc
 import KeySystems
 import MediaFormats
 import ProtectionModel
@@ -153,7 +154,7 @@ struct EnvelopePackager {
     ) throws(LineError) -> String {
         let url = URIReference(reference)
         guard url.scheme == nil, url.authority == nil, url.query == nil, !url.path.hasPrefix("/"), !url.path.isEmpty,
-            let path = url.path.removingPercentEncoding, !path.utf8.contains(0)
+            let path = PercentEncoding.decodeText(url.path), !path.utf8.contains(0)
         else { throw .line(line.number, "“\(url.printable)” is no file below the playlist's folder") }
         var parts = playlist.split(separator: "/").dropLast().map { String($0) }
         for part in path.split(separator: "/") where part != "." {
@@ -196,8 +197,10 @@ struct EnvelopePackager {
     private func read(_ name: String) throws(ToolError) -> [UInt8] {
         let path = "\(input)/\(name)"
         do {
-            let size = try FileManager.default.attributesOfItem(atPath: path)[.size] as? Int ?? 0
-            guard size <= Self.maximumSegmentSize else { throw ToolError("\(size) bytes are too many") }
+            var status = stat()
+            if stat(path, &status) == 0, status.st_size > Self.maximumSegmentSize {
+                throw ToolError("\(status.st_size) bytes are too many")
+            }
             return Array(try Data(contentsOf: URL(fileURLWithPath: path)))
         } catch let error as ToolError {
             throw ToolError("\(path): \(error)")

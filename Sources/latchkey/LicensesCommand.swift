@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
-import Foundation
+import FoundationEssentials
+import Glibc
 import LicenseControl
 
 /// `latchkey licenses`: what a licence store holds, and how to empty it.
@@ -99,7 +100,7 @@ struct LicensesResetCommand: AsyncParsableCommand {
         try await reset.run { question in
             if yes { return true }
             guard isatty(STDIN_FILENO) == 1 else { throw ToolError("nobody can be asked; give --yes") }
-            try FileHandle.standardError.write(contentsOf: Data("\(question) [y/N] ".utf8))
+            StandardStream.error.write("\(question) [y/N] ")
             return ["y", "yes"].contains(readLine()?.lowercased())
         }
     }

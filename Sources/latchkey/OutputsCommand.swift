@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
-import Foundation
 import OutputControl
 import ProtectionModel
 
@@ -72,8 +71,7 @@ private final class LastLine: @unchecked Sendable {
     private var last: String?
 
     func show(_ line: String) {
-        // At once, also where it is a pipe that is read.
-        if line != last { try? FileHandle.standardOutput.write(contentsOf: Data("\(line)\n".utf8)) }
+        if line != last { StandardStream.output.write("\(line)\n") }
         last = line
     }
 }

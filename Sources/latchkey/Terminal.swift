@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
+import Glibc
 
 /// Where standard output goes.
 struct Terminal {

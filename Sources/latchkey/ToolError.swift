@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
-
 /// Why a command failed, in words for people. Names the file.
 struct ToolError: Error, Hashable, CustomStringConvertible {
     let description: String
@@ -10,4 +8,4 @@ struct ToolError: Error, Hashable, CustomStringConvertible {
 }
 
 /// Says something beside the result.
-func warn(_ text: String) { try? FileHandle.standardError.write(contentsOf: Data("Warning: \(text)\n".utf8)) }
+func warn(_ text: String) { StandardStream.error.write("Warning: \(text)\n") }

@@ -58,7 +58,7 @@ public struct KeyURI: Sendable, Hashable {
         for item in query.utf8.split(separator: UInt8(ascii: "&")) {
             let equals = item.firstIndex(of: UInt8(ascii: "=")) ?? item.endIndex
             guard item[..<equals].elementsEqual(name.utf8) else { continue }
-            return PercentEncoding.decode(item[equals...].dropFirst()).flatMap { String(validating: $0, as: UTF8.self) }
+            return PercentEncoding.decodeText(Substring(item[equals...].dropFirst()))
         }
         return nil
     }

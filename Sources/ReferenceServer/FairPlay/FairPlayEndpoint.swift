@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
 import HTTPTypes
 import Hummingbird
 import KeySystems

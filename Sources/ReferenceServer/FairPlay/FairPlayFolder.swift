@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
 import Glibc
 public import KeySystems
 import MediaFormats
@@ -29,7 +29,7 @@ public enum FairPlayFolder {
 
     private static func ask(at path: String) throws(FairPlayFolderError) -> ContentKey {
         if let contents = try read(path) {
-            let text = String(decoding: contents, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
+            let text = String(decoding: contents, as: UTF8.self).trimmed()
             guard let ask = ContentKey(hex: text) else {
                 throw FairPlayFolderError(path: path, reason: "not 32 hexadecimal digits")
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
 import KeySystems
 import MediaFormats
 import ProtectionModel
@@ -26,7 +26,7 @@ struct FairPlayRequestBody: Equatable {
     /// or not (`application/x-www-form-urlencoded`); `{"spc":"…","assetId":"…"}` (`application/json`); Base64 alone
     /// (`text/plain`).
     init(_ body: [UInt8], contentType: String?) throws(FairPlayServerError) {
-        let type = contentType?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces).lowercased()
+        let type = contentType?.split(separator: ";").first?.trimmed().lowercased()
         // An SPC starts with its version, which is below 2^24; text has no zeros. curl calls every body a form.
         if body.first == 0 || type == "application/octet-stream" {
             self.init(spc: body)
@@ -68,7 +68,7 @@ struct FairPlayRequestBody: Equatable {
         for field in String(decoding: body, as: UTF8.self).split(separator: "&") {
             let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard let name = parts.first.map(String.init), parts.count == 2,
-                let value = String(parts[1]).removingPercentEncoding
+                let value = PercentEncoding.decodeText(parts[1])
             else { throw .malformedRequest("the body is no form with a field “spc”") }
             guard fields.updateValue(value, forKey: name) == nil else {
                 throw .invalidParameter("the form has the field “\(name)” twice")

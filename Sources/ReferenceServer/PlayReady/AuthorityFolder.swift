@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
 
 /// A complete test authority in a folder: what `PlayReadyFolder` and `FairPlayFolder` keep.
 public struct AuthorityFolder: Hashable, Sendable {

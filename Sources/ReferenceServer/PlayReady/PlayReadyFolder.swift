@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
 import Glibc
 public import KeySystems
 import ProtectionModel

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import Glibc
 import HTTPTypes
 import Hummingbird
 import NIOCore
@@ -69,9 +69,9 @@ extension SessionEndpoints {
 
     private func place(_ session: SessionBook.Session, headers: HTTPFields = [:]) -> Response {
         var headers = headers
-        let date = Date().addingTimeInterval(TimeInterval(settings.clockSkew))
+        let date = time(nil) + settings.clockSkew
         headers[OwnDateHandler.field] = Self.text(date)
-        headers[.expires] = Self.text(date.addingTimeInterval(TimeInterval(settings.interval * settings.missedBeats)))
+        headers[.expires] = Self.text(date + settings.interval * settings.missedBeats)
         return Response(status: .accepted, headers: headers)
     }
 
@@ -85,11 +85,15 @@ extension SessionEndpoints {
 
     private static let terminate: HTTPField.Name? = HTTPField.Name("X-Terminate")
 
-    private static func text(_ date: Date) -> String {
-        date.formatted(
-            Date.VerbatimFormatStyle(
-                format:
-                    "\(weekday: .abbreviated), \(day: .twoDigits) \(month: .abbreviated) \(year: .defaultDigits) \(hour: .twoDigits(clock: .twentyFourHour, hourCycle: .zeroBased)):\(minute: .twoDigits):\(second: .twoDigits) GMT",
-                locale: Locale(identifier: "en_US_POSIX"), timeZone: .gmt, calendar: Calendar(identifier: .gregorian)))
+    /// An HTTP date (RFC 9110, 5.6.7).
+    private static func text(_ seconds: time_t) -> String {
+        var seconds = seconds
+        var parts = tm()
+        gmtime_r(&seconds, &parts)
+        // SAFETY: strftime writes at most the capacity, and returns how much that was.
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) {
+            let count = strftime($0.baseAddress, $0.count, "%a, %d %b %Y %H:%M:%S GMT", &parts)
+            return String(decoding: $0[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        }
     }
 }

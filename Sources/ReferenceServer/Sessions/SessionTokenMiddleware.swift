@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Foundation
+import FoundationEssentials
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import ProtectionModel
 
 /// Looks for the token of a viewing session in licence requests: in the field `X-Session-Token`, also behind commas, in the
 /// query's `sessionToken`, or in the body's member of that name. The log says whose it was. Where licences need a session, a
@@ -11,6 +12,8 @@ import NIOCore
 struct SessionTokenMiddleware: RouterMiddleware {
     let state: ServerState
     let sessions: SessionEndpoints
+
+    private struct Body: Decodable { var sessionToken: String }
 
     private static let name = "sessionToken"
     private static let field: HTTPField.Name? = HTTPField.Name("X-Session-Token")
@@ -20,16 +23,12 @@ struct SessionTokenMiddleware: RouterMiddleware {
     ) async throws -> Response {
         guard Self.isLicence(request) else { return try await next(request, context) }
         var request = request
-        var tokens = (Self.field.flatMap { request.headers[$0] } ?? "").split(separator: ",").map {
-            $0.trimmingCharacters(in: .whitespaces)
-        }
+        var tokens = (Self.field.flatMap { request.headers[$0] } ?? "").split(separator: ",").map { $0.trimmed() }
         tokens += request.uri.queryParameters[values: Substring(Self.name)].map { String($0) }
         if request.headers[.contentType]?.hasPrefix("application/json") == true {
-            let body = try await request.collectBody(upTo: 1 << 20)
-            if let object = try? JSONSerialization.jsonObject(with: Data(Array(buffer: body))) as? [String: Any],
-                let token = object[Self.name] as? String
-            {
-                tokens.append(token)
+            let body = Array(buffer: try await request.collectBody(upTo: 1 << 20))
+            if JSONNesting.isBounded(body), let object = try? JSONDecoder().decode(Body.self, from: Data(body)) {
+                tokens.append(object.sessionToken)
             }
         }
         let session = sessions.session(ofTokens: tokens)

@@ -4,7 +4,8 @@
     import ArgumentParser
     import ContentCache
     import Dispatch
-    import Foundation
+    import FoundationEssentials
+    import Glibc
     import Latchkey
     import MediaFormats
     import Synchronization
@@ -55,7 +56,7 @@
             interrupt.setEventHandler {
                 line.finish()
                 // What is in the index is on disk: there is nothing to wait for.
-                Foundation.exit(130)
+                Glibc.exit(130)
             }
             interrupt.resume()
             defer { interrupt.cancel() }
@@ -98,19 +99,18 @@
             state.withLock { state in
                 state.estimate.note(
                     seconds: CacheState.seconds(progress.cachedDuration), bytes: progress.cachedSize, at: now)
-                write("\r\u{1B}[K" + terminal.fit(state.estimate.text(of: total, width: terminal.width)))
+                let text = state.estimate.text(of: total, width: terminal.width)
+                StandardStream.output.write("\r\u{1B}[K" + terminal.fit(text))
                 state.isShown = true
             }
         }
 
         func finish() {
             state.withLock { state in
-                if state.isShown { write("\n") }
+                if state.isShown { StandardStream.output.write("\n") }
                 state.isShown = false
             }
         }
-
-        private func write(_ text: String) { try? FileHandle.standardOutput.write(contentsOf: Data(text.utf8)) }
     }
 
     /// The rate of a download over its last seconds, and what follows from it.

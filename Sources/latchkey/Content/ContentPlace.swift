@@ -2,7 +2,7 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import Foundation
+    import FoundationEssentials
     import Latchkey
 
     /// Which content a command is about.

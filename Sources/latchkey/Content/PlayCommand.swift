@@ -3,7 +3,7 @@
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
     import Dispatch
-    import Foundation
+    import Glibc
     import Latchkey
     import OutputControl
     import ProtectionModel
@@ -95,9 +95,7 @@
             return screen.ask("There are no rights to play this. Acquire a licence? [y/N] ")
         }
 
-        private func complain(_ text: String) {
-            try? FileHandle.standardError.write(contentsOf: Data("Error: \(text)\n".utf8))
-        }
+        private func complain(_ text: String) { StandardStream.error.write("Error: \(text)\n") }
 
         private func play(_ agent: Agent, _ screen: PlaybackScreen) async throws {
             let player: Player
@@ -107,7 +105,7 @@
             let interrupt = Self.onInterrupt {
                 screen.finish()
                 player.stop()
-                Foundation.exit(130)
+                Glibc.exit(130)
             }
             defer { interrupt.cancel() }
             let clock = Task {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 #if LATCHKEY_GSTREAMER
-    import Foundation
+    import FoundationEssentials
     import Latchkey
     import Synchronization
 
@@ -115,7 +115,6 @@
             return ["y", "yes"].contains(readLine()?.lowercased())
         }
 
-        /// At once, also into a pipe.
-        private func write(_ text: String) { try? FileHandle.standardOutput.write(contentsOf: Data(text.utf8)) }
+        private func write(_ text: String) { StandardStream.output.write(text) }
     }
 #endif
