@@ -7,6 +7,9 @@
 Hardening: relocations that are read-only once the program runs and that are all resolved at its start, no executable
 stack, no search path (RUNPATH), and a stack protector in C code. The Swift compiler adds one to Swift code by default.
 
+Small files: optimized for size, without the public functions that nothing calls (the Swift compiler keeps them for other
+libraries, but for -internalize-at-link), and with equal functions put into one (lld).
+
 Little memory: with lld, which Swift's toolchains bring along: libraries as needed, so that those which are loaded at run time are
 not loaded at the start (link_first.cfg); relative relocations packed, no table of an executable's own symbols
 for libraries that it might load, and what runs before anything plays (startup_functions.txt, see record_startup.py)
@@ -43,14 +46,15 @@ def has_relative_relocations():
 
 
 def link_flags(swift, cross=False):
-    flags = list(HARDENING)
+    flags = HARDENING + ["-Xswiftc", "-Osize", "-Xswiftc", "-Xfrontend", "-Xswiftc", "-internalize-at-link"]
     if not has_lld(swift):
         return flags
     flags += ["-Xswiftc", "-use-ld=lld", "-Xcc", "-ffunction-sections"]
     flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
     # In front of the libraries, which swift build puts in front of all that -Xlinker says.
     flags += ["-Xswiftc", "-Xclang-linker", "-Xswiftc", "--config=" + FIRST]
-    linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering", "--no-export-dynamic"]
+    linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering", "--no-export-dynamic",
+              "--icf=all"]
     if not cross and has_relative_relocations():
         linker += ["-z", "pack-relative-relocs"]
     for flag in linker:
