@@ -22,7 +22,8 @@ show_progress() {
 
 end_progress() {
     [ -n "$progress" ] || return 0
-    echo >&"$progress_end"
+    # The follower is gone if stderr was closed.
+    (trap '' PIPE && echo >&"$progress_end") 2>/dev/null || true
     exec {progress_end}>&-
     wait "$progress" || true
     progress=
