@@ -22,15 +22,16 @@ class Request:
 
 
 class Halves:
-    """A body whose second half waits for an event.
+    """A body whose second half, or what comes behind the first `count` bytes, waits for an event.
 
-    GStreamer 1.22 calls a presentation that is fetched before it has made its first pad one that cannot be fetched. On a
-    busy machine a short one can be that quick.
+    GStreamer calls a presentation that is fetched before it has made its first pad one that cannot be fetched. On a busy
+    machine a short one can be that quick.
     """
 
-    def __init__(self, content, event):
+    def __init__(self, content, event, count=None):
         self.content = content
         self.event = event
+        self.count = count or len(content) // 2
 
     def __len__(self):
         return len(self.content)
@@ -120,10 +121,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = not body.write(self)
                 return
             if isinstance(body, Halves):
-                half = len(body) // 2
-                self.wfile.write(body.content[:half])
+                self.wfile.write(body.content[:body.count])
                 body.event.wait(20)
-                body = body.content[half:]
+                body = body.content[body.count:]
             while pace and body:
                 time.sleep(0.05)
                 count = pace.rate // 20
