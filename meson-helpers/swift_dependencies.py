@@ -17,6 +17,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RECORD = os.path.join(ROOT, "meson-helpers", "packaging", "swift-dependencies.json")
 RESOLVED = os.path.join(ROOT, "Package.resolved")
+# Where a source archive has the packages.
+VENDOR = os.path.join(ROOT, "vendor")
 # The libraries take later versions too. Everything else is for the commands and the tests, and exact.
 LIBRARY_DEPENDENCIES = {"swift-log", "swift-nio"}
 
@@ -36,11 +38,15 @@ def write(path, packages):
 
 
 def use():
-    if not os.path.exists(RESOLVED):
+    if not os.path.exists(RESOLVED) and not os.path.exists(VENDOR):
         write(RESOLVED, read(RECORD))
 
 
 def problems():
+    if os.path.exists(VENDOR):
+        for name in sorted(read(RECORD).keys() ^ set(os.listdir(VENDOR))):
+            yield f"vendor/{name} and the record do not agree"
+        return
     if not os.path.exists(RESOLVED):
         yield "nothing is resolved: Package.resolved is missing"
         return
