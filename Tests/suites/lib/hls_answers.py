@@ -161,6 +161,8 @@ def first_is_nothing(kind, answer):
         with content.scene as scene:
             scene.origin.files[name_of(0)] = answer
             player = scene.player()
+            last = name_of(COUNT - 1)
+            scene.origin.files[last] = Halves(scene.origin.files[last], first_pad(player))
             player.play()
             if versions.holds("<1.26"):
                 ends_with_error(

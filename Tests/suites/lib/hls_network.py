@@ -4,8 +4,8 @@
 import gzip
 
 import hls_media as media
-from hls_origin import Answer, Origin
-from hls_scenes import Gst, Scene, demand, end_of_stream, same_frames
+from hls_origin import Answer, Halves, Origin
+from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture, same_frames
 
 COUNT = 4
 
@@ -69,6 +69,8 @@ def cookies():
             factory.set_rank(Gst.Rank.NONE)
         with Scene(files) as scene:
             player = scene.player()
+            last = scene.origin.files[f"{COUNT - 1}.m4s"]
+            last.body = Halves(contents[f"{COUNT - 1}.m4s"], first_picture(player))
             player.play()
             end_of_stream(player)
             factory.set_rank(rank)

@@ -79,6 +79,18 @@ def first_pad(player):
     return event
 
 
+def first_picture(player):
+    """An event for the first picture. Before the player plays."""
+    event = threading.Event()
+
+    def probe(_pad, _info):
+        event.set()
+        return pipelines.PROBE_OK
+
+    player.frames.pad.add_probe(pipelines.BUFFER, probe)
+    return event
+
+
 def end_of_stream(player, deadline=60.0, on_request=None):
     error = player.until_end(deadline, on_request)
     demand(error is None, error)

@@ -4,7 +4,8 @@
 import corpus
 import hls_media as media
 import pipelines
-from hls_scenes import Gst, Scene, demand, end_of_stream, same_frames
+from hls_origin import Halves
+from hls_scenes import Gst, Scene, demand, end_of_stream, first_pad, same_frames
 
 # What GStreamer's own demuxer gives for the same presentation in the clear.
 CUES = [
@@ -83,6 +84,8 @@ def text(kind):
         with Scene(files, keys) as scene:
             player = Reader(f"{scene.origin.url}/master.m3u8")
             scene.players.append(player)
+            last = max(name for name in files if name.startswith("v_") and name.endswith((".m4s", ".ts")))
+            scene.origin.files[last] = Halves(files[last], first_pad(player))
             player.play()
             end_of_stream(player)
             same_frames(player, case.tracks[0].frames)
