@@ -159,7 +159,7 @@ ALL = {
     "crash-of-stock": (crash_of_stock, ("file",)),
     "crash-of-others": (crash_of_others, ("file",)),
 }
-# These crash, and only the second may run again for nothing.
+# These crash, and only the second may run again for nothing, on GStreamer 1.22.
 CRASHES = ("crash-of-ours", "crash-of-stock", "crash-of-others")
 # These run under the leaks tracer, and their results are in its log.
 TRACED = ("cycles", "leak-is-found")
