@@ -21,6 +21,15 @@ extension ElementReference {
             { box in if let box { Unmanaged<StateBody>.fromOpaque(box).release() } })
     }
 
+    /// Runs `body` on a thread of GStreamer's, and keeps the element until it is over.
+    public func callAsync(_ body: @escaping @Sendable () -> Void) {
+        // SAFETY: GStreamer calls this once and gives up the box once.
+        gst_element_call_async(
+            pointer, { _, box in if let box { Unmanaged<StateBody>.fromOpaque(box).takeUnretainedValue().body() } },
+            Unmanaged.passRetained(StateBody(body)).toOpaque(),
+            { box in if let box { Unmanaged<StateBody>.fromOpaque(box).release() } })
+    }
+
     private func withStateLock(waiting: Bool, _ body: () -> Void) -> Bool {
         withTopLevel { top in
             let element = UnsafeMutableRawPointer(top).assumingMemoryBound(to: GstElement.self)

@@ -6,6 +6,8 @@ import Synchronization
 
 /// What GStreamer's HTTP client got for one request, when the head of the answer is there. A value; thread-safe.
 public struct HTTPClientAnswer: Sendable {
+    /// Of the request, as the watch was given it at the start.
+    public var id: UInt = 0
     /// Of the request; it may hold a query and user information.
     public var url: String
     public var status: UInt32
@@ -29,8 +31,13 @@ public struct HTTPClientAnswer: Sendable {
 public final class HTTPClientWatch: Sendable {
     private let id: UInt64
 
+    private struct Watch {
+        var onStart: (@Sendable (UInt, String) -> Void)?
+        var onAnswer: @Sendable (HTTPClientAnswer) -> Void
+    }
+
     private struct State {
-        var watches: [UInt64: @Sendable (HTTPClientAnswer) -> Void] = [:]
+        var watches: [UInt64: Watch] = [:]
         var lastID: UInt64 = 0
         var isHooked = false
         /// When requests were started, by the address of their message.
@@ -41,18 +48,19 @@ public final class HTTPClientWatch: Sendable {
     /// Requests under way that are timed, at most.
     private static let startLimit = 1024
 
-    /// Nil where the client is no libsoup 3.
-    public init?(_ body: @escaping @Sendable (HTTPClientAnswer) -> Void) {
+    /// Nil if the client is not libsoup 3. `onStart` gets the ID and the URL of each request, maybe more than once: when it
+    /// begins to resolve or connect, when it is sent, and at each redirect. The ID is that of no other request until the
+    /// answer is finished.
+    public init?(
+        _ body: @escaping @Sendable (HTTPClientAnswer) -> Void, onStart: (@Sendable (UInt, String) -> Void)? = nil
+    ) {
         guard Self.hook() else { return nil }
         id = Self.state.withLock { state in
             state.lastID += 1
-            state.watches[state.lastID] = body
+            state.watches[state.lastID] = Watch(onStart: onStart, onAnswer: body)
             return state.lastID
         }
     }
-
-    /// Whether a request is under way that was started since there is a watch.
-    public static var isFetching: Bool { state.withLock { !$0.starts.isEmpty } }
 
     deinit {
         // Its owner goes after the lock.
@@ -77,7 +85,7 @@ public final class HTTPClientWatch: Sendable {
         return state.withLock { state in
             guard !state.isHooked else { return true }
             state.isHooked = true
-            for (name, stage) in [("starting", 0), ("got-headers", 1), ("finished", 2)] {
+            for (name, stage) in [("starting", 0), ("got-headers", 1), ("finished", 2), ("network-event", 3)] {
                 let signal = g_signal_lookup(name, type)
                 guard signal != 0 else { continue }
                 g_signal_add_emission_hook(signal, 0, messageSignal, UnsafeMutableRawPointer(bitPattern: stage), nil)
@@ -88,22 +96,28 @@ public final class HTTPClientWatch: Sendable {
 
     fileprivate static func note(_ message: UnsafeMutableRawPointer, stage: Int) {
         let address = UInt(bitPattern: message)
-        if stage == 0 {
-            state.withLock { state in
+        if stage == 0 || stage == 3 {
+            let bodies = state.withLock { state -> [@Sendable (UInt, String) -> Void] in
+                // Further steps of a connection, which comes before the start if there is none yet.
+                if stage == 3, state.starts[address] != nil { return [] }
                 if state.watches.isEmpty || state.starts.count >= startLimit { state.starts = [:] }
                 if !state.watches.isEmpty { state.starts[address] = MonotonicTime.now }
+                return state.watches.values.compactMap(\.onStart)
             }
+            guard !bodies.isEmpty, let url = Soup.answer(of: message)?.url else { return }
+            for body in bodies { body(address, url) }
             return
         }
         let (start, bodies) = state.withLock { state in
             (
                 stage == 2 ? state.starts.removeValue(forKey: address) : state.starts[address],
-                Array(state.watches.values)
+                state.watches.values.map(\.onAnswer)
             )
         }
         guard !bodies.isEmpty, var answer = Soup.answer(of: message) else { return }
         answer.elapsed = start.map { MonotonicTime.now &- $0 }
         answer.isFinished = stage == 2
+        answer.id = address
         for body in bodies { body(answer) }
     }
 }

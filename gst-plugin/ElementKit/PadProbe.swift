@@ -42,6 +42,12 @@ extension PadReference {
         return add(types, BufferProbe(body), probeBuffer)
     }
 
+    /// Calls `body` when the next buffer passes, or the next list of them, and ends then.
+    public func probeNextBuffer(_ body: @escaping () -> Void) {
+        let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+        add(types, NextBufferProbe(body), probeNextBufferOnce)
+    }
+
     /// Answers the URI queries that the pad's own element sends, a sink pad's, with what `body` gives at that time; nil leaves
     /// a query to the other side.
     @discardableResult
@@ -57,6 +63,7 @@ extension PadReference {
             self, gst_pad_add_probe(pointer, GstPadProbeType(types), { _, _, _ in GST_PAD_PROBE_DROP }, nil, nil))
     }
 
+    @discardableResult
     private func add(_ types: UInt32, _ box: AnyObject, _ callback: GstPadProbeCallback) -> PadProbe {
         // SAFETY: the probe owns the box and gives it up when it ends.
         let id = gst_pad_add_probe(
@@ -79,6 +86,18 @@ private final class EventProbe {
 private final class BufferProbe {
     let body: (consuming Buffer) -> Buffer?
     init(_ body: @escaping (consuming Buffer) -> Buffer?) { self.body = body }
+}
+
+private final class NextBufferProbe {
+    let body: () -> Void
+    init(_ body: @escaping () -> Void) { self.body = body }
+}
+
+private func probeNextBufferOnce(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    if let data { Unmanaged<NextBufferProbe>.fromOpaque(data).takeUnretainedValue().body() }
+    return GST_PAD_PROBE_REMOVE
 }
 
 private final class QueryProbe {

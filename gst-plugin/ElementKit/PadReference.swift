@@ -99,3 +99,22 @@ public final class PadReference: @unchecked Sendable {
     /// Whether both are references to one pad.
     public func isSame(as other: PadReference) -> Bool { pointer == other.pointer }
 }
+
+/// A reference that does not keep the pad alive. Thread-safe.
+public final class WeakPad: @unchecked Sendable {
+    // SAFETY: GWeakRef is thread-safe; the storage is freed only in deinit.
+    private let reference = UnsafeMutablePointer<GWeakRef>.allocate(capacity: 1)
+
+    /// Does not keep the pad alive.
+    public init(_ pad: PadReference) { g_weak_ref_init(reference, UnsafeMutableRawPointer(pad.pointer)) }
+
+    deinit {
+        g_weak_ref_clear(reference)
+        reference.deallocate()
+    }
+
+    /// The pad; nil when it is gone.
+    public var pad: PadReference? {
+        g_weak_ref_get(reference).map { PadReference(owning: $0.assumingMemoryBound(to: GstPad.self)) }
+    }
+}

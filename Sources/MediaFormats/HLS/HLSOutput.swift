@@ -8,6 +8,10 @@ struct HLSOutput {
     /// The scheme and the authority of the URL that was noted last.
     private var lastPlace = ""
     var routedChildren: Set<HLSRewriting.Child> = []
+    /// The URLs of the segment that was written last and of its last part.
+    var lastSegment: (url: String, part: String?)?
+    /// The last part since then.
+    var lastPart: String?
     var result: HLSRewriting
 
     init(kind: HLSPlaylist.Kind, base: URIBase, route: @escaping (HLSResource) -> String) {
@@ -26,15 +30,16 @@ struct HLSOutput {
         return url
     }
 
-    /// `reference` as an absolute URL; remembers its origin.
+    /// `reference` as an absolute URL; remembers it and its origin.
     mutating func absolute(_ reference: some StringProtocol) -> String {
         let url = base.resolve(reference)
         note(url)
         return url
     }
 
-    /// Remembers the origin of a URL.
+    /// Remembers a URL and its origin.
     mutating func note(_ url: String) {
+        if result.kind == .media { result.urls.insert(url) }
         // Neighbours have mostly the same, and to find it out takes longer.
         if !lastPlace.isEmpty, url.utf8.starts(with: lastPlace.utf8) { return }
         let reference = URIReference(url)

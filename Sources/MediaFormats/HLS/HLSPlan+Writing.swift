@@ -73,6 +73,7 @@ extension HLSPlan {
                 return try output.write(output.absolute(reference), ending: line.ending)
             }
             output.note(url)
+            (output.lastSegment, output.lastPart) = ((url, output.lastPart), nil)
             if let placement, placement.delivery == .enveloped {
                 let resource = HLSEnvelopedSegment(
                     url: url, byteRange: segment.byteRange,
@@ -122,6 +123,7 @@ extension HLSPlan {
         case "EXT-X-PART":
             // Segments that are decrypted here are served whole.
             guard placement?.delivery.isServed != true else { return }
+            output.lastPart = (try? HLSAttributeList(parsing: value))?["URI"].map { output.absolute($0) }
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
         case "EXT-X-PRELOAD-HINT":
             // A hint at what will have another URL would be fetched in vain.

@@ -31,6 +31,10 @@ extension HLSPlaylistRewriter {
         output.result.targetDuration = media.targetDuration
         output.result.mediaSequence = media.mediaSequence
         output.result.isEnded = media.isEnded
+        output.result.isDelta = media.isDelta
+        let isPart = media.segments.last.map { $0.url == nil } ?? false
+        let last = isPart ? [output.lastPart] : [output.lastSegment?.url, output.lastSegment?.part]
+        output.result.lastURLs = Set(last.compactMap(\.self))
         output.result.variables = media.variables
         output.result.upcomingKey = media.upcomingKey
         output.result.segmentToInspect = plan.segmentToInspect

@@ -86,6 +86,12 @@ public struct HLSRewriting: Sendable {
     public var resources: [HLSResource] = []
     /// The origins (`https://host:443`) of all http and https URLs that the playlist names.
     public var origins: Set<String> = []
+    /// Of a media playlist: the absolute URLs that it names, as of segments, parts and init segments.
+    public var urls: Set<String> = []
+    /// The absolute URLs of the last segment and of its last part, or of the last part of a segment that is not there yet.
+    public var lastURLs: Set<String> = []
+    /// Whether it leaves out segments that an earlier refresh has named (`EXT-X-SKIP`).
+    public var isDelta = false
     /// Of a master playlist: what its children may import.
     public var variables: [String: String] = [:]
     /// Of a master playlist, in order, each once.

@@ -396,4 +396,25 @@ import Testing
                 """))
         #expect(result.keys.map(\.segments) == [1...1])
     }
+
+    @Test func theLastSegmentAndItsLastPartAreTold() throws {
+        let lines = """
+            #EXT-X-MAP:URI="i.mp4"
+            #EXT-X-PART:DURATION=1,URI="a.1.m4s"
+            #EXTINF:4,
+            a.m4s
+            #EXT-X-PART:DURATION=1,URI="b.1.m4s"
+            #EXT-X-PART:DURATION=1,URI="b.2.m4s"
+            #EXTINF:4,
+            b.m4s
+            """
+        let result = try rewritten(lines).result
+        #expect(result.lastURLs == ["\(root)/b.m4s", "\(root)/b.2.m4s"])
+        let names = ["i.mp4", "a.1.m4s", "a.m4s", "b.1.m4s", "b.2.m4s", "b.m4s"]
+        #expect(result.urls == Set(names.map { "\(root)/\($0)" }))
+        #expect(!result.isDelta)
+        #expect(try rewritten(lines + "\n#EXTINF:4,\nc.m4s").result.lastURLs == ["\(root)/c.m4s"])
+        let part = "\n#EXT-X-PART:DURATION=1,URI=\"c.1.m4s\""
+        #expect(try rewritten(lines + part).result.lastURLs == ["\(root)/c.1.m4s"])
+    }
 }

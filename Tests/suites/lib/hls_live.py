@@ -16,6 +16,9 @@ class Live:
     """A playlist of the last segments, of a second each, that goes on with the clock until it ends. `ends` after so many
     segments."""
 
+    # The segments that it keeps.
+    WINDOW = WINDOW
+
     def __init__(self, ends):
         self.video = media.Fragmented("video")
         self.ends = ends
@@ -38,7 +41,7 @@ class Live:
         self.start = self.start or now
         count = WINDOW + int(now - self.start)
         last = min(self.ends, count)
-        first = max(0, last - WINDOW)
+        first = max(0, last - self.WINDOW)
         lines = ['#EXT-X-MAP:URI="init.mp4"']
         for number in range(first, last):
             if number == first or number % PERIOD == 0:

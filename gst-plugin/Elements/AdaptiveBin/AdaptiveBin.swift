@@ -86,7 +86,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// two; more only where something else is in the way of them, such as a proxy.
     private static let patience = 1000
 
-    /// How much longer it waits where the stock demuxer asks again for what it does not get.
+    /// How much longer it waits if the stock demuxer asks again for what it does not get.
     private static let patienceWhenAskedAgain = 20
 
     /// How long the stock demuxer's threads may need to start, in nanoseconds.

@@ -21,53 +21,29 @@ final class AnnouncedSegments: Sendable {
         var begun: Set<String> = []
         /// The segment that was fetched last.
         var last: String?
-        var watch: HTTPClientWatch?
     }
 
     private let state = Mutex(State())
     private let table: HLSResourceTable
-    private let hasOutput = Atomic(false)
+    private let output: PadWatch
 
-    init(_ table: HLSResourceTable) { self.table = table }
+    init(_ table: HLSResourceTable, _ output: PadWatch) { (self.table, self.output) = (table, output) }
 
-    /// A playlist of that name was rewritten. `onFailure` hears of segments that cannot be used from then on. Nothing is seen
-    /// where GStreamer has an older HTTP library.
-    func update(
-        _ rewriting: HLSRewriting, of playlist: String, servers: PresentationServers?,
-        onFailure: @escaping @Sendable (HLSFailure) -> Void
-    ) {
+    /// A playlist of that name was rewritten.
+    func update(_ rewriting: HLSRewriting, of playlist: String, servers: PresentationServers?) {
         let notes = rewriting.resources.compactMap { if case .keyNote(let note) = $0 { note } else { nil } }
-        let isNeeded = state.withLock { state in
+        state.withLock { state in
             state.segments[playlist] = rewriting.announcedSegments.isEmpty ? nil : rewriting.announcedSegments
             state.notes[playlist] = notes.isEmpty ? nil : Set(notes)
-            guard let servers, !rewriting.announcedSegments.isEmpty, state.servers == nil else { return false }
-            state.servers = servers
-            return true
+            if let servers, !rewriting.announcedSegments.isEmpty { state.servers = servers }
         }
-        guard isNeeded else { return }
-        let watch = HTTPClientWatch { [weak self] answer in
-            if let failure = self?.flaw(of: answer) { onFailure(failure) }
-        }
-        let surplus = state.withLock { state -> HTTPClientWatch? in
-            guard state.servers != nil else { return watch }
-            state.watch = watch
-            return nil
-        }
-        withExtendedLifetime(surplus) {}
     }
 
-    func close() {
-        let watch = state.withLock { state in
-            defer { (state.servers, state.watch, state.segments) = (nil, nil, [:]) }
-            return state.watch
-        }
-        // It goes behind the lock, which what it calls takes too.
-        withExtendedLifetime(watch) {}
-    }
+    func close() { state.withLock { ($0.servers, $0.segments) = (nil, [:]) } }
 
     /// A note goes to the stock demuxer, which starts or seeks, or has come to another key.
     func willServe(_ note: HLSKeyNote) {
-        hasOutput.store(false, ordering: .relaxed)
+        output.expect()
         state.withLock { state in
             let playlists = state.notes.filter { $0.value.contains(note) }.keys
             // Which of several is meant cannot be told, and in the middle of one an empty segment does no harm.
@@ -75,15 +51,8 @@ final class AnnouncedSegments: Sendable {
         }
     }
 
-    /// Marks what comes out of the stock demuxer's pad.
-    func watchOutput(_ pad: PadReference) {
-        pad.probeBuffers { [self] buffer in
-            if !hasOutput.load(ordering: .relaxed) { hasOutput.store(true, ordering: .relaxed) }
-            return buffer
-        }
-    }
-
-    private func flaw(of answer: HTTPClientAnswer) -> HLSFailure? {
+    /// Why the segment that the HTTP client got cannot be used; nil if it may be.
+    func flaw(of answer: HTTPClientAnswer) -> HLSFailure? {
         guard [200, 204, 206].contains(answer.status),
             let servers = state.withLock({ $0.segments.isEmpty ? nil : $0.servers })
         else { return nil }
@@ -128,7 +97,7 @@ final class AnnouncedSegments: Sendable {
     /// The stock demuxer has failed at what it fetched, and says no more than `details`. Nil where something came out since
     /// the last note: then anything may have failed. With several tracks, the segment that it fetched last may be another's.
     func failure(_ details: String) -> HLSFailure? {
-        guard !hasOutput.load(ordering: .relaxed), let url = state.withLock({ $0.last }) else { return nil }
+        guard !output.hasOutput, let url = state.withLock({ $0.last }) else { return nil }
         return HLSFailure(
             kind: .format,
             text: "The segments cannot be used: GStreamer finds no media in one of them. It fetched "

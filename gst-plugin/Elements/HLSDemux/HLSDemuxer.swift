@@ -67,8 +67,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     override func outputDidAppear(_ pad: PadReference) {
         guard let presentation = run?.presentation else { return }
         presentation.outputDidAppear()
-        presentation.segments.watchOutput(pad)
-        presentation.watch.watchOutput(pad)
+        presentation.output.add(pad)
     }
 
     override func limitPictures(to pixels: Int?) {
@@ -110,22 +109,29 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         }
     }
 
-    /// Goes on where the stock demuxer does nothing any more. GStreamer 1.26 does not see the end of a live presentation:
-    /// then its parsers get the end of the stream from here. Each version stops in silence at some of what is no media.
+    /// The run, unless it is stopping or has failed.
+    private var lastingRun: HLSRun? {
+        let isOver = withGuarded { $0.isStopping || $0.hasFailed || $0.closedBecause != nil }
+        guard !isOver, let run, !run.presentation.hasFailed else { return nil }
+        return run
+    }
+
+    /// Goes on if the stock demuxer does nothing any more. GStreamer 1.26 does not see the end of a live presentation:
+    /// its parsers get the end of the stream from here. Each version stops without an error at some of what is no media.
     private func lookForStillness() {
-        guard let run, !run.presentation.hasFailed else { return }
-        let (outputs, isOver) = withGuarded { ($0.outputs, $0.isStopping || $0.hasFailed || $0.closedBecause != nil) }
-        guard !isOver else { return }
+        guard let run = lastingRun else { return }
+        let outputs = withGuarded { $0.outputs }
         let watch = run.presentation.watch
-        // Nothing more is to come of streams that have ended, or that nobody wants.
+        // Streams that have ended, or that are not selected, have no more output.
         let isDone = outputs.isEmpty ? watch.hasOutput : outputs.allSatisfy { $0.inner.hasEnded }
         // What is played later waits for the elements behind this bin.
         let isHeldUp = outputs.contains { $0.outer.entrance?.waitUntilIdle(milliseconds: 0) == false }
         switch watch.verdict(isBusy: isDone || isHeldUp || isWaitingForKey) {
         case .none: break
         case .isAtEnd:
-            let parsers = watch.parsers
-            reference.whileStateStays { for sink in parsers where !sink.hasEnded { sink.take(.endOfStream()) } }
+            // The event waits for the buffer in front of it, and that one maybe for a key.
+            let weak = WeakElement(reference)
+            reference.callAsync { weak.withElement { ($0 as? HLSDemuxer)?.endParsers(watch) } }
         case .hasStopped:
             if !watch.hasOutput, let key = run.presentation.keyGivenAway {
                 run.presentation.fail(.wrongKey(key))
@@ -133,6 +139,13 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
                 let failure = run.presentation.segments.failure("GStreamer's demuxer has stopped without an error.")
                 run.presentation.fail(failure ?? .stopped(at: originURL(watch.lastURL ?? manifest.source)))
             }
+        }
+    }
+
+    private func endParsers(_ watch: StillnessWatch) {
+        for sink in watch.parsers where !sink.hasEnded {
+            guard let run = lastingRun, run.presentation.watch === watch, watch.isStillAtEnd else { return }
+            sink.take(.endOfStream())
         }
     }
 
@@ -146,8 +159,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     override func handle(_ message: consuming Message) {
         // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
         if let presentation = run?.presentation {
-            // What ends the presentation was said.
-            if message.kind == .error { presentation.watch.end() }
+            // The application has the reason of the end.
+            if message.kind == .error { presentation.watch.endLooks() }
             let isForPeople = message.kind != .element
             handleOwn(message.mapTexts { presentation.withOriginURLs($0, isForPeople: isForPeople) })
         } else {
@@ -156,13 +169,18 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     private func handleOwn(_ message: consuming Message) {
-        guard message.kind == .error, let child, message.isFrom(child) else { return super.handle(message) }
+        guard message.kind == .error, let child else { return super.handle(message) }
+        guard message.isFrom(child) else {
+            run?.presentation.errorDidAppearInside()
+            return super.handle(message)
+        }
         let run = self.run
         let (isStopping, hasOutputs) = withGuarded { ($0.isStopping, !$0.outputs.isEmpty) }
         guard let run, !isStopping else { return forward(message) }
-        // How the stock demuxer says that it is depends on how the bytes come.
+        // Which of the two errors the stock demuxer posts depends on how the bytes come.
         let isNoMedia =
-            message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND) || (message.stoppedFlow == .error && !hasOutputs)
+            message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND)
+            || (message.stoppedFlow == .error && !hasOutputs && !run.presentation.hasErrorInside)
         // What follows from a failure that was told is no news.
         if run.presentation.hasFailed { return }
         if let failure = run.presentation.takeFailure() {

@@ -15,7 +15,8 @@ final class HLSPresentation: Sendable {
     let segments: AnnouncedSegments
     let answers = HLSAnswers()
     let relayedAnswers = RelayedAnswers()
-    let watch = StillnessWatch()
+    let output = PadWatch()
+    let watch: StillnessWatch
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     private let outputLevel: @Sendable () -> OutputRequirement
@@ -59,6 +60,8 @@ final class HLSPresentation: Sendable {
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
+        /// An element in the stock demuxer has posted an error.
+        var hasErrorInside = false
         /// Playlists that were refused, as the demuxer stops.
         var refused: Set<String> = []
         /// One of them was refused twice.
@@ -73,7 +76,8 @@ final class HLSPresentation: Sendable {
     ) {
         self.outputLevel = outputLevel
         table = HLSResourceTable()
-        segments = AnnouncedSegments(table)
+        segments = AnnouncedSegments(table, output)
+        watch = StillnessWatch(output)
         self.origin = origin
         self.relay = relay
         segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
@@ -99,7 +103,16 @@ final class HLSPresentation: Sendable {
     /// Looks from now on whether the stock demuxer stops in silence, with `look`.
     func beginWatch(_ look: @escaping @Sendable () -> Void) {
         guard let servers = state.withLock({ $0.servers }) else { return }
-        watch.begin(isSegment: { !(servers.path(in: $0)?.hasSuffix(".m3u8") ?? false) }, look: look)
+        watch.begin(
+            own: { [table] url in
+                guard let path = servers.path(in: url) else { return nil }
+                let resource = table.resource(String(path.prefix { $0 != "." && $0 != "?" }))
+                if case .playlist = resource { return .playlist }
+                return .segment(url: resource?.originURL ?? url)
+            },
+            onAnswer: { [weak self] answer in
+                if let failure = self?.segments.flaw(of: answer) { self?.fail(failure) }
+            }, look: look)
     }
 
     func fail(_ failure: HLSFailure) {
@@ -110,6 +123,10 @@ final class HLSPresentation: Sendable {
         }
         body?(failure)
     }
+
+    /// An element in the stock demuxer has posted an error.
+    func errorDidAppearInside() { state.withLock { $0.hasErrorInside = true } }
+    var hasErrorInside: Bool { state.withLock { $0.hasErrorInside } }
 
     /// Whether the failure that ended the presentation was told.
     var hasFailed: Bool { state.withLock { $0.hasFailed } }
@@ -259,10 +276,15 @@ final class HLSPresentation: Sendable {
             return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
         }
         if rewriting.kind == .media {
-            watch.didRead(name, isEnded: rewriting.isEnded, target: rewriting.targetDuration ?? 0)
+            let refresh = Stillness.Refresh(
+                isEnded: rewriting.isEnded, target: rewriting.targetDuration ?? 0,
+                role: state.withLock { $0.roles[name] }, urls: rewriting.urls, last: rewriting.lastURLs,
+                lastNumber: rewriting.firstSegment.map { $0 &+ UInt64(rewriting.durations.count) &- 1 },
+                isDelta: rewriting.isDelta)
+            watch.didRead(name, refresh)
         }
         table.keep(rewriting.resources, of: name)
-        segments.update(rewriting, of: name, servers: servers) { [weak self] in self?.fail($0) }
+        segments.update(rewriting, of: name, servers: servers)
         for key in wanted { keys.demand(key) }
         return rewriting
     }

@@ -28,7 +28,7 @@ extension HLSDemuxTests {
 
         /// Where nothing was fetched behind a note, an error of the stock demuxer is about something else.
         @Test func withoutASegmentThereIsNothingToSay() {
-            #expect(AnnouncedSegments(HLSResourceTable()).failure("details") == nil)
+            #expect(AnnouncedSegments(HLSResourceTable(), PadWatch()).failure("details") == nil)
         }
     }
 }
