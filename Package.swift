@@ -26,7 +26,7 @@ var products: [Product] = [
         ])
 ]
 
-// The libraries take the tested version or a later one, so that applications can choose. What the commands and the tests
+// The libraries take the tested version or a later one, so that applications can choose. What the server and the tests
 // alone use is exact. meson-helpers/packaging/swift-dependencies.json has the versions of all, also of what these need.
 var dependencies: [Package.Dependency] = [
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
@@ -171,12 +171,9 @@ if Context.environment["LATCHKEY_FUZZ"] != nil {
 }
 
 if withServer {
-    products += [
-        .executable(name: "latchkey-server", targets: ["latchkey-server"]),
-        .executable(name: "latchkey", targets: ["latchkey"]),
-    ]
+    products += [.executable(name: "latchkey-server", targets: ["latchkey-server"])]
     dependencies += [
-        .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-http-types", exact: "1.8.0"),
         .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1", traits: []),
@@ -206,7 +203,8 @@ if withServer {
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: settings),
-        .executableTarget(
+        // The command, in the library: the executable has only a main function, gst-plugin/command.c.
+        .target(
             name: "latchkey",
             dependencies: [
                 "CLatchkeyHeaders", "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
@@ -242,7 +240,8 @@ if withGStreamer {
         .library(name: "ElementKit", targets: ["ElementKit"]),
         .library(name: "Latchkey", targets: ["Latchkey"]),
         .library(name: "LatchkeyLogging", targets: ["LatchkeyLogging"]),
-        .library(name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"]),
+        .library(
+            name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"] + (withServer ? ["latchkey"] : [])),
     ]
     targets += [
         .systemLibrary(

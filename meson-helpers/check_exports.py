@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Checks the symbols and the dependencies of the built library and plug-in, without loading them.
 
-- the library exports the functions of its headers and nothing else, the plug-in only gst_plugin_latchkey_*;
+- the library exports the functions of its headers and the command's own entry, the plug-in only gst_plugin_latchkey_*;
 - what the recorded ABI has is still exported, and what is exported is recorded, with a version that there was;
 - neither needs a Swift library at run time (the runtime is linked in), nor, if lld links, libcurl, which is loaded with
   the first request;
@@ -16,6 +16,9 @@ import subprocess
 import sys
 
 import link_flags
+
+# What the executable latchkey calls. It comes with the library, so this is no part of the ABI, and no header declares it.
+PRIVATE = {"latchkey_command_main"}
 
 
 def output_of(*command):
@@ -84,6 +87,9 @@ def problems(arguments):
     plugin = dynamic_entries(arguments.plugin)
 
     exported = exported_symbols(arguments.library)
+    for name in sorted(PRIVATE - exported):
+        yield f"the library does not export {name}, which the command calls"
+    exported -= PRIVATE
     declared = declared_functions(arguments.header)
     if not declared:
         yield "the headers declare no function"

@@ -19,8 +19,8 @@ RECORD = os.path.join(ROOT, "meson-helpers", "packaging", "swift-dependencies.js
 RESOLVED = os.path.join(ROOT, "Package.resolved")
 # Where a source archive has the packages.
 VENDOR = os.path.join(ROOT, "vendor")
-# The libraries take later versions too. Everything else is for the commands and the tests, and exact.
-LIBRARY_DEPENDENCIES = {"swift-log", "swift-nio"}
+# The libraries take later versions too. Everything else is for the server and the tests, and exact.
+LIBRARY_DEPENDENCIES = {"swift-argument-parser", "swift-log", "swift-nio"}
 
 
 def read(path):

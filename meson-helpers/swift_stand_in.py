@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """Stands in for the command `swift` in tests of the outer build. It writes each call to the file $STAND_IN_CALLS, a line
-of JSON each. The products are copies of those in $STAND_IN_PRODUCTS. Without that, the library is a stub and each program
-a script that ends with an error."""
+of JSON each. The products are copies of those in $STAND_IN_PRODUCTS. Without that, the library is a stub, with which the
+command writes that it was run, and ends with an error."""
 
 import json
 import os
@@ -10,8 +10,17 @@ import shutil
 import subprocess
 import sys
 
-STUB = "int latchkey_register_elements (void *plugin) { return plugin != 0; }\n"
-PROGRAM = '#!/bin/sh\necho \'{"ran": "\'"$0"\'"}\' >>"$STAND_IN_CALLS"\nexit 1\n'
+STUB = r"""
+#include <stdio.h>
+#include <stdlib.h>
+int latchkey_register_elements (void *plugin) { return plugin != 0; }
+void latchkey_command_main (void)
+{
+  FILE *calls = fopen (getenv ("STAND_IN_CALLS"), "a");
+  fputs ("{\"ran\": \"latchkey\"}\n", calls);
+  exit (1);
+}
+"""
 
 
 def option(name):
@@ -26,13 +35,9 @@ def build():
     path = os.path.join(folder, f"lib{product}.so" if is_library else product)
     if products := os.environ.get("STAND_IN_PRODUCTS"):
         shutil.copy2(os.path.join(products, "liblatchkey-1.0.so.0" if is_library else product), path)
-    elif is_library:
+    else:
         subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,liblatchkey-1.0.so.0", "-o", path, "-x", "c", "-"],
                        input=STUB, text=True, check=True)
-    else:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(PROGRAM)
-        os.chmod(path, 0o755)
 
 
 def main():

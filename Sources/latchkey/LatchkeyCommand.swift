@@ -2,8 +2,19 @@
 
 import ArgumentParser
 import CLatchkeyVersion
+import Dispatch
+import Glibc
 
-@main
+/// What the main function of the executable (gst-plugin/command.c) calls. It ends the process. No header declares it.
+@c(latchkey_command_main)
+public func runCommand() {
+    Task {
+        await LatchkeyCommand.main()
+        exit(0)
+    }
+    dispatchMain()
+}
+
 struct LatchkeyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "latchkey",

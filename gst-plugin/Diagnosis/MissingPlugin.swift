@@ -59,9 +59,7 @@ public struct MissingPlugin {
         }
         return Finding(
             .problem, "the plug-in \(file) cannot be loaded: \(reason)",
-            advice: reason.contains("liblatchkey")
-                ? "Run ldconfig as root, or put the folder of liblatchkey-1.0.so.0 into LD_LIBRARY_PATH."
-                : "Install the library that is missing.")
+            advice: "Install the library that is missing.")
     }
 
     /// What GStreamer says when it loads the plug-in.
