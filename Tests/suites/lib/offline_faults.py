@@ -115,7 +115,8 @@ def two_processes():
 def spelling():
     """A URL as no HTTP library sends it: what is cached under it plays without the network."""
     with Film() as film:
-        film.origin.files = {"/%66ilm%c3%a9.ismv": film.bytes, "/film%C3%A9.ismv": film.bytes}
+        film.origin.files = {
+            f"/{name}": film.bytes for name in ("%66ilm%c3%a9.ismv", "%66ilm%C3%A9.ismv", "film%C3%A9.ismv")}
         url = f"{film.origin.url.replace('http', 'HTTP')}/x/../%66ilm%c3%a9.ismv"
         film.origin.files["/x/../%66ilm%c3%a9.ismv"] = film.bytes
         download(film.cache, url).demand(0, "complete")
