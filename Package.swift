@@ -7,8 +7,9 @@ import PackageDescription
 // library builds and tests on a machine without GStreamer's headers.
 let withGStreamer = Context.environment["LATCHKEY_NO_GSTREAMER"] == nil
 
-// LATCHKEY_NO_SERVER=1 leaves the reference server, the command-line tool and the packages that they need out.
-let withServer = Context.environment["LATCHKEY_NO_SERVER"] == nil
+// LATCHKEY_PROGRAMS=1 adds the command, the test services with their server, their tests, and the packages that these
+// need. A package that depends on Latchkey does without them.
+let withPrograms = Context.environment["LATCHKEY_PROGRAMS"] != nil
 
 // LATCHKEY_PROTECTED=1 makes the build that logs nothing, and does not decrypt where somebody looks into the process.
 let isProtected = Context.environment["LATCHKEY_PROTECTED"] != nil
@@ -21,8 +22,9 @@ var products: [Product] = [
     .library(
         name: "LatchkeyControl",
         targets: [
-            "ContentCache", "LicenseControl", "SessionControl", "OutputControl", "KeySystems", "HTTP",
-            "ProtectionModel",
+            "LatchkeyContainers", "LatchkeyManifests", "LatchkeyOffline", "LatchkeyKeySession",
+            "LatchkeyViewingSession", "LatchkeyOutputs",
+            "LatchkeyKeySystems", "LatchkeyHTTP", "LatchkeyProtection",
         ])
 ]
 
@@ -36,141 +38,176 @@ var dependencies: [Package.Dependency] = [
 var targets: [Target] = [
     // System libraries
     .systemLibrary(
-        name: "COpenSSL", path: "Sources/COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        name: "CLatchkeyOpenSSL", path: "Sources/CLatchkeyOpenSSL", pkgConfig: "libcrypto",
+        providers: [.apt(["libssl-dev"])]),
     .systemLibrary(
-        name: "CGcrypt", path: "Sources/CGcrypt", pkgConfig: "libgcrypt", providers: [.apt(["libgcrypt20-dev"])]),
+        name: "CLatchkeyGcrypt", path: "Sources/CLatchkeyGcrypt", pkgConfig: "libgcrypt",
+        providers: [.apt(["libgcrypt20-dev"])]),
     .systemLibrary(
-        name: "CCurl", path: "Sources/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        name: "CLatchkeyCurl", path: "Sources/CLatchkeyCurl", pkgConfig: "libcurl",
+        providers: [.apt(["libcurl4-openssl-dev"])]),
     .systemLibrary(
-        name: "CSQLite", path: "Sources/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-    .systemLibrary(name: "CKeyring", path: "Sources/CKeyring"),
-    .systemLibrary(name: "CWayland", path: "Sources/CWayland"),
+        name: "CLatchkeySQLite", path: "Sources/CLatchkeySQLite", pkgConfig: "sqlite3",
+        providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CLatchkeyKeyring", path: "Sources/CLatchkeyKeyring"),
+    .systemLibrary(name: "CLatchkeyWayland", path: "Sources/CLatchkeyWayland"),
     .systemLibrary(
-        name: "CExpat", path: "Sources/CExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]),
+        name: "CLatchkeyExpat", path: "Sources/CLatchkeyExpat", pkgConfig: "expat", providers: [.apt(["libexpat1-dev"])]
+    ),
     .systemLibrary(name: "CLatchkeyHeaders", path: "gst-plugin/CLatchkey/include"),
     .systemLibrary(
-        name: "CLibDRM", path: "Sources/CLibDRM", pkgConfig: "libdrm", providers: [.apt(["libdrm-dev"])]),
+        name: "CLatchkeyDRM", path: "Sources/CLatchkeyDRM", pkgConfig: "libdrm", providers: [.apt(["libdrm-dev"])]),
     .systemLibrary(
-        name: "CLibUdev", path: "Sources/CLibUdev", pkgConfig: "libudev", providers: [.apt(["libudev-dev"])]),
+        name: "CLatchkeyUdev", path: "Sources/CLatchkeyUdev", pkgConfig: "libudev", providers: [.apt(["libudev-dev"])]),
 
     // The control library
-    .target(name: "ProtectionModel", swiftSettings: settings),
-    .target(name: "MediaFormats", dependencies: ["ProtectionModel", "CExpat"], swiftSettings: settings),
-    .target(name: "SampleDecryption", dependencies: ["ProtectionModel", "CGcrypt"], swiftSettings: settings),
+    .target(name: "LatchkeyProtection", dependencies: ["CLatchkeyGcrypt"]),
+    .target(name: "LatchkeyContainers", dependencies: ["LatchkeyProtection"]),
+    .target(name: "LatchkeyManifests", dependencies: ["LatchkeyProtection", "LatchkeyContainers", "CLatchkeyExpat"]),
     .target(
-        name: "KeySystems", dependencies: ["ProtectionModel", "MediaFormats", "COpenSSL"], swiftSettings: settings),
+        name: "LatchkeyKeySystems",
+        dependencies: ["LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests", "CLatchkeyOpenSSL"]),
     .target(
-        name: "HTTP",
+        name: "LatchkeyHTTP",
         dependencies: [
-            "CCurl",
+            "CLatchkeyCurl",
             .product(name: "NIOCore", package: "swift-nio"),
             .product(name: "NIOHTTP1", package: "swift-nio"),
             .product(name: "NIOPosix", package: "swift-nio"),
-        ],
-        swiftSettings: settings),
-    .target(name: "Storage", dependencies: ["HTTP", "CSQLite"], swiftSettings: settings),
+        ]),
+    .target(name: "LatchkeyStorage", dependencies: ["LatchkeyHTTP", "CLatchkeySQLite"]),
     .target(
-        name: "LicenseControl",
+        name: "LatchkeyKeySession",
         dependencies: [
-            "ProtectionModel", "MediaFormats", "KeySystems", "HTTP", "SessionControl", "Storage", "CKeyring",
-            "COpenSSL",
-        ],
-        swiftSettings: settings),
+            "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyKeySystems", "LatchkeyHTTP",
+            "LatchkeyViewingSession",
+            "LatchkeyStorage", "CLatchkeyKeyring", "CLatchkeyOpenSSL",
+        ]),
     .target(
-        name: "ContentCache",
-        dependencies: ["MediaFormats", "HTTP", "ProtectionModel", "LicenseControl", "Storage", "COpenSSL"],
-        swiftSettings: settings),
-    .target(name: "SessionControl", dependencies: ["ProtectionModel", "HTTP"], swiftSettings: settings),
+        name: "LatchkeyOffline",
+        dependencies: [
+            "LatchkeyContainers", "LatchkeyManifests", "LatchkeyHTTP", "LatchkeyProtection", "LatchkeyKeySession",
+            "LatchkeyStorage",
+            "CLatchkeyOpenSSL",
+        ]),
+    .target(name: "LatchkeyViewingSession", dependencies: ["LatchkeyProtection", "LatchkeyHTTP"]),
     .target(
-        name: "OutputControl", dependencies: ["ProtectionModel", "CLibDRM", "CLibUdev", "CWayland"],
-        swiftSettings: settings),
+        name: "LatchkeyOutputs",
+        dependencies: ["LatchkeyProtection", "CLatchkeyDRM", "CLatchkeyUdev", "CLatchkeyWayland"]),
 
     // examples/fairplay: the three ways to a FairPlay-style key
     .executableTarget(
         name: "latchkey-loader-example",
-        dependencies: ["LicenseControl", "KeySystems", "HTTP", "ProtectionModel"], path: "examples/fairplay",
-        exclude: ["run.sh"], swiftSettings: settings),
+        dependencies: ["LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyHTTP", "LatchkeyProtection"],
+        path: "examples/fairplay",
+        exclude: ["run.sh"]),
 
-    // Their tests
-    .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: settings),
-    .testTarget(name: "ProtectionModelTests", dependencies: ["ProtectionModel"], swiftSettings: settings),
-    .testTarget(
-        name: "MediaFormatsTests", dependencies: ["TestSupport", "MediaFormats", "ProtectionModel"],
-        swiftSettings: settings),
-    .testTarget(
-        name: "SampleDecryptionTests",
-        dependencies: ["TestSupport", "SampleDecryption", "MediaFormats", "ProtectionModel", "COpenSSL"],
-        swiftSettings: settings),
-    .testTarget(
-        name: "SampleAESTests",
-        dependencies: ["TestSupport", "MediaFormats", "SampleDecryption", "ProtectionModel", "COpenSSL"],
-        swiftSettings: settings),
-    .testTarget(
-        name: "KeySystemsTests", dependencies: ["TestSupport", "KeySystems", "MediaFormats", "ProtectionModel"],
-        exclude: ["Golden"], swiftSettings: settings),
-    .target(name: "LoopbackSupport", path: "Tests/LoopbackSupport", swiftSettings: settings),
-    .testTarget(name: "HTTPTests", dependencies: ["HTTP", "LoopbackSupport"], swiftSettings: settings),
-    .testTarget(
-        name: "SessionControlTests",
+    // Their tests. The services of which tests get licenses, and the authorities that tests trust.
+    .target(
+        name: "LatchkeyTestServices",
         dependencies: [
-            "TestSupport", "LoopbackSupport", "SessionControl", "HTTP", "ProtectionModel", "session-holder",
+            "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyKeySystems", "CLatchkeyOpenSSL",
         ],
-        swiftSettings: settings),
+        path: "Tests/Services/LatchkeyTestServices"),
+    .target(name: "LatchkeyTestSupport", path: "Tests/LatchkeyTestSupport"),
+    .testTarget(name: "LatchkeyProtectionTests", dependencies: ["LatchkeyProtection"]),
+    .testTarget(
+        name: "LatchkeyContainersTests",
+        dependencies: ["LatchkeyTestSupport", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection"]),
+    .testTarget(
+        name: "LatchkeyManifestsTests",
+        dependencies: [
+            "LatchkeyTestSupport", "LatchkeyManifests", "LatchkeyKeySystems", "LatchkeyContainers",
+            "LatchkeyProtection",
+        ]),
+    .testTarget(
+        name: "LatchkeyCipherTests",
+        dependencies: [
+            "LatchkeyTestSupport", "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests", "CLatchkeyOpenSSL",
+        ]),
+    .testTarget(
+        name: "LatchkeySampleAESTests",
+        dependencies: [
+            "LatchkeyTestSupport", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection", "CLatchkeyOpenSSL",
+        ]),
+    .testTarget(
+        name: "LatchkeyKeySystemsTests",
+        dependencies: [
+            "LatchkeyTestServices", "LatchkeyTestSupport", "LatchkeyKeySystems", "LatchkeyContainers",
+            "LatchkeyManifests",
+            "LatchkeyProtection",
+        ],
+        exclude: ["Golden"]),
+    .target(name: "LatchkeyLoopbackSupport", path: "Tests/LatchkeyLoopbackSupport"),
+    .testTarget(name: "LatchkeyHTTPTests", dependencies: ["LatchkeyHTTP", "LatchkeyLoopbackSupport"]),
+    .testTarget(
+        name: "LatchkeyViewingSessionTests",
+        dependencies: [
+            "LatchkeyTestSupport", "LatchkeyLoopbackSupport", "LatchkeyViewingSession", "LatchkeyHTTP",
+            "LatchkeyProtection", "latchkey-session-holder",
+        ]),
     // A compositor of libwayland-server's, and an application's connection to it.
     .target(
-        name: "WaylandStandIn", dependencies: ["CWayland"], path: "Tests/WaylandStandIn",
+        name: "CLatchkeyWaylandStandIn", dependencies: ["CLatchkeyWayland"], path: "Tests/CLatchkeyWaylandStandIn",
         exclude: ["weston-content-protection.xml", "weston-content-protection-protocol.c"],
         linkerSettings: [.linkedLibrary("wayland-client"), .linkedLibrary("wayland-server")]),
     .testTarget(
-        name: "OutputControlTests", dependencies: ["OutputControl", "ProtectionModel", "WaylandStandIn"],
-        swiftSettings: settings),
-    .target(name: "StoreFaults", dependencies: ["CSQLite"], path: "Tests/StoreFaults"),
+        name: "LatchkeyOutputsTests",
+        dependencies: ["LatchkeyOutputs", "LatchkeyProtection", "CLatchkeyWaylandStandIn"]),
+    .target(name: "CLatchkeyStoreFaults", dependencies: ["CLatchkeySQLite"], path: "Tests/CLatchkeyStoreFaults"),
     .executableTarget(
-        name: "store-writer", dependencies: ["LicenseControl", "ProtectionModel", "StoreFaults"],
-        path: "Tests/StoreWriter", swiftSettings: settings),
+        name: "latchkey-store-writer",
+        dependencies: ["LatchkeyKeySession", "LatchkeyProtection", "CLatchkeyStoreFaults"],
+        path: "Tests/StoreWriter"),
     .testTarget(
-        name: "ContentCacheTests",
+        name: "LatchkeyOfflineTests",
         dependencies: [
-            "TestSupport", "ContentCache", "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
-            "Storage",
+            "LatchkeyTestSupport", "LatchkeyOffline", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
+            "LatchkeyManifests",
+            "LatchkeyHTTP", "LatchkeyProtection", "LatchkeyStorage",
+        ]),
+    .executableTarget(
+        name: "latchkey-license-benchmark",
+        dependencies: [
+            "LatchkeyTestServices", "LatchkeyHTTP", "LatchkeyKeySystems", "LatchkeyKeySession", "LatchkeyContainers",
+            "LatchkeyManifests",
+            "LatchkeyProtection",
         ],
-        swiftSettings: settings),
+        path: "Tests/Benchmarks/License"),
     .executableTarget(
-        name: "license-benchmark",
-        dependencies: ["HTTP", "KeySystems", "LicenseControl", "MediaFormats", "ProtectionModel"],
-        path: "Tests/Benchmarks/License", swiftSettings: settings),
+        name: "latchkey-session-holder", dependencies: ["LatchkeyViewingSession"], path: "Tests/SessionHolder"),
     .executableTarget(
-        name: "session-holder", dependencies: ["SessionControl"], path: "Tests/SessionHolder", swiftSettings: settings),
+        name: "latchkey-session-benchmark", dependencies: ["LatchkeyViewingSession", "LatchkeyTestSupport"],
+        path: "Tests/Benchmarks/Session"),
     .executableTarget(
-        name: "session-benchmark", dependencies: ["SessionControl", "TestSupport"], path: "Tests/Benchmarks/Session",
-        swiftSettings: settings),
-    .executableTarget(
-        name: "session-load", dependencies: ["SessionControl"], path: "Tests/SessionLoad", swiftSettings: settings),
+        name: "latchkey-session-load", dependencies: ["LatchkeyViewingSession"], path: "Tests/SessionLoad"),
     .testTarget(
-        name: "LicenseControlTests",
+        name: "LatchkeyKeySessionTests",
         dependencies: [
-            "TestSupport", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel",
-            "CSQLite", "store-writer",
-        ],
-        swiftSettings: settings),
+            "LatchkeyTestServices", "LatchkeyTestSupport", "LatchkeyKeySession", "LatchkeyViewingSession",
+            "LatchkeyKeySystems", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyHTTP", "LatchkeyProtection",
+            "CLatchkeySQLite",
+            "latchkey-store-writer",
+        ]),
     .target(
-        name: "FuzzTargets",
+        name: "LatchkeyFuzzTargets",
         dependencies: [
-            "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "SessionControl", "HTTP",
-            "ProtectionModel",
+            "LatchkeyTestServices", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
+            "LatchkeyManifests",
+            "LatchkeyProtection", "LatchkeyViewingSession", "LatchkeyHTTP",
         ],
-        path: "Tests/Fuzz/FuzzTargets", swiftSettings: settings),
+        path: "Tests/Fuzz/FuzzTargets"),
     .testTarget(
-        name: "FuzzTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzz/FuzzTests",
-        swiftSettings: settings),
+        name: "LatchkeyFuzzTests", dependencies: ["LatchkeyFuzzTargets", "LatchkeyTestSupport"],
+        path: "Tests/Fuzz/FuzzTests"),
 ]
 
 // LATCHKEY_FUZZ=1 makes the library that Tests/suites/long/60-fuzz links to libFuzzer.
 if Context.environment["LATCHKEY_FUZZ"] != nil {
-    products.append(.library(name: "FuzzTargets", type: .dynamic, targets: ["FuzzTargets"]))
+    products.append(.library(name: "LatchkeyFuzzTargets", type: .dynamic, targets: ["LatchkeyFuzzTargets"]))
 }
 
-if withServer {
+if withPrograms {
     products += [.executable(name: "latchkey-server", targets: ["latchkey-server"])]
     dependencies += [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -181,9 +218,10 @@ if withServer {
     ]
     targets += [
         .target(
-            name: "ReferenceServer",
+            name: "LatchkeyReferenceServer",
             dependencies: [
-                "ProtectionModel", "MediaFormats", "KeySystems",
+                "LatchkeyTestServices", "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests",
+                "LatchkeyKeySystems",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -194,138 +232,163 @@ if withServer {
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
-            swiftSettings: settings),
+            path: "Tests/Services/LatchkeyReferenceServer"),
         .executableTarget(
             name: "latchkey-server",
             dependencies: [
-                "ReferenceServer", "MediaFormats", "ProtectionModel",
+                "LatchkeyTestServices", "LatchkeyReferenceServer", "LatchkeyContainers", "LatchkeyManifests",
+                "LatchkeyProtection",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
-            swiftSettings: settings),
+            path: "Tests/Services/latchkey-server"),
         // The command, in the library: the executable has only a main function, gst-plugin/command.c.
         .target(
             name: "latchkey",
             dependencies: [
-                "CLatchkeyHeaders", "HTTP", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
-                "ProtectionModel", "SessionControl",
+                "CLatchkeyHeaders", "LatchkeyHTTP", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
+                "LatchkeyManifests",
+                "LatchkeyOutputs", "LatchkeyProtection", "LatchkeyViewingSession",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ] + (withGStreamer ? ["ContentCache", "Diagnosis", "Latchkey"] : []),
-            swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
+            ] + (withGStreamer ? ["LatchkeyOffline", "LatchkeyDiagnosis", "Latchkey"] : []),
+            swiftSettings: withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : []),
         .testTarget(
-            name: "CommandTests",
+            name: "LatchkeyCommandTests",
             dependencies: [
-                "latchkey", "LicenseControl", "KeySystems", "MediaFormats", "ProtectionModel",
+                "LatchkeyTestServices", "latchkey", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
+                "LatchkeyManifests",
+                "LatchkeyProtection",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ] + (withGStreamer ? ["Latchkey"] : []),
-            swiftSettings: settings + (withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : [])),
+            swiftSettings: withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : []),
         .testTarget(
-            name: "ReferenceServerTests",
+            name: "LatchkeyReferenceServerTests",
             dependencies: [
-                "ReferenceServer", "latchkey-server", "latchkey-loader-example", "KeySystems", "MediaFormats",
-                "ProtectionModel", "SessionControl", "HTTP", "TestSupport",
+                "LatchkeyTestServices", "LatchkeyReferenceServer", "latchkey-server", "latchkey-loader-example",
+                "LatchkeyKeySystems", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection",
+                "LatchkeyViewingSession",
+                "LatchkeyHTTP", "LatchkeyTestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-            ],
-            swiftSettings: settings),
+            ]),
     ]
 }
 
 if withGStreamer {
     products += [
-        .library(name: "ElementKit", targets: ["ElementKit"]),
+        .library(name: "LatchkeyElementKit", targets: ["LatchkeyElementKit"]),
         .library(name: "Latchkey", targets: ["Latchkey"]),
         .library(name: "LatchkeyLogging", targets: ["LatchkeyLogging"]),
+        .executable(name: "play-protected", targets: ["latchkey-play-protected"]),
         .library(
-            name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"] + (withServer ? ["latchkey"] : [])),
+            name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"] + (withPrograms ? ["latchkey"] : [])),
     ]
     targets += [
         .systemLibrary(
-            name: "CGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-video-1.0",
+            name: "CLatchkeyGStreamer", path: "gst-plugin/CGStreamer", pkgConfig: "gstreamer-video-1.0",
             providers: [.apt(["libgstreamer1.0-dev", "libgstreamer-plugins-base1.0-dev"])]),
         .systemLibrary(
-            name: "CGStreamerCheck", path: "gst-plugin/Tests/CGStreamerCheck", pkgConfig: "gstreamer-check-1.0",
+            name: "CLatchkeyGStreamerCheck", path: "gst-plugin/Tests/CGStreamerCheck", pkgConfig: "gstreamer-check-1.0",
             providers: [.apt(["libgstreamer1.0-dev"])]),
         .target(
-            name: "ElementKit", dependencies: ["CGStreamer"], path: "gst-plugin/ElementKit",
-            exclude: ["README.md"], swiftSettings: settings),
+            name: "LatchkeyElementKit", dependencies: ["CLatchkeyGStreamer"], path: "gst-plugin/ElementKit",
+            exclude: ["README.md"]),
         .target(
-            name: "Elements",
+            name: "LatchkeyElements",
             dependencies: [
-                "ElementKit", "CGStreamer", "LicenseControl", "SessionControl", "KeySystems", "MediaFormats",
-                "OutputControl", "SampleDecryption", "ProtectionModel", "HTTP",
+                "LatchkeyElementKit", "CLatchkeyGStreamer", "LatchkeyKeySession", "LatchkeyViewingSession",
+                "LatchkeyKeySystems", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyOutputs",
+                "LatchkeyProtection", "LatchkeyHTTP",
             ],
-            path: "gst-plugin/Elements", swiftSettings: settings),
+            path: "gst-plugin/Elements"),
         .target(
-            name: "Diagnosis", dependencies: ["ElementKit", "CGStreamer", "MediaFormats"],
-            path: "gst-plugin/Diagnosis", swiftSettings: settings),
+            name: "LatchkeyDiagnosis",
+            dependencies: ["LatchkeyElementKit", "CLatchkeyGStreamer", "LatchkeyContainers", "LatchkeyManifests"],
+            path: "gst-plugin/Diagnosis"),
         .testTarget(
-            name: "DiagnosisTests", dependencies: ["Diagnosis", "ElementKit", "ElementTestSupport", "MediaFormats"],
-            path: "gst-plugin/Tests/DiagnosisTests", swiftSettings: settings),
+            name: "LatchkeyDiagnosisTests",
+            dependencies: [
+                "LatchkeyDiagnosis", "LatchkeyElementKit", "LatchkeyElementTestSupport", "LatchkeyContainers",
+                "LatchkeyManifests",
+            ],
+            path: "gst-plugin/Tests/DiagnosisTests"),
         .target(
             name: "Latchkey",
             dependencies: [
-                "CGStreamer", "CLatchkeyHeaders", "ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems",
-                "LicenseControl", "MediaFormats", "OutputControl", "ProtectionModel", "SessionControl",
+                "CLatchkeyGStreamer", "CLatchkeyHeaders", "LatchkeyOffline", "LatchkeyElementKit", "LatchkeyElements",
+                "LatchkeyHTTP", "LatchkeyKeySystems", "LatchkeyKeySession", "LatchkeyContainers", "LatchkeyManifests",
+                "LatchkeyOutputs",
+                "LatchkeyProtection", "LatchkeyViewingSession",
             ],
-            path: "gst-plugin/Latchkey", swiftSettings: settings),
+            path: "gst-plugin/Latchkey"),
         .target(
             name: "LatchkeyLogging",
             dependencies: ["Latchkey", .product(name: "Logging", package: "swift-log")],
-            path: "gst-plugin/LatchkeyLogging", swiftSettings: settings),
+            path: "gst-plugin/LatchkeyLogging"),
         // The sample application of the agent.
         .executableTarget(
-            name: "play-protected",
+            name: "latchkey-play-protected",
             dependencies: [
-                "ContentCache", "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
-                "OutputControl", "ProtectionModel",
+                "LatchkeyOffline", "LatchkeyElementKit", "LatchkeyHTTP", "LatchkeyKeySystems", "Latchkey",
+                "LatchkeyKeySession", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyOutputs",
+                "LatchkeyProtection",
             ],
-            path: "examples/play-protected", swiftSettings: settings),
+            path: "examples/play-protected"),
         .executableTarget(
-            name: "agent-benchmark", dependencies: ["Latchkey", "CGStreamer"], path: "Tests/Benchmarks/Agent",
-            swiftSettings: settings),
+            name: "latchkey-agent-benchmark", dependencies: ["Latchkey", "CLatchkeyGStreamer"],
+            path: "Tests/Benchmarks/Agent"),
         .testTarget(
-            name: "AgentTests",
+            name: "LatchkeyAgentTests",
             dependencies: [
-                "Latchkey", "ContentCache", "Elements", "ElementKit", "CGStreamer", "ElementTestSupport", "TestSupport",
-                "LicenseControl", "KeySystems", "MediaFormats", "HTTP", "ProtectionModel", "LatchkeyLogging",
-                .product(name: "Logging", package: "swift-log"),
+                "Latchkey", "LatchkeyOffline", "LatchkeyElements", "LatchkeyElementKit", "CLatchkeyGStreamer",
+                "LatchkeyElementTestSupport", "LatchkeyTestSupport", "LatchkeyKeySession", "LatchkeyKeySystems",
+                "LatchkeyContainers", "LatchkeyManifests", "LatchkeyHTTP", "LatchkeyProtection",
+                "LatchkeyViewingSession",
+                "LatchkeyLogging", .product(name: "Logging", package: "swift-log"),
             ],
-            path: "gst-plugin/Tests/AgentTests", swiftSettings: settings),
+            path: "gst-plugin/Tests/AgentTests"),
         .target(
             name: "CLatchkey",
             dependencies: [
-                "CLatchkeyHeaders", "Latchkey", "Elements", "ElementKit", "LicenseControl", "KeySystems",
-                "OutputControl", "ContentCache", "MediaFormats", "HTTP", "ProtectionModel", "SessionControl",
+                "CLatchkeyHeaders", "Latchkey", "LatchkeyElements", "LatchkeyElementKit", "LatchkeyKeySession",
+                "LatchkeyKeySystems", "LatchkeyOutputs", "LatchkeyOffline", "LatchkeyContainers", "LatchkeyManifests",
+                "LatchkeyHTTP",
+                "LatchkeyProtection", "LatchkeyViewingSession",
             ],
-            path: "gst-plugin/CLatchkey", exclude: ["include"], swiftSettings: settings),
+            path: "gst-plugin/CLatchkey", exclude: ["include"]),
         .target(
-            name: "ElementTestSupport",
-            dependencies: ["ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL", "ProtectionModel"],
-            path: "gst-plugin/Tests/ElementTestSupport", swiftSettings: settings),
-        .testTarget(
-            name: "ElementKitTests", dependencies: ["ElementKit", "CGStreamer", "ElementTestSupport"],
-            path: "gst-plugin/Tests/ElementKitTests", swiftSettings: settings),
-        .testTarget(
-            name: "ElementsTests",
+            name: "LatchkeyElementTestSupport",
             dependencies: [
-                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "TestSupport",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
-                "SampleDecryption", "SessionControl", "ProtectionModel", "WaylandStandIn",
+                "LatchkeyElementKit", "CLatchkeyGStreamer", "CLatchkeyGStreamerCheck", "CLatchkeyOpenSSL",
+                "LatchkeyProtection",
             ],
-            path: "gst-plugin/Tests/ElementsTests", swiftSettings: settings),
+            path: "gst-plugin/Tests/ElementTestSupport"),
         .testTarget(
-            name: "HLSDemuxTests",
+            name: "LatchkeyElementKitTests",
+            dependencies: ["LatchkeyElementKit", "CLatchkeyGStreamer", "LatchkeyElementTestSupport"],
+            path: "gst-plugin/Tests/ElementKitTests"),
+        .testTarget(
+            name: "LatchkeyElementsTests",
             dependencies: [
-                "Latchkey", "Elements", "ElementKit", "CGStreamer", "CGStreamerCheck", "COpenSSL",
-                "ElementTestSupport", "LicenseControl", "KeySystems", "MediaFormats", "SampleDecryption", "HTTP",
-                "ProtectionModel",
+                "Latchkey", "LatchkeyElements", "LatchkeyElementKit", "CLatchkeyGStreamer", "CLatchkeyGStreamerCheck",
+                "LatchkeyTestSupport", "LatchkeyElementTestSupport", "LatchkeyKeySession", "LatchkeyKeySystems",
+                "LatchkeyContainers", "LatchkeyManifests", "LatchkeyOutputs", "LatchkeyProtection",
+                "LatchkeyViewingSession",
+                "CLatchkeyWaylandStandIn",
             ],
-            path: "gst-plugin/Tests/HLSDemuxTests", swiftSettings: settings),
+            path: "gst-plugin/Tests/ElementsTests"),
+        .testTarget(
+            name: "LatchkeyHLSDemuxTests",
+            dependencies: [
+                "Latchkey", "LatchkeyElements", "LatchkeyElementKit", "CLatchkeyGStreamer", "CLatchkeyGStreamerCheck",
+                "CLatchkeyOpenSSL", "LatchkeyElementTestSupport", "LatchkeyKeySession", "LatchkeyKeySystems",
+                "LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection", "LatchkeyHTTP",
+            ],
+            path: "gst-plugin/Tests/HLSDemuxTests"),
     ]
 }
 
@@ -333,11 +396,12 @@ if withGStreamer {
 // ours, and six products to link. The name of a target in place of the 1 leaves that in.
 if let wanted = Context.environment["LATCHKEY_SANITIZED_TESTS"] {
     let withoutPart: Set<String> = [
-        "KeySystemsTests", "ProtectionModelTests", "LicenseControlTests", "HLSDemuxTests", "store-writer",
-        "StoreFaults", "DiagnosisTests", "ContentCacheTests",
-        "SessionControlTests", "session-holder", "session-load", "session-benchmark", "license-benchmark",
-        "FuzzTargets", "FuzzTests", "latchkey-loader-example", "CLatchkey", "play-protected",
-        "agent-benchmark", "ReferenceServer", "ReferenceServerTests", "latchkey-server", "latchkey", "CommandTests",
+        "LatchkeyProtectionTests", "LatchkeyKeySessionTests", "LatchkeyHLSDemuxTests", "latchkey-store-writer",
+        "CLatchkeyStoreFaults", "LatchkeyDiagnosisTests", "LatchkeyOfflineTests", "LatchkeyViewingSessionTests",
+        "latchkey-session-holder", "latchkey-session-load", "latchkey-session-benchmark", "latchkey-license-benchmark",
+        "LatchkeyFuzzTargets", "LatchkeyFuzzTests", "latchkey-loader-example", "CLatchkey", "latchkey-play-protected",
+        "latchkey-agent-benchmark", "LatchkeyReferenceServer", "LatchkeyReferenceServerTests", "latchkey-server",
+        "latchkey", "LatchkeyCommandTests",
     ]
     targets.removeAll { withoutPart.contains($0.name) && $0.name != wanted }
     products.removeAll()
@@ -346,6 +410,10 @@ if let wanted = Context.environment["LATCHKEY_SANITIZED_TESTS"] {
 // LATCHKEY_TESTS=A,B builds these test targets and no other: the work of minutes, while one works on one part.
 if let wanted = Context.environment["LATCHKEY_TESTS"]?.split(separator: ",").map(String.init) {
     targets.removeAll { $0.isTest && !wanted.contains($0.name) }
+}
+
+for target in targets where target.type != .system {
+    target.swiftSettings = settings + (target.swiftSettings ?? [])
 }
 
 let package = Package(

@@ -38,7 +38,8 @@ class Tests:
         self.results = {}
         self.issues = {}
 
-    def lines(self):
+    def results_in_order(self):
+        """For each test: PASS, FAIL or SKIP, its name, and the reason."""
         for test, name in self.names.items():
             if test in self.results:
                 result, reason = self.results[test]
@@ -48,6 +49,10 @@ class Tests:
                 result, reason = "FAIL", "never ran: the test process ended before"
             if result == "FAIL" and test in self.issues:
                 reason = "; ".join(self.issues[test][:3])
+            yield result, name, reason
+
+    def lines(self):
+        for result, name, reason in self.results_in_order():
             yield f"{result} {name}" + (f": {reason}" if result != "PASS" else "")
 
 

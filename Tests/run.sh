@@ -67,8 +67,10 @@ if "$long"; then
 fi
 steps=()
 if "$here"; then
-    steps=(lint commits layers core swift shipping)
+    steps=(lint commits layers first-calls core swift shipping)
     for suite in "${suites[@]}"; do steps+=("${suite#Tests/suites/}"); done
+    # It compares with the results of all that runs here, so it is no part of a run of some steps.
+    if [ "$pattern" = . ]; then steps+=(manual); fi
 fi
 # The suites of pipelines are those from 10 to 39.
 pipelines=(Tests/suites/[1-3][0-9]-*)
@@ -170,9 +172,13 @@ check() {
 
 gstreamer_version() { "$@" gst-inspect-1.0 --version 2>/dev/null | sed -n 's/^GStreamer //p'; }
 
-# Prints the counts for each version, and those of all, by which the run passes or fails.
+# Prints once more what failed, the counts for each version, and those of all, by which the run passes or fails.
 finish() {
     local file place version passed failed skipped all=(0 0 0)
+    if cat "$logs"/results-* | grep '^FAIL ' >"$work/failures"; then
+        title "What failed"
+        cut -c 1-600 "$work/failures"
+    fi
     for file in "$logs"/results-*; do
         place=${file#"$logs/results-"}
         passed=$(grep -c '^PASS ' "$file")
@@ -199,7 +205,7 @@ if [ "${LATCHKEY_JOBS:-0}" -gt 0 ]; then jobs=(--jobs "$LATCHKEY_JOBS"); fi
 
 # The machine's own settings and plug-ins must not decide what a test sees.
 isolated=(env -u LATCHKEY_CONFIG -u GST_PLUGIN_PATH -u GST_PLUGIN_PATH_1_0 -u GST_REGISTRY_1_0 -u GST_DEBUG
-    XDG_CONFIG_HOME="$work/config" LC_ALL=C.UTF-8)
+    XDG_CONFIG_HOME="$work/config" XDG_STATE_HOME="$work/state" LC_ALL=C.UTF-8)
 
 title "What the tests need"
 if ! "$helpers/install-deps" --for-tests; then
@@ -209,6 +215,7 @@ fi
 find_swift || true
 gstreamer_version >"$work/version-here"
 "$helpers/swift_dependencies.py" use
+export LATCHKEY_PROGRAMS=1
 
 if is_selected lint; then
     title lint
@@ -232,6 +239,11 @@ fi
 if is_selected layers; then
     title layers
     check layers 300 "$helpers/check_imports.py"
+fi
+
+if is_selected first-calls; then
+    title first-calls
+    check first-calls 60 "$helpers/check_first_calls.py"
 fi
 
 # The library without GStreamer. The same scratch folder as the tests: what is compiled here is not compiled again.
@@ -373,6 +385,12 @@ for suite in "${suites[@]}"; do
         run_suite "$step" "$suite"
     fi
 done
+
+# What the manuals promise has tests, and they have passed in this run.
+if is_selected manual; then
+    title manual
+    check manual 60 "$helpers/check_manual.py" --repository "$repository" --results "$results"
+fi
 
 # RELEASE: runs the selected suites in its folder.
 run_release() {

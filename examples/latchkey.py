@@ -8,9 +8,10 @@
     agent.close()
 
 Callbacks come on threads of Latchkey and are to return at once: GLib.idle_add hands over to the main loop. What they get
-are values of Python. `wait` says when none comes any more: call it behind `close`, before the program ends.
+are values of Python. `wait` says when none comes any more. A program may end at any moment: it gets no callback then.
 """
 
+import atexit
 import ctypes
 import dataclasses
 import itertools
@@ -58,7 +59,7 @@ _TAKES, _INDEX, _INT = (_POINTER,), (_POINTER, ctypes.c_size_t), ctypes.c_int
 _SECONDS, _TIME = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_double)
 _BYTES = ctypes.POINTER(ctypes.c_uint8)
 _library = _functions({
-    "register_elements": (_INT, _POINTER),
+    "register_elements": (_INT, _POINTER), "stop_callbacks": (None,),
     "content_type_from_url": (_INT, _TEXT),
     "agent_new": (_POINTER, _TEXT, _INT, ctypes.POINTER(_Options)),
     "agent_unref": (None, *_TAKES),
@@ -110,6 +111,8 @@ _library = _functions({
     "service_request_finish_with_response": (_INT, _POINTER, _TEXT, ctypes.c_size_t),
     "service_request_finish_with_error": (_INT, _POINTER, _INT, _TEXT),
 })
+# Callbacks need an interpreter that is not ending.
+atexit.register(_library.latchkey_stop_callbacks)
 
 
 def _call(name, *arguments):

@@ -33,6 +33,7 @@ INSTALLED = (
     "/usr/share/man/man1/latchkey.1",
     "/usr/share/bash-completion/completions/latchkey", "/usr/share/zsh/site-functions/_latchkey",
     "/usr/share/fish/vendor_completions.d/latchkey.fish", "/usr/share/doc/latchkey/latchkey.conf.example",
+    "/usr/share/doc/latchkey/sessions/latchkey.json", "/usr/share/doc/latchkey/sessions/terminate.json",
 )
 # What the cross file says, and what SwiftPM gets; and how the folder of the static runtime is found.
 CASES = {

@@ -19,12 +19,12 @@ import tempfile
 
 # The largest stripped size of each file that has a limit, in bytes.
 SIZES = {
-    "liblatchkey-1.0.so.0": 21_100_000,
+    "liblatchkey-1.0.so.0": 21_400_000,
     "latchkey": 20_000,
     "latchkey-server": 20_500_000,
 }
 # Modules with code that writes through pointers to the stack: in Swift, and in C that is linked in.
-PROTECTED_MODULES = ("ElementKit", "MediaFormats", "CNIOLinux")
+PROTECTED_MODULES = ("LatchkeyElementKit", "LatchkeyContainers", "CNIOLinux")
 
 
 def output_of(*command):

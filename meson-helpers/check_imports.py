@@ -15,67 +15,109 @@ import subprocess
 import sys
 import tempfile
 
-# module: (folder, our modules, modules of the system and of packages)
+# module: (its folder, our modules, modules of the system and of packages)
 LAYERS = {
-    "ProtectionModel": ("Sources", [], ["Synchronization"]),
-    "MediaFormats": ("Sources", ["ProtectionModel"], ["CExpat", "FoundationEssentials", "Synchronization"]),
-    "SampleDecryption": ("Sources", ["ProtectionModel"], ["CGcrypt", "Glibc", "Synchronization"]),
-    "KeySystems": (
-        "Sources", ["MediaFormats", "ProtectionModel"], ["COpenSSL", "FoundationEssentials", "Synchronization"]),
-    "HTTP": (
-        "Sources", [],
-        ["CCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
-    "Storage": ("Sources", ["HTTP"], ["CSQLite", "Glibc", "Synchronization"]),
-    "LicenseControl": (
-        "Sources", ["HTTP", "KeySystems", "MediaFormats", "ProtectionModel", "SessionControl", "Storage"],
-        ["CKeyring", "COpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
-    "ContentCache": (
-        "Sources", ["HTTP", "LicenseControl", "MediaFormats", "ProtectionModel", "Storage"],
-        ["COpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
-    "SessionControl": ("Sources", ["HTTP", "ProtectionModel"], ["FoundationEssentials", "Glibc", "Synchronization"]),
-    "OutputControl": ("Sources", ["ProtectionModel"], ["CLibDRM", "CLibUdev", "CWayland", "Glibc", "Synchronization"]),
-    "ReferenceServer": (
-        "Sources", ["KeySystems", "MediaFormats", "ProtectionModel"],
-        ["COpenSSL", "Dispatch", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",
+    "LatchkeyProtection": ("Sources/LatchkeyProtection", [], ["CLatchkeyGcrypt", "Synchronization"]),
+    "LatchkeyContainers": (
+        "Sources/LatchkeyContainers",
+        ["LatchkeyProtection"],
+        ["FoundationEssentials", "Synchronization"]),
+    "LatchkeyManifests": (
+        "Sources/LatchkeyManifests",
+        ["LatchkeyContainers", "LatchkeyProtection"],
+        ["CLatchkeyExpat", "FoundationEssentials", "Synchronization"]),
+    "LatchkeyKeySystems": (
+        "Sources/LatchkeyKeySystems",
+        ["LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection"],
+        ["CLatchkeyOpenSSL", "FoundationEssentials", "Synchronization"]),
+    "LatchkeyHTTP": (
+        "Sources/LatchkeyHTTP",
+        [],
+        ["CLatchkeyCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
+    "LatchkeyStorage": ("Sources/LatchkeyStorage", ["LatchkeyHTTP"], ["CLatchkeySQLite", "Glibc", "Synchronization"]),
+    "LatchkeyKeySession": (
+        "Sources/LatchkeyKeySession",
+        ["LatchkeyContainers", "LatchkeyHTTP", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
+         "LatchkeyStorage", "LatchkeyViewingSession"],
+        ["CLatchkeyKeyring", "CLatchkeyOpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "LatchkeyOffline": (
+        "Sources/LatchkeyOffline",
+        ["LatchkeyContainers", "LatchkeyHTTP", "LatchkeyKeySession", "LatchkeyManifests", "LatchkeyProtection",
+         "LatchkeyStorage"],
+        ["CLatchkeyOpenSSL", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "LatchkeyViewingSession": (
+        "Sources/LatchkeyViewingSession",
+        ["LatchkeyHTTP", "LatchkeyProtection"],
+        ["FoundationEssentials", "Glibc", "Synchronization"]),
+    "LatchkeyOutputs": (
+        "Sources/LatchkeyOutputs",
+        ["LatchkeyProtection"],
+        ["CLatchkeyDRM", "CLatchkeyUdev", "CLatchkeyWayland", "Glibc", "Synchronization"]),
+    "LatchkeyTestServices": (
+        "Tests/Services/LatchkeyTestServices",
+        ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection"],
+        ["CLatchkeyOpenSSL", "Synchronization"]),
+    "LatchkeyReferenceServer": (
+        "Tests/Services/LatchkeyReferenceServer",
+        ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
+         "LatchkeyTestServices"],
+        ["CLatchkeyOpenSSL", "Dispatch", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",
          "Logging", "NIOCore", "NIOHTTPTypes", "NIOPosix", "ServiceLifecycle", "Synchronization", "UnixSignals"]),
     "latchkey-server": (
-        "Sources", ["KeySystems", "MediaFormats", "ProtectionModel", "ReferenceServer"],
+        "Tests/Services/latchkey-server",
+        ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
+         "LatchkeyReferenceServer", "LatchkeyTestServices"],
         ["ArgumentParser", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
     "latchkey": (
-        "Sources",
-        ["ContentCache", "Diagnosis", "HTTP", "Latchkey", "LicenseControl", "KeySystems", "MediaFormats", "OutputControl",
-         "ProtectionModel", "SessionControl"],
+        "Sources/latchkey",
+        ["Latchkey", "LatchkeyContainers", "LatchkeyDiagnosis", "LatchkeyHTTP", "LatchkeyKeySession",
+         "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyOffline", "LatchkeyOutputs", "LatchkeyProtection",
+         "LatchkeyViewingSession"],
         ["ArgumentParser", "CLatchkeyHeaders", "CLatchkeyVersion", "Dispatch", "FoundationEssentials", "Glibc",
          "Synchronization"]),
-    "ElementKit": ("gst-plugin", [], ["CGStreamer", "Glibc", "Synchronization"]),
-    "Diagnosis": ("gst-plugin", ["ElementKit", "MediaFormats"], ["CGStreamer", "Glibc"]),
-    "Elements": (
-        "gst-plugin",
-        ["ElementKit", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl", "ProtectionModel",
-         "SampleDecryption", "SessionControl"],
-        ["CGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
-    "LatchkeyLogging": ("gst-plugin", ["Latchkey"], ["Logging"]),
+    "LatchkeyElementKit": ("gst-plugin/ElementKit", [], ["CLatchkeyGStreamer", "Glibc", "Synchronization"]),
+    "LatchkeyDiagnosis": (
+        "gst-plugin/Diagnosis",
+        ["LatchkeyContainers", "LatchkeyElementKit", "LatchkeyManifests"],
+        ["CLatchkeyGStreamer", "Glibc"]),
+    "LatchkeyElements": (
+        "gst-plugin/Elements",
+        ["LatchkeyContainers", "LatchkeyElementKit", "LatchkeyHTTP", "LatchkeyKeySession", "LatchkeyKeySystems",
+         "LatchkeyManifests", "LatchkeyOutputs", "LatchkeyProtection", "LatchkeyViewingSession"],
+        ["CLatchkeyGStreamer", "FoundationEssentials", "Glibc", "Synchronization"]),
+    "LatchkeyLogging": ("gst-plugin/LatchkeyLogging", ["Latchkey"], ["Logging"]),
     "Latchkey": (
-        "gst-plugin",
-        ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "LicenseControl", "MediaFormats", "OutputControl",
-         "ProtectionModel", "SampleDecryption", "SessionControl"],
-        ["CGStreamer", "CLatchkeyHeaders", "CLatchkeyVersion", "FoundationEssentials", "Glibc", "Synchronization"]),
-    "play-protected": (
-        "examples",
-        ["ContentCache", "ElementKit", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
-         "OutputControl", "ProtectionModel"],
-        ["Glibc"]),
-    "latchkey-loader-example": ("examples", ["HTTP", "KeySystems", "LicenseControl", "ProtectionModel"], ["Glibc"]),
-    "CLatchkey": (
-        "gst-plugin",
-        ["ContentCache", "ElementKit", "Elements", "HTTP", "KeySystems", "Latchkey", "LicenseControl", "MediaFormats",
-         "OutputControl", "ProtectionModel", "SessionControl"],
-        ["CGStreamer", "CLatchkeyAgent", "CLatchkeyHeaders", "CLatchkeyLoader", "CLatchkeySecureDecryptor", "Glibc",
+        "gst-plugin/Latchkey",
+        ["LatchkeyContainers", "LatchkeyElementKit", "LatchkeyElements", "LatchkeyHTTP", "LatchkeyKeySession",
+         "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyOffline", "LatchkeyOutputs", "LatchkeyProtection",
+         "LatchkeyViewingSession"],
+        ["CLatchkeyGStreamer", "CLatchkeyHeaders", "CLatchkeyVersion", "FoundationEssentials", "Glibc",
          "Synchronization"]),
+    "latchkey-play-protected": (
+        "examples/play-protected",
+        ["Latchkey", "LatchkeyContainers", "LatchkeyElementKit", "LatchkeyHTTP", "LatchkeyKeySession",
+         "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyOffline", "LatchkeyOutputs", "LatchkeyProtection"],
+        ["Glibc"]),
+    "latchkey-loader-example": (
+        "examples/fairplay",
+        ["LatchkeyHTTP", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyProtection"],
+        ["Glibc"]),
+    "CLatchkey": (
+        "gst-plugin/CLatchkey",
+        ["Latchkey", "LatchkeyContainers", "LatchkeyElementKit", "LatchkeyElements", "LatchkeyHTTP",
+         "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyOffline", "LatchkeyOutputs",
+         "LatchkeyProtection", "LatchkeyViewingSession"],
+        ["CLatchkeyAgent", "CLatchkeyGStreamer", "CLatchkeyHeaders", "CLatchkeyLoader", "CLatchkeySecureDecryptor",
+         "Glibc", "Synchronization"]),
 }
 
-# A module that one file alone may import: where the reason is that file.
-ONE_FILE = {("ProtectionModel", "Glibc"): "KeyMemory.swift"}
+# Where modules are: those that ship, and those that serve tests.
+TOPS = ("Sources", "gst-plugin", "Tests/Services")
+
+# A module that some files alone may import: where the reason is those files.
+FEW_FILES = {("LatchkeyProtection", "Glibc"): [
+    "CheckedSample.swift", "CipherContext.swift", "FileAccess.swift", "GatherBuffer.swift", "KeyMemory.swift",
+    "RegularFile.swift"]}
 
 IMPORT = re.compile(
     r"^\s*(?:@\w+(?:\([^)]*\))?\s+)*(?:(?:public|package|internal|fileprivate|private)\s+)?import\s+"
@@ -115,52 +157,58 @@ def check_order():
 
 def check_sources(repository):
     files = 0
-    for top in ("Sources", "gst-plugin"):
-        for module in sorted(os.listdir(os.path.join(repository, top))):
-            folder = os.path.join(repository, top, module)
-            if not os.path.isdir(folder) or is_clang_module(folder) or module == "Tests":
+    modules = {folder: module for module, (folder, _, _) in LAYERS.items()}
+    for top in TOPS:
+        for name in sorted(os.listdir(os.path.join(repository, top))):
+            folder = os.path.join(repository, top, name)
+            if not os.path.isdir(folder) or is_clang_module(folder) or name == "Tests":
                 continue
             sources = [
                 os.path.join(place, name) for place, _, names in os.walk(folder) for name in names
                 if name.endswith(".swift")]
             if not sources:
                 continue
-            if LAYERS.get(module, (None,))[0] != top:
-                yield f"{top}/{module} is no layer of the table in meson-helpers/check_imports.py"
+            if f"{top}/{name}" not in modules:
+                yield f"{top}/{name} is no layer of the table in meson-helpers/check_imports.py"
                 continue
+            module = modules[f"{top}/{name}"]
             _, ours, others = LAYERS[module]
             for path in sorted(sources):
                 files += 1
-                for number, name in imports(path):
-                    if name in ours or name in others or name == "Swift":
+                for number, imported in imports(path):
+                    if imported in ours or imported in others or imported == "Swift":
                         continue
-                    if ONE_FILE.get((module, name)) == os.path.basename(path):
+                    if os.path.basename(path) in FEW_FILES.get((module, imported), []):
                         continue
-                    yield f"{os.path.relpath(path, repository)}:{number}: {module} may not import {name}"
+                    yield f"{os.path.relpath(path, repository)}:{number}: {module} may not import {imported}"
     if not files:
         yield f"no Swift file under {repository}"
 
 
-def check_foundation(repository):
-    """All of Foundation brings the tables of ICU along, 30 MB of them; what ships has FoundationEssentials."""
-    for top in ("Sources", "gst-plugin", "examples"):
+def sources(repository, *tops):
+    """The Swift files of what ships and of what serves tests, in order."""
+    for top in tops:
         for place, folders, names in os.walk(os.path.join(repository, top)):
             folders[:] = [name for name in folders if name != "Tests"]
-            for path in sorted(os.path.join(place, name) for name in names if name.endswith(".swift")):
-                for number, name in imports(path):
-                    if name.startswith("Foundation") and name != "FoundationEssentials":
-                        yield (f"{os.path.relpath(path, repository)}:{number}: what ships imports "
-                               f"FoundationEssentials, not {name}")
+            yield from sorted(os.path.join(place, name) for name in names if name.endswith(".swift"))
+
+
+def check_foundation(repository):
+    """All of Foundation brings the tables of ICU along, 30 MB of them; what ships has FoundationEssentials."""
+    for path in sources(repository, *TOPS, "examples"):
+        for number, name in imports(path):
+            if name.startswith("Foundation") and name != "FoundationEssentials":
+                yield (f"{os.path.relpath(path, repository)}:{number}: what ships imports FoundationEssentials, "
+                       f"not {name}")
 
 
 def check_json(repository):
     """Foundation's JSON decoder traps on texts that nest too deep: who has them from outside looks first."""
-    for place, _, names in os.walk(os.path.join(repository, "Sources")):
-        for path in sorted(os.path.join(place, name) for name in names if name.endswith(".swift")):
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-            if "JSONDecoder()" in text and "JSONNesting" not in text and "SessionJSON(" not in text:
-                yield f"{os.path.relpath(path, repository)}: JSONDecoder without JSONNesting.isBounded"
+    for path in sources(repository, *TOPS):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if "JSONDecoder()" in text and "JSONNesting" not in text and "SessionJSON(" not in text:
+            yield f"{os.path.relpath(path, repository)}: JSONDecoder without JSONNesting.isBounded"
 
 
 def check_architecture(repository):
@@ -170,9 +218,10 @@ def check_architecture(repository):
     written = {
         name: folder for names, folder in re.findall(r"^\| ([^|]*`[^|]*) \| ([^|]*) \|", part, re.MULTILINE)
         for name in re.findall(r"`([^`]+)`", names)}
+    # A folder that has the name of its module goes without it.
     there = {
-        module: top for module, (top, _, _) in LAYERS.items()
-        if top != "examples" and os.path.isdir(os.path.join(repository, top, module))}
+        module: folder.removesuffix("/" + module) for module, (folder, _, _) in LAYERS.items()
+        if not folder.startswith("examples/") and os.path.isdir(os.path.join(repository, folder))}
     for module in sorted(there.keys() - written.keys()):
         yield f"ARCHITECTURE.md: {module} is not in the table of parts"
     for name in sorted(written.keys() - there.keys()):
@@ -188,15 +237,16 @@ def check_manifest(repository, swift):
     # A scratch folder of its own: SwiftPM would wait for a build that has the usual one.
     with tempfile.TemporaryDirectory() as scratch:
         command = [swift, "package", "dump-package", "--package-path", repository, "--scratch-path", scratch]
-        reply = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        reply = subprocess.run(
+            command, env={**os.environ, "LATCHKEY_PROGRAMS": "1"}, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     if reply.returncode != 0:
         yield "Package.swift cannot be read"
         return
     for target in json.loads(reply.stdout)["targets"]:
-        is_for_tests = "Tests" in (target.get("path") or "").split("/")
+        name, path = target["name"], target.get("path") or ""
+        is_for_tests = "Tests" in path.split("/") and not path.startswith("Tests/Services/")
         if target["type"] not in ("regular", "executable") or is_for_tests:
             continue
-        name = target["name"]
         if name not in LAYERS:
             yield f"Package.swift: {name} is no layer of the table in meson-helpers/check_imports.py"
             continue

@@ -12,9 +12,8 @@ libraries, but for -internalize-at-link), and with equal functions put into one 
 
 Little memory: with lld, which Swift's toolchains bring along: libraries as needed, so that those which are loaded at run time are
 not loaded at the start (link_first.cfg); relative relocations packed, no table of an executable's own symbols
-for libraries that it might load, and what runs before anything plays (startup_functions.txt, see record_startup.py)
-side by side. The kernel brings code in by pieces of 64 KiB, so that functions that lie all over a library cost ten
-times their size.
+for libraries that it might load. Packages also have what runs before anything plays side by side (record_startup.py): the
+kernel brings code in by pieces of 64 KiB, so that functions that lie all over a library cost ten times their size.
 """
 
 import os
@@ -23,11 +22,15 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST = os.path.join(HERE, "link_first.cfg")
-STARTUP = os.path.join(HERE, "startup_functions.txt")
 HARDENING = [
     "--disable-local-rpath", "-Xcc", "-fstack-protector-strong",
     "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now", "-Xlinker", "-z", "-Xlinker", "noexecstack",
 ]
+
+
+def startup(build):
+    """The file with the recorded order of functions."""
+    return os.path.join(os.path.abspath(build), "startup_functions.txt")
 
 
 def has_lld(swift):
@@ -45,7 +48,8 @@ def has_relative_relocations():
         return False
 
 
-def link_flags(swift, cross=False):
+def link_flags(swift, cross=False, startup=None):
+    """`startup`: a file with names of functions, which are linked in this order."""
     flags = HARDENING + ["-Xswiftc", "-Osize", "-Xswiftc", "-Xfrontend", "-Xswiftc", "-internalize-at-link"]
     if not has_lld(swift):
         return flags
@@ -53,8 +57,9 @@ def link_flags(swift, cross=False):
     flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
     # In front of the libraries, which swift build puts in front of all that -Xlinker says.
     flags += ["-Xswiftc", "-Xclang-linker", "-Xswiftc", "--config=" + FIRST]
-    linker = ["--symbol-ordering-file=" + STARTUP, "--no-warn-symbol-ordering", "--no-export-dynamic",
-              "--icf=all"]
+    linker = ["--no-export-dynamic", "--icf=all"]
+    if startup:
+        linker += ["--symbol-ordering-file=" + startup, "--no-warn-symbol-ordering"]
     if not cross and has_relative_relocations():
         linker += ["-z", "pack-relative-relocs"]
     for flag in linker:

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Writes down which functions of the library run until an agent's player is ready, then which others where the agent has
-looked at the content first, and then which others until it has played a short film, for the linker:
-startup_functions.txt.
+"""Records which functions of the library run until an agent's player is ready, then which others run if the agent looks at
+the content first, and then which others run until it has played a short film. The next build links them side by side.
 
     meson-helpers/with-plugin meson-helpers/record_startup.py
 
-Needs valgrind. Names that a later version does not have any more are left out by the linker without a word; a test of the
-build says when too few are left.
+The record is startup_functions.txt in the build folder. The linker leaves out names that the library no longer has. Needs
+valgrind.
 """
 
 import json
@@ -95,9 +94,10 @@ def main():
             found += sorted(more, key=lambda name: places[name])
     if len(found) < 500:
         sys.exit(f"record_startup: {len(found)} functions of {library} were seen to run, too few to be true")
-    with open(link_flags.STARTUP, "w", encoding="utf-8") as output:
+    order = link_flags.startup(build)
+    with open(order, "w", encoding="utf-8") as output:
         output.writelines(name + "\n" for name in found)
-    print(f"{len(found)} functions in {link_flags.STARTUP}")
+    print(f"{len(found)} functions in {order}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import swift_dependencies
 
 # What a Swift package can be made of. Folders count too: a new or a deleted file changes the time of its folder.
 SOURCE_SUFFIXES = (".swift", ".h", ".c", ".modulemap", ".map")
-SOURCE_FOLDERS = ("Sources", "gst-plugin", "examples")
+SOURCE_FOLDERS = ("Sources", "gst-plugin", "examples", os.path.join("Tests", "Services"))
 OTHER_FOLDERS = {"Tests", "docs", "shell"}
 
 
@@ -108,10 +108,11 @@ def build(arguments, product, linker):
         command += ["--jobs", str(arguments.jobs)]
     if arguments.strip:
         linker = linker + ["-s"]
-    command += link_flags.link_flags(arguments.swift, cross=arguments.cross)
+    command += link_flags.link_flags(
+        arguments.swift, cross=arguments.cross, startup=link_flags.startup(arguments.output_folder))
     for flag in linker:
         command += ["-Xlinker", flag]
-    environment = dict(os.environ)
+    environment = {**os.environ, "LATCHKEY_PROGRAMS": "1"}
     if arguments.protected:
         environment["LATCHKEY_PROTECTED"] = "1"
     if arguments.sysroot:
@@ -146,12 +147,19 @@ def link(name, target):
     os.symlink(name, target)
 
 
+def use_startup(order, product):
+    """SwiftPM does not look at the recorded order of functions: what was linked before it is linked anew."""
+    if not os.path.exists(order):
+        open(order, "w", encoding="utf-8").close()
+    elif os.path.exists(product) and os.path.getmtime(product) < os.path.getmtime(order):
+        os.unlink(product)
+
+
 def dependencies(package):
     yield os.path.join(package, "Package.swift")
     resolved = os.path.join(package, "Package.resolved")
     if os.path.exists(resolved):
         yield resolved
-    yield link_flags.STARTUP
     yield link_flags.FIRST
     yield link_flags.__file__
     for top in SOURCE_FOLDERS:
@@ -178,16 +186,18 @@ def main():
     arguments = parse_arguments()
     arguments.package = os.path.abspath(arguments.package)
     swift_dependencies.use()
+    outputs, startup = arguments.output_folder, link_flags.startup(arguments.output_folder)
     # Taken before the build: what changes while it runs is newer than the outputs and is built the next time.
-    files = list(dependencies(arguments.package))
+    files = [*dependencies(arguments.package), startup]
     products = os.path.join(arguments.scratch, "release")
-    outputs = arguments.output_folder
 
+    library = os.path.join(products, f"lib{arguments.library}.so")
+    use_startup(startup, library)
     build(arguments, arguments.library, [
         "-soname=" + arguments.soname,
         "--version-script=" + os.path.abspath(arguments.exports),
     ])
-    copy_if_changed(os.path.join(products, f"lib{arguments.library}.so"), os.path.join(outputs, arguments.soname))
+    copy_if_changed(library, os.path.join(outputs, arguments.soname))
     link(arguments.soname, os.path.join(outputs, f"lib{arguments.library}.so"))
     for executable in arguments.executable:
         build(arguments, executable, [])

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 #if LATCHKEY_GSTREAMER
-    import Diagnosis
+    import LatchkeyDiagnosis
     import FoundationEssentials
     import Glibc
-    import HTTP
-    import MediaFormats
+    import LatchkeyHTTP
+    import LatchkeyContainers
 
     /// The clip that `latchkey doctor` looks at: a file or a URL.
     struct DoctorClip {

@@ -2,12 +2,12 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import Diagnosis
+    import LatchkeyDiagnosis
     import FoundationEssentials
-    import HTTP
-    import MediaFormats
-    import OutputControl
-    import ProtectionModel
+    import LatchkeyHTTP
+    import LatchkeyContainers
+    import LatchkeyOutputs
+    import LatchkeyProtection
 
     struct DoctorCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(

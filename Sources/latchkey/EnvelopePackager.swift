@@ -2,9 +2,10 @@
 
 import FoundationEssentials
 import Glibc
-import KeySystems
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// Writes a copy of an HLS presentation whose segments are in envelopes.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import FoundationEssentials
-import ProtectionModel
+import LatchkeyProtection
 
 /// What is written with `--json`.
 enum JSONText {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Licences as a table for people, or as JSON for programs.
 struct LicenseTable {

@@ -3,13 +3,21 @@
 import ArgumentParser
 import FoundationEssentials
 import Glibc
-import LicenseControl
+import LatchkeyKeySession
+
+#if LATCHKEY_GSTREAMER
+    import Latchkey
+#endif
 
 /// `latchkey licenses`: what a licence store holds, and how to empty it.
 struct LicensesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "licenses",
-        abstract: "List the licences on this device, or remove all of them.",
+        abstract: "List the licenses on this device, or remove all of them.",
+        discussion: """
+            The store, its clock and the folder of stored FairPlay-style keys are those of latchkey.conf. With --store, only \
+            that store counts.
+            """,
         subcommands: [LicensesListCommand.self, LicensesResetCommand.self])
 }
 
@@ -17,23 +25,52 @@ struct LicensesCommand: AsyncParsableCommand {
 struct StorePlace: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The folder of the licence store: store in [playready] of latchkey.conf. Left out: the user's own.",
+            "The folder of the license store. Left out: store in [playready] of latchkey.conf, or else the user's own.",
             valueName: "folder"))
     var store: String?
 
-    func configuration() throws -> LicenseStoreConfiguration {
-        if let store { return LicenseStoreConfiguration(folder: store) }
-        guard let own = LicenseStoreConfiguration(environment: ProcessInfo.processInfo.environment) else {
-            throw ToolError("there is no place for the licence store; give --store, or set HOME")
+    /// Throws `ToolError` if the configuration file cannot be used, or there is no place for a store.
+    func resolved() throws -> Stores {
+        if let store { return Stores(licenses: LicenseStoreConfiguration(folder: store)) }
+        do {
+            let settings = try Self.settings()
+            guard let licenses = try settings.licenseStore else {
+                throw ToolError("there is no place for the license store; give --store, or set HOME")
+            }
+            var stores = Stores(licenses: licenses)
+            stores.isClockSecure = settings.playReady?.requiresSecureClock ?? false
+            stores.keys = settings.storedKeys
+            stores.keysFolder = settings.fairPlay?.storedKeysFolder ?? ""
+            return stores
+        } catch let error as ToolError {
+            throw error
+        } catch {
+            throw ToolError("\(error)")
         }
-        return own
     }
+
+    private static func settings() throws -> ControlSettings {
+        #if LATCHKEY_GSTREAMER
+            try Latchkey.settings()
+        #else
+            ControlSettings()
+        #endif
+    }
+}
+
+/// What `latchkey licenses` is about.
+struct Stores {
+    var licenses: LicenseStoreConfiguration
+    var isClockSecure = false
+    /// Of FairPlay-style key servers; nil if none are kept.
+    var keys: PersistableKeys?
+    var keysFolder = ""
 }
 
 struct LicensesListCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "List the PlayReady-style licences on this device, and how their rights stand.",
+        abstract: "List the PlayReady-style licenses on this device, and how their rights stand.",
         discussion: """
             STATUS
               valid           may be used now
@@ -51,15 +88,19 @@ struct LicensesListCommand: AsyncParsableCommand {
     @Flag(help: "Write JSON, for programs.")
     var json = false
 
-    @Flag(help: "Only signed time counts: clock=secure in [playready].")
+    @Flag(help: "Only signed time counts, as with clock=secure in [playready].")
     var secureClock = false
 
     func run() async throws {
-        let configuration = try place.configuration()
-        let licenses = try await Self.licenses(in: configuration, isClockSecure: secureClock)
+        let stores = try place.resolved()
+        let licenses = try await Self.licenses(
+            in: stores.licenses, isClockSecure: secureClock || stores.isClockSecure)
         guard !json else { return print(try LicenseTable(licenses).json()) }
-        guard !licenses.isEmpty else { return print("no licences in \(configuration.database)") }
-        for line in LicenseTable(licenses).lines { print(line) }
+        if licenses.isEmpty { print("no licenses in \(stores.licenses.database)") }
+        for line in LicenseTable(licenses).lines where !licenses.isEmpty { print(line) }
+        if let count = try await stores.keys?.count, count > 0 {
+            print("stored FairPlay-style keys in \(stores.keysFolder): \(count)")
+        }
     }
 
     static func licenses(
@@ -77,7 +118,7 @@ struct LicensesListCommand: AsyncParsableCommand {
 struct LicensesResetCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "reset",
-        abstract: "Remove every licence, domain and device key of this device (reset DRM database).",
+        abstract: "Remove every license, domain, device key and stored FairPlay-style key (reset DRM database).",
         discussion: """
             Says what is there, asks, and says what was removed and what has to be acquired again. The trusted clock \
             stays, unless its record cannot be read: then licences with dates are disabled until signed time comes from \
@@ -95,13 +136,18 @@ struct LicensesResetCommand: AsyncParsableCommand {
     var yes = false
 
     func run() async throws {
-        var reset = StoreReset(configuration: try place.configuration())
+        let stores = try place.resolved()
+        var reset = StoreReset(configuration: stores.licenses)
+        reset.keys = stores.keys
+        reset.keysFolder = stores.keysFolder
         reset.report = { print($0) }
-        try await reset.run { question in
-            if yes { return true }
-            guard isatty(STDIN_FILENO) == 1 else { throw ToolError("nobody can be asked; give --yes") }
-            StandardStream.error.write("\(question) [y/N] ")
-            return ["y", "yes"].contains(readLine()?.lowercased())
-        }
+        try await reset.run { question in try yes || Self.agrees(question) }
+    }
+
+    /// Asks on the terminal. Throws `ToolError` if there is none.
+    static func agrees(_ question: String) throws -> Bool {
+        guard isatty(STDIN_FILENO) == 1 else { throw ToolError("no one can be asked; give --yes") }
+        StandardStream.error.write("\(question) [y/N] ")
+        return ["y", "yes"].contains(readLine()?.lowercased())
     }
 }

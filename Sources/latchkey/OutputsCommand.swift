@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
-import OutputControl
-import ProtectionModel
+import LatchkeyOutputs
+import LatchkeyProtection
 
 struct OutputsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

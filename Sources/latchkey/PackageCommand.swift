@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import ArgumentParser
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 
 struct PackageCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -73,7 +73,7 @@ struct PackageCommand: ParsableCommand {
         try packager.package(playlist)
         if verbose { for name in packager.written { print(name) } }
         for name in packager.leftOut { warn("left out, as it is a playlist of I-frames: \(name)") }
-        print("\(packager.sealedCount) segments in envelopes, key \(id)")
+        print("\(packager.sealedCount) segments in envelopes, key \(id); players need envelope-parsers=latchkey")
     }
 
     private func checksum(of key: ContentKey, _ id: KeyID) throws(FormatError) -> [UInt8] {

@@ -2,10 +2,9 @@
 
 import ArgumentParser
 import FoundationEssentials
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 struct ProvisionCommand: ParsableCommand {
     static let configuration = CommandConfiguration(

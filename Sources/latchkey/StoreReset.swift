@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyKeySystems
+import LatchkeyProtection
 
 /// Empties a licence store, or moves one that does not open aside, and tells about it.
 struct StoreReset {
     let configuration: LicenseStoreConfiguration
+    /// Stored keys of FairPlay-style key servers, which go too; nil if none are kept.
+    var keys: PersistableKeys?
+    /// Where they are.
+    var keysFolder = ""
     /// Gets a line for people.
     var report: (String) -> Void = { _ in }
 
@@ -19,16 +23,48 @@ struct StoreReset {
 
     init(configuration: LicenseStoreConfiguration) { self.configuration = configuration }
 
-    /// `confirm` is asked once, before anything goes. Throws `ToolError` where it says no.
+    /// `confirm` is asked before anything goes: about the license store, and about stored keys. Throws `ToolError` if it
+    /// says no.
     func run(confirm: (String) throws -> Bool) async throws {
+        try await resetStore(confirm)
+        try await removeKeys(confirm)
+    }
+
+    private func removeKeys(_ confirm: (String) throws -> Bool) async throws {
+        guard let keys else { return }
+        if let error = await Self.failure(keys.configuration) {
+            guard Self.hopeless.contains(where: error.isSameKind) else { throw error }
+            try await replace(error, keys.configuration, "every stored FairPlay-style key", confirm)
+        }
+        let count = try await keys.count
+        guard count > 0 else { return }
+        let name = "\(count) stored FairPlay-style \(count == 1 ? "key" : "keys")"
+        guard try confirm("Remove \(name) from \(keysFolder)?") else { throw ToolError("the stored keys stay") }
+        try await keys.invalidateAll()
+        report("removed: \(name) from \(keysFolder)")
+    }
+
+    /// Why a store does not open; nil if it does, or is not there.
+    private static func failure(_ configuration: LicenseStoreConfiguration) async -> LicenseStoreError? {
+        guard configuration.isThere else { return nil }
+        do throws(LicenseStoreError) {
+            let store = try await LicenseStore.open(configuration)
+            await store.close()
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func resetStore(_ confirm: (String) throws -> Bool) async throws {
         guard configuration.isThere else {
-            return report("there is no licence store at \(configuration.database); nothing was removed")
+            return report("there is no license store at \(configuration.database); nothing was removed")
         }
         do {
             let store = try await LicenseStore.open(configuration)
             try await empty(store, confirm)
         } catch let error as LicenseStoreError where Self.hopeless.contains(where: error.isSameKind) {
-            try await replace(error, confirm)
+            try await replace(error, configuration, "every license and every membership of a domain", confirm)
         }
     }
 
@@ -65,7 +101,10 @@ struct StoreReset {
     private static let clock = "the trusted clock's record, which cannot be read"
 
     /// Which licences a store had that does not open, nobody can tell.
-    private func replace(_ error: LicenseStoreError, _ confirm: (String) throws -> Bool) async throws {
+    private func replace(
+        _ error: LicenseStoreError, _ configuration: LicenseStoreConfiguration, _ lost: String,
+        _ confirm: (String) throws -> Bool
+    ) async throws {
         if configuration.isThere {
             report("\(error)")
             try agree(confirm, "Move \(configuration.database) aside and start anew?")
@@ -74,7 +113,7 @@ struct StoreReset {
         } else {
             report("\(error)")
         }
-        report("To be acquired again: every licence and every membership of a domain.")
+        report("To be acquired again: \(lost).")
         report("The next use makes a new store, with a new trusted clock.")
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
-import SessionControl
+import LatchkeyViewingSession
 
-/// Holds a viewing session until it is killed, for tests of what is left then. `session-holder URL FOLDER`: says
+/// Holds a viewing session until it is killed, for tests of what is left then. `latchkey-session-holder URL FOLDER`: says
 /// `established`, and begins to end the session when its standard input ends.
 @main
 enum SessionHolder {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
-import SessionControl
+import LatchkeyViewingSession
 import Synchronization
 
-/// Many viewing sessions of one process at a session server, for a while: `session-load URL COUNT SECONDS`.
+/// Many viewing sessions of one process at a session server, for a while: `latchkey-session-load URL COUNT SECONDS`.
 ///
 /// Says one line of JSON when all are set up, and one at the end. Ends by itself.
 @main
@@ -17,7 +17,7 @@ struct SessionLoad {
         guard arguments.count == 4, let count = Int(arguments[2]), let seconds = Int(arguments[3]),
             (1...100_000).contains(count), (1...86_400).contains(seconds)
         else {
-            say("session-load URL COUNT SECONDS")
+            say("latchkey-session-load URL COUNT SECONDS")
             exit(2)
         }
         let tally = Tally()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
-import LicenseControl
-import ProtectionModel
-import StoreFaults
+import LatchkeyKeySession
+import LatchkeyProtection
+import CLatchkeyStoreFaults
 import Synchronization
 
 /// Writes to a licence store until it is killed at a step that changes the disk, and says what was acknowledged.
 ///
-///     store-writer FOLDER (none|kill|power-cut|error|full|error-once) STEP SEED COUNT FIRST
+///     latchkey-store-writer FOLDER (none|kill|power-cut|error|full|error-once) STEP SEED COUNT FIRST
 ///
 /// Prints "ack NUMBER" for a record that is on disk, "gone NUMBER" for one that was deleted, "try NUMBER" before each,
 /// "failed KIND" and "because TEXT" for an error, and at the end "steps NUMBER". A record's payload follows from its number.

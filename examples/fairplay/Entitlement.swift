@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import LicenseControl
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Use case 2: an entitlement server says who may play, and answers with a URL that has a token in it.
 struct Entitlement: Sendable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Gets one key from a running `latchkey-server`, in one of three ways. Exits with 1 where the key does not come.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import LicenseControl
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Use case 1: a key server of one's own. Its URL is fixed, or made of the key URI.
 ///

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ContentCache
+import LatchkeyOffline
 import Latchkey
 
 /// Shows what is cached of the content, and changes it: the manual's view of the cache.
 struct CacheView {
     private let options: Options
-
-    init(_ options: Options) { self.options = options }
-
     /// The user's own where the command line names none.
-    private var cache: ContentCache? {
-        guard let given = options.agent.cache else { return nil }
-        var configuration = given.configuration
-        configuration.downloadLimit = options.downloadLimit
-        return ContentCache(configuration)
+    let cache: ContentCache?
+
+    init(_ options: Options) {
+        self.options = options
+        cache = options.agent.cache.map { given in
+            var configuration = given.configuration
+            configuration.downloadLimit = options.downloadLimit
+            return ContentCache(configuration)
+        }
     }
 
     /// Whether everything was done.
@@ -23,10 +24,10 @@ struct CacheView {
             switch caching {
             case .download: return try await download()
             case .show:
-                for content in try await CachedContent.allItems(in: cache) { show(content) }
+                for content in try await contents() { show(content) }
             case .purge:
                 let urls = options.contents.map(\.url)
-                for content in try await CachedContent.allItems(in: cache)
+                for content in try await contents()
                 where urls.isEmpty || urls.contains(content.contentURL) {
                     try await content.purgeAndWait()
                     print("purged: \(content.contentURL)")
@@ -39,7 +40,15 @@ struct CacheView {
         }
     }
 
-    private func show(_ content: CachedContent) {
+    func contents() async throws(CacheError) -> [CachedContent] { try await CachedContent.allItems(in: cache) }
+
+    func cachedContent(_ content: Options.Content) throws(CacheError) -> CachedContent {
+        try CachedContent(
+            url: content.url, type: content.type, selection: options.selection, cache: cache,
+            configuration: options.agent)
+    }
+
+    func show(_ content: CachedContent) {
         let progress = content.progress
         print("cached: \(line(progress)) \(content.type.rawValue) \(content.contentURL)")
         if let warning = progress.warning { print("warning: \(warning)") }
@@ -66,10 +75,7 @@ struct CacheView {
     private func download() async throws(CacheError) -> Bool {
         var contents: [CachedContent] = []
         for content in options.contents {
-            contents.append(
-                try CachedContent(
-                    url: content.url, type: content.type, selection: options.selection, cache: cache ?? nil,
-                    configuration: options.agent))
+            contents.append(try cachedContent(content))
         }
         let all = contents
         return await withTaskGroup(of: Bool.self) { group in
@@ -78,8 +84,9 @@ struct CacheView {
         }
     }
 
-    /// Whether it is complete in the end.
-    private func follow(_ content: CachedContent) async -> Bool {
+    /// Starts it. Whether it is complete in the end.
+    @discardableResult
+    func follow(_ content: CachedContent) async -> Bool {
         content.start()
         var warning: CacheError?
         for await progress in content.updates {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ContentCache
+import LatchkeyOffline
 import Glibc
 import Latchkey
-import MediaFormats
-import OutputControl
+import LatchkeyManifests
+import LatchkeyOutputs
 
 /// What the command line says.
 struct Options {
@@ -61,6 +61,8 @@ struct Options {
     /// Goes there when playback has begun, in milliseconds.
     var seeksTo: UInt64?
     var attaches = false
+    /// Takes commands for downloads and a playback.
+    var hasConsole = false
     /// What is done with the cache in the place of playing.
     var caching: Caching?
     var selection = TrackSelection()
@@ -94,6 +96,7 @@ struct Options {
           --repeat N           play so many times
           --release-after MS   give the agent up in the middle of playback
           --cache DIR          where content is kept for playback offline, in the place of the user's cache
+          --console            list, start, pause, resume, purge and play downloads by commands, and pause playback
           --download           download the content, and do not play; several URLs are downloaded at once
           --cached             show what is in the cache, and do not play
           --purge              take the content out of the cache; without a URL, everything
@@ -182,6 +185,7 @@ struct Options {
         case "--repeat": rounds = Int(try number())
         case "--release-after": releaseAfter = try number()
         case "--cache": agent.cache = ContentCache(ContentCache.Configuration(folder: try value()))
+        case "--console": hasConsole = true
         case "--download": caching = .download
         case "--cached": caching = .show
         case "--purge": caching = .purge

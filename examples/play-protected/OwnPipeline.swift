@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 import Latchkey
 
 /// What plays: the agent's player, or a pipeline of this program's own.
 protocol Playing: Sendable {
     @discardableResult func play() -> Bool
+    @discardableResult func pause() -> Bool
     func stop()
     /// In nanoseconds.
     var position: UInt64? { get }
@@ -42,6 +43,7 @@ final class OwnPipeline: Playing {
     }
 
     func play() -> Bool { player.play() }
+    func pause() -> Bool { player.pause() }
     func stop() { player.stop() }
     var position: UInt64? { player.position }
     func seek(to position: UInt64) -> Bool { player.seek(to: position) }

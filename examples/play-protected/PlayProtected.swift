@@ -31,6 +31,10 @@ struct PlayProtected {
 
     private static func perform(_ options: Options) async -> Int32 {
         if options.resets { return await reset() ? 0 : 1 }
+        if options.hasConsole {
+            await Console(options).run()
+            return 0
+        }
         if let caching = options.caching { return await CacheView(options).perform(caching) ? 0 : 1 }
         if let content = options.content { return await Playback(content, options).run().status }
         await menu(options)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ContentCache
-import HTTP
-import KeySystems
+import LatchkeyOffline
+import LatchkeyHTTP
+import LatchkeyKeySystems
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// One piece of content from the look at its rights to the end of its playback, as the manual's figure 6 has it.
 struct Playback {
@@ -24,9 +24,11 @@ struct Playback {
 
     private let options: Options
     private let content: Options.Content
+    private let remote: Remote?
 
-    init(_ content: Options.Content, _ options: Options) {
+    init(_ content: Options.Content, _ options: Options, _ remote: Remote? = nil) {
         self.content = content
+        self.remote = remote
         self.options = options
     }
 
@@ -87,7 +89,10 @@ struct Playback {
 
     private func play(_ agent: inout Agent?) async -> Outcome {
         guard let pipeline = pipeline(of: agent) else { return .failed }
+        remote?.take(pipeline, of: agent)
+        defer { remote?.take(nil, of: nil) }
         var outcome = Outcome.failed
+        var rest: AsyncStream<AgentEvent>?
         for round in 1...max(options.rounds, 1) {
             if options.rounds > 1 { print("round: \(round)") }
             let events = agent?.events
@@ -106,8 +111,18 @@ struct Playback {
                 outcome = await follow(events, of: agent, pipeline)
             }
             if let position = pipeline.position { print("position: \(position / 1_000_000) ms") }
+            rest = agent?.events
             pipeline.stop()
             guard outcome == .played else { break }
+        }
+        // The end of the viewing session, which may fail, is the last that happens.
+        agent?.close()
+        if let rest {
+            for await event in rest {
+                if case .sessionTeardownError(let details) = event {
+                    print("event: session teardown error: \(text(details))")
+                }
+            }
         }
         return outcome
     }

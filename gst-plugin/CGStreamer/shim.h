@@ -241,10 +241,10 @@ static inline void ek_add_elements_of_factory(GPtrArray *found, GstElement *star
   gst_iterator_free(elements);
 }
 
-/* The elements of a factory in the outermost bin around the element, and in the sinks that a player was given and has not
- * put there yet. Each with a reference; free the array. */
+/* The elements of a factory in the outermost bin around the element, and in the sinks and filters that a player was given
+ * and has not put there yet. Each with a reference; free the array. */
 static inline GPtrArray *ek_elements_of_factory_around(GstElement *element, const char *name) {
-  static const char *const sinks[] = {"video-sink", "audio-sink"};
+  static const char *const sinks[] = {"video-sink", "audio-sink", "video-filter", "audio-filter"};
   GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
   GstObject *top = gst_object_ref(GST_OBJECT_CAST(element));
   for (GstObject *parent; (parent = gst_object_get_parent(top)); top = parent) gst_object_unref(top);
@@ -258,6 +258,41 @@ static inline GPtrArray *ek_elements_of_factory_around(GstElement *element, cons
     ek_add_elements_of_factory(found, GST_ELEMENT_CAST(sink), name);
     g_object_unref(sink);
   }
+  gst_object_unref(top);
+  return found;
+}
+
+static inline gboolean ek_is_mute_decoder(GstElement *element) {
+  static const GstElementFactoryListType kind =
+      GST_ELEMENT_FACTORY_TYPE_DECODER | GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO | GST_ELEMENT_FACTORY_TYPE_MEDIA_AUDIO;
+  GstElementFactory *factory = gst_element_get_factory(element);
+  if (!factory || !gst_element_factory_list_is_type(factory, kind)) return FALSE;
+  GstPad *sink = gst_element_get_static_pad(element, "sink"), *source = gst_element_get_static_pad(element, "src");
+  gboolean is_mute = sink && source && gst_pad_has_current_caps(sink) && !gst_pad_has_current_caps(source);
+  gst_clear_object(&sink);
+  gst_clear_object(&source);
+  return is_mute;
+}
+
+/* Whether the outermost bin around the element has a decoder of pictures or sound that knows what comes in, and has not
+ * said what goes out: it has decoded nothing. */
+static inline gboolean ek_has_mute_decoder_around(GstElement *element) {
+  gboolean found = FALSE;
+  GstObject *top = gst_object_ref(GST_OBJECT_CAST(element));
+  for (GstObject *parent; (parent = gst_object_get_parent(top)); top = parent) gst_object_unref(top);
+  GstIterator *elements = GST_IS_BIN(top) ? gst_bin_iterate_recurse(GST_BIN_CAST(top)) : NULL;
+  GValue value = G_VALUE_INIT;
+  GstIteratorResult next = elements ? gst_iterator_next(elements, &value) : GST_ITERATOR_DONE;
+  for (; next == GST_ITERATOR_OK || next == GST_ITERATOR_RESYNC; next = gst_iterator_next(elements, &value)) {
+    if (next == GST_ITERATOR_RESYNC) {
+      gst_iterator_resync(elements);
+      continue;
+    }
+    found = found || ek_is_mute_decoder(GST_ELEMENT_CAST(g_value_get_object(&value)));
+    g_value_reset(&value);
+  }
+  if (G_IS_VALUE(&value)) g_value_unset(&value);
+  if (elements) gst_iterator_free(elements);
   gst_object_unref(top);
   return found;
 }
@@ -348,26 +383,50 @@ static inline GstBaseSink *ek_base_sink_behind(GstPad *source) {
 }
 static inline gboolean ek_value_holds_caps(const GValue *value) { return GST_VALUE_HOLDS_CAPS(value); }
 
-/* What the sink behind a source pad says that it is for: 1 pictures, 2 sound, 0 where it says neither or both. */
-static inline int ek_sink_medium_behind(GstPad *source) {
-  GstPad *pad = GST_PAD_CAST(gst_object_ref(source));
-  int medium = 0;
-  for (int step = 0; pad && !medium && step < 64; step++) {
-    GstPad *arrival = gst_pad_get_peer(pad);
-    gst_clear_object(&pad);
-    if (!arrival) break;
-    GstElement *element = gst_pad_get_parent_element(arrival);
-    const char *type = element ? gst_element_get_metadata(element, GST_ELEMENT_METADATA_KLASS) : NULL;
-    if (type && strstr(type, "Sink")) {
-      gboolean is_video = strstr(type, "Video") != NULL, is_audio = strstr(type, "Audio") != NULL;
-      if (is_video != is_audio) medium = is_video ? 1 : 2;
+/* The pads to which what comes to the sink pad may go on: through its element, or through the border of a bin. Each with a
+ * reference; free the array. */
+static inline GPtrArray *ek_internal_links(GstPad *arrival) {
+  GPtrArray *found = g_ptr_array_new_with_free_func(gst_object_unref);
+  GstIterator *links = gst_pad_iterate_internal_links(arrival);
+  GValue value = G_VALUE_INIT;
+  GstIteratorResult next = links ? gst_iterator_next(links, &value) : GST_ITERATOR_DONE;
+  for (; next == GST_ITERATOR_OK || next == GST_ITERATOR_RESYNC; next = gst_iterator_next(links, &value)) {
+    if (next == GST_ITERATOR_RESYNC) {
+      gst_iterator_resync(links);
+      g_ptr_array_set_size(found, 0);
+      continue;
     }
-    if (!medium) pad = ek_way_out(arrival);
-    gst_clear_object(&element);
-    gst_object_unref(arrival);
+    g_ptr_array_add(found, g_value_dup_object(&value));
+    g_value_reset(&value);
   }
-  gst_clear_object(&pad);
-  return medium;
+  if (G_IS_VALUE(&value)) g_value_unset(&value);
+  if (links) gst_iterator_free(links);
+  return found;
+}
+/* Whether the element has a template of source pads with this presence. */
+static inline gboolean ek_has_source_template(GstElement *element, GstPadPresence presence) {
+  for (GList *item = gst_element_get_pad_template_list(element); item; item = item->next) {
+    GstPadTemplate *templ = GST_PAD_TEMPLATE(item->data);
+    if (GST_PAD_TEMPLATE_DIRECTION(templ) == GST_PAD_SRC && GST_PAD_TEMPLATE_PRESENCE(templ) == presence) return TRUE;
+  }
+  return FALSE;
+}
+static inline gboolean ek_is_flagged_as_sink(GstElement *element) {
+  return GST_OBJECT_FLAG_IS_SET(element, GST_ELEMENT_FLAG_SINK);
+}
+/* Whether the element is, or is in, the element that a property of the outermost bin around `start` has. */
+static inline gboolean ek_is_in_property_around(GstElement *start, const char *name, GstElement *element) {
+  GstObject *top = gst_object_ref(GST_OBJECT_CAST(start));
+  for (GstObject *parent; (parent = gst_object_get_parent(top)); top = parent) gst_object_unref(top);
+  GParamSpec *property = g_object_class_find_property(G_OBJECT_GET_CLASS(top), name);
+  GstObject *value = NULL;
+  if (property && g_type_is_a(property->value_type, GST_TYPE_ELEMENT)) g_object_get(top, name, &value, NULL);
+  gst_object_unref(top);
+  if (!value) return FALSE;
+  gboolean is_in =
+      value == GST_OBJECT_CAST(element) || gst_object_has_as_ancestor(GST_OBJECT_CAST(element), value);
+  gst_object_unref(value);
+  return is_in;
 }
 /* A reference to the feature, with its plug-in in the process; the caller's. NULL where that fails. */
 static inline void *ek_load_feature(void *feature) { return gst_plugin_feature_load(GST_PLUGIN_FEATURE(feature)); }

@@ -18,7 +18,7 @@ enum Calls {
             state.tasks[id] = Task {
                 let callBack = await body()
                 _ = Self.state.withLock { $0.tasks.removeValue(forKey: id) }
-                callBack()
+                Callbacks.call(callBack)
                 userData.end()
             }
             return id

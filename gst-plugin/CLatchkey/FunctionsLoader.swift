@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyLoader
-import LicenseControl
+import LatchkeyKeySession
 import Synchronization
 
 /// A resource loader made of C functions.
@@ -25,13 +25,14 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
         _ userData: UnsafeMutableRawPointer?, _ destroy: Destroy?
     ) {
         guard let table, let functions = Self.read(table) else { return nil }
+        Callbacks.willBegin()
         self.name = name.map { String(cString: $0) } ?? "application"
         self.functions = functions
         self.userData = userData
         self.destroy = destroy
     }
 
-    deinit { destroy?(userData) }
+    deinit { if let destroy { Callbacks.call { destroy(userData) } } }
 
     /// The functions that the caller's table has; what it does not know of is nil.
     private static func read(_ table: UnsafePointer<LatchkeyLoaderFunctions>) -> LatchkeyLoaderFunctions? {
@@ -45,17 +46,18 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
         defer { withExtendedLifetime(handle) {} }
         // Before the call: the application may finish the request inside it.
         taken.withLock { $0[request.id] = handle }
-        if let shouldWait = functions.should_wait, shouldWait(handle.pointer, userData) == 0 {
-            forget(request.id)
-            return false
+        let isTaken = Callbacks.call {
+            if let shouldWait = functions.should_wait, shouldWait(handle.pointer, userData) == 0 { return false }
+            functions.load?(handle.pointer, userData)
+            return true
         }
-        functions.load?(handle.pointer, userData)
-        return true
+        if isTaken != true { forget(request.id) }
+        return isTaken == true
     }
 
     func didCancel(_ request: KeyLoadingRequest) {
         guard let handle = forget(request.id) else { return }
-        functions.cancel?(handle.pointer, userData)
+        Callbacks.call { functions.cancel?(handle.pointer, userData) }
         withExtendedLifetime(handle) {}
     }
 
@@ -65,13 +67,15 @@ final class FunctionsLoader: ResourceLoader, @unchecked Sendable {
         guard let shouldRetry = functions.should_retry else { return false }
         let handle = handle(of: request)
         defer { withExtendedLifetime(handle) {} }
-        return shouldRetry(handle.pointer, LatchkeyRetryReason(reason), userData) != 0
+        return Callbacks.call { shouldRetry(handle.pointer, LatchkeyRetryReason(reason), userData) != 0 } ?? false
     }
 
     func didUpdatePersistableContentKey(_ key: [UInt8], for request: KeyLoadingRequest) {
         let handle = handle(of: request)
-        key.withUnsafeBufferPointer {
-            functions.update_persistable_key?(handle.pointer, $0.baseAddress, $0.count, userData)
+        key.withUnsafeBufferPointer { key in
+            _ = Callbacks.call {
+                functions.update_persistable_key?(handle.pointer, key.baseAddress, key.count, userData)
+            }
         }
         withExtendedLifetime(handle) {}
     }

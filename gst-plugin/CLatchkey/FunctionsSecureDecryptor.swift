@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import CLatchkeySecureDecryptor
-import Elements
-import ProtectionModel
+import LatchkeyElements
+import LatchkeyProtection
 
 /// A secure decryptor made of C functions.
 final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
@@ -23,6 +23,7 @@ final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
         _ userData: UnsafeMutableRawPointer?, _ destroy: Destroy?
     ) {
         guard let table, let functions = Self.read(table) else { return nil }
+        Callbacks.willBegin()
         self.name = name.map { String(cString: $0) } ?? "application"
         memoryFeature = functions.memory_feature.map { String(cString: $0) }
         self.functions = functions
@@ -30,7 +31,7 @@ final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
         self.destroy = destroy
     }
 
-    deinit { destroy?(userData) }
+    deinit { if let destroy { Callbacks.call { destroy(userData) } } }
 
     /// The functions that the caller's table has; what it does not know of is nil.
     private static func read(
@@ -46,13 +47,13 @@ final class FunctionsSecureDecryptor: SecureDecryptor, @unchecked Sendable {
         guard let takes = functions.takes else { return stream.mediaType.hasPrefix("video/") }
         let handle = SecureStreamHandle(stream)
         defer { withExtendedLifetime(handle) {} }
-        return takes(handle.pointer, userData) != 0
+        return Callbacks.call { takes(handle.pointer, userData) != 0 } ?? false
     }
 
     func makeStreamDecryptor(for stream: SecureStream) throws(SecureDecryptionError) -> any SecureStreamDecryptor {
         let handle = SecureStreamHandle(stream)
         defer { withExtendedLifetime(handle) {} }
-        guard let made = functions.create?(handle.pointer, userData) else {
+        guard let made = Callbacks.call({ functions.create?(handle.pointer, userData) }) ?? nil else {
             throw SecureDecryptionError(handle.error ?? "it does not decrypt this stream")
         }
         return FunctionsStreamDecryptor(self, made)
@@ -71,13 +72,18 @@ private final class FunctionsStreamDecryptor: SecureStreamDecryptor {
         self.made = made
     }
 
-    deinit { decryptor.functions.free?(made) }
+    deinit { Callbacks.call { decryptor.functions.free?(made) } }
 
     func decrypt(_ sample: borrowing SecureSample) throws(SecureDecryptionError) {
-        let isDone = handle.lend(sample) { decryptor.functions.decrypt?(made, handle.pointer) ?? 0 } != 0
+        let isDone =
+            handle.lend(sample) {
+                Callbacks.call { decryptor.functions.decrypt?(made, handle.pointer) ?? 0 } ?? 0
+            } != 0
         let error = handle.takeError()
         guard isDone else { throw SecureDecryptionError(error ?? "it does not say why") }
     }
 
-    func makeMemory(size: Int) -> UnsafeMutablePointer<GstMemory>? { decryptor.functions.allocate?(made, size) }
+    func makeMemory(size: Int) -> UnsafeMutablePointer<GstMemory>? {
+        Callbacks.call { decryptor.functions.allocate?(made, size) } ?? nil
+    }
 }

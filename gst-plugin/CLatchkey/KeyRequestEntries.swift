@@ -2,8 +2,8 @@
 
 public import CLatchkeyLoader
 import Glibc
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 
 // The functions of latchkey-loader.h about requests. The header is their documentation.
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyLoader
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// A `LatchkeyKeyRequest`: a request with what it says of itself in memory that C can read.

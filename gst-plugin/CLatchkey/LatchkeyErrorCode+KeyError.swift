@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyLoader
-import ProtectionModel
+import LatchkeyProtection
 
 extension LatchkeyErrorCode {
     private static let kinds: [(code: LatchkeyErrorCode, error: @Sendable (String) -> KeyError)] = [

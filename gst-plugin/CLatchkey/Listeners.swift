@@ -17,7 +17,7 @@ final class Listeners: Sendable {
             state.tasks[state.last] = Task {
                 for await element in stream {
                     if Task.isCancelled { break }
-                    listener(element)
+                    Callbacks.call { listener(element) }
                 }
                 userData.end()
             }

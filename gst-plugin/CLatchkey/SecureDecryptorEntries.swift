@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 public import CLatchkeySecureDecryptor
-import Elements
-import ProtectionModel
+import LatchkeyElements
+import LatchkeyProtection
 import Synchronization
 
 // The functions of latchkey-secure-decryptor.h. The header is their documentation.

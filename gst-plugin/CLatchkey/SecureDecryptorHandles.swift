@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import Elements
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElements
+import LatchkeyProtection
 
 /// A `LatchkeySecureStream`: a stream in memory that C can read.
 final class SecureStreamHandle: OpaqueReference {

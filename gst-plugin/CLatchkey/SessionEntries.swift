@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 public import CLatchkeyLoader
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 // The functions of latchkey-loader.h about loaders and sessions. The header is their documentation.

@@ -12,6 +12,7 @@ final class UserData: @unchecked Sendable {
     private let destroy: Mutex<Destroy?>
 
     init(_ pointer: UnsafeMutableRawPointer?, _ destroy: Destroy?) {
+        Callbacks.willBegin()
         self.pointer = pointer
         self.destroy = Mutex(destroy)
     }
@@ -22,6 +23,6 @@ final class UserData: @unchecked Sendable {
             defer { destroy = nil }
             return destroy
         }
-        destroy?(pointer)
+        if let destroy { Callbacks.call { destroy(pointer) } }
     }
 }

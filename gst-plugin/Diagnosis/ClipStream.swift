@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import MediaFormats
+public import LatchkeyContainers
 
 /// One stream of a clip, as far as its bytes tell without a key.
 public struct ClipStream: Sendable, Hashable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
+import CLatchkeyGStreamer
+import LatchkeyElementKit
 
 /// A decoder that GStreamer's registry has.
 public struct DecoderFactory: Encodable, Sendable, Hashable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
+import CLatchkeyGStreamer
+import LatchkeyElementKit
 
 /// Why GStreamer does not have the plug-in `latchkey`, and what to do.
 public struct MissingPlugin {

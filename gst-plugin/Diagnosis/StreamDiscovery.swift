@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
+import CLatchkeyGStreamer
+import LatchkeyElementKit
 
 /// The streams of a clip as GStreamer finds them, for containers whose bytes are not read here. No key is asked for: what
 /// is encrypted stays so.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// One reference to a `GstBuffer`, given back when the value goes.
 @frozen public struct Buffer: ~Copyable, @unchecked Sendable {
@@ -12,6 +12,7 @@ import CGStreamer
 
     /// A new buffer with a copy of the bytes, or nil without memory.
     public init?(copying bytes: some Collection<UInt8>) {
+        GStreamer.initialize()
         guard let pointer = gst_buffer_new_allocate(nil, gsize(bytes.count), nil) else { return nil }
         let array = Array(bytes)
         // SAFETY: gst_buffer_fill checks the size.
@@ -28,6 +29,7 @@ import CGStreamer
     /// A buffer of bytes that lie elsewhere. It keeps `owner`, with which they stay good and its own, and lets it go on
     /// whatever thread the buffer ends. Nil without memory.
     public init?(of bytes: UnsafeMutableRawBufferPointer, owner: some AnyObject & Sendable) {
+        GStreamer.initialize()
         let retained = Unmanaged.passRetained(owner)
         // SAFETY: the buffer gives the reference back when it ends, once.
         let buffer = gst_buffer_new_wrapped_full(
@@ -44,12 +46,16 @@ import CGStreamer
 
     /// A new buffer of `size` bytes, whose content is not defined; nil without memory.
     public init?(size: Int) {
+        GStreamer.initialize()
         guard size > 0, let pointer = gst_buffer_new_allocate(nil, gsize(size), nil) else { return nil }
         self.pointer = pointer
     }
 
     /// A buffer without memory.
-    public init() { pointer = gst_buffer_new() }
+    public init() {
+        GStreamer.initialize()
+        pointer = gst_buffer_new()
+    }
 
     @inlinable deinit { ek_mini_object_unref(pointer) }
 

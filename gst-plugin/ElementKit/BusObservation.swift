@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 
 /// What the bus of a pipeline says, as far as whoever watches a playback cares. A value; thread-safe.
 public enum BusEvent: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// Caps features that name memory, as `memory:DMABuf`. Ordinary memory is `memory:SystemMemory`, or no feature at all.
 extension Caps {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// One reference to `GstCaps`. The caps are never changed; the transforming functions make new ones. Thread-safe.
 public final class Caps: @unchecked Sendable {
@@ -14,6 +14,7 @@ public final class Caps: @unchecked Sendable {
     public init(sharing pointer: UnsafeMutablePointer<GstCaps>) { self.pointer = gst_caps_ref(pointer) }
     /// Reads the text form that gst-launch uses; nil for text that is no caps.
     public init?(_ text: String) {
+        GStreamer.initialize()
         guard let pointer = gst_caps_from_string(text) else { return nil }
         self.pointer = pointer
     }
@@ -32,7 +33,10 @@ public final class Caps: @unchecked Sendable {
         withExtendedLifetime(self) { body(pointer) }
     }
     /// Caps that every other caps are a subset of.
-    public static var any: Caps { Caps(owning: gst_caps_new_any()) }
+    public static var any: Caps {
+        GStreamer.initialize()
+        return Caps(owning: gst_caps_new_any())
+    }
 
     /// The number of structures.
     public var count: Int { withPointer { Int(gst_caps_get_size($0)) } }

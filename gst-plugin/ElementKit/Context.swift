@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Synchronization
 
 /// One reference to a `GstContext`: what elements of a pipeline share. Thread-safe, as nothing changes it once it is
@@ -18,6 +18,7 @@ public final class Context: @unchecked Sendable {
 
     /// A new context with the fields of `other`, where there is one. `fill` may add to its structure.
     public init?(type: String, persistent: Bool, copying other: Context? = nil) {
+        GStreamer.initialize()
         guard let pointer = gst_context_new(type, persistent ? 1 : 0) else { return nil }
         self.pointer = pointer
         other?.withPointer { other in
@@ -138,26 +139,36 @@ extension ElementReference {
     /// It hangs on the outermost bin and lives as long, or until `isCurrent` says no and another one is made.
     /// Thread-safe: two elements that ask at once get the same.
     public func sharedInPipeline<Object: AnyObject>(
-        _ name: String, while isCurrent: (Object) -> Bool, make: () -> Object
+        _ name: String, while isCurrent: (Object) -> Bool = { _ in true }, make: () -> Object
     ) -> Object {
-        withTopLevel { top in
-            sharedObjects.withLock { _ in
-                let quark = g_quark_from_string(name)
-                // SAFETY: only this function writes under the name; the value is a retained Object.
-                if let known = g_object_get_qdata(top, quark),
-                    let object = Unmanaged<AnyObject>.fromOpaque(known).takeUnretainedValue() as? Object,
-                    isCurrent(object)
-                {
-                    return SharedBox(object)
-                }
-                let object = make()
-                g_object_set_qdata_full(top, quark, Unmanaged.passRetained(object as AnyObject).toOpaque()) {
-                    if let data = $0 { Unmanaged<AnyObject>.fromOpaque(data).release() }
-                }
-                return SharedBox(object)
-            }.object
-        }
+        withTopLevel { sharedObject(of: $0, name, while: isCurrent, make: make) }
     }
+
+    /// The same for this element alone.
+    public func ownObject<Object: AnyObject>(_ name: String, make: () -> Object) -> Object {
+        sharedObject(
+            of: UnsafeMutableRawPointer(pointer).assumingMemoryBound(to: GObject.self), name, while: { _ in true },
+            make: make)
+    }
+}
+
+private func sharedObject<Object: AnyObject>(
+    of owner: UnsafeMutablePointer<GObject>, _ name: String, while isCurrent: (Object) -> Bool, make: () -> Object
+) -> Object {
+    sharedObjects.withLock { _ in
+        let quark = g_quark_from_string(name)
+        // SAFETY: only this function writes under the name; the value is a retained Object.
+        if let known = g_object_get_qdata(owner, quark),
+            let object = Unmanaged<AnyObject>.fromOpaque(known).takeUnretainedValue() as? Object, isCurrent(object)
+        {
+            return SharedBox(object)
+        }
+        let object = make()
+        g_object_set_qdata_full(owner, quark, Unmanaged.passRetained(object as AnyObject).toOpaque()) {
+            if let data = $0 { Unmanaged<AnyObject>.fromOpaque(data).release() }
+        }
+        return SharedBox(object)
+    }.object
 }
 
 private let sharedObjects = Mutex(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// A category of GStreamer's debug log (`GST_DEBUG=name:level`). Make one for each plug-in part, once, and keep it.
 ///
@@ -33,7 +33,7 @@ public struct DebugCategory: @unchecked Sendable {
         #if LATCHKEY_PROTECTED
             pointer = nil
         #else
-            gst_init(nil, nil)
+            GStreamer.initialize()
             pointer = ek_debug_category(StaticText.keep(name), StaticText.keep(description))
         #endif
     }

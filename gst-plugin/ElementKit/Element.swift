@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// What an element written in Swift derives from: the Swift half of one `GstElement`.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// Everything that GStreamer's registry knows of one element factory.
 public struct ElementDescription: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension UnsafeMutablePointer<GstElement> {
     /// Sets a property of any element, for applications and tests written in Swift.

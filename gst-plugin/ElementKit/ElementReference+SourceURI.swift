@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension ElementReference {
     /// What a source element reads, such as the `location` of `souphttpsrc`; nil for other elements, and where nothing is set.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension ElementReference {
     /// Runs `body` while nobody changes the state of the pipeline around the element: at once where nobody does, else on

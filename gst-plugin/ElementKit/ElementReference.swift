@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// The `GstElement` of an `Element`, not owned: valid for as long as the Swift object is.
 public struct ElementReference: @unchecked Sendable {
@@ -29,6 +29,15 @@ public struct ElementReference: @unchecked Sendable {
             gst_element_get_state(
                 UnsafeMutableRawPointer(top).assumingMemoryBound(to: GstElement.self), &state, nil, 0)
             return state.rawValue >= GST_STATE_PAUSED.rawValue
+        }
+    }
+
+    /// Whether the pipeline is on its way to another state, as while a sink waits for something to show.
+    public var isChangingState: Bool {
+        withTopLevel { top in
+            gst_element_get_state(
+                UnsafeMutableRawPointer(top).assumingMemoryBound(to: GstElement.self), nil, nil, 0)
+                == GST_STATE_CHANGE_ASYNC
         }
     }
 

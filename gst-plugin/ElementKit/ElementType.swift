@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Synchronization
 
 /// Registers element factories.
@@ -12,6 +12,7 @@ public enum ElementType {
     public static func register(
         _ description: ElementDescription, with plugin: OpaquePointer? = nil
     ) -> Bool {
+        if plugin == nil { GStreamer.initializeWholly() } else { GStreamer.initialize() }
         let name = description.factory.prefix(1).uppercased() + description.factory.dropFirst()
         let type = registered.withLock { registered -> GType in
             if let known = registered.types[name] { return known }

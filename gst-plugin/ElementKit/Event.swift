@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// One reference to a `GstEvent`, given back when the value goes.
 public struct Event: ~Copyable, @unchecked Sendable {
@@ -16,14 +16,21 @@ public struct Event: ~Copyable, @unchecked Sendable {
     public init(caps: Caps) { self.init(owning: caps.withPointer { gst_event_new_caps($0) }) }
 
     /// An end-of-stream event.
-    public static func endOfStream() -> Event { Event(owning: gst_event_new_eos()) }
+    public static func endOfStream() -> Event {
+        GStreamer.initialize()
+        return Event(owning: gst_event_new_eos())
+    }
 
     /// What waits or is queued downstream is thrown away until `endOfFlush`.
-    public static func startOfFlush() -> Event { Event(owning: gst_event_new_flush_start()) }
+    public static func startOfFlush() -> Event {
+        GStreamer.initialize()
+        return Event(owning: gst_event_new_flush_start())
+    }
 
     /// Ends a flush. `resetTime`: running time starts from zero again.
     public static func endOfFlush(resetTime: Bool) -> Event {
-        Event(owning: gst_event_new_flush_stop(resetTime ? 1 : 0))
+        GStreamer.initialize()
+        return Event(owning: gst_event_new_flush_stop(resetTime ? 1 : 0))
     }
 
     /// Another reference to the same event.
@@ -60,6 +67,8 @@ public struct Event: ~Copyable, @unchecked Sendable {
         default: .other
         }
     }
+    /// Whether it says that something further down is linked in another way than before. It travels upstream.
+    public var isReconfigure: Bool { GstEventType(UInt32(ek_event_type(pointer))) == GST_EVENT_RECONFIGURE }
     /// Whether it is a seek, which travels upstream.
     public var isSeek: Bool { GstEventType(UInt32(ek_event_type(pointer))) == GST_EVENT_SEEK }
 
@@ -70,6 +79,19 @@ public struct Event: ~Copyable, @unchecked Sendable {
 
     /// Whether this asks for another position, and for what is on its way to be dropped.
     public var isFlushingSeek: Bool { ek_event_is_flushing_seek(pointer) != 0 }
+
+    /// Where a seek in time goes to, in nanoseconds; nil for every other event.
+    public var seekTarget: UInt64? {
+        guard isSeek else { return nil }
+        var format = GST_FORMAT_UNDEFINED
+        var type = GST_SEEK_TYPE_NONE
+        var start: gint64 = 0
+        gst_event_parse_seek(pointer, nil, &format, nil, &type, &start, nil, nil)
+        return format == GST_FORMAT_TIME && type == GST_SEEK_TYPE_SET ? UInt64(exactly: start) : nil
+    }
+
+    /// The same for all events of one action, such as a seek that goes to several sinks.
+    public var sequenceNumber: UInt32 { gst_event_get_seqnum(pointer) }
 
     /// The caps of a CAPS event.
     public var caps: Caps? {

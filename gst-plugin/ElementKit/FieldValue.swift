@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// A value of a property, a signal argument or a structure field.
 public enum FieldValue: Sendable, Equatable {

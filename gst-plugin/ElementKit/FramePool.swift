@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// The pool that a video frame came from, for frames of the same kind. Keeps the pool, and none of its frames.
 public final class FramePool: @unchecked Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Glibc
 import Synchronization
 
@@ -8,6 +8,8 @@ import Synchronization
 public struct HTTPClientAnswer: Sendable {
     /// Of the request, as the watch was given it at the start.
     public var id: UInt = 0
+    /// Which thread of the client brought it. Each adaptive demuxer has one of its own.
+    public var thread: UInt = 0
     /// Of the request; it may hold a query and user information.
     public var url: String
     public var status: UInt32
@@ -54,6 +56,7 @@ public final class HTTPClientWatch: Sendable {
     public init?(
         _ body: @escaping @Sendable (HTTPClientAnswer) -> Void, onStart: (@Sendable (UInt, String) -> Void)? = nil
     ) {
+        GStreamer.initialize()
         guard Self.hook() else { return nil }
         id = Self.state.withLock { state in
             state.lastID += 1
@@ -118,6 +121,7 @@ public final class HTTPClientWatch: Sendable {
         answer.elapsed = start.map { MonotonicTime.now &- $0 }
         answer.isFinished = stage == 2
         answer.id = address
+        answer.thread = UInt(bitPattern: g_thread_self())
         for body in bodies { body(answer) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// One stream of a stream collection.
 public struct StreamDescription: Hashable, Sendable {
@@ -54,6 +54,7 @@ extension Message {
 extension Event {
     /// Asks for these streams of a collection and no others.
     public static func selectStreams(_ ids: [String]) -> Event {
+        GStreamer.initialize()
         var list: UnsafeMutablePointer<GList>?
         for id in ids.reversed() { list = g_list_prepend(list, g_strdup(id)) }
         // SAFETY: the event copies the texts; the list and what it holds are freed here.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// One reference to a `GstMessage`, given back when the value goes.
 public struct Message: ~Copyable, @unchecked Sendable {
@@ -99,6 +99,19 @@ public struct Message: ~Copyable, @unchecked Sendable {
         guard let details else { return nil }
         defer { g_free(details) }
         return String(cString: details)
+    }
+
+    /// The error with these details behind the place in the code, which is the first line of its own. Messages of other kinds,
+    /// and what has no details to add, stay as they are.
+    public consuming func addingErrorDetails(_ more: String) -> Message {
+        guard kind == .error, !more.isEmpty, let copy = gst_message_copy(pointer) else { return self }
+        var lines = (errorDetails() ?? "").split(separator: "\n", omittingEmptySubsequences: false)
+        lines.insert(more[...], at: min(1, lines.count))
+        var value = GValue()
+        ek_value_init(&value, ek_type_string())
+        g_value_set_string(&value, lines.joined(separator: "\n"))
+        gst_structure_take_value(gst_message_writable_structure(copy), "debug", &value)
+        return Message(owning: copy)
     }
 
     /// What a stream stopped with, where this is the error that elements post then; nil for any other message.

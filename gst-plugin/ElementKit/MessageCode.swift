@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 
 /// What an error or a warning on the bus is about: GStreamer's domain, and the number in it. A value; thread-safe.
 public protocol MessageCode {

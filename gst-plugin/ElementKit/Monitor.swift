@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Glibc
 
 /// A mutex with a condition, for streaming threads that must wait.

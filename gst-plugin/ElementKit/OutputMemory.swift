@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// Buffers for elements that write their output anew, from the allocator that downstream asks for.
 ///
@@ -29,7 +29,10 @@ public final class OutputMemory {
     private var proposedSize = 0
 
     /// The default allocator's memory, until `negotiate` finds what downstream wants.
-    public init() { gst_allocation_params_init(&parameters) }
+    public init() {
+        GStreamer.initialize()
+        gst_allocation_params_init(&parameters)
+    }
 
     deinit { reset() }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension Pad {
     /// Keeps the newer adaptive demuxer around the element from ending a stream that waits inside. Call it on the

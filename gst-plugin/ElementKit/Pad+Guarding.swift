@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension Pad {
     /// Has queries about caps, and on a sink pad about allocation, answered by what is on the element's other side.
@@ -41,18 +41,6 @@ extension Pad {
         if loses { gst_base_sink_set_async_enabled(sink, 1) }
     }
 
-    /// What the sink behind this source pad says of itself.
-    public enum SinkMedium: Sendable { case video, audio, unknown }
-
-    /// Whether the sink behind this source pad is one for pictures or for sound, by its class.
-    public var sinkMedium: SinkMedium {
-        switch ek_sink_medium_behind(pointer) {
-        case 1: .video
-        case 2: .audio
-        default: .unknown
-        }
-    }
-
     /// Whether what is behind this source pad takes such media.
     public func peerAccepts(_ caps: Caps) -> Bool {
         caps.withPointer { gst_pad_peer_query_accept_caps(pointer, $0) != 0 }
@@ -77,7 +65,9 @@ extension Pad {
 extension Event {
     /// Nothing comes between `time` and its end, in nanoseconds.
     public static func gap(at time: UInt64, duration: UInt64?) -> Event {
-        Event(owning: gst_event_new_gap(GstClockTime(time), duration.map { GstClockTime($0) } ?? GstClockTime.max))
+        GStreamer.initialize()
+        let duration = duration.map { GstClockTime($0) } ?? GstClockTime.max
+        return Event(owning: gst_event_new_gap(GstClockTime(time), duration))
     }
 }
 

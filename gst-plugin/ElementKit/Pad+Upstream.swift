@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// What is in front of a sink pad, as a file: how large it is, and whether it can be read elsewhere.
 extension Pad {

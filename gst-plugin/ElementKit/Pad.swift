@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// What a chain or push function returns: `GstFlowReturn`.
 public enum FlowResult: Int32, Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// Something that looks at what passes a pad. Stays until `remove`, or until the pad goes. Thread-safe.
 public final class PadProbe: @unchecked Sendable {
@@ -63,6 +63,25 @@ extension PadReference {
             self, gst_pad_add_probe(pointer, GstPadProbeType(types), { _, _, _ in GST_PAD_PROBE_DROP }, nil, nil))
     }
 
+    /// Has buffers wait here from now on, on the thread that brings them. A flush or a stop of the pad ends the wait of the
+    /// one that is there.
+    public func holdBuffers() -> PadProbe {
+        let types =
+            GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+            | GST_PAD_PROBE_TYPE_BLOCK.rawValue
+        return PadProbe(
+            self, gst_pad_add_probe(pointer, GstPadProbeType(types), { _, _, _ in GST_PAD_PROBE_OK }, nil, nil))
+    }
+
+    /// Asks `passes` about each buffer, or list of them, that leaves or enters the pad while it is linked. What may not pass
+    /// is dropped: a pushing sender takes it for delivered, and who pulls gets an end.
+    ///
+    /// The pad keeps `passes` until the probe ends.
+    public func gateBuffers(_ passes: @escaping () -> Bool) -> PadProbe {
+        let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+        return add(types, GateProbe(passes), probeGate)
+    }
+
     @discardableResult
     private func add(_ types: UInt32, _ box: AnyObject, _ callback: GstPadProbeCallback) -> PadProbe {
         // SAFETY: the probe owns the box and gives it up when it ends.
@@ -98,6 +117,19 @@ private func probeNextBufferOnce(
 ) -> GstPadProbeReturn {
     if let data { Unmanaged<NextBufferProbe>.fromOpaque(data).takeUnretainedValue().body() }
     return GST_PAD_PROBE_REMOVE
+}
+
+private final class GateProbe {
+    let passes: () -> Bool
+    init(_ passes: @escaping () -> Bool) { self.passes = passes }
+}
+
+private func probeGate(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    // What leaves a pad without a link goes nowhere.
+    guard let pad, let data, gst_pad_is_linked(pad) != 0 else { return GST_PAD_PROBE_OK }
+    return Unmanaged<GateProbe>.fromOpaque(data).takeUnretainedValue().passes() ? GST_PAD_PROBE_OK : GST_PAD_PROBE_DROP
 }
 
 private final class QueryProbe {

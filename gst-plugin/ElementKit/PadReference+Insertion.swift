@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension PadReference {
     /// Puts a new element into a stream that is under way: between the typefinder of the `parsebin` whose sink pad this is,

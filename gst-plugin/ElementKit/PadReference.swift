@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// A pad that another element made, with a reference to it. Thread-safe.
 public final class PadReference: @unchecked Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 
 /// A pipeline, or any element that stands alone, with one reference to it. Stopped when the last owner goes.
 /// Thread-safe; changes of state are GStreamer's and may take their time.
@@ -79,6 +79,7 @@ public final class Pipeline: @unchecked Sendable {
     /// A part of a pipeline in the words of gst-launch, as a bin with pads where something can be linked. Throws what
     /// GStreamer says of the words.
     public static func bin(_ description: String) throws(PipelineError) -> UnsafeMutablePointer<GstElement> {
+        GStreamer.initialize()
         var error: UnsafeMutablePointer<GError>?
         let bin = gst_parse_bin_from_description_full(description, 1, nil, GST_PARSE_FLAG_NONE, &error)
         defer { if let error { g_error_free(error) } }
@@ -91,6 +92,7 @@ public final class Pipeline: @unchecked Sendable {
 
     /// A whole pipeline in the words of gst-launch. Throws what GStreamer says of the words.
     public static func launch(_ description: String) throws(PipelineError) -> UnsafeMutablePointer<GstElement> {
+        GStreamer.initialize()
         var error: UnsafeMutablePointer<GError>?
         let pipeline = gst_parse_launch(description, &error)
         defer { if let error { g_error_free(error) } }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// The structure of a buffer's `GstProtectionMeta`, while it is being read. Reading allocates nothing.
 @frozen public struct ProtectionInfo: ~Copyable {

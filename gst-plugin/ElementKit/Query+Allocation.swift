@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 extension Query {
     /// The caps that an ALLOCATION query is about.

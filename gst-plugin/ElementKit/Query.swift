@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// A query while it is being answered. Not owned.
 public struct Query: ~Copyable {

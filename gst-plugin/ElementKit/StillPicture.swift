@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Glibc
 
 /// A picture, decoded once, for frames of any raw video caps. Thread-safe.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 
 /// A buffer or an event on its way through an element.
 public enum StreamItem: ~Copyable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Synchronization
 
 /// A function that tells what kind of file some bytes are the start of.
@@ -46,8 +46,9 @@ public struct TypeFinder: Sendable {
     /// The media type, such as `text/plain`, that GStreamer's own finders and those of its plug-ins take a file for that
     /// starts with `bytes`; nil where none knows it. Any thread may call it.
     public static func mediaType(of bytes: [UInt8]) -> String? {
+        GStreamer.initialize()
         // SAFETY: the bytes are read during the call only; the caps that come back are the caller's.
-        gst_type_find_helper_for_data(nil, bytes, gsize(bytes.count), nil).map { Caps(owning: $0) }?.mediaType()
+        return gst_type_find_helper_for_data(nil, bytes, gsize(bytes.count), nil).map { Caps(owning: $0) }?.mediaType()
     }
 
     private static let registered = Mutex(Set<String>())

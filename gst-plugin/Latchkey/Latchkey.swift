@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 import CLatchkeyVersion
-public import Elements
-import ElementKit
-public import LicenseControl
-public import ProtectionModel
+public import LatchkeyElements
+import LatchkeyElementKit
+public import LatchkeyKeySession
+public import LatchkeyProtection
 import Synchronization
 
 /// What an application written in Swift imports.
@@ -20,7 +20,9 @@ public enum Latchkey {
 
     /// Registers the elements with a plug-in that GStreamer is loading.
     public static func registerElements(with plugin: OpaquePointer?) -> Bool {
-        gst_init(nil, nil)
+        // Not with the lock, for which a thread may wait that loads the plug-in while it starts GStreamer.
+        if plugin == nil { GStreamer.initializeWholly() } else { GStreamer.initialize() }
+        PipelineSession.logFileWarnings()
         return registration.withLock { _ in
             (DecryptorFactory.all + AdaptiveDemuxerFactory.all + [GuardFactory.outputGuard]).allSatisfy {
                 ElementType.register($0, with: plugin)

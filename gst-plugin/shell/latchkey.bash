@@ -203,12 +203,15 @@ _latchkey_play() {
     repeating_flags=()
     non_repeating_flags=(--yes -y --json --version -h --help)
     repeating_options=()
-    non_repeating_options=(--type --audio --hdmi-mode --outputs --video-sink --audio-sink)
+    non_repeating_options=(--type --cache --audio --hdmi-mode --outputs --video-sink --audio-sink --log)
     __latchkey_offer_flags_options 1
 
     # Offer option value completions
     case "${prev}" in
     '--type')
+        return
+        ;;
+    '--cache')
         return
         ;;
     '--audio')
@@ -224,6 +227,9 @@ _latchkey_play() {
         return
         ;;
     '--audio-sink')
+        return
+        ;;
+    '--log')
         return
         ;;
     esac
@@ -311,7 +317,7 @@ _latchkey_cache_add() {
 
 _latchkey_cache_purge() {
     repeating_flags=()
-    non_repeating_flags=(--all --version -h --help)
+    non_repeating_flags=(--all --yes -y --version -h --help)
     repeating_options=()
     non_repeating_options=(--cache)
     __latchkey_offer_flags_options -1

@@ -54,7 +54,7 @@ _latchkey() {
             'play:Play some content, and say what happens.'
             'acquire:Acquire the licences for some content and keep them on this device.'
             'cache:Download content, list what is on disk, or remove it.'
-            'licenses:List the licences on this device, or remove all of them.'
+            'licenses:List the licenses on this device, or remove all of them.'
             'session:List the viewing sessions of this device, end those that were left over, or try the server.'
             'outputs:What the kernel tells of the outputs, as the output guard sees it.'
             'doctor:Say which decoder a clip would get here, why, and what is missing.'
@@ -95,6 +95,7 @@ _latchkey_play() {
     local -ar arg_specs=(
         '--type[What it is\: hls, smooth, piff, dash, mp4. Left out\: the end of the URL tells.]:type:'
         ':url:'
+        '--cache[The folder of the cache. Left out\: the user'\''s own.]:folder:'
         '(--yes -y)'{--yes,-y}'[Acquire licences without asking.]'
         '--audio[The audio track, as latchkey inspect names it.]:name:'
         '--hdmi-mode[What is made of external outputs\: default, disable, allow, audio-only, alternative.]:mode:'
@@ -102,6 +103,7 @@ _latchkey_play() {
         '--video-sink[For pictures, in the words of gst-launch.]:sink:'
         '--audio-sink[For sound, in the words of gst-launch.]:sink:'
         '--json[Write JSON, for programs. Nothing is asked.]'
+        '--log[Show the log from this level on\: debug, info, warning, error.]:level:'
         '--version[Show the version.]'
         '(-h --help)'{-h,--help}'[Show help information.]'
     )
@@ -139,7 +141,7 @@ _latchkey_cache() {
         local -ar subcommands=(
             'list:List the content on disk, and how much of it there is.'
             'add:Download content, or go on with a download.'
-            'purge:Remove content from the disk. Licences stay.'
+            'purge:Remove content from the disk. Licenses stay.'
         )
         _describe -V subcommand subcommands && ret=0
         ;;
@@ -190,6 +192,7 @@ _latchkey_cache_purge() {
     local -ar arg_specs=(
         '--cache[The folder of the cache. Left out\: the user'\''s own.]:folder:'
         '--all[Everything that is cached.]'
+        '(--yes -y)'{--yes,-y}'[Do not ask.]'
         '*:url:'
         '--version[Show the version.]'
         '(-h --help)'{-h,--help}'[Show help information.]'
@@ -211,8 +214,8 @@ _latchkey_licenses() {
     case "${state}" in
     command)
         local -ar subcommands=(
-            'list:List the PlayReady-style licences on this device, and how their rights stand.'
-            'reset:Remove every licence, domain and device key of this device (reset DRM database).'
+            'list:List the PlayReady-style licenses on this device, and how their rights stand.'
+            'reset:Remove every license, domain, device key and stored FairPlay-style key (reset DRM database).'
         )
         _describe -V subcommand subcommands && ret=0
         ;;
@@ -231,9 +234,9 @@ _latchkey_licenses() {
 _latchkey_licenses_list() {
     local -i ret=1
     local -ar arg_specs=(
-        '--store[The folder of the licence store\: store in \[playready\] of latchkey.conf. Left out\: the user'\''s own.]:folder:'
+        '--store[The folder of the license store. Left out\: store in \[playready\] of latchkey.conf, or else the user'\''s own.]:folder:'
         '--json[Write JSON, for programs.]'
-        '--secure-clock[Only signed time counts\: clock=secure in \[playready\].]'
+        '--secure-clock[Only signed time counts, as with clock=secure in \[playready\].]'
         '--version[Show the version.]'
         '(-h --help)'{-h,--help}'[Show help information.]'
     )
@@ -245,7 +248,7 @@ _latchkey_licenses_list() {
 _latchkey_licenses_reset() {
     local -i ret=1
     local -ar arg_specs=(
-        '--store[The folder of the licence store\: store in \[playready\] of latchkey.conf. Left out\: the user'\''s own.]:folder:'
+        '--store[The folder of the license store. Left out\: store in \[playready\] of latchkey.conf, or else the user'\''s own.]:folder:'
         '(--yes -y)'{--yes,-y}'[Do not ask.]'
         '--version[Show the version.]'
         '(-h --help)'{-h,--help}'[Show help information.]'

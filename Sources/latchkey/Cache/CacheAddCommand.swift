@@ -2,12 +2,14 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import ContentCache
+    import LatchkeyOffline
     import Dispatch
     import FoundationEssentials
     import Glibc
     import Latchkey
-    import MediaFormats
+    import LatchkeyContainers
+    import LatchkeyManifests
+    import LatchkeyKeySystems
     import Synchronization
 
     struct CacheAddCommand: AsyncParsableCommand {
@@ -21,6 +23,8 @@
                 EXIT STATUS
                   0    all of it is on disk
                   1    it ended before that; standard error says why, and what is cached stays
+                  3    all of it is on disk, but it does not play without the network: standard error says what is \
+                missing
                   130  stopped by Ctrl-C
                 """)
 
@@ -69,7 +73,13 @@
                 case .complete:
                     line.finish()
                     if let warning = progress.warning { print("warning: \(warning)") }
-                    return print("complete: \(CacheState.size(progress.cachedSize))")
+                    print("complete: \(CacheState.size(progress.cachedSize))")
+                    guard progress.isReadyToPlay else {
+                        let reason = progress.warning?.description ?? "it does not play without the network"
+                        StandardStream.error.write("Error: not ready to play: \(reason)\n")
+                        throw ExitCode(3)
+                    }
+                    return
                 case .failed(let error):
                     line.finish()
                     throw ToolError(error.description)

@@ -2,7 +2,7 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import ContentCache
+    import LatchkeyOffline
     import Latchkey
 
     /// `latchkey cache`: content that is on disk, for playback without the network.
@@ -114,17 +114,23 @@
     struct CachePurgeCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "purge",
-            abstract: "Remove content from the disk. Licences stay.",
+            abstract: "Remove content from the disk. Licenses stay.",
             discussion: """
+                Says what is there, and asks.
+
                 EXIT STATUS
                   0   it is gone, or was not there
-                  1   some of it is there still; standard error says why
+                  1   some of it is there still: the answer was no, no one could be asked, or it failed; standard error \
+                says why
                 """)
 
         @OptionGroup var place: CachePlace
 
         @Flag(help: "Everything that is cached.")
         var all = false
+
+        @Flag(name: .shortAndLong, help: "Do not ask.")
+        var yes = false
 
         @Argument(help: ArgumentHelp("As latchkey cache list shows it.", valueName: "url"))
         var urls: [String] = []
@@ -134,24 +140,44 @@
         }
 
         func run() async throws {
+            let items = try await chosen()
+            try await confirm(items)
+            for item in items {
+                do throws(CacheError) { try await item.purgeAndWait() } catch { throw ToolError(error.description) }
+                print("removed: \(item.contentURL)")
+            }
+        }
+
+        private func chosen() async throws -> [CachedContent] {
             do throws(CacheError) {
                 let items = try await CachedContent.allItems(in: place.content())
                 let cache = place.content() ?? ContentCache.standard
+                var chosen = items.filter { all || urls.contains($0.contentURL) }
                 for url in urls where !items.contains(where: { $0.contentURL == url }) {
                     guard cache?.isCached(url) == true else {
                         print("not cached: \(url)")
                         continue
                     }
                     // Its index cannot be read, so that it is not in the list.
-                    try await CachedContent(url: url, type: ContentType(url: url) ?? .mp4, cache: cache).purgeAndWait()
-                    print("removed: \(url)")
+                    chosen.append(try CachedContent(url: url, type: ContentType(url: url) ?? .mp4, cache: cache))
                 }
-                for item in items where all || urls.contains(item.contentURL) {
-                    try await item.purgeAndWait()
-                    print("removed: \(item.contentURL)")
-                }
+                return chosen
             } catch {
                 throw ToolError(error.description)
+            }
+        }
+
+        private func confirm(_ items: [CachedContent]) async throws {
+            guard !yes, !items.isEmpty else { return }
+            var size: UInt64 = 0
+            for item in items {
+                let state = CacheState(item, await item.refresh())
+                size += state.cachedBytes
+                print("\(state.url): \(state.status), \(CacheState.size(state.cachedBytes))")
+            }
+            let count = items.count == 1 ? "this" : "these \(items.count)"
+            guard try LicensesResetCommand.agrees("Remove \(count) from the disk, \(CacheState.size(size))?") else {
+                throw ToolError("nothing was removed")
             }
         }
     }

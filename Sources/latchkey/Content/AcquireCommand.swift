@@ -3,7 +3,7 @@
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
     import Latchkey
-    import ProtectionModel
+    import LatchkeyProtection
 
     struct AcquireCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 #if LATCHKEY_GSTREAMER
-    import KeySystems
+    import LatchkeyKeySystems
     import Latchkey
-    import ProtectionModel
+    import LatchkeyProtection
 
     /// What `latchkey inspect --json` writes. The names of the members are the format.
     struct ContentDocument: Encodable {

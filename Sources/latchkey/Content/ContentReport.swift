@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 #if LATCHKEY_GSTREAMER
-    import KeySystems
+    import LatchkeyKeySystems
     import Latchkey
-    import ProtectionModel
+    import LatchkeyProtection
 
     /// What is known of some content, for people and for programs.
     struct ContentReport {

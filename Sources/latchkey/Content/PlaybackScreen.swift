@@ -3,6 +3,7 @@
 #if LATCHKEY_GSTREAMER
     import FoundationEssentials
     import Latchkey
+    import LatchkeyProtection
     import Synchronization
 
     /// What `latchkey play` shows: a line for each event and, on a terminal, the position under them. Thread-safe.
@@ -12,62 +13,121 @@
 
         private let terminal = Terminal()
         private let isJSON: Bool
+        /// Lines of the log come by `show(_: AgentLogMessage)`.
+        private let showsLog: Bool
         private let state = Mutex(State())
 
         private struct State {
             var hasPosition = false
             var problem: String?
+            /// The rights were shown: what comes before is news for programs alone.
+            var hasBegun = false
         }
 
-        init(isJSON: Bool) { self.isJSON = isJSON }
+        /// A member of an object in JSON.
+        private enum Value: Encodable {
+            case text(String)
+            case number(Int)
+            case flag(Bool)
+            case list([String])
+
+            func encode(to encoder: any Encoder) throws {
+                var container = encoder.singleValueContainer()
+                switch self {
+                case .text(let text): try container.encode(text)
+                case .number(let number): try container.encode(number)
+                case .flag(let flag): try container.encode(flag)
+                case .list(let list): try container.encode(list)
+                }
+            }
+        }
+
+        init(isJSON: Bool, showsLog: Bool = false) { (self.isJSON, self.showsLog) = (isJSON, showsLog) }
 
         /// The last thing that was wrong.
         var lastProblem: String? { state.withLock { $0.problem } }
 
         func show(_ note: Note, _ text: String) {
-            line(["event": note.rawValue, "text": text], "\(note.rawValue): \(text)")
+            state.withLock { $0.hasBegun = true }
+            line(["event": .text(note.rawValue), "text": .text(text)], "\(note.rawValue): \(text)")
         }
 
         func show(_ event: AgentEvent) {
+            guard isJSON || state.withLock({ $0.hasBegun }) else { return }
             switch event {
             case .rightsNotAvailable(let status, let keyIDs):
                 line(
                     [
-                        "event": "rights-not-available", "text": "\(status)",
-                        "keyIds": keyIDs.map(\.description).joined(separator: ","),
+                        "event": .text("rights-not-available"), "text": .text("\(status)"),
+                        "keyIds": .text(keyIDs.map(\.description).joined(separator: ",")),
                     ],
                     "no rights: \(status)")
             case .untrustedSystemTime(let reason): problem("untrusted-system-time", reason)
-            case .invalidContent(let url, let reason): problem("invalid-content", "\(url): \(reason)")
-            case .serverError(let url, let status): problem("server-error", "HTTP \(status) from \(url)")
+            case .invalidContent(let url, let reason):
+                problem("invalid-content", "\(url): \(reason)", ["url": .text(url)])
+            case .serverError(let url, let status):
+                problem(
+                    "server-error", "HTTP \(status) from \(url)", ["url": .text(url), "status": .number(status)])
             case .playbackShouldBeAborted(let reason): problem("playback-should-be-aborted", reason)
             case .playbackWillBeAborted(let reason): problem("playback-will-be-aborted", reason)
             case .cacheEdgeReached(_, let reason): problem("cache-edge-reached", reason)
-            case .sessionSetupError(let details): problem("session-setup-error", Self.text(details))
-            case .sessionHeartbeatError(let details, _): problem("session-heartbeat-error", Self.text(details))
-            case .sessionTeardownError(let details): problem("session-teardown-error", Self.text(details))
+            case .sessionSetupError(let details): problem("session-setup-error", details)
+            case .sessionHeartbeatError(let details, let isFinal):
+                problem("session-heartbeat-error", details, ["final": .flag(isFinal)])
+            case .sessionTeardownError(let details): problem("session-teardown-error", details)
             case .outputStatus(let status):
                 let reasons = status.reasons.joined(separator: "; ")
                 line(
-                    ["event": "outputs", "status": status.status, "text": reasons],
+                    ["event": .text("outputs"), "status": .text(status.status), "text": .text(reasons)],
                     "outputs: \(status.status)\(reasons.isEmpty ? "" : ": \(reasons)")")
-            case .stateChanged(let new): line(["event": "state", "state": new.rawValue], "state: \(new.rawValue)")
+            case .stateChanged(let new):
+                line(["event": .text("state"), "state": .text(new.rawValue)], "state: \(new.rawValue)")
             case .logMessage(let message):
-                if message.level >= .warning { problem("log", "\(message)") }
+                guard message.level >= .warning else { return }
+                state.withLock { $0.problem = "\(message)" }
+                if !showsLog { showLog(message, time: nil) }
             }
         }
 
-        private static func text(_ details: SessionErrorDetails) -> String {
+        /// A line of the log, with the time.
+        func show(_ message: AgentLogMessage) {
+            showLog(message, time: Date().formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+        }
+
+        private func showLog(_ message: AgentLogMessage, time: String?) {
+            var members: [String: Value] = [
+                "event": .text("log"), "level": .text("\(message.level)"), "text": .text("\(message)"),
+            ]
+            if let time { members["time"] = .text(time) }
+            line(members, "log: \(time.map { "\($0) " } ?? "")\(message)")
+        }
+
+        /// Playback does not come to its end. For programs alone: people read standard error.
+        func fail(_ text: String, code: String? = nil, status: Int? = nil) {
+            guard isJSON else { return }
+            var members: [String: Value] = ["event": .text("error"), "text": .text(text)]
+            if let code { members["code"] = .text(code) }
+            if let status { members["status"] = .number(status) }
+            line(members, "")
+        }
+
+        private func problem(_ event: String, _ details: SessionErrorDetails, _ more: [String: Value] = [:]) {
             let parts = [details.reason, details.message, details.code].filter { !$0.isEmpty }
-            return (parts + ["HTTP \(details.httpStatus)"]).joined(separator: ", ")
+            var members: [String: Value] = [
+                "status": .number(details.httpStatus), "code": .text(details.code), "message": .text(details.message),
+                "reason": .text(details.reason), "conflicts": .list(details.conflicts),
+            ]
+            members.merge(more) { $1 }
+            problem(event, (parts + ["HTTP \(details.httpStatus)"]).joined(separator: ", "), members)
         }
 
-        private func problem(_ event: String, _ text: String) {
+        private func problem(_ event: String, _ text: String, _ more: [String: Value] = [:]) {
             state.withLock { $0.problem = text }
-            line(["event": event, "text": text], "\(event.replacing("-", with: " ")): \(text)")
+            let members: [String: Value] = ["event": .text(event), "text": .text(text)]
+            line(members.merging(more) { $1 }, "\(event.replacing("-", with: " ")): \(text)")
         }
 
-        private func line(_ members: [String: String], _ text: String) {
+        private func line(_ members: [String: Value], _ text: String) {
             if isJSON {
                 let encoder = JSONEncoder()
                 encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]

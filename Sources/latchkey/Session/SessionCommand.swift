@@ -2,10 +2,10 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import HTTP
+    import LatchkeyHTTP
     import Latchkey
-    import LicenseControl
-    import SessionControl
+    import LatchkeyKeySession
+    import LatchkeyViewingSession
 
     /// `latchkey session`: viewing sessions that the configured server may count, and whether it answers as it should.
     struct SessionCommand: AsyncParsableCommand {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Dispatch
 import Glibc
 import Latchkey
@@ -8,7 +8,7 @@ import Synchronization
 
 /// What an agent costs: one playback of `URL`, by an agent's player or by a `playbin3` alone.
 ///
-///     agent-benchmark agent|informed TYPE URL
+///     latchkey-agent-benchmark agent|informed TYPE URL
 ///
 /// Prints the kB of resident memory with the player in READY, then the milliseconds from nothing but an
 /// initialised GStreamer to the first picture at the sink. `informed` looks at the content first, as applications do.
@@ -23,7 +23,7 @@ struct AgentBenchmark {
         let arguments = CommandLine.arguments
         guard arguments.count == 4, ["agent", "informed"].contains(arguments[1]),
             let type = ContentType(rawValue: arguments[2])
-        else { stop("usage: agent-benchmark agent|informed TYPE URL", 64) }
+        else { stop("usage: latchkey-agent-benchmark agent|informed TYPE URL", 64) }
         gst_init(nil, nil)
         let start = now()
         var configuration = Agent.Configuration()
@@ -114,7 +114,7 @@ struct AgentBenchmark {
     }
 
     private static func stop(_ text: String, _ status: Int32) -> Never {
-        let line = Array("agent-benchmark: \(text)\n".utf8)
+        let line = Array("latchkey-agent-benchmark: \(text)\n".utf8)
         write(STDERR_FILENO, line, line.count)
         exit(status)
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// What the licence store takes its time for, with 10,000 licences of 2 KiB in it.
 enum FullStore {

@@ -6,7 +6,7 @@
 enum LicenseBenchmark {
     static func main() async throws {
         guard let folder = CommandLine.arguments.dropFirst().first else {
-            return print("usage: license-benchmark FOLDER")
+            return print("usage: latchkey-license-benchmark FOLDER")
         }
         print("| what | runs | median ms | p99 ms |\n|---|---|---|---|")
         for row in try RoundTrip.measure() { print(row) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import MediaFormats
-import ProtectionModel
+import LatchkeyTestServices
+import LatchkeyKeySystems
+import LatchkeyProtection
 
 /// What a PlayReady-style licence takes on the client: making the challenge, then checking the answer and unwrapping the
 /// content key.

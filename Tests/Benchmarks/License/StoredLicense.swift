@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyTestServices
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// A start with a licence in the store, as a new process has it: opening the store, finding the licence, judging it,
 /// unwrapping its key, and handing it to a session.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import SessionControl
-import TestSupport
+import LatchkeyViewingSession
+import LatchkeyTestSupport
 
 /// How the server fails.
 enum Outage {

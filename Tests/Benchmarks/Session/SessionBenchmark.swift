@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import SessionControl
+import LatchkeyViewingSession
 
 /// What a crowd of clients does to a session server: the shipped state machine, a million times, on one time line.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let boxes: [FuzzTarget] = [

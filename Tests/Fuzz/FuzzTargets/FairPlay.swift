@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import MediaFormats
-import ProtectionModel
+import LatchkeyTestServices
+import LatchkeyKeySystems
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let fairPlay: [FuzzTarget] = [

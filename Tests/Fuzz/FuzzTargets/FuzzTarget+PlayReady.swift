@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyTestServices
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyManifests
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let playReady: [FuzzTarget] = [

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 extension FuzzTarget {
     private static let formats: [HLSKeyFormat] = [.fairPlay, .identity, .playReady]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let keys: [FuzzTarget] = [

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let licenseServices: [FuzzTarget] = [
@@ -46,7 +46,10 @@ extension FuzzTarget {
     private static func service(_ number: UInt8?) -> LicenseService? {
         guard let number else { return nil }
         let preset = LicenseServicePreset.all[Int(number) % LicenseServicePreset.all.count]
-        let fields = preset.requiredHeaders.compactMap(\.first).map { HTTPHeader(name: $0, value: "value") }
+        let fields = preset.expected.compactMap { expected -> HTTPHeader? in
+            guard case .header(let name)? = expected.first else { return nil }
+            return HTTPHeader(name: name, value: "value")
+        }
         let parameters = ["token": "a/b", "account": "c", "releasePid": "d", "siteId": "e"]
         return LicenseService(
             preset, url: preset.url.base == .configured ? "https://keys.example/{content-id}" : nil, headers: fields,

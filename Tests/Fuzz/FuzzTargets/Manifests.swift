@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let manifests: [FuzzTarget] = [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 
 extension FuzzTarget {
     static let offline: [FuzzTarget] = [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
 
 extension FuzzTarget {
     static let relays: [FuzzTarget] = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import LatchkeyProtection
 
 extension FuzzTarget {
     static let sampleAES: [FuzzTarget] = [
@@ -17,6 +17,19 @@ extension FuzzTarget {
                 promise(SegmentKey(transportStreamPackets: key.transportStreamPackets()) == key)
             }
             if let key = SegmentKey(id3Tag: bytes) { promise(SegmentKey(id3Tag: key.id3Tag()) == key) }
+        },
+        FuzzTarget("id3-filter") { bytes in
+            let whole = ID3Filter.filter(whole: bytes)
+            promise(whole.count == bytes.count, "no byte is added or removed")
+            promise(zip(whole, bytes).allSatisfy { $0 == $1 || ($1 == 0x50 && $0 == 0x58) }, "a P may become an X")
+            promise(ID3Filter.filter(whole: whole) == whole, "what is good stays")
+            var filter = ID3Filter()
+            var pieces: [UInt8] = []
+            let size = 1 + Int(bytes.last ?? 0) % 40
+            for start in stride(from: 0, to: bytes.count, by: size) {
+                pieces += filter.filter(Array(bytes[start..<min(start + size, bytes.count)]))
+            }
+            promise(pieces + filter.end() == whole, "how the bytes come changes nothing")
         },
     ]
 

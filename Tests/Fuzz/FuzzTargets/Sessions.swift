@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import ProtectionModel
-import SessionControl
+import LatchkeyHTTP
+import LatchkeyProtection
+import LatchkeyViewingSession
 
 extension FuzzTarget {
     static let sessions: [FuzzTarget] = [

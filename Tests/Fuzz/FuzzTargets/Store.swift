@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
-import MediaFormats
+import LatchkeyKeySession
 
 extension FuzzTarget {
     static let store: [FuzzTarget] = [

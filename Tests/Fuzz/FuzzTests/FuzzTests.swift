@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
-import FuzzTargets
-import TestSupport
+import LatchkeyFuzzTargets
+import LatchkeyTestSupport
 import Testing
 
 @Suite("Fuzz targets")

@@ -110,6 +110,93 @@ class Served(Trouble):
         return files
 
 
+class Film(Trouble):
+    """A whole file with PlayReady at an origin, whose connection breaks once, and comes back after some seconds."""
+
+    def __init__(self, name, file, type_):
+        self.name, self.manifest, self.type = name, file, type_
+
+    def __enter__(self):
+        self.world = World(name=self.name).__enter__()
+        with open(self.world.case.path(self.manifest), "rb") as file:
+            self.data = file.read()
+        self.cut = len(self.data) * 2 // 5
+        self.begun = None
+        self.origin = hls_origin.Origin({self.manifest: self.data}).__enter__()
+        self.files = self.origin.files
+        return self
+
+    def __exit__(self, *_):
+        self.origin.__exit__(*_)
+        self.world.__exit__(*_)
+
+    def breaks(self, seconds):
+        """The first answer with all of the file breaks off behind two fifths of it; after that nobody answers for so long."""
+
+        def content(request):
+            span = request.headers.get("Range")
+            if self.begun is None:
+                if span not in (None, "bytes=0-"):
+                    return self.data
+                self.begun = time.monotonic()
+                return hls_origin.Cut(self.data, self.cut)
+            return None if time.monotonic() - self.begun < seconds else self.data
+
+        self.files[self.manifest] = content
+
+
+def film_outage(name, file, type_):
+    """No network for 10 s in the middle of a file: playback holds, and goes on with the rest of it by a range."""
+
+    def check():
+        with Film(name, file, type_) as film:
+            film.breaks(10)
+            run = film.play("--log").demand(0).states("playing", "ended")
+            demand(film.begun, "the connection did not break")
+            demand(not events(run, "server error") and not events(run, "invalid content"), f"{run.values('event')}")
+            demand(any("Playback waits" in line for line in run.values("log")), "the log does not say that it waits")
+            spans = [request.headers.get("Range") or "" for request in film.origin.asked(file)
+                     if request.time > film.begun + 10]
+            demand(any(span.startswith(f"bytes={film.cut}-") for span in spans), f"it went on with {spans}")
+
+    return check
+
+
+def film_outage_for_good():
+    """The network does not come back: playback waits as long as it may, and ends."""
+    with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
+        film.breaks(1e6)
+        film.play("--outage", "4").demand(1).states("failed")
+        demand(time.monotonic() - film.begun >= 4, "it did not wait")
+
+
+def film_unavailable():
+    """503 for a while in the middle of a file: told, waited for, and playback goes on."""
+    with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
+        film.breaks(0)
+        good = film.files[film.manifest]
+
+        def content(request):
+            late = film.begun and time.monotonic() - film.begun < 3
+            return hls_origin.Answer(503) if late else good(request)
+
+        film.files[film.manifest] = content
+        run = film.play().demand(0).states("playing", "ended")
+        told = events(run, "server error")
+        demand(told and set(told) == {f"server error: 503 {film.origin.url}/video.mp4"}, f"{run.values('event')}")
+
+
+def film_missing():
+    """A file that is not there is not waited for."""
+    with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
+        begun = time.monotonic()
+        good = film.files[film.manifest]
+        film.files[film.manifest] = lambda request: good if request.headers.get("Range") not in (None, "bytes=0-") else 404
+        run = film.play().demand(1)
+        demand(time.monotonic() - begun < 30, "it waited")
+        demand(events(run, "server error"), f"{run.values('event')}")
+
+
 def portal_segment():
     """A web page in the place of a segment: told once, and asked for again until media comes."""
     with Presentation() as hls:
@@ -323,5 +410,8 @@ ALL = {
     "hls-chunked": functools.partial(chunked, Presentation),
     "dash-chunked": functools.partial(chunked, functools.partial(Served, "dash")),
     "smooth-chunked": functools.partial(chunked, functools.partial(Served, "smooth")),
+    "mp4-outage": film_outage(agent_scenes.MP4, "video.mp4", "mp4"),
+    "piff-outage": film_outage(agent_scenes.PIFF, "media.ismv", "piff"),
+    "mp4-outage-for-good": film_outage_for_good, "mp4-unavailable": film_unavailable, "mp4-missing": film_missing,
     "dash-direct": _dash(served_direct), "smooth-direct": _smooth(served_direct),
 }

@@ -9,12 +9,14 @@ import children
 import corpus
 import hls_origin
 import manifests
+import playready_scenes
 from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
 PIFF = "bento4-piff-ctr-ismv"
 MP4 = "shaka-cbcs-alldrm"
+MUXED = "bento4-cenc-muxed"
 DEADLINE = 100
 PACED = "fakesink sync=true"
 FREE = "fakesink sync=false"
@@ -33,6 +35,8 @@ class Run:
 
     def demand(self, status, *wanted):
         said = " | ".join(line for line in self.lines if not line.startswith(("log:", "message:")))[-1500:]
+        # What GStreamer said of the end, if it said something.
+        said += "".join(f" | {line}" for line in self.lines if line.startswith("log: error:"))[-600:]
         demand(self.status == status, f"status {self.status}, not {status}: {said}")
         for text in wanted:
             demand(any(text in line for line in self.lines), f"nothing says “{text}”: {said}")
@@ -163,6 +167,28 @@ def files():
             demand(world.asked() == asked, "it was asked again")
 
 
+def wrong_keys():
+    """Keys that are not the media's: the application hears that playback should be aborted, by the KID, for each kind of
+    content; the command ends with a status of its own. The PlayReady header's checksum tells, and without one the sound."""
+    checksum, samples = "another checksum than the content's PlayReady header", "what it decrypts is not what the codec writes"
+    for name, file, type_, reason in (
+            (MUXED, "media.mp4", "mp4", checksum), (PIFF, "media.ismv", "piff", checksum),
+            (DASH, "stream.mpd", "dash", checksum), (SMOOTH, "Manifest", "smooth", checksum),
+            ("gpac-cbcs-progressive", "media.mp4", "mp4", samples), ("shaka-cenc-av1-ac3-mp4", "stream.mpd", "dash", samples)):
+        with World(name=name) as world:
+            lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
+            os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+                "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
+            run = play("--yes", url(world, file), type_).demand(1)
+            told = events(run, "playback should be aborted")
+            named = told and any(kid in told[0].replace("-", "").lower() for kid in world.case.keys)
+            demand(named and "a wrong one" in told[0], f"{name}: {run.values('event')}")
+            demand(any(reason in text for text in told), f"{name}: nothing says “{reason}”: {told}")
+            run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
+            demand(run.status == 1, f"{name}: latchkey play ends with {run.status}: {run.lines[-5:]}")
+            demand(any("playback should be aborted" in line for line in run.lines), f"{name}: {run.lines[-5:]}")
+
+
 def hls():
     """`skd://` keys from a FairPlay-style key server."""
     from reference_server import ReferenceServer
@@ -206,6 +232,25 @@ def own_pipeline():
         run.demand(0, "acquired: valid").states("ended")
 
 
+def preferred_system():
+    """A file names several systems, and a demuxer asks which one to put into its caps
+    (`drm-preferred-decryption-system-id`): the agent answers with that which has a source of keys. Only its decryptor can be
+    linked then."""
+    with World(name=MP4) as world:
+        path = world.case.path("video.mp4")
+        clear_key = world.folder.write(
+            "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
+        for configuration, own, other in (
+                (os.environ["LATCHKEY_CONFIG"], "latchkeyplayreadydec", "latchkeyclearkeydec"),
+                (clear_key, "latchkeyclearkeydec", "latchkeyplayreadydec")):
+            os.environ["LATCHKEY_CONFIG"] = configuration
+            for decryptor, status in ((own, 0), (other, 1)):
+                run = play("--yes", "--pipeline", f"filesrc location={path} ! qtdemux ! {decryptor} ! {FREE}",
+                           f"file://{path}")
+                run.demand(status)
+                demand(("ended" in run.values("state")) == (status == 0), f"{decryptor}: {run.values('state')}")
+
+
 # Rights in playback
 
 
@@ -217,6 +262,21 @@ def held():
         demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
         run.states("waitingForLicense", "failed")
         demand(world.asked() == 0, "a licence was acquired")
+
+
+def refused_once(name, file, how):
+    """The service says no: playback ends. The license was asked for once, and the application told once."""
+    with World(name=name) as world:
+        playready_scenes.refuse(world, how)
+        what = (url(world, file), "smooth" if name == SMOOTH else "dash")
+        run = play("--automatic", "--no", *what).demand(1).states("failed")
+        told = events(run, "rights not available")
+        demand(len(told) == 1, f"events: {run.values('event')}")
+        asked = playready_scenes.requests(world)
+        demand(asked == 1, f"{asked} requests")
+        # The person asks once more: that is one request more.
+        play("--yes", *what).demand(2)
+        demand(playready_scenes.requests(world) == asked + 1, f"{playready_scenes.requests(world)} requests")
 
 
 def expired():
@@ -382,12 +442,12 @@ def released():
         run.demand(1, "released at:", "the agent was released")
 
 
-def viewing(folder, count):
-    """Media of so many seconds at a server that counts sessions."""
+def viewing(folder, count, settings=""):
+    """Media of so many seconds at a server that counts sessions. `settings` of the group [session]."""
     import session_scenes
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(folder.path, "latchkey.conf")
-    return session_scenes.Scene(count=count)
+    return session_scenes.Scene(count=count, settings=settings)
 
 
 def session_kept():
@@ -399,6 +459,55 @@ def session_kept():
             licences = scene.requests("/clearkey")
             demand(licences and all(entry.get("session") for entry in licences), f"licences: {licences}")
             scene.wait("sessions_active", 0, "the session is not ended")
+
+
+def in_background():
+    """The application goes to the background and comes back, by the agent: what plays keeps its session for longer than a
+    pause may be, and in picture in picture too. A pause in the background ends the session, and the viewer's return sets
+    another one up."""
+    import offline_scenes
+
+    with children.Folder() as folder, viewing(folder, 24, "pause-limit=4\n") as scene, \
+            offline_scenes.Console(folder.path) as console:
+        def beats(number):
+            before = scene.metric("session_heartbeats_total")
+            scene.wait("session_heartbeats_total", before + number, "no heartbeat comes")
+
+        console.type(f"play {scene.server.url}/media/stream.mpd")
+        console.until("state: playing")
+        setups = scene.metric("session_setups_total")
+        console.type("background")
+        beats(2)
+        demand(scene.metric("sessions_active") == 1, "the session was ended while media plays in the background")
+        console.type("pause")
+        scene.wait("sessions_active", 0, "a pause in the background does not end the session")
+        console.type("foreground")
+        console.type("resume")
+        scene.wait("sessions_active", 1, "in front again, there is no session")
+        demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
+        console.type("picture-in-picture")
+        beats(1)
+        demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
+        console.until("playback: played")
+        console.type("quit")
+        demand(console.process.wait(20) == 0, f"status {console.process.returncode}")
+        scene.wait("sessions_active", 0, "the session is not ended")
+
+
+def teardown_error():
+    """A session that cannot be ended: the event comes when the pipeline is stopped already, from the agent itself."""
+    for program in ("play-protected",), ("latchkey", "play"):
+        with children.Folder() as folder, viewing(folder, 4) as scene:
+            def during(line):
+                if "playing" in line:
+                    scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
+
+            # Paced: the server has to hear of the fault before the playback is over.
+            how = "--automatic" if len(program) == 1 else "--yes"
+            run = play(how, f"{scene.server.url}/media/stream.mpd", program=program, during=during, sink=PACED)
+            run.demand(0)
+            told = [line for line in run.lines if "session teardown error" in line and "HTTP 500" in line]
+            demand(len(told) == 1, f"it is told {len(told)} times: {run.lines[-5:]}")
 
 
 def session_lost():
@@ -426,10 +535,17 @@ def log_view():
 
 ALL = {
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
-    "smooth": smooth, "audio-track": audio_track, "files": files, "hls": hls, "delegate": delegate, "reset": reset,
-    "sample-list": sample_list, "own-pipeline": own_pipeline, "held": held, "expired": expired,
+    "smooth": smooth, "audio-track": audio_track, "files": files, "wrong-keys": wrong_keys, "hls": hls,
+    "delegate": delegate, "reset": reset,
+    "sample-list": sample_list, "own-pipeline": own_pipeline,
+    "preferred-system": preferred_system, "held": held,
+    **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)
+       for kind, name, file in (("dash", DASH, "stream.mpd"), ("smooth", SMOOTH, "Manifest"))
+       for how in playready_scenes.REFUSALS},
+    "expired": expired,
     "untrusted-time": untrusted_time, "clock-set-back": clock_set_back, "captive-portal": captive_portal,
     "invalid-content": invalid_content, "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
-    "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost, "released": released,
+    "in-background": in_background, "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost,
+    "teardown-error": teardown_error, "released": released,
     "log-view": log_view,
 }

@@ -26,8 +26,8 @@ def demand(condition, reason):
 class Scene:
     """One case, its server and pipelines that play it."""
 
-    def __init__(self, kind, case=None, keys=None):
-        self.kind = kind
+    def __init__(self, kind, case=None, keys=None, manifest="stream.mpd"):
+        self.kind, self.manifest = kind, manifest
         self.case = corpus.case(case or CASES[kind])
         self.server = ReferenceServer(self.case.keys_file if keys is None else keys, self.case.folder)
         self.expected = {track.kind: track for track in self.case.tracks}
@@ -45,7 +45,7 @@ class Scene:
             watched = pipelines.by_hand(self.expected["video"].files[0], "mp4")
         else:
             watched = pipelines.Player(
-                f"{self.server.url}/media/stream.mpd", "playbin3" if self.kind == "dash" else "playbin")
+                f"{self.server.url}/media/{self.manifest}", "playbin" if self.kind == "legacy" else "playbin3")
         if license_query is not None:
             settings["license-url"] = f"{self.server.url}/clearkey{license_query}"
         if settings:
@@ -124,7 +124,7 @@ def end_without_key(scene, watched, *words, deadline=20.0, on_request=None):
     """The pipeline has to end with an error that names a KID and says the words, and stop at once."""
     demand(watched.until_end(deadline, on_request) is not None, "ended as if nothing was wrong")
     last = watched.messages[-1]
-    demand(last.type == Gst.MessageType.ERROR, f"no end after {deadline} s")
+    demand(last.type == Gst.MessageType.ERROR, f"no error within {deadline} s")
     error, _debug = last.parse_error()
     demand(
         error.matches(Gst.StreamError.quark(), Gst.StreamError.DECRYPT_NOKEY),

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MPL-2.0
 """Keys from licence services that work, fail or are slow, and settings that name them."""
 
+import contextlib
+import http.server
+import json
 import os
+import re
 import socket
+import threading
 
 import corpus
-from behaviour_scenes import EVERYWHERE, Scene, context, demand, demand_stop, end_well, end_without_key
-from pipelines import Gst
+from behaviour_scenes import (
+    CASES, EVERYWHERE, Scene, context, demand, demand_stop, end_well, end_without_key, kids_of)
+from pipelines import Gst, structure_name
 
 # Licence services
 
@@ -68,6 +74,126 @@ def one_request(kind):
         if kind != "file":
             # The initialization data names all of them.
             demand(len(requests) == 1, f"{len(requests)} requests instead of one: {requests}")
+
+
+def refusals(watched, deadline=5.0):
+    """What the bus says of refused keys until the last decryptor has its failure: each KID with its messages."""
+    failed, errors = [], []
+
+    def count(message):
+        if structure_name(message) == "latchkey-key-failed":
+            failed.extend(kids_of(message))
+        elif message.type == Gst.MessageType.ERROR:
+            text = message.parse_error()[0].message
+            errors.extend(re.findall(r"^No key for KID ([0-9a-f]+)", text.replace("-", "")))
+        return False
+
+    watched.next_message(count, deadline)
+    return failed, errors
+
+
+def one_refusal(kind):
+    """However many elements: a refusal is asked for once, and told once for each KID. The next start asks again."""
+    with Scene(kind) as scene:
+        watched = scene.pipeline("?fault=status:403")
+        # playbin3 of GStreamer 1.22 does not survive a second start after an error.
+        for playback in (1,) if kind == "dash" else (1, 2):
+            asked = len(scene.server.licence_requests())
+            watched.play()
+            failed, errors = refusals(watched)
+            demand(errors and failed, f"no KID is named: {failed} {errors}")
+            demand(len(failed) == len(set(failed)), f"latchkey-key-failed again: {failed}")
+            demand(len(errors) == len(set(errors)), f"an error again: {errors}")
+            asked = len(scene.server.licence_requests()) - asked
+            # Files name the key of each track in a box of its own.
+            limit = len(scene.case.keys) if kind == "file" else 1
+            demand(1 <= asked <= limit, f"{asked} requests in playback {playback}")
+            watched.stop()
+            watched.bus.set_flushing(True)
+            watched.bus.set_flushing(False)
+
+
+@contextlib.contextmanager
+def empty_service():
+    """A license service that answers 200 without a key: its URL, and the KIDs of each request so far."""
+    requests = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["kids"])
+            body = b'{"keys":[]}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/clearkey", requests
+        finally:
+            server.shutdown()
+
+
+def one_empty_answer(kind):
+    """An answer with none of the keys stands for each of them: none is asked for alone after that."""
+    with Scene(kind) as scene, empty_service() as (url, requests):
+        watched = scene.pipeline(**{"license-url": url})
+        watched.play()
+        failed, errors = refusals(watched)
+        watched.stop()
+        demand(errors, f"no KID is named: {failed} {errors}")
+        demand(len(errors) == len(set(errors)), f"an error again: {errors}")
+        asked = [kid for kids in requests for kid in kids]
+        demand(len(asked) == len(set(asked)), f"a KID was asked for twice: {requests}")
+        # Files name the key of each track in a box of its own, and the first failure may end the pipeline before the other.
+        demand(kind == "file" or [len(kids) for kids in requests] == [len(scene.case.keys)], f"the requests: {requests}")
+        demand(sorted(failed) == sorted(scene.case.keys) or kind == "file" and len(failed) == len(set(failed)) > 0,
+               f"latchkey-key-failed for {failed}")
+
+
+CHECKSUM = "it has another checksum than the content's PlayReady header says"
+
+
+def wrong_keys(case):
+    """A keys file with the KIDs of the case and other keys."""
+    return "".join(f"{kid} {'5a' * 16}\n" for kid in corpus.case(case).keys)
+
+
+def wrong_key(kind):
+    """A warning names each KID, once, and a message says the same to programs. The checksum of the PlayReady header tells;
+    in the file it is that of the video alone. Right keys are not doubted. 17-wrong-keys has media without a checksum."""
+    for is_right in (False, True):
+        with Scene(kind, keys=None if is_right else wrong_keys(CASES[kind])) as scene:
+            watched = scene.pipeline("")
+            told, reasons, warned = [], set(), []
+            wanted = [] if is_right else sorted(scene.case.keys)
+
+            def note(message):
+                if structure_name(message) == "latchkey-wrong-key":
+                    told.extend(kids_of(message))
+                    reasons.add(message.get_structure().get_value("reason"))
+                elif message.type == Gst.MessageType.WARNING and "a wrong one" in message.parse_warning()[0].message:
+                    warned.append(message.parse_warning()[0].message)
+                if is_right:
+                    return message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR)
+                # Noise may end a stream with an error before the key of the other one is there.
+                return message.type == Gst.MessageType.EOS or len(warned) >= len(wanted)
+
+            watched.play()
+            watched.next_message(note, 20.0)
+            demand(sorted(told) == wanted, f"told of {told}, not of {wanted}; warned: {warned}")
+            if is_right:
+                continue
+            demand(CHECKSUM in reasons and (kind == "file" or len(reasons) == 1), f"the reasons are {reasons}")
+            named = [kid for kid in told if any(kid in text.replace("-", "").lower() for text in warned)]
+            demand(len(warned) == len(told) and named == told, f"the warnings do not name {told}: {warned}")
+            demand(not any("5a5a5a" in text for text in warned), f"a warning shows a key: {warned}")
+            demand_stop(watched)
 
 
 # Settings
@@ -134,11 +260,14 @@ ALL = {
     "server-down": (server_down, EVERYWHERE),
     "server-slow": (server_slow, EVERYWHERE),
     "server-garbage": (server_fault("?fault=garbage", "malformed response"), EVERYWHERE),
-    "server-404": (server_fault("?fault=status:404", "status 404"), EVERYWHERE),
+    "server-404": (server_fault("?fault=status:404", "status 404", "“{\"error\":\"the fault […] is on\"}”"), EVERYWHERE),
     "server-truncates": (server_fault("?fault=truncate:20", "network"), EVERYWHERE),
     "server-has-no-key": (server_has_no_key, EVERYWHERE),
     "server-never": (server_never, EVERYWHERE),
     "one-request": (one_request, EVERYWHERE),
+    "one-refusal": (one_refusal, EVERYWHERE),
+    "one-empty-answer": (one_empty_answer, EVERYWHERE),
+    "wrong-key": (wrong_key, EVERYWHERE),
     "configuration-only": (configuration_only, EVERYWHERE),
     "configuration-missing": (configuration_missing, EVERYWHERE),
     "context-on-demand": (context_on_demand, EVERYWHERE),

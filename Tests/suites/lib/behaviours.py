@@ -6,6 +6,7 @@ import gc
 import behaviour_endurance
 import behaviour_joins
 import behaviour_services
+import behaviour_sessions
 import behaviour_waits
 import children
 from behaviour_endurance import LEFT_ALIVE, TRACED, leak
@@ -13,7 +14,8 @@ from behaviour_scenes import Wrong
 from pipelines import Gst
 
 ALL_FUNCTIONS = {
-    **behaviour_waits.ALL, **behaviour_services.ALL, **behaviour_endurance.ALL, **behaviour_joins.ALL}
+    **behaviour_waits.ALL, **behaviour_services.ALL, **behaviour_endurance.ALL, **behaviour_joins.ALL,
+    **behaviour_sessions.ALL}
 ALL = {name: kinds for name, (_, kinds) in ALL_FUNCTIONS.items()}
 
 

@@ -222,7 +222,75 @@ def play_asks():
         demand(world.asked() == 0, "a licence was acquired")
         on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"y\n").demand(0, "acquired: valid", "state: ended")
         latchkey("licenses", "reset", "--yes", "--store", os.path.join(world.folder.path, "store")).demand(0)
-        latchkey("play", *SINKS, url(world, "stream.mpd")).demand(2, "nobody can be asked")
+        latchkey("play", *SINKS, url(world, "stream.mpd")).demand(2, "no one can be asked")
+
+
+def play_log():
+    """The log with its times: the version, what is asked of the license service, and when decryption begins."""
+    with World(name=DASH) as world:
+        film = url(world, "stream.mpd")
+        shown = latchkey("play", "--yes", "--log", "info", *SINKS, film).demand(0).output
+        for text in (r"log: 20\S+Z info: Latchkey \d", r"license request: POST http\S+asmx: HTTP status 200 after \d+ ms",
+                     r"decryption begins: KID [0-9a-f]{32}"):
+            demand(re.search(text, shown), f"no “{text}”: {shown[-1500:]}")
+        demand("?" not in "".join(re.findall(r"license request: .*", shown)), "a query is shown")
+        lines = latchkey("play", "--json", "--log", "debug", *SINKS, film).demand(0).output.splitlines()
+        logged = [event for event in map(json.loads, lines) if event["event"] == "log"]
+        demand({"debug", "info"} <= {event["level"] for event in logged} and all("time" in event for event in logged),
+               f"{logged}")
+        demand(not re.search("^log: ", latchkey("play", *SINKS, film).demand(0).output, re.MULTILINE), "log without --log")
+        latchkey("play", "--log", "loud", film).demand(64, "debug, info, warning, error")
+
+
+def play_audio():
+    """A name that there is, and one that there is not."""
+    with World(name=SMOOTH) as world:
+        film = url(world, "Manifest")
+        refused = latchkey("play", "--yes", "--audio", "nonsense", *SINKS, film).demand(1, "nonsense")
+        name = re.search(r"there are (.*)$", refused.errors, re.MULTILINE).group(1).split(", ")[-1]
+        demand(world.asked() == 0, "a license was acquired")
+        latchkey("play", "--yes", "--audio", name, *SINKS, film).demand(0, "state: ended")
+        error = json.loads(latchkey("play", "--json", "--audio", "x", film).demand(1).output.splitlines()[-1])
+        demand(error["event"] == "error" and name in error["text"], f"{error}")
+
+
+def licenses():
+    """The store and the clock of the configuration file; a reset takes stored keys of key servers, too."""
+    with World(name=DASH, lines="clock=secure\n") as world, children.Folder() as folder:
+        # Where a command that does not read the configuration would look.
+        os.environ["XDG_DATA_HOME"] = os.environ["XDG_STATE_HOME"] = folder.path
+        film, keys = url(world, "stream.mpd"), os.path.join(world.folder.path, "keys")
+        try:
+            latchkey("acquire", film).demand(0, "acquired: valid")
+            listed = latchkey("licenses", "list", "--json").demand(0).json
+            demand({key for license in listed for key in license["keyIds"]} == set(world.case.keys), f"{listed}")
+            os.mkdir(keys)
+            with open(os.path.join(keys, "key-00.lkpk"), "wb") as key:
+                key.write(b"sealed")
+            with open(os.environ["LATCHKEY_CONFIG"], "a", encoding="utf-8") as configuration:
+                configuration.write("[fairplay]\nstored-keys=keys\n")
+            latchkey("licenses", "list").demand(0, *world.case.keys, f"stored FairPlay-style keys in {keys}: 1")
+            latchkey("licenses", "reset").demand(1, "--yes")
+            demand(latchkey("licenses", "list", "--json").demand(0).json == listed, "something was removed")
+            latchkey("licenses", "reset", "--yes").demand(
+                0, "removed: ", f"removed: 1 stored FairPlay-style key from {keys}")
+            demand(os.listdir(keys) == [], f"{os.listdir(keys)}")
+            demand(latchkey("licenses", "list", "--json").demand(0).json == [], "licenses are left")
+            seen = latchkey("inspect", "--json", film).demand(0).json
+            demand(seen["rights"]["status"] == "none", f"{seen['rights']}")
+        finally:
+            del os.environ["XDG_DATA_HOME"], os.environ["XDG_STATE_HOME"]
+
+
+def rights_words():
+    """Rights that end some time after the first play say so, and a fresh store is no return of trust."""
+    with World("firstexp:86400", name=DASH) as world:
+        film = url(world, "stream.mpd")
+        said = latchkey("acquire", film).demand(0, "may be used until 24 hours after the first play").output
+        demand("has no end" not in said, said)
+        demand("again" not in latchkey("play", "--log", "debug", *SINKS, film).demand(0).output, "trusted again")
+        need, *_ = latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]
+        demand(need["keySystem"] == "playready", f"{need}")
 
 
 def play_json():
@@ -266,6 +334,12 @@ def sessions():
             held = latchkey("session", "list", "--json").demand(0).json
             demand([entry["process"] for entry in held] == [player.pid], f"{held}")
             latchkey("session", "check").demand(1, "setup: ", "limit")
+            refused = latchkey("play", "--yes", "--json", *SINKS, f"{scene.server.url}/media/stream.mpd")
+            events = [json.loads(line) for line in refused.output.splitlines()]
+            demand(refused.status != 0, "a session too many plays")
+            setup, *_ = [event for event in events if event["event"] == "session-setup-error"] or [None]
+            demand(setup and setup["status"] == 403 and setup["code"] == "1007" and len(setup["conflicts"]) == 1, f"{events}")
+            demand(events[-1]["event"] == "error" and events[-1]["text"], f"{events[-1]}")
             latchkey("session", "end").demand(0, "ended: 0")
             player.kill()
             player.communicate()
@@ -304,7 +378,10 @@ def cached():
             world.server.__exit__()
             latchkey("play", *SINKS, film).demand(0, "rights: valid", "state: ended")
             latchkey("cache", "add", film.replace("stream", "other")).demand(1, "unreachable")
-            latchkey("cache", "purge", film).demand(0, "removed: ")
+            latchkey("cache", "purge", film).demand(1, "--yes")
+            on_terminal("cache", "purge", film, answers=b"n\n").demand(1, film, "[y/N]", "nothing was removed")
+            latchkey("play", *SINKS, film).demand(0, "state: ended")
+            on_terminal("cache", "purge", film, answers=b"y\n").demand(0, "removed: ")
             latchkey("cache", "purge", "--all").demand(0)
             latchkey("cache", "list").demand(0, "nothing is cached")
             latchkey("cache", "purge").demand(64, "--all")
@@ -322,7 +399,8 @@ def cached_with_license():
             os.environ["XDG_DATA_HOME"] = folder.path
             film = url(world, "stream.mpd")
             try:
-                said = latchkey("cache", "add", "--license", film).demand(0, "complete: ", *([words] if words else []))
+                said = latchkey("cache", "add", "--license", film).demand(
+                    3 if words else 0, "complete: ", *([words, "not ready to play"] if words else []))
                 demand(("warning: licence cannot be kept" in said.output) == (words is not None), said.output)
                 demand(item()["isReadyToPlay"] == (words is None), f"{item()}")
                 if words:
@@ -338,6 +416,17 @@ def cached_with_license():
                 latchkey("play", *SINKS, film).demand(0, "rights: valid", "state: ended")
             finally:
                 del os.environ["XDG_DATA_HOME"]
+
+
+def cached_elsewhere():
+    """A cache in another folder: downloaded, played without the network, and purged without a question."""
+    with World(name=DASH) as world, children.Folder() as folder:
+        film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
+        latchkey("cache", "add", *cache, "--license", film).demand(0, "complete: ")
+        world.server.__exit__()
+        latchkey("play", *SINKS, film).demand(1, "unreachable")
+        latchkey("play", *cache, *SINKS, film).demand(0, "rights: valid", "state: ended")
+        latchkey("cache", "purge", *cache, "--yes", film).demand(0, "removed: ")
 
 
 # The service of examples/systemd
@@ -421,6 +510,7 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
+    "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "licenses": licenses,
+    "rights-words": rights_words, "cache-folder": cached_elsewhere, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
     "service/unit": unit, "service/confined": confined,
 }

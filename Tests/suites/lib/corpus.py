@@ -35,6 +35,14 @@ class Track:
         self.keys = {pair["kid"]: pair["key"] for pair in fields.get("keys") or [] if pair.get("kid")}
 
     @property
+    def kids(self):
+        """The KIDs of its samples. The keys of a case with one file stand in the order of the tracks."""
+        tracks = [track.id for track in self.case.tracks]
+        if 1 < len(self.keys) == len(tracks):
+            return {list(self.case.keys)[tracks.index(self.id)]}
+        return set(self.keys)
+
+    @property
     def packets(self):
         name = self.expected.get("packets_framemd5")
         return sums(os.path.join(self.case.folder, name)) if name else None

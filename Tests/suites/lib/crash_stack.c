@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 
-/* Preloaded into children of the suites: on SIGSEGV it writes the stack of the thread that crashed to standard error, one
+/* Preloaded into children of the suites: on a signal of a crash it writes the stack of the thread to standard error, one
    frame a line, and lets the process die of the signal. children.py reads in it whose crash that was. */
 
 #include <execinfo.h>
@@ -22,11 +22,11 @@ show (int number)
 {
   void *frames[FRAMES];
 
-  (void) number;
   say ("\nCRASH STACK\n");
   backtrace_symbols_fd (frames, backtrace (frames, FRAMES), STDERR_FILENO);
   say ("CRASH END\n");
-  /* The handler is gone; the instruction runs again. */
+  /* The handler is gone. */
+  raise (number);
 }
 
 __attribute__ ((constructor)) static void
@@ -38,4 +38,6 @@ install (void)
   /* The first call loads a library, which a handler must not. */
   backtrace (&frame, 1);
   sigaction (SIGSEGV, &action, NULL);
+  sigaction (SIGABRT, &action, NULL);
+  sigaction (SIGTRAP, &action, NULL);
 }

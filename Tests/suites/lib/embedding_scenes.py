@@ -12,6 +12,7 @@ import urllib.request
 import agent_scenes
 import children
 import corpus
+import exit_scenes
 from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, url
 from playready_world import World, Wrong, demand
 
@@ -114,6 +115,15 @@ def session_lost(language):
         run = play(language, "--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during)
         run.demand(1, "event: session heartbeat error", "(final)", "event: playback will be aborted")
         run.states("playing", "aborted")
+
+
+def exits(language):
+    exit_scenes.in_calls(language, 50, 15)
+
+
+def exits_in_playback(language):
+    for system in exit_scenes.PLAYED:
+        exit_scenes.in_playback(system, language, 17, 16)
 
 
 # The module for Python by itself: what a delegate may do, and when a program ends early
@@ -261,6 +271,31 @@ def cached(_language):
                 demand(error.code == "unsupported content", f"{error}")
 
 
+def key_needs(_language):
+    """The key system of a need is that of whoever will be asked, whatever the media names."""
+    latchkey = module()
+
+    with World(name=MP4) as world:
+        playready = os.environ["LATCHKEY_CONFIG"]
+        both, only = world.case.path("video.mp4"), world.only_playready()
+        clear_key = world.folder.write(
+            "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
+        nothing = world.folder.write("nothing.conf", "")
+        for path, configuration, system, source in (
+                (both, playready, "playready", "PlayReady-style service"), (only, playready, "playready", "PlayReady-style service"),
+                (both, clear_key, "clearkey", "ClearKey service"), (only, clear_key, "clearkey", "ClearKey service"),
+                (only, nothing, "playready", None)):
+            agent, answers = latchkey.Agent(f"file://{path}", configuration_file=configuration), Answers()
+            agent.content_info(answers)
+            info, error = answers.take()
+            demand(error is None, f"{path}, {configuration}: {error}")
+            said = [(need.key_system, need.source) for need in info.key_needs]
+            demand(said and all(name == system and ((source is None and text is None) or (source or "") in (text or ""))
+                                for name, text in said), f"{path}, {configuration}: {said}, not {system} of {source}")
+            agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
+
+
 def licenses(_language):
     """What the store holds, listed by the module and by examples/records.c, and one licence taken out."""
     latchkey = module()
@@ -294,6 +329,24 @@ def licenses(_language):
         demand(not records("licenses").demand(0).lines, "licences are left")
         records("remove", "12").demand(64)
         agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
+
+
+def reset(_language):
+    """Without [playready], the user's own store and the stored keys of key servers are emptied."""
+    latchkey, answers = module(), Answers()
+    with children.Folder() as folder:
+        os.environ.update(XDG_DATA_HOME=folder.path, XDG_STATE_HOME=folder.path)
+        keys = os.path.join(folder.path, "keys")
+        os.mkdir(keys)
+        for name in ("key-00.lkpk", "key-01.lkpk"):
+            with open(os.path.join(keys, name), "wb") as key:
+                key.write(b"sealed")
+        configuration = folder.write("latchkey.conf", "[fairplay]\nstored-keys=keys\n")
+        for count in (2, 0):
+            latchkey.reset_licenses(answers, configuration)
+            demand(answers.take() == (count, None), f"not {count} keys were removed")
+        demand(not os.listdir(keys), f"{os.listdir(keys)}")
         demand(latchkey.wait(20), "callbacks are left")
 
 
@@ -343,7 +396,8 @@ def records(*arguments):
 
 ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
-    "refused": refused,
+    "refused": refused, "exits": exits, "exits-in-playback": exits_in_playback,
 }
 # Of the module for Python alone.
-MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "sessions": sessions}
+MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "key-needs": key_needs, "sessions": sessions,
+          "reset": reset}

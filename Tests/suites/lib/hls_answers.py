@@ -131,7 +131,7 @@ def ends(kind, path, answer, *words, is_later=False):
 
 
 def is_left_out(kind, number):
-    """What the stock demuxer fetches itself is left out, as with clear media. Behind the gap in a transport stream, tsdemux of
+    """It is left out, as with clear media. Behind the gap in a transport stream, tsdemux of
     1.28 leaves out more."""
     content = Content(kind)
     expected = [sum for place, sums in enumerate(content.frames) if place != number for sum in sums]
@@ -187,14 +187,15 @@ INIT = {
 ALL = {
     **{f"sink-fails/{kind}{'' if text else '-silently'}": lambda kind=kind, text=text: sink_fails(kind, text)
        for kind in KINDS for text in ("the screen is gone", None)},
-    "segment-204/whole-mp4-first": ends("whole-mp4", name_of(0), *NO_CONTENT),
-    "segment-204/whole-mp4-third": ends("whole-mp4", name_of(2), *NO_CONTENT),
+    "segment-204/whole-mp4-first": first_is_nothing("whole-mp4", Answer(204)),
+    "segment-204/whole-mp4-third": lambda: is_left_out("whole-mp4", 2),
     # The first one is looked into, since its name does not tell what it is.
     "segment-204/sample-first": ends("sample", name_of(0), *NO_CONTENT),
     "segment-204/sample-third": ends("sample", name_of(2), NO_CONTENT[0], "it is empty", WRONG, is_later=True),
     "segment-204/skd-first": first_is_nothing("skd", Answer(204)),
     "segment-204/clear-mp4-first": first_is_nothing("clear-mp4", Answer(204)),
     "segment-empty/skd-first": first_is_nothing("skd", b""),
+    "segment-empty/whole-mp4-first": first_is_nothing("whole-mp4", b""),
     "segment-empty/clear-mp4-first": first_is_nothing("clear-mp4", b""),
     "segment-204/skd-third": lambda: is_left_out("skd", 2),
     "segment-204/whole-ts-first": lambda: is_left_out("whole-ts", 0),

@@ -44,11 +44,6 @@ def redirects():
             demand(not missing, f"nobody asked for {missing}")
 
 
-def first_whole(requests):
-    """The first request for all of something: ranges of segments are looked at, to see what they are."""
-    return [request for request in requests if "Range" not in request.headers][:1]
-
-
 def cookies():
     """Cookies that the origin sets go where they go with GStreamer's own demuxer."""
     video = media.Fragmented("video")
@@ -77,7 +72,7 @@ def cookies():
             same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
             return {
                 path: sorted(filter(None, (request.headers.get("Cookie") or "").split("; ")))
-                for path in files for request in first_whole(scene.origin.asked(path))}
+                for path in files for request in scene.origin.asked(path)[:1]}
 
     stock, ours = sent(True), sent(False)
     demand(stock == ours, f"GStreamer's: {stock}; ours: {ours}")

@@ -49,6 +49,17 @@ class Paced:
         return len(self.content)
 
 
+class Cut:
+    """A body whose connection ends behind the first `count` bytes."""
+
+    def __init__(self, content, count):
+        self.content = content
+        self.count = count
+
+    def __len__(self):
+        return len(self.content)
+
+
 class Chunked:
     """A body without a length, in chunks. A connection that ends after `broken` bytes leaves out the last one."""
 
@@ -104,7 +115,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if pace:
             time.sleep(pace.delay)
             body = pace.content
-        if status == 200 and first.startswith("bytes=") and not isinstance(body, (Halves, Chunked)):
+        if status == 200 and first.startswith("bytes=") and not isinstance(body, (Halves, Chunked, Cut)):
             first, last = first[6:].split("-")
             end = min(int(last or len(body) - 1), len(body) - 1)
             fields["Content-Range"] = f"bytes {first}-{end}/{len(body)}"
@@ -119,6 +130,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             if isinstance(body, Chunked):
                 self.close_connection = not body.write(self)
+                return
+            if isinstance(body, Cut):
+                self.close_connection = True
+                self.wfile.write(body.content[:body.count])
                 return
             if isinstance(body, Halves):
                 self.wfile.write(body.content[:body.count])

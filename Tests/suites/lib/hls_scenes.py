@@ -106,7 +106,7 @@ def ends_with_error(player, quark, code, *words, deadline=20.0, secrets=(), on_r
     end = player.until_end(deadline, on_request)
     last = player.messages[-1] if player.messages else None
     demand(end is not None, "it ended as if nothing was wrong")
-    demand(last is not None and last.type == Gst.MessageType.ERROR, f"no end after {deadline} s")
+    demand(last is not None and last.type == Gst.MessageType.ERROR, f"no error within {deadline} s")
     error, debug = last.parse_error()
     text = f"{error.message} {debug or ''}"
     demand(error.matches(quark, code), f"another error: {pipelines.describe(last)}")

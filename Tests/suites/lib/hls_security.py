@@ -188,6 +188,19 @@ def proxy(has_exception):
     return behaviour
 
 
+def proxy_under_gst_launch():
+    """What gst-launch shows of a proxy that leads nowhere names the proxy, and does not call the manifest invalid."""
+    folder = corpus.case("hls-fmp4-cbcs-identity").folder
+    for page in ("master.m3u8", "v.m3u8"):
+        done = children.run(
+            ["gst-launch-1.0", "playbin3", f"uri=file://{folder}/{page}", "video-sink=fakesink", "audio-sink=fakesink"],
+            60, children.environment(http_proxy="http://me:secret@127.0.0.1:9", no_proxy=""))
+        said = f"{done.output} {done.errors}"
+        demand("HTTP proxy http://127.0.0.1:9/ for" in said or "HTTP proxy http://127.0.0.1:9 for" in said, said[-600:])
+        demand("no_proxy=127.0.0.1" in said and "secret" not in said, said[-600:])
+        demand("Invalid manifest" not in said, f"it speaks of the manifest: {said}")
+
+
 # Playlists with broken keys
 
 # What they have to end in: pictures (None), or an error with words.
@@ -268,6 +281,7 @@ ALL = {
     "loopback": loopback,
     "proxy-with-exception": proxy(True),
     "proxy-without-exception": proxy(False),
+    "proxy-under-gst-launch": proxy_under_gst_launch,
     "examples": examples,
     **{f"broken/{name}": broken(name) for name in BROKEN},
 }

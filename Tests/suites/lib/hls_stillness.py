@@ -39,7 +39,7 @@ def pause():
         preroll = player.next_message(lambda message: message.type == Gst.MessageType.ASYNC_DONE, 20.0)
         demand(preroll is not None, "no preroll")
         end = player.until_end(STILL)
-        demand(end == f"no end after {STILL} s", f"it ended in the pause: {end}")
+        demand(str(end).startswith("no end after"), f"it ended in the pause: {end}")
         player.play()
         plays_all(content, player)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Manifests that the checks make up: clear DASH, on demand and live, and what nobody should have to read."""
+"""Manifests that the checks make up: clear DASH, on demand and live, and the largest that are read."""
 
 import datetime
 import os
@@ -29,7 +29,8 @@ def clear_files():
     return files
 
 
-def _sets(count, protection=("", "")):
+def sets(count, protection=("", "")):
+    """The sets of video and audio with so many segments. `protection`: what each says of it."""
     return "".join(
         f'<AdaptationSet contentType="{kind}" segmentAlignment="true">{descriptors}<Representation id="{letter}" '
         f'mimeType="{kind}/mp4" bandwidth="100000"><SegmentTemplate timescale="1" initialization="{letter}_init.mp4" '
@@ -39,7 +40,7 @@ def _sets(count, protection=("", "")):
 
 
 def on_demand():
-    return f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{_sets(4)}</Period></MPD>'
+    return f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{sets(4)}</Period></MPD>'
 
 
 class Live:
@@ -57,7 +58,7 @@ class Live:
         start = self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
         return f'{START}type="dynamic" availabilityStartTime="{start}" publishTime="{start}" ' \
                f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \
-               f'<Period id="0" start="PT0S">{_sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
+               f'<Period id="0" start="PT0S">{sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
 
 
 class Grown(Live):
@@ -86,7 +87,7 @@ class Endless(dict):
     """Files, and more segments than there are, which do not come."""
 
     def get(self, path, default=None):
-        is_segment = re.search(r"_\d+\.m4s$|Fragments\(", path)
+        is_segment = re.search(r"_\d+\.(m4s|ts)$|Fragments\(", path)
         return super().get(path, self.never if is_segment else default)
 
 
@@ -110,6 +111,53 @@ def largest_smooth():
                   lambda found: f'{found[1]}"{int(found[2]) + rest * 10_000_000}"', text)
     files["movie.ismc"] = text + " " * (LARGEST_SIZE - len(text))
     return files
+
+
+# As HLSPlaylist has them.
+PLAYLIST_SIZE = 16 << 20
+PLAYLIST_LINES = 200_000
+PLAYLIST_KEYS_AND_MAPS = 25_000
+
+
+def largest_playlist(case, playlist, every=None, width=0):
+    """The files of a presentation whose playlist goes on, behind the segments that there are, with as many as are read.
+    `every`: the tag that stands in front of each of them as long as such tags are taken, each time with another URL.
+    `width`: so many more characters each name has."""
+    folder = corpus.case(case).folder
+    files = {}
+    for name in os.listdir(folder):
+        if name.endswith((".ts", ".mp4", ".m4s", ".bin")):
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+    if "key.bin" not in files:
+        # The first is that of the pictures.
+        files["key.bin"] = bytes.fromhex(next(iter(corpus.case(case).keys.values())))
+    with open(os.path.join(folder, playlist), encoding="utf-8") as file:
+        lines = file.read().replace("#EXT-X-ENDLIST\n", "").splitlines()
+    duration, last = lines[-2:]
+    ending = last.rpartition(".")[2]
+    tags = [line for line in lines if line.startswith(("#EXT-X-KEY:", "#EXT-X-MAP:"))]
+    repeated = next((line for line in tags if every and line.startswith(f"#{every}:")), None)
+    count, size = len(tags), sum(len(line) + 1 for line in lines)
+    for number in range(1000, PLAYLIST_LINES):
+        segment = [duration, f"{'n' * width}_{number}.{ending}"]
+        if repeated and count < PLAYLIST_KEYS_AND_MAPS:
+            segment.insert(0, re.sub('URI="([^"]*)"', rf'URI="\1?{number}"', repeated))
+        size += sum(len(line) + 1 for line in segment)
+        if size > PLAYLIST_SIZE - 100 or len(lines) + len(segment) >= PLAYLIST_LINES:
+            break
+        count += len(segment) - 2
+        lines += segment
+    return files | {"stream.m3u8": "\n".join([*lines, "#EXT-X-ENDLIST", ""])}
+
+
+PLAYLISTS = {
+    "segments": ("hls-ts-aes128-ffmpeg-iv", "stream.m3u8"),
+    "names": ("hls-ts-aes128-ffmpeg-iv", "stream.m3u8", None, 140),
+    "keys": ("hls-ts-aes128-ffmpeg-iv", "stream.m3u8", "EXT-X-KEY"),
+    "sample-keys": ("hls-ts-sampleaes-identity-aac", "v.m3u8", "EXT-X-KEY"),
+    "maps": ("hls-fmp4-cbcs-identity", "v.m3u8", "EXT-X-MAP"),
+}
 
 
 # The same segments, encrypted in their samples.

@@ -73,11 +73,12 @@ def long_piff(source, rounds, padding=0):
 
 class Origin:
     """Serves bytes by path, with ranges and an ETag. All that happens is in `requests`; `rate` is in bytes a second for
-    each connection; `fault` may answer in the place of the origin: (status, type, body)."""
+    each connection; `fault` may answer in the place of the origin: (status, type, body). `sent` counts bytes of bodies."""
 
     def __init__(self, files):
         self.files = dict(files)
         self.requests = []
+        self.sent = 0
         self.rate = None
         self.fault = None
         self.on_request = None
@@ -145,6 +146,7 @@ class Origin:
     def forget(self):
         with self._lock:
             self.requests.clear()
+            self.sent = 0
 
     def answer(self, handler):
         path = handler.path.split("?")[0]
@@ -177,6 +179,8 @@ class Origin:
             step = 16384
             for start in range(0, len(body), step):
                 handler.wfile.write(body[start:start + step])
+                with self._lock:
+                    self.sent += min(step, len(body) - start)
                 if self.rate:
                     time.sleep(min(step, len(body) - start) / self.rate)
         except OSError:

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 
 import children
@@ -22,6 +23,7 @@ from playready_world import World, demand
 DASH = "dash-cenc-static-live"
 INDEXED = "shaka-cenc-iv8-h264-aac"
 HLS = "hls-ts-sampleaes-skd-aac"
+HLS_TWO_KEYS = "hls-fmp4-cbcs-fairplay-skd"
 ROTATION = "dash-cenc-keyrot"
 
 
@@ -152,6 +154,36 @@ def kills():
     kill_rounds(10, 36, 400_000)
 
 
+def slow_kills():
+    """At 200 kB/s, all that came before a kill or Ctrl-C is on disk, but for a block or two: 64 KiB each."""
+    rate, block = 200_000, 65536
+    whole = piff(4, 400_000)
+    with children.Folder() as folder, Origin({"/film.ismv": whole}) as origin:
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/film.ismv"
+        origin.rate = rate
+        programs = (command(cache, "--download", url), ["latchkey", "cache", "add", "--cache", cache, url])
+        before = 0
+        for program, end in ((programs[0], signal.SIGKILL), (programs[1], signal.SIGINT), (programs[1], signal.SIGKILL)):
+            origin.forget()
+            process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                limit = time.monotonic() + 30
+                while origin.sent < 3 * rate and time.monotonic() < limit:
+                    time.sleep(0.02)
+                sent = origin.sent
+                process.send_signal(end)
+                status = process.wait(30)
+            finally:
+                process.kill()
+            now = claimed(cache, whole)
+            demand(status == (130 if end == signal.SIGINT else -end), f"status {status}")
+            demand(now - before >= sent - 3 * block, f"{now - before} of {sent} bytes were kept")
+            before = now
+        origin.rate = None
+        download(cache, url).demand(0, "complete")
+        demand(stored(cache) == whole, "the bytes are not the origin's")
+
+
 class Film:
     """A protected film at an origin of its own, and the licence for it in the store."""
 
@@ -205,6 +237,124 @@ def piff_offline():
         demand(not events(run, "cache edge"), "it ended at an edge")
 
 
+class Console:
+    """play-protected --console: what is typed, and what it says."""
+
+    def __init__(self, cache):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [*command(cache, "--yes", "--console"), "--video-sink", PACED, "--audio-sink", PACED],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def __enter__(self):
+        self.timer = threading.Timer(90, self.process.kill)
+        self.timer.start()
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+        self.process.kill()
+        self.process.communicate()
+
+    def type(self, line):
+        self.process.stdin.write(line + "\n")
+
+    def until(self, text):
+        """The next line with this text."""
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if text in line:
+                return self.lines[-1]
+        demand(False, f"it did not say “{text}”: {self.lines[-12:]}")
+
+
+def console():
+    """The sample application's commands: a download is started, paused, listed, resumed, played, and purged."""
+    with Film(3, 400_000) as film, Console(film.cache) as console:
+        film.origin.rate = 800_000
+        console.type(f"start {film.url}")
+        while "caching 0 of" in console.until("caching"):
+            pass
+        console.type(f"pause {film.url}")
+        console.until("progress: paused")
+        console.type("list")
+        demand(film.url in console.until("cached: paused"), f"{console.lines[-1]}")
+        film.origin.rate = None
+        console.type(f"resume {film.url}")
+        console.until("progress: complete")
+        film.origin.switch_off()
+        console.type(f"play {film.url}")
+        console.until("state: playing")
+        console.type("pause")
+        console.until("state: paused")
+        console.type("resume")
+        console.until("state: playing")
+        console.type("stop")
+        console.until("playback: ")
+        console.type(f"play {film.url}")
+        console.until("state: ended")
+        console.until("playback: played")
+        console.type(f"purge {film.url}")
+        console.until("purged: ")
+        console.type("quit")
+        demand(console.process.wait(20) == 0 and not cached(film.cache), f"{console.lines[-5:]}")
+
+
+class Logind:
+    """A bus of its own with a logind that says when the machine sleeps."""
+
+    def __enter__(self):
+        from gi.repository import Gio, GLib
+
+        self._variant, self.process = GLib.Variant, subprocess.Popen(
+            ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address"], stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
+        self._connection = Gio.DBusConnection.new_for_address_sync(self.address, flags, None, None)
+        self._connection.call_sync(
+            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName",
+            GLib.Variant("(su)", ("org.freedesktop.login1", 0)), None, Gio.DBusCallFlags.NONE, -1, None)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def tell(self, sleeps):
+        self._connection.emit_signal(
+            None, "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "PrepareForSleep",
+            self._variant("(b)", (sleeps,)))
+        self._connection.flush_sync(None)
+
+
+def sleep():
+    """Downloads stop before the machine sleeps, and go on when it is awake."""
+    with Logind() as logind, Film(3, 400_000) as film:
+        os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = logind.address
+        film.origin.rate = 800_000
+        with subprocess.Popen(
+                command(film.cache, "--download", film.url), stdout=subprocess.PIPE, text=True) as process:
+            timer = threading.Timer(60, process.kill)
+            timer.start()
+            seen = []
+            for line in process.stdout:
+                seen.append(line.rstrip("\n"))
+                if "progress: caching" in line and len(seen) < 100:
+                    # Again until it listens.
+                    logind.tell(True)
+                elif "progress: waiting" in line and len(seen) > 2:
+                    break
+            film.origin.forget()
+            film.origin.rate = None
+            logind.tell(False)
+            seen += [line.rstrip("\n") for line in process.stdout]
+            timer.cancel()
+        demand(process.returncode == 0 and "progress: complete" in seen[-1], f"{process.returncode}: {seen[-6:]}")
+        waiting = [number for number, line in enumerate(seen) if "waiting" in line]
+        demand(waiting and waiting[-1] > 1, f"it did not wait: {seen[:12]}")
+        demand(film.origin.paths(), "it did not go on")
+
+
 def edge():
     """A part of it, without the network: playback ends where the cache ends, by name."""
     with Film(12, 100_000) as film:
@@ -251,7 +401,8 @@ def seek():
         demand(before[1] == 2000, f"{before}")
         origin.files.update(gone)
         origin.forget()
-        run = play("--cache", cache, "--automatic", "--seek", "5000", url, sink=PACED).demand(0, "seek: yes")
+        run = play("--cache", cache, "--automatic", "--seek", "5000", "--log", url, sink=PACED)
+        run.demand(0, "seek: yes", "log: info: seek to 5000 ms")
         run.states("playing", "ended")
         demand("/v_6.m4s" in origin.paths() and "/v_1.m4s" not in origin.paths(), f"{origin.paths()}")
         demand(cached(cache)[url][3] > before[3], "nothing was stored")
@@ -332,6 +483,57 @@ def stored_keys():
         play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
 
 
+def stored_keys_put_back():
+    """A rental of some seconds from its first playback on. The folder of its store was copied before; put back, it plays nothing."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case(HLS)
+    with children.Folder() as folder, Origin(media(HLS)) as origin:
+        cache, url, keys = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8", os.path.join(folder.path, "keys")
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            configuration = server.fairplay_configuration() + f"stored-keys={keys}\n"
+            rental = "/fairplay/license?persist=dual&storage=3600&playback=20"
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "latchkey.conf", configuration.replace("/fairplay/license", rental))
+            download(cache, url).demand(0, "complete")
+        origin.switch_off()
+        shutil.copytree(keys, keys + ".copy")
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+        begun = time.monotonic()
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+        shutil.copytree(keys, keys + ".begun")
+        shutil.rmtree(keys)
+        shutil.copytree(keys + ".copy", keys)
+        run = play("--cache", cache, url)
+        demand(run.status != 0 and "rolled back" in "\n".join(run.lines), f"put back: {run.status} {run.lines[-5:]}")
+        # What was not put back is as it was, and its time is over in the end.
+        shutil.rmtree(keys)
+        shutil.copytree(keys + ".begun", keys)
+        time.sleep(max(0.0, begun + 21 - time.monotonic()))
+        run = play("--cache", cache, url)
+        demand(run.status != 0 and any(line.startswith("rights: expired") for line in run.lines), f"{run.lines[-5:]}")
+
+
+def stored_keys_of_one_uri():
+    """What packagers write: one key URI for tracks that have keys of their own. Each of the keys is stored."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case(HLS_TWO_KEYS)
+    with children.Folder() as folder, Origin(media(HLS_TWO_KEYS)) as origin:
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8"
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            configuration = server.fairplay_configuration() + f"stored-keys={folder.path}/keys\n"
+            folder.write("latchkey.conf", configuration.replace("/fairplay/license", "/fairplay/license?persist=unlimited"))
+            os.environ["LATCHKEY_CONFIG"] = os.path.join(folder.path, "latchkey.conf")
+            run = download(cache, url).demand(0, "complete")
+            demand(", ready" in run.lines[-1], run.lines[-1])
+            with sqlite3.connect(os.path.join(folder.path, "keys", "licenses.db")) as store:
+                (stored,) = store.execute("SELECT count(*) FROM record WHERE kind = 3").fetchone()
+            demand(stored == 2, f"stored keys: {stored}")
+        origin.switch_off()
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+
+
 def manifest_edge():
     """HLS and DASH in part: without the network they end where the cache ends."""
     with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
@@ -348,6 +550,44 @@ def manifest_edge():
         demand(not events(run, "cache edge"), "it ended at the edge with the network there")
 
 
+def without_session():
+    """What is downloaded, with its licence, plays without the session server, unless the configuration requires a session;
+    what is fetched needs one."""
+    with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd"
+        with open(os.environ["LATCHKEY_CONFIG"]) as file:
+            text = file.read()
+
+        def configure(server, lines=""):
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "session.conf", f"{text}[session]\nserver-url={server}\nrecords={folder.path}/records\n{lines}"
+                "[session-parameters]\naccount=anna\n")
+
+        def setups():
+            return world.server.session_metrics()["latchkey_session_setups_total"]
+
+        play("--yes", url).demand(0)
+        gone = origin.files.pop("/v_3.m4s")
+        download(cache, url, status=1).demand(1, "HTTP status 404")
+        origin.files["/v_3.m4s"] = gone
+        # In part: the rest is fetched, and the session comes first.
+        configure(world.server.url)
+        play("--cache", cache, url).demand(0).states("playing", "ended")
+        demand(setups() == 1, f"{setups()} sessions for content that is fetched")
+        download(cache, url).demand(0, "complete")
+        play("--cache", cache, url).demand(0).states("playing", "ended")
+        demand(setups() == 1, "a session for content that is here")
+        # Nobody listens there.
+        origin.switch_off()
+        configure("http://127.0.0.1:9")
+        for how in ((), ("--attach",), ("--automatic",)):
+            run = play("--cache", cache, *how, url).demand(0).states("playing", "ended")
+            demand(not events(run, "session"), f"events: {run.values('event')}")
+        configure("http://127.0.0.1:9", "offline=require\n")
+        run = play("--cache", cache, "--automatic", "--no", url).demand(1)
+        demand(events(run, "session setup error"), f"events: {run.values('event')}")
+
+
 def twenty():
     """Twenty at once, four of them at a time."""
     films = {f"/{number}.ismv": piff(1, 2000 + number) for number in range(20)}
@@ -362,7 +602,10 @@ def twenty():
 
 
 ALL = {
-    "kills": kills, "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
+    "kills": kills, "slow-kills": slow_kills, "console": console, "sleep": sleep,
+    "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
+    "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
     "manifest-edge": manifest_edge, "twenty": twenty,
+    "without-session": without_session,
 }

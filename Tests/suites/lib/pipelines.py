@@ -2,6 +2,7 @@
 """Pipelines that are watched: what leaves the decryptors, what the bus says, and when it ends."""
 
 import hashlib
+import re
 import threading
 import time
 
@@ -31,6 +32,12 @@ def factory_name(element):
 
 def sum_of(buffer):
     return hashlib.md5(buffer.extract_dup(0, buffer.get_size())).hexdigest()
+
+
+def media_type(pad):
+    """What a demuxer's pad sends; None if it has no caps, as a pad that appears while the demuxer is stopped."""
+    caps = pad.get_current_caps() or pad.query_caps(None)
+    return None if caps.is_empty() or caps.is_any() else caps.get_structure(0).get_name()
 
 
 class Packets:
@@ -111,8 +118,7 @@ class Watched:
             element.connect("pad-added", self._demuxer_pad_added)
 
     def _demuxer_pad_added(self, element, pad):
-        caps = pad.get_current_caps() or pad.query_caps(None)
-        if caps.is_empty() or caps.is_any() or caps.get_structure(0).get_name() in ENCRYPTED:
+        if media_type(pad) in (None, *ENCRYPTED):
             return
         with self.lock:
             self.streams.append(Packets(pad, factory_name(element)))
@@ -189,6 +195,21 @@ class Watched:
     def element_message(self, name, deadline=10.0):
         return self.next_message(lambda message: structure_name(message) == name, deadline)
 
+    def wrong_keys(self):
+        """What was told of keys that are not those of the media: each KID, or None, with the message or the warning."""
+        told = []
+        for message in self.messages:
+            if structure_name(message) == "latchkey-wrong-key":
+                fields = message.get_structure()
+                kids = [kid.replace("-", "").lower() for kid in fields.get_value("key-ids")]
+                told += [(kid, fields.to_string()) for kid in kids or [None]]
+            elif message.type == Gst.MessageType.WARNING:
+                text = message.parse_warning()[0].message
+                if "is a wrong one" in text:
+                    found = re.search("[0-9a-f]{32}", text.replace("-", "").lower())
+                    told.append((found and found.group(), text))
+        return told
+
     def what_happened(self):
         """What each decryptor was given and sent, and what the bus said that is out of the ordinary."""
         parts = [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
@@ -197,6 +218,14 @@ class Watched:
             if message.type in (Gst.MessageType.WARNING, Gst.MessageType.ELEMENT):
                 parts.append(message.get_structure().to_string()[:300])
         return "; ".join(parts)
+
+    def is_sound_alone(self):
+        """Whether a collection of streams was posted, and none of them has video."""
+        collections = [message.parse_stream_collection() for message in self.messages
+                       if message.type == Gst.MessageType.STREAM_COLLECTION]
+        return bool(collections) and not any(
+            collection.get_stream(index).get_stream_type() & Gst.StreamType.VIDEO
+            for collection in collections for index in range(collection.get_size()))
 
     def until_end(self, deadline=20.0, on_request=None):
         """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
@@ -208,7 +237,7 @@ class Watched:
 
         message = self.next_message(is_end, deadline)
         if message is None:
-            return f"no end after {deadline} s"
+            return f"no end after {deadline} s{' of sound alone' if self.is_sound_alone() else ''}"
         return describe(message) if message.type == Gst.MessageType.ERROR else None
 
 
@@ -250,8 +279,10 @@ def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
 
     def pad_added(_demuxer, pad):
         is_video = pad.get_name().startswith("video")
-        caps = pad.get_current_caps() or pad.query_caps(None)
-        if caps.get_structure(0).get_name() in ENCRYPTED:
+        name = media_type(pad)
+        if name is None:
+            return
+        if name in ENCRYPTED:
             element = watched.add("latchkeycencdec", **settings)
             element.sync_state_with_parent()
             pad.link(element.get_static_pad("sink"))

@@ -3,6 +3,7 @@
 licences that come in the fragments of Smooth Streaming and PIFF."""
 
 import base64
+import contextlib
 import http.server
 import os
 import re
@@ -22,19 +23,8 @@ NOWHERE = "http://127.0.0.1:9/"
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        portal = self.server.portal
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fields = {name: self.headers[name] for name in ("Content-Type", "SOAPAction")}
-        try:
-            with urllib.request.urlopen(
-                    urllib.request.Request(portal.target, body, fields), timeout=20) as answer:
-                status, answer = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            status, answer = error.code, error.read()
-        portal.paths.append(self.path)
-        portal.answers.append(answer)
-        if not portal.passes_on:
-            status, answer = 403, b""
+        status, answer = self.server.portal.ask(self.path, body, self.headers)
         self.send_response(status)
         self.send_header("Content-Type", "text/xml; charset=utf-8")
         self.send_header("Content-Length", str(len(answer)))
@@ -51,6 +41,7 @@ class Portal:
     def __init__(self, target):
         self.target = target
         self.paths = []
+        self.bodies = []
         self.answers = []
         self.passes_on = True
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -65,6 +56,27 @@ class Portal:
     def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
+
+    def ask(self, path, body, headers):
+        """The status and the answer of the service."""
+        fields = {name: headers[name] for name in ("Content-Type", "SOAPAction")}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.target, body, fields), timeout=20) as answer:
+                status, answer = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            status, answer = error.code, error.read()
+        self.paths.append(path)
+        self.bodies.append(body)
+        self.answers.append(answer)
+        return (status, answer) if self.passes_on else (403, b"")
+
+    def inside(self, request):
+        """The same as a file of an origin."""
+        import hls_origin
+
+        path = f"/{request.path}" + (f"?{request.query}" if request.query else "")
+        status, answer = self.ask(path, request.body, request.headers)
+        return hls_origin.Answer(status, answer, Content_Type="text/xml; charset=utf-8")
 
     @property
     def licences(self):
@@ -118,16 +130,28 @@ def descriptor(inside):
            f'schemeIdUri="urn:uuid:9A04F079-9840-4286-AB92-E65BE0885F95">{inside}</ContentProtection>'
 
 
-def play_mpd(world, descriptors):
+def mpd_origin(world, descriptors):
+    """Serves that manifest. The files say nothing of their protection themselves."""
     import hls_origin
     import manifests
     import playready_media
 
-    # What the files say themselves must not help.
     files = {name: playready_media.without_pssh(data) if name.endswith(".mp4") else data
              for name, data in manifests.protected_files().items()}
     files["stream.mpd"] = mpd(world.case, descriptors)
-    with hls_origin.Origin(files) as origin:
+    return hls_origin.Origin(files)
+
+
+def play_mpd(world, descriptors):
+    with mpd_origin(world, descriptors) as origin:
+        return play(world, f"{origin.url}/stream.mpd")
+
+
+def play_mpd_of(portal, world, descriptors):
+    """The same where the manifest's origin has the portal's addresses too; `descriptors` is given its URL."""
+    with mpd_origin(world, lambda _: "") as origin:
+        origin.files |= {"laurl": portal.inside, "header": portal.inside}
+        origin.files["stream.mpd"] = mpd(world.case, lambda kid: descriptors(kid, origin.url))
         return play(world, f"{origin.url}/stream.mpd")
 
 
@@ -137,11 +161,11 @@ def asked_by(world):
 
 
 def check_mpd(inside, path, configured=None):
-    """`inside` makes the content of a descriptor of a KID and the portal's URL. Only `path` of the portal is asked, for
-    the keys of both tracks."""
+    """`inside` makes the content of a descriptor of a KID and the URL of the manifest's origin, where the portal is too.
+    Only `path` of the portal is asked, for the keys of both tracks."""
     with World(name=DASH) as world, Portal(service(world)) as portal:
         world.configure("", server=f"{portal.url}/{configured}" if configured else "")
-        error = play_mpd(world, lambda kid: descriptor(inside(kid, portal.url)))
+        error = play_mpd_of(portal, world, lambda kid, origin: descriptor(inside(kid, origin)))
         demand(error is None, error)
         demand(set(portal.paths) == {f"/{path}"}, f"asked at {portal.paths}")
         demand(asked_by(world) == set(world.case.keys), f"asked for {asked_by(world)}")
@@ -175,6 +199,27 @@ def manifest_laurl():
 def manifest_pro():
     """The header of `mspr:pro` alone has the KID and the address."""
     check_mpd(lambda kid, url: pro(kid, f"{url}/header"), "header")
+
+
+def manifest_elsewhere():
+    """An address of http that is of another origin is not asked, unless the settings allow all. It is told custom data only
+    if they allow that too."""
+    for lines, asks, tells in (
+            ("", False, False), ("custom-data-origins=*\n", False, False),
+            ("[latchkey]\nmedia-license-urls=any\n", True, False), ("[latchkey]\nmedia-license-urls=none\n", False, False),
+            ("custom-data-origins=*\n[latchkey]\nmedia-license-urls=any\n", True, True)):
+        with World(name=DASH) as world, Portal(service(world)) as portal:
+            world.configure("", f"custom-data=secret-token-of-anna\n{lines}", server="")
+            error = play_mpd(
+                world, lambda kid: descriptor(laurl(f"{portal.url}/laurl") + box(kid, f"{portal.url}/header")))
+            if asks:
+                demand(error is None, f"{lines!r}: {error}")
+                demand(set(portal.paths) == {"/laurl"}, f"{lines!r}: asked at {portal.paths}")
+            else:
+                demand(error and "media-license-urls" in error, f"{lines!r}: {error}")
+                demand(not portal.paths and not asked_by(world), f"{lines!r}: asked at {portal.paths}")
+            told = [b"secret-token-of-anna" in body for body in portal.bodies]
+            demand(told == [tells] * len(told), f"{lines!r}: custom data {told}")
 
 
 def manifest_without_service():
@@ -328,8 +373,66 @@ def on_demand_piff():
         check_missing(licences, kids, play_file)
 
 
+# Refusals
+
+# What the service is configured to say: a license that does not allow playback, a fault, and nothing but HTTP's status.
+REFUSALS = {"right": "play:false", "fault": "errorcode:0x8004C604", "status": ""}
+
+
+def refuse(world, how):
+    world.configure(REFUSALS[how])
+    if how == "status":
+        world.server.set_faults({"prefix": "/playready", "fault": "status:403"})
+
+
+def requests(world):
+    """How many license requests came, refused ones too."""
+    return sum(entry["method"] == "POST" and entry["path"].startswith("/playready/") for entry in world.server.log())
+
+
+def refused_once(name, how, make_uri, licenses=1):
+    """However many elements play: each license is asked for once in a playback, and each KID is told once. Another
+    playback asks and tells again."""
+    import behaviour_services
+    import pipelines
+
+    with World(name=name) as world:
+        refuse(world, how)
+        kids = sorted(world.case.keys)
+        for playback in (1, 2):
+            watched = pipelines.Player(make_uri(world))
+            watched.play()
+            failed, errors = behaviour_services.refusals(watched, 4.0)
+            watched.stop()
+            demand(sorted(failed) == kids, f"latchkey-key-failed of {failed}, the keys are {kids}")
+            demand(errors and len(errors) == len(set(errors)), f"errors of {errors}")
+            asked = requests(world)
+            demand(asked == playback * licenses, f"{asked} requests in playback {playback}; {licenses} in each expected")
+
+
+def refused_dash(how):
+    refused_once(DASH, how, lambda world: f"{world.server.url}/media/stream.mpd")
+
+
+def refused_smooth(how):
+    refused_once(SMOOTH, how, lambda world: f"{world.server.url}/media/Manifest")
+
+
+def refused_headers():
+    """The header of each track names its own KID alone."""
+    with contextlib.ExitStack() as origins:
+        def make_uri(world):
+            origin = origins.enter_context(mpd_origin(world, lambda kid: descriptor(pro(kid, None))))
+            return f"{origin.url}/stream.mpd"
+
+        refused_once(DASH, "status", make_uri, licenses=2)
+
+
 ALL = {
+    **{f"refused-once/dash-{how}": lambda h=how: refused_dash(h) for how in REFUSALS},
+    **{f"refused-once/smooth-{how}": lambda h=how: refused_smooth(h) for how in REFUSALS},
+    "refused-once/headers": refused_headers,
     "manifest-laurl": manifest_laurl, "manifest-pro": manifest_pro,
-    "manifest-without-service": manifest_without_service, "on-demand-smooth": on_demand_smooth,
+    "manifest-elsewhere": manifest_elsewhere, "manifest-without-service": manifest_without_service, "on-demand-smooth": on_demand_smooth,
     "on-demand-piff": on_demand_piff,
 }

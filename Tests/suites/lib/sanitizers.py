@@ -11,13 +11,15 @@ import tempfile
 from report import Report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-# The tests of each. AddressSanitizer gets what handles memory by hand; of MediaFormats that is what reads XML: the rest
-# of its tests take a minute and a half, and its own pointers are in media that the others read. ThreadSanitizer gets
-# what has threads. Where a target is new here, the switch LATCHKEY_SANITIZED_TESTS in Package.swift has to leave it in.
+sys.path.insert(0, os.path.join(ROOT, "Tests"))
+import results  # noqa: E402
+
+# The tests of each. AddressSanitizer gets what handles memory by hand, and what reads XML. ThreadSanitizer gets what has
+# threads. Where a target is new here, the switch LATCHKEY_SANITIZED_TESTS in Package.swift has to leave it in.
 TARGETS = {
-    "address": "AgentTests|ElementKitTests|ElementsTests|HTTPTests|SampleAESTests|SampleDecryptionTests"
-               r"|MediaFormatsTests\.(XMLElementTests|WRMHeaderTests)",
-    "thread": "AgentTests|ElementKitTests|ElementsTests|HTTPTests|SampleAESTests",
+    "address": r"Latchkey(Agent|ElementKit|Elements|HTTP|SampleAES|Cipher)Tests"
+               r"|LatchkeyManifestsTests\.XMLElementTests|LatchkeyKeySystemsTests\.WRMHeaderTests",
+    "thread": "Latchkey(Agent|ElementKit|Elements|HTTP|SampleAES)Tests",
 }
 BUILD_DEADLINE = 1500
 # Beside the suites, with what they leave of the processors.
@@ -28,10 +30,6 @@ SHOWN = 20000
 # What a sanitizer says when it found something.
 FINDING = re.compile(r"(?:ERROR|WARNING): (?:Address|Leak|Thread)Sanitizer")
 SUMMARY = re.compile(r"SUMMARY: (.*)")
-PASSED = re.compile(r"^. Test (\w+\(.*?\))(?: with \d+ test cases?)? passed after", re.MULTILINE)
-FAILED = re.compile(r"^. Test (\w+\(.*?\))(?: with \d+ test cases?)? failed after", re.MULTILINE)
-ISSUE = re.compile(r"^. Test (\w+\(.*?\)) recorded an issue(.*)$", re.MULTILINE)
-STARTED = re.compile(r"^. Test (\w+\(.*?\)) started\.$", re.MULTILINE)
 
 
 def suppressions(name):
@@ -96,6 +94,7 @@ def run(sanitizer, options):
     scratch = os.path.join(ROOT, f".build-{name}")
     with tempfile.TemporaryDirectory() as folder:
         env = environment(options, os.path.join(folder, "registry.bin"))
+        events = os.path.join(folder, "events")
         if sys.argv[1:] == ["--build"]:
             sys.exit(build(sanitizer, scratch, env, BUILD_AHEAD_DEADLINE))
         problem = build(sanitizer, scratch, env)
@@ -103,23 +102,29 @@ def run(sanitizer, options):
         if problem:
             report.exit()
         status, output = swift(
-            "test", "--skip-build", "--disable-xctest", "--sanitize", sanitizer, "--scratch-path", scratch, "--filter",
+            "test", "--skip-build", "--disable-xctest", "--experimental-maximum-parallelization-width", "16", "--sanitize",
+            sanitizer, "--scratch-path", scratch, "--event-stream-output-path", events, "--filter",
             sys.argv[1] if len(sys.argv) > 1 else TARGETS[sanitizer], deadline=RUN_DEADLINE, env=env)
-    judge(report, name, status, output)
+        judge(report, name, status, output, events)
     report.exit()
 
 
-def judge(report, name, status, output):
-    passed, failed = set(PASSED.findall(output)), set(FAILED.findall(output))
-    for test in sorted(passed - failed):
-        report.passed(f"{name}/{test}")
-    issues = {}
-    for test, text in ISSUE.findall(output):
-        issues.setdefault(test, text)
-    for test in sorted(failed):
-        report.failed(f"{name}/{test}", issues.get(test, "no reason given")[:400])
-    for test in sorted(set(STARTED.findall(output)) - passed - failed):
-        report.failed(f"{name}/{test}", "it did not end")
+def judge(report, name, status, output, events):
+    # What is printed may be torn apart by what the code under test prints; the events are in a file of their own.
+    tests = results.Tests()
+    try:
+        results.read_swift_testing(events, tests)
+    except FileNotFoundError:
+        report.failed(f"{name}/report", "the test process wrote no report")
+    found = list(tests.results_in_order())
+    is_any_failed = any(result == "FAIL" for result, _test, _reason in found)
+    for result, test, reason in found:
+        if result == "PASS":
+            report.passed(f"{name}/{test}")
+        elif result == "SKIP":
+            report.skipped(f"{name}/{test}", reason)
+        else:
+            report.failed(f"{name}/{test}", reason)
     findings = SUMMARY.findall(output)
     count = len(FINDING.findall(output))
     is_found = count or findings
@@ -127,16 +132,16 @@ def judge(report, name, status, output):
         detail = "; ".join(sorted(set(findings)))[:600] or "see the output"
         report.failed(f"{name}/findings", f"{count} findings: {detail}")
         # What was found stands at the beginning of a report; what comes behind it may be long.
-        found = FINDING.search(output)
-        start = output.rfind("\n", 0, found.start()) + 1 if found else max(len(output) - SHOWN, 0)
+        first = FINDING.search(output)
+        start = output.rfind("\n", 0, first.start()) + 1 if first else max(len(output) - SHOWN, 0)
         # What GLib had to say may stand in front of it.
         sys.stderr.write(output[max(start - 4000, 0):start + SHOWN])
     else:
         report.passed(f"{name}/findings")
     if status is None:
         report.failed(f"{name}/end", f"not at an end after {RUN_DEADLINE} s")
-    elif status != 0 and not failed and not is_found:
+    elif status != 0 and not is_any_failed and not is_found:
         report.failed(f"{name}/end", f"exit status {status}: {output[-300:]}")
         sys.stderr.write(output[-SHOWN:])
-    elif not passed and not is_found:
+    elif not found and not is_found:
         report.failed(f"{name}/end", "no test ran")

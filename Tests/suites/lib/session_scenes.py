@@ -9,6 +9,7 @@ import children
 import corpus
 import hls_media as media
 import pipelines
+import quality_media
 from behaviour_scenes import demand
 from hls_keys import fragmented_presentation
 from hls_scenes import VECTOR
@@ -20,6 +21,8 @@ ACCOUNT = "anna"
 INTERVAL = 5
 ENDED = 'sessions_ended_total{reason="%s"}'
 KINDS = ("file", "whole", "dash", "hls")
+# Smooth Streaming has to be encoded, which takes a while.
+WITH_SMOOTH = (*KINDS, "smooth")
 
 
 def manifest(tracks, count):
@@ -78,6 +81,7 @@ class Scene:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb" if isinstance(content, bytes) else "w") as out:
                 out.write(content)
+        lines += f"{quality_media.KID} {quality_media.KEY}\n"
         self.keys_file = self.folder.write("keys.txt", lines)
         self.server = ReferenceServer(
             lines, os.path.join(self.folder.path, "media"), os.path.join(self.folder.path, "authority"),
@@ -111,10 +115,17 @@ class Scene:
             path = os.path.join(self.folder.path, "media", "movie.mp4")
             player = FilePlayer(path, kind == "whole", paced)
         else:
-            name = "master.m3u8" if kind == "hls" else "stream.mpd"
+            if kind == "smooth":
+                self._make_smooth()
+            name = {"hls": "master.m3u8", "dash": "stream.mpd", "smooth": "movie/movie.ismc"}[kind]
             player = pipelines.Player(f"{self.server.url}/media/{name}", paced=paced)
         self.players.append(player)
         return player
+
+    def _make_smooth(self):
+        folder = os.path.join(self.folder.path, "media")
+        if not os.path.isdir(os.path.join(folder, "movie")):
+            quality_media.smooth(folder)
 
     def other(self, player, kind):
         """What plays the same once more: the pipeline itself where that is a file's. playbin3 of 1.22 may crash when it
@@ -130,6 +141,13 @@ class Scene:
         seen = self.server.wait_for_metric(f"latchkey_{name}", number, deadline)
         demand(seen is not None, f"{what}: {self.server.session_metrics()}")
         return seen
+
+    def wait_for_no_record(self, deadline=20.0):
+        """The client removes the record of a session when it has the answer to its teardown, after the server counted that."""
+        end = time.monotonic() + deadline
+        while os.listdir(self.records):
+            demand(time.monotonic() < end, f"after {deadline} s, a record is left")
+            time.sleep(0.02)
 
     def requests(self, *prefixes):
         return [entry for entry in self.server.log() if entry["path"].startswith(prefixes)]

@@ -15,7 +15,7 @@ import pipelines
 from behaviour_scenes import demand
 from pipelines import Gst
 from session_scenes import (
-    ACCOUNT, ENDED, INTERVAL, KINDS, Scene, fields, frames_after, message_of, wait_for_frames)
+    ACCOUNT, ENDED, INTERVAL, KINDS, WITH_SMOOTH, Scene, fields, frames_after, message_of, wait_for_frames)
 
 
 def ends(player, *words, deadline=30.0):
@@ -47,7 +47,7 @@ def token(kind):
         demand(licences and all(entry.get("session") for entry in licences), f"licence requests: {licences}")
         first = min(log.index(entry["path"]) for entry in licences)
         demand(log.index("/sessions") < first, "the licence was asked for before the session")
-        demand(not os.listdir(scene.records), "a record is left")
+        scene.wait_for_no_record()
 
 
 def token_form(form):
@@ -96,6 +96,35 @@ def limit(kind):
         second = scene.other(second, kind)
         second.play()
         wait_for_frames(second, 5)
+
+
+def refused_once(kind):
+    """A session that is refused is asked for once in a playback, and told once, however many elements want it."""
+    with Scene() as scene:
+        first = scene.player("file", paced=True)
+        first.play()
+        wait_for_frames(first, 5)
+        before = len(scene.requests("/sessions"))
+        second = scene.player(kind, paced=True)
+        second.play()
+        ends(second, "session limit reached")
+        errors = [second.messages[-1]]
+
+        def count(message):
+            if message.type == Gst.MessageType.ERROR:
+                errors.append(message)
+            return False
+
+        # What further elements would ask and say comes at once.
+        second.next_message(count, 3.0)
+        asked = scene.requests("/sessions")[before:]
+        asked = [entry for entry in asked if entry.get("method") == "POST" and entry.get("status") == 403]
+        demand(len(asked) == 1, f"{len(asked)} set-ups were refused: {asked}")
+        told = [m for m in second.messages if pipelines.structure_name(m) == "latchkey-session-setup-error"]
+        demand(len(told) == 1, f"{len(told)} times latchkey-session-setup-error")
+        texts = [message.parse_error()[0].message for message in errors]
+        named = [text for text in texts if "session limit reached" in text]
+        demand(len(named) == len(set(named)), f"an error again: {named}")
 
 
 def stop_oldest():
@@ -243,10 +272,10 @@ def unreachable():
             demand(not scene.requests("/clearkey"), "a licence was asked for all the same")
 
 
-def teardown_error():
+def teardown_error(kind):
     """A session that cannot be ended is told of and written down; the next start ends it."""
     with Scene(count=4) as scene:
-        player = scene.player("file")
+        player = scene.player(kind)
         player.play()
         plays(player)
         scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
@@ -258,6 +287,7 @@ def teardown_error():
         scene.server.set_faults()
         demand(scene.metric("sessions_active") == 1, "the session is not counted")
         # With a limit of one, the next session needs the place of this one.
+        player = scene.other(player, kind)
         player.play()
         plays(player)
         player.stop()
@@ -421,6 +451,133 @@ def background():
         wait_for_frames(player, 10)
 
 
+def session_element(player, kind):
+    factory = {"dash": "latchkeydashdemux", "hls": "latchkeyhlsdemux", "smooth": "latchkeymssdemux",
+               "whole": "latchkeyisodec", "file": "latchkeycencdec"}[kind]
+    return next(iter(elements(player, factory)))
+
+
+def background_plays(kind):
+    """While media plays, the session is kept, in the background too. A pause there counts: then the session is ended, another
+    device takes the place, and the first plays no further."""
+    with Scene(settings="pause-limit=4\n") as scene:
+        first = scene.player(kind, paced=True)
+        first.play()
+        wait_for_frames(first, 10)
+        demand(session_element(first, kind).emit("session-event", "background"), "background is not known")
+        setups = scene.metric("session_setups_total")
+        # Nine seconds.
+        wait_for_frames(first, 225)
+        demand(scene.metric("sessions_active") == 1, "the session was ended while media plays")
+        demand(scene.metric("session_setups_total") == setups, "the session is another one")
+        demand(scene.metric("session_heartbeats_total") >= 1, "no heartbeat came")
+        first.pipeline.set_state(Gst.State.PAUSED)
+        scene.wait("sessions_active", 0, "a pause in the background does not end the session")
+        second = scene.player("dash", paced=True)
+        second.play()
+        wait_for_frames(second, 10)
+        again = time.monotonic()
+        first.pipeline.set_state(Gst.State.PLAYING)
+        ends(first, "the viewing session is lost", "session limit reached")
+        late = frames_after(first, again, 3.0)
+        demand(late == 0, f"{late} pictures came a second after it played on")
+        shown = len(second.frames.arrivals)
+        wait_for_frames(second, shown + 10)
+
+
+def withheld(kind):
+    """The session was ended for a long pause. When playback goes on, what was decrypted before waits until the session is
+    there again; then nothing of it is lost."""
+    with Scene(settings="pause-limit=1\n") as scene:
+        player = scene.player(kind, paced=True)
+        player.play()
+        wait_for_frames(player, 10)
+        player.pipeline.set_state(Gst.State.PAUSED)
+        scene.wait("sessions_active", 0, "the pause does not end the session")
+        setups = scene.metric("session_setups_total")
+        scene.server.set_faults({"prefix": "/sessions", "fault": "delay:6000", "times": 1})
+        again = time.monotonic()
+        player.pipeline.set_state(Gst.State.PLAYING)
+        late = frames_after(player, again, 4.0)
+        demand(late == 0, f"{late} pictures came a second after it played on without a session")
+        shown = len(player.frames.arrivals)
+        wait_for_frames(player, shown + 25)
+        demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
+        plays(player)
+
+
+def standstill(how):
+    """The command tells the session server of sleep, by logind's signal, and of a process that is stopped."""
+    with Scene(settings="end-before-sleep=true\n") as scene, SystemBus() as bus:
+        process = subprocess.Popen(
+            ["latchkey", "play", "--yes", "--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true",
+             f"{scene.server.url}/media/stream.mpd"],
+            env=dict(os.environ, DBUS_SYSTEM_BUS_ADDRESS=bus.address), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        try:
+            demand(any(line == "state: playing\n" for line in process.stdout), "it does not play")
+            if how == "sleep":
+                bus.sleep(True, lambda: scene.metric(ENDED % "teardown") == 1)
+                bus.sleep(False, lambda: scene.metric("session_setups_total") == 2)
+            else:
+                process.send_signal(signal.SIGTSTP)
+                wait_until(lambda: state_of(process.pid) == "T", "the process is not stopped")
+                demand(scene.metric(ENDED % "teardown") == 1, "the session was not ended")
+                process.send_signal(signal.SIGCONT)
+                wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
+            demand(process.wait(60) == 0, "it does not play to its end")
+            scene.wait("sessions_active", 0, "the session is not ended")
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
+
+
+def wait_until(condition, what, deadline=30.0):
+    end = time.monotonic() + deadline
+    while not condition():
+        demand(time.monotonic() < end, what)
+        time.sleep(0.02)
+
+
+class SystemBus:
+    """A bus of its own, with a logind that says nothing but what a check wants."""
+
+    NAME, PATH = "org.freedesktop.login1", "/org/freedesktop/login1"
+
+    def __enter__(self):
+        from gi.repository import Gio, GLib
+
+        self.glib = GLib
+        self.process = subprocess.Popen(
+            ["dbus-daemon", "--session", "--nofork", "--print-address"], stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
+        self.connection = Gio.DBusConnection.new_for_address_sync(self.address, flags, None, None)
+        self.connection.call_sync(
+            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName",
+            GLib.Variant("(su)", (self.NAME, 0)), None, Gio.DBusCallFlags.NONE, -1, None)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def sleep(self, begins, condition):
+        """Says it until something comes of it: who listens may do so a moment later."""
+        def say():
+            self.connection.emit_signal(
+                None, self.PATH, f"{self.NAME}.Manager", "PrepareForSleep", self.glib.Variant("(b)", (begins,)))
+            self.connection.flush_sync(None)
+            return condition()
+
+        wait_until(say, f"PrepareForSleep ({begins}) has no effect")
+
+
 def elements(player, name):
     iterator = player.pipeline.iterate_all_by_element_factory_name(name)
     while True:
@@ -447,8 +604,9 @@ ALL = {
     **{f"token-form/{form}": lambda f=form: token_form(f) for form in ("header", "joined-header", "query", "body")},
     "no-token": no_token,
     **{f"limit/{kind}": lambda k=kind: limit(k) for kind in KINDS},
+    **{f"refused-once/{kind}": lambda k=kind: refused_once(k) for kind in KINDS},
     "stop-oldest": stop_oldest,
-    **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in KINDS},
+    **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in WITH_SMOOTH},
     **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in KINDS},
     "recovery": recovery,
     "grace-ends/status": lambda: grace_ends("status:503"),
@@ -457,7 +615,7 @@ ALL = {
     "licence-bound-end": licence_bound_end,
     "credential": credential,
     "unreachable": unreachable,
-    "teardown-error": teardown_error,
+    **{f"teardown-error/{kind}": lambda k=kind: teardown_error(k) for kind in ("file", "dash", "hls")},
     "teardown-error-at-null": teardown_error_at_null,
     "again": again, "at-once": at_once,
     "static-keys": static_keys,
@@ -465,5 +623,8 @@ ALL = {
     "killed": killed,
     "exits": exits,
     "background": background,
+    **{f"background-plays/{kind}": lambda k=kind: background_plays(k) for kind in WITH_SMOOTH},
+    **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("dash", "hls", "smooth")},
+    **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop")},
     "bad-settings": bad_settings,
 }

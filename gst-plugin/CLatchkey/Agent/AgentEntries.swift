@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
+public import CLatchkeyGStreamer
 public import CLatchkeyAgent
 import Latchkey
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 
 // The functions of latchkey-agent.h about agents. The header is their documentation.
 

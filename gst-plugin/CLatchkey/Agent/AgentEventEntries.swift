@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CLatchkeyAgent
-import CGStreamer
+import CLatchkeyGStreamer
 import Latchkey
 
 // The functions of latchkey-agent-event.h. The header is their documentation.

@@ -2,7 +2,7 @@
 
 import CLatchkeyAgent
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 
 /// A `LatchkeyAgentEvent`: an event with what it says in memory that C can read.
 final class AgentEventHandle: OpaqueReference {

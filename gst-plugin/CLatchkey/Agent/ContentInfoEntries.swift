@@ -2,7 +2,7 @@
 
 public import CLatchkeyAgent
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 
 // The functions of latchkey-content-info.h. The header is their documentation.
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyAgent
-import KeySystems
+import LatchkeyKeySystems
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 
 /// A `LatchkeyRights`.
 final class RightsHandle: OpaqueReference, Sendable {

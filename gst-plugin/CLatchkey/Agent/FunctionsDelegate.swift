@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyAgent
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// A delegate made of C functions.
@@ -39,7 +39,9 @@ final class FunctionsDelegate: PlayReadyDelegate, @unchecked Sendable {
             guard answer.claim() else { return }
             // Before the acquisition goes on: its end is the end of the user data.
             if let handle = kept.handle {
-                withExtendedLifetime(handle) { functions.cancel?(handle.pointer, userData.pointer) }
+                withExtendedLifetime(handle) {
+                    _ = Callbacks.call { functions.cancel?(handle.pointer, userData.pointer) }
+                }
             }
             answer.resume(.failure(.cancelled("the acquisition was cancelled")))
         }
@@ -55,7 +57,7 @@ final class FunctionsDelegate: PlayReadyDelegate, @unchecked Sendable {
         -> ServiceRequestHandle?
     {
         let handle = ServiceRequestHandle(request, answer)
-        function(handle.pointer, userData.pointer)
+        Callbacks.call { function(handle.pointer, userData.pointer) }
         return handle
     }
 

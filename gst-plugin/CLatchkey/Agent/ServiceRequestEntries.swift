@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CLatchkeyAgent
-import ProtectionModel
+import LatchkeyProtection
 
 // The functions of latchkey-agent.h about requests to services. The header is their documentation.
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyAgent
-import HTTP
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// A `LatchkeyServiceRequest`: a challenge with what it says of itself in memory that C can read. Thread-safe.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CLatchkeyAgent
-import ContentCache
+import LatchkeyOffline
 import Latchkey
-import MediaFormats
+import LatchkeyManifests
 
 // The functions of latchkey-cached-content.h. The header is their documentation.
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyAgent
-import ContentCache
+import LatchkeyOffline
 import Latchkey
-import MediaFormats
 import Synchronization
 
 /// A `LatchkeyCachedContent`.

@@ -2,7 +2,7 @@
 
 public import CLatchkeyAgent
 import Latchkey
-import LicenseControl
+import LatchkeyKeySession
 
 // The functions of latchkey-records.h. The header is their documentation.
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyAgent
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
-import SessionControl
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
+import LatchkeyViewingSession
 
 /// A `LatchkeyLicense`.
 final class LicenseHandle: OpaqueReference, Sendable {

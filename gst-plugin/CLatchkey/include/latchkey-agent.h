@@ -254,10 +254,11 @@ uint64_t latchkey_agent_acquire_license (LatchkeyAgent *agent, const LatchkeyDel
  * @user_data: (nullable): goes with the callback
  * @destroy: (nullable): called with @user_data behind the callback
  *
- * Takes every licence out of the store, with the domains, whoever acquired them.
+ * Removes every license and domain from the license store, and every stored key of FairPlay-style key servers, whatever
+ * acquired them. Without PlayReady-style licenses in the configuration, the store is the user's own.
  *
- * Returns: a number for latchkey_call_cancel(), never 0. The error is %LATCHKEY_AGENT_ERROR_CONFIGURATION where no
- *   PlayReady-style licences are configured, or the store cannot be used.
+ * Returns: a number for latchkey_call_cancel(), never 0. The error is %LATCHKEY_AGENT_ERROR_CONFIGURATION if the store or
+ *   the folder of stored keys cannot be used.
  */
 uint64_t latchkey_reset_licenses (const char *configuration_file, LatchkeyResetCallback callback, void *user_data,
                                   void (*destroy) (void *user_data));
@@ -277,7 +278,8 @@ int latchkey_call_cancel (uint64_t call);
  * @agent: an agent
  * @data: (nullable): XML, say; %NULL: nothing
  *
- * Goes into the signed part of PlayReady-style licence challenges from now on, for the service to read.
+ * Goes into the signed part of PlayReady-style licence challenges from now on, for the service to read. Only services that
+ * the settings name get it: license-url, domain-url and custom-data-origins.
  */
 void latchkey_agent_set_custom_challenge_data (LatchkeyAgent *agent, const char *data);
 
@@ -335,8 +337,8 @@ LatchkeyAgentState latchkey_agent_get_state (LatchkeyAgent *agent);
  * Makes a player for the content: `playbin3` with the agent's session, its loaders, and output guards in front of the
  * sinks. It is a pipeline as any other: play it with gst_element_set_state(), read its bus, and set it to
  * %GST_STATE_NULL before the last reference goes. It may play again and again, but not where it ended before its first
- * picture, as when a session was refused: `playbin3` of GStreamer 1.22 may abort the process when it starts again then.
- * Make another player instead. It does not keep the agent.
+ * picture, as when a session was refused: `playbin3` before GStreamer 1.26 may abort the process when it starts again
+ * then. Make another player instead. It does not keep the agent.
  *
  * Returns: (transfer full) (nullable): an element without a floating reference, for gst_object_unref(); %NULL with @error
  */

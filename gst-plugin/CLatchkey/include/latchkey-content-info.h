@@ -411,7 +411,8 @@ const uint8_t *latchkey_key_period_get_key_id (LatchkeyKeyPeriod *period, size_t
  * latchkey_key_need_get_key_system:
  * @need: a key need
  *
- * Returns: (nullable) (transfer none): the system whose exchange it is; %NULL where any licence for the KIDs will do
+ * Returns: (nullable) (transfer none): the system that will be asked, as things are configured now. Where none is
+ *   configured: the one that the content names; %NULL where it names none
  */
 const char *latchkey_key_need_get_key_system (LatchkeyKeyNeed *need);
 

@@ -323,7 +323,8 @@ int latchkey_key_request_is_renewal (LatchkeyKeyRequest *request);
  * latchkey_key_request_is_finished:
  * @request: a request
  *
- * Returns: 1 where the request needs no answer any more, else 0
+ * Returns: 1 where the request needs no answer any more: it was answered, withdrawn as after a time-out, or its session is
+ *   closed or gone. An answer returns 0 from then on. Else 0.
  */
 int latchkey_key_request_is_finished (LatchkeyKeyRequest *request);
 
@@ -365,9 +366,11 @@ void latchkey_key_request_set_lease (LatchkeyKeyRequest *request, uint64_t milli
  * @keys: (array length=count): keys with their KIDs; copied into memory that is locked and wiped
  * @count: how many
  *
- * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail.
+ * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail. Keys that
+ * come after the request was withdrawn are kept for whoever asks next, unless the session is closed or gone.
  *
- * Returns: 1 where the answer counts; 0 where the request was answered before, or its session is closed or gone
+ * Returns: 1 where the request waited for the answer; 0 where it was finished before (latchkey_key_request_is_finished()),
+ *   or is made again
  */
 int latchkey_key_request_finish_with_keys (LatchkeyKeyRequest *request, const LatchkeyKey *keys, size_t count);
 

@@ -7,8 +7,8 @@
  *
  * Lists the PlayReady-style licences of the licence store, and the viewing sessions that are written down, whichever
  * agent or process they came from; takes one licence out, and ends sessions that were left over.
- * latchkey_reset_licenses() of latchkey-agent.h empties the store. FairPlay-style keys that are stored are files in the
- * folder `stored-keys` of the configuration, and are not in the list.
+ * latchkey_reset_licenses() of latchkey-agent.h empties the store. FairPlay-style keys that are stored are in the store of
+ * the folder `stored-keys` of the configuration, and are not in the list.
  *
  * Nothing in this file needs GLib or GStreamer. Every function may be called from any thread, also from inside a callback,
  * and none blocks. What takes time returns a number, for latchkey_call_cancel(), and calls back exactly once, on a thread

@@ -46,6 +46,20 @@ G_BEGIN_DECLS
 const char *latchkey_version (void);
 
 /**
+ * latchkey_stop_callbacks:
+ *
+ * From its return on, the library calls no function of the application: no callback, listener, loader, delegate, secure
+ * decryptor or `destroy`. It waits for those that run, for two seconds at most. This cannot be taken back.
+ *
+ * It is for languages whose runtime ends before the process does: call it from what runs when a program ends, such as
+ * Python's `atexit`. A program in C needs no call, since exit() does the same. A process may exit at any moment, with calls
+ * under way and objects not given back.
+ *
+ * Thread-safety: may be called from any thread, also inside a callback, for which it does not wait.
+ */
+void latchkey_stop_callbacks (void);
+
+/**
  * latchkey_register_elements:
  * @plugin: (nullable) (transfer none): the plug-in that is being loaded, or %NULL
  *

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
-import MediaFormats
+import LatchkeyContainers
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
 
 /// What arrived of the manifest.
 struct ManifestInput {
@@ -71,6 +72,7 @@ extension AdaptiveBin {
         let place = sink.peerURI()
         let url = place?.base ?? ""
         manifest.source = place?.uri ?? ""
+        withGuarded(\.pipeline)?.note(manifestURL: url)
         do throws(PresentationFailure) {
             if manifest.isTooLarge {
                 throw .format(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import LicenseControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
 
 extension AdaptiveBin {
     func addOutput(_ inner: PadReference) {
@@ -12,7 +12,8 @@ extension AdaptiveBin {
         guard let outer = expose(inner, as: inner.name, template: "\(kind)_%02u") else { return }
         withGuarded { guarded in
             let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
-            guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier))
+            let hold = guarded.isWithheld ? outer.holdBuffers() : nil
+            guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier, hold: hold))
         }
         outputDidAppear(inner)
         limitQuality()
@@ -40,6 +41,7 @@ extension AdaptiveBin {
             return true
         }
         guard isClosed else { return }
+        withhold(false)
         reference.postError(
             GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
             debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
@@ -74,6 +76,22 @@ extension AdaptiveBin {
         for barrier in barriers { barrier.remove() }
     }
 
+    /// Keeps what was decrypted before from going on, or lets it: a viewing session is not there for a while. What left this
+    /// bin already is shown: with players, less than a second.
+    func withhold(_ isWithheld: Bool) {
+        let ended = withGuarded { guarded -> [PadProbe] in
+            guard guarded.isWithheld != isWithheld, guarded.run != nil else { return [] }
+            if isWithheld, guarded.isStopping || guarded.closedBecause != nil { return [] }
+            guarded.isWithheld = isWithheld
+            return guarded.outputs.indices.compactMap { index in
+                let old = guarded.outputs[index].hold
+                guarded.outputs[index].hold = isWithheld ? guarded.outputs[index].outer.holdBuffers() : nil
+                return old
+            }
+        }
+        for hold in ended { hold.remove() }
+    }
+
     // MARK: The session
 
     func keyEvent(_ event: KeyEvent) {
@@ -99,6 +117,8 @@ extension AdaptiveBin {
             }
         case .renewalFailed(let id, _, _):
             withGuarded { _ = $0.renewals.remove(id) }
+        case .withheld(let isWithheld):
+            withhold(isWithheld)
         case .closed(let reason):
             closeGate(reason)
         case .expired(let keyIDs, let reason, wasInUse: true):
@@ -112,7 +132,7 @@ extension AdaptiveBin {
             closeGate(reason)
         case .failed(let requestID, let keyIDs, let error):
             settle(
-                requestID, "latchkey-key-failed",
+                requestID, Self.failed,
                 [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
         case .notStored(let request, let error, let origin):
             if let run = currentRun, origin == run.observerID { reference.post(notStored: request, error) }
@@ -122,10 +142,16 @@ extension AdaptiveBin {
         }
     }
 
+    private static let failed = "latchkey-key-failed"
+
     /// Says how a request of this element ended.
     private func settle(_ requestID: UInt64, _ name: String, _ fields: [(String, FieldValue)]) {
-        guard withGuarded({ $0.requests.remove(requestID) }) != nil else { return }
-        reference.post(name, [("request-id", .uint64(requestID))] + fields)
+        let (isMine, pipeline) = withGuarded { ($0.requests.remove(requestID) != nil, $0.pipeline) }
+        // Decryptors that wait for the same keys tell of failures too.
+        guard isMine else { return }
+        let post = { self.reference.post(name, [("request-id", .uint64(requestID))] + fields) }
+        guard name == Self.failed, let pipeline else { return post() }
+        pipeline.tellOnce(.failedRequest(requestID), with: post)
     }
 
     /// Passes messages on. Of those about the end of a key, which each decryptor posts, the first that is of use.

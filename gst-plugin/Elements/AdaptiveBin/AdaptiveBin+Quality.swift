@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import LicenseControl
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyKeySession
 
 /// Limits of what outputs may show become limits of what is fetched: a lower variant plays undisturbed, where larger
 /// frames would lose detail or be black.

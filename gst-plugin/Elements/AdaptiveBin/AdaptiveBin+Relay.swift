@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
 
 /// What the stock demuxer would fetch itself may come through this process (`SegmentRelay`), where somebody says how long
 /// outages may last.
@@ -55,8 +55,9 @@ extension AdaptiveBin {
         return server
     }
 
-    /// The message of the stock demuxer with the origin's URLs in place of this process's.
+    /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.
     final func withOriginURLs(_ message: consuming Message) -> Message {
+        let message = noted(message)
         guard let segments = currentRun?.segments else { return message }
         let isForPeople = message.kind != .element
         return message.mapTexts { segments.withOriginURLs($0, isForPeople: isForPeople) }
@@ -76,11 +77,19 @@ extension AdaptiveBin {
 
     /// Nobody but a proxy stands between the stock demuxer and this process.
     final func postUnreached(_ what: String) {
+        // What the stock demuxer says of it later is no news.
+        let isFirst = withGuarded { guarded -> Bool in
+            defer { guarded.hasFailed = true }
+            return !guarded.hasFailed
+        }
+        guard isFirst else { return }
+        let proxy = LoopbackReach.proxy(Environment.variable).map { " \(HTTPRequest(url: $0).printableURL)" } ?? ""
         reference.postError(
             GST_RESOURCE_ERROR_OPEN_READ,
-            "GStreamer's demuxer does not reach the \(what) that it is given on 127.0.0.1.",
-            debug: "Its HTTP library sends even local requests to the HTTP proxy that is configured. "
-                + LoopbackReach.advice)
+            "GStreamer's demuxer asks the HTTP proxy\(proxy) for the \(what) that it is given on 127.0.0.1, and does not get "
+                + "them.",
+            debug: "Its HTTP library sends even local requests to the proxy that is configured. " + LoopbackReach.advice
+        )
     }
 }
 
@@ -89,11 +98,15 @@ enum LoopbackReach {
     static let advice =
         "Set the environment variable no_proxy=127.0.0.1,localhost (or that exception in the desktop's proxy settings)."
 
+    /// The proxy of the environment, as it is written there.
+    static func proxy(_ variable: (String) -> String?) -> String? {
+        ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"].lazy.compactMap(variable).first
+    }
+
     /// `variable` gives the value of an environment variable.
     static func isDirect(_ variable: (String) -> String?) -> Bool {
-        func first(_ names: String...) -> String? { names.lazy.compactMap(variable).first }
-        guard first("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY") != nil else { return true }
-        let exceptions = first("no_proxy", "NO_PROXY") ?? ""
+        guard proxy(variable) != nil else { return true }
+        let exceptions = variable("no_proxy") ?? variable("NO_PROXY") ?? ""
         return exceptions.split { $0 == "," || $0.isWhitespace }.contains {
             $0 == "*" || $0 == "127.0.0.1" || $0.hasPrefix("127.0.0.0/")
         }

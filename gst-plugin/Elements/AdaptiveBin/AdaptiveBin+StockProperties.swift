@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 
 extension AdaptiveBin {
     /// Those of the stock demuxers that applications and playbin3 set, passed on to them.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// What the bins around GStreamer's own adaptive demuxers share.
 ///
@@ -25,10 +25,16 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var run: (any AdaptiveRun)?
         /// Nil where no session server counts what is played.
         var playback: PlaybackUse?
+        /// Kept for the elements inside, which come and go.
+        var pipeline: KeyPlayback?
         /// The demuxer is on its way down: what the stock one complains about then is of no interest.
         var isStopping = false
         /// A failure was told that ends the presentation: what follows from it is no news.
         var hasFailed = false
+        /// What an element inside the stock demuxer said last, which may have kept it to itself.
+        var errorInside: InsideError?
+        /// For what a decryptor inside has told of a wrong key.
+        var wrongKey: String?
         /// Renewals of keys that are under way.
         var renewals: Set<UInt64> = []
         /// When the stock demuxer started its threads, in nanoseconds of the monotonic clock.
@@ -47,6 +53,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var outageMilliseconds: UInt32 = 0
         /// Why nothing may pass; nil: the gate is open.
         var closedBecause: KeyError?
+        /// What was decrypted waits for its viewing session.
+        var isWithheld = false
     }
 
     /// A pad of the stock demuxer and ours in front of it.
@@ -55,6 +63,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         let outer: PadReference
         /// There while the gate is closed.
         var barrier: PadProbe?
+        /// There while media is withheld.
+        var hold: PadProbe?
     }
 
     /// The factory of the stock demuxer, and that of the one before it, which takes over under old players.
@@ -69,6 +79,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             return
         }
         watchInput(sink)
+        watchErrors(inside: child)
         // Messages that nobody read yet keep the child when this bin is gone.
         let weak = WeakElement(reference)
         child.onPadAdded { pad in weak.withElement { ($0 as? AdaptiveBin)?.addOutput(pad) } }
@@ -121,7 +132,18 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
 
     /// The stock demuxer has that new pad.
-    func outputDidAppear(_ pad: PadReference) {}
+    func outputDidAppear(_ pad: PadReference) { currentRun?.watch.output.add(pad) }
+
+    /// Why the stock demuxer has stopped, as far as more is known of it than that.
+    func causeOfStop() -> PresentationFailure? { nil }
+
+    /// All of a live presentation that has ended was played, and the stock demuxer waits for more.
+    func liveDidEnd() {}
+
+    /// The origin's URL of what the stock demuxer fetched from there or from this process.
+    func originURL(_ url: String) -> String {
+        currentRun?.segments?.withOriginURLs(url, isForPeople: false) ?? url
+    }
 
     /// Has the stock demuxer choose qualities with frames of at most so many pixels, where it has a choice; nil: any.
     func limitPictures(to pixels: Int?) {}
@@ -149,6 +171,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         case .playingToPaused: withGuarded { $0.playback }?.setPlaying(false)
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
+            withhold(false)
+            currentRun?.watch.end()
             willStop()
             waitForUpstream()
             waitUntilChildRuns()
@@ -160,9 +184,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         return result
     }
 
-    /// The stock demuxer of 1.22 does not survive being stopped while it waits for an answer on the upstream thread. It has its
-    /// answers now, and gets no manifest any more. Later ones ask again and again while that thread waits, until they are
-    /// stopped.
+    /// Workaround (GStreamer <1.28): if the stock demuxer is stopped while it waits for an answer on the upstream thread, it
+    /// crashes (1.22) or hangs (1.26). It has its answers now, and gets no manifest any more. From 1.26 on, it asks again
+    /// and again while that thread waits, until it is stopped.
     private func waitForUpstream() {
         guard let sink = child?.pad("sink") else { return }
         for _ in 0..<Self.patience where !isAskedAgain {
@@ -171,8 +195,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         _ = sink.waitUntilIdle(milliseconds: Self.patienceWhenAskedAgain)
     }
 
-    /// The stock demuxer of 1.22 starts a thread for its downloads, and hangs for ever when it is stopped before that
-    /// thread has begun to listen. Nothing shows that before the first download, so it gets some time.
+    /// Workaround (GStreamer >=1.22): the stock demuxer hangs if it is stopped before its thread for downloads has begun to
+    /// listen. Nothing shows that before the first download, so it gets some time.
     private func waitUntilChildRuns() {
         guard !hasDownloaded else { return }
         let age = MonotonicTime.now &- withGuarded { $0.childStart }
@@ -189,6 +213,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             throw .configuration(error)
         }
         UntoldNotices.tell(on: reference)
+        shared.session.reportTeardown(on: reference)
+        // Before the run asks for anything.
+        let pipeline = shared.playback(around: reference)
         let run = try makeRun(shared)
         let weak = WeakElement(reference)
         run.observe { event in weak.withElement { ($0 as? AdaptiveBin)?.keyEvent(event) } }
@@ -196,22 +223,26 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         withGuarded {
             $0.run = run
             $0.playback = run.session.beginPlayback()
+            $0.pipeline = pipeline
             $0.isStopping = false
             $0.hasFailed = false
+            $0.errorInside = nil
+            $0.wrongKey = nil
             $0.renewals = []
             $0.expired = []
             $0.requests = []
             $0.closedBecause = nil
+            $0.isWithheld = false
         }
     }
 
     private func stop() {
         let (run, playback) = withGuarded { guarded -> ((any AdaptiveRun)?, PlaybackUse?) in
-            defer { (guarded.run, guarded.playback) = (nil, nil) }
+            defer { (guarded.run, guarded.playback, guarded.pipeline) = (nil, nil, nil) }
             return (guarded.run, guarded.playback)
         }
-        run?.session.reportTeardown(on: reference)
         playback?.end()
+        run?.watch.end()
         run?.end()
     }
 
@@ -242,9 +273,16 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     // MARK: Inside
 
+    override func elementDidAppear(_ element: ElementReference) {
+        let watch = currentRun?.watch
+        if Element.implementation(of: element.pointer) is Decryptor { watch?.didAdd(decryptor: element) }
+        if element.factoryName == "parsebin", let sink = element.pad("sink") { watch?.didAdd(parser: sink) }
+    }
+
     override func handle(_ message: consuming Message) { passOn(message) }
 
-    /// GStreamer 1.22 may use freed memory when a seek ends a download, and one that waits for a key may be long.
+    /// Workaround (GStreamer <1.26): the stock demuxer may abort the process or hang when a seek ends a download, and one
+    /// that waits for a key may be long.
     override func send(_ event: consuming Event) -> Bool {
         if event.isSeek, isWaitingForKey { return false }
         return child?.send(event) ?? false

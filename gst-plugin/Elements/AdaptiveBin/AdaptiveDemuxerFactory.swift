@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 
 /// The factories of demuxers with keys.
 public enum AdaptiveDemuxerFactory {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
+import LatchkeyKeySession
 import Synchronization
 
 /// What an adaptive demuxer has from one start to the next stop. Thread-safe.
@@ -11,6 +11,8 @@ protocol AdaptiveRun: AnyObject, Sendable {
     var printableLicenseURL: String? { get }
     /// Where segments come from that the stock demuxer does not fetch from the origin; nil: it does.
     var segments: SegmentServer? { get }
+    /// Sees whether anything comes out.
+    var watch: StillnessWatch { get }
 
     /// The session has an observer from now on: `observation.id`.
     func didObserve()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 import Synchronization
 
 /// Keys that belong together in a manifest: one request.
@@ -58,9 +58,18 @@ package final class ManifestKeys: Sendable {
         return systems.first { KeySystem($0) == keySystem }
     }
 
+    /// Remembers what the manifest's PlayReady headers say of the keys, whichever system is asked.
+    func noteChecksums(in groups: [ManifestKeyGroup]) {
+        session.noteChecksums(
+            of: groups.flatMap(\.boxes).compactMap { box in
+                box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: "manifest") }
+            })
+    }
+
     /// Starts the requests, unless they run or the keys are there. What an earlier version of the manifest named is not
-    /// asked for again. `origin` is where the data is from, as GStreamer's protection events say it.
-    func demand(_ groups: [ManifestKeyGroup], origin: String) {
+    /// asked for again. `origin` is where the data is from, as GStreamer's protection events say it, and `mediaURL` where the
+    /// manifest came from.
+    func demand(_ groups: [ManifestKeyGroup], origin: String, mediaURL: String) {
         for group in groups {
             let isNew = known.withLock { known -> Bool in
                 guard known.count + group.keyIDs.count <= Self.totalLimit else { return false }
@@ -69,13 +78,14 @@ package final class ManifestKeys: Sendable {
                 return known.count > count
             }
             guard isNew else { continue }
+            session.noteUse(of: group.keyIDs)
             session.demand(
                 KeyDemand(
                     keyIDs: group.keyIDs, keySystem: keySystem ?? KeySystem(group.system),
                     initializationData: group.boxes.compactMap { box in
                         box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
                     },
-                    suggestedURL: group.licenseURL, retryFailuresUpTo: startGeneration,
+                    suggestedURL: group.licenseURL, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
                     origin: observer.load(ordering: .acquiring)))
         }
     }

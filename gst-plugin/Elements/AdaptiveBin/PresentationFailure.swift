@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
 
 /// Why something of a presentation cannot be had, with the error that the demuxer posts and the status that it answers
 /// to the stock demuxer. Names the URL without its query, and what to do.
@@ -60,7 +60,7 @@ extension PresentationFailure {
     /// The origin answered with a status that is no success.
     static func status(_ status: Int, of what: String, at url: String) -> PresentationFailure {
         let place = HTTPRequest(url: url).printableURL
-        // Such as 204, at which the stock demuxer of GStreamer 1.22 aborts the process or waits for ever.
+        // Workaround (GStreamer >=1.22): at 204, the stock demuxer aborts the process or waits for ever.
         guard !(200...299 ~= status) else {
             return PresentationFailure(
                 kind: .format,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import MediaFormats
+import LatchkeyHTTP
+import LatchkeyContainers
+import LatchkeyManifests
 import Synchronization
 
 /// Fetches for the stock demuxer what it asks the loopback server for, as the stock demuxer would. Thread-safe.
@@ -44,7 +45,12 @@ final class PresentationOrigin: Sendable {
     private let transport: any HTTPTransport
     private let state = Mutex(State())
 
-    init(transport: any HTTPTransport) { self.transport = transport }
+    /// What people call the media that comes in one request.
+    let medium: String
+
+    init(transport: any HTTPTransport, medium: String = Content.segment.rawValue) {
+        (self.transport, self.medium) = (transport, medium)
+    }
 
     /// The fields of the request that brought the manifest.
     func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers.filter(Self.isPassedOn) } }
@@ -99,7 +105,7 @@ final class PresentationOrigin: Sendable {
         do {
             return try await transport.send(outgoing, through: gate, to: receiver)
         } catch {
-            throw .transport(error, of: Content.segment.rawValue)
+            throw .transport(error, of: medium)
         }
     }
 
@@ -140,11 +146,8 @@ final class PresentationOrigin: Sendable {
         switch response.status {
         case 206: return response.body
         case 200:
-            guard let range else { return response.body }
             // A server without ranges sends all.
-            guard let end = Int(exactly: range.end), let start = Int(exactly: range.offset), end <= response.body.count
-            else { throw .media(content.rawValue, at: url, "it ends before its byte range does") }
-            return Array(response.body[start..<end])
+            return try range?.cut(from: response.body, of: content.rawValue, at: url) ?? response.body
         default:
             throw .status(response.status, of: content.rawValue, at: url)
         }
@@ -171,6 +174,15 @@ final class PresentationOrigin: Sendable {
         "Age", "Cache-Control", "Content-Type", "Date", "ETag", "Expires", "Last-Modified", "Retry-After", "Server",
         "Set-Cookie",
     ]
+}
+
+extension HLSByteRange {
+    /// The range of a whole resource. `what` and `url` are for people.
+    func cut(from bytes: [UInt8], of what: String, at url: String) throws(HLSFailure) -> [UInt8] {
+        guard let end = Int(exactly: end), let start = Int(exactly: offset), end <= bytes.count
+        else { throw .media(what, at: url, "it ends before its byte range does") }
+        return Array(bytes[start..<end])
+    }
 }
 
 extension HTTPHeader {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
 import Synchronization
 
 /// The loopback servers of one presentation. GStreamer's demuxers have no more than two connections to each server, so that

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
 import Synchronization
 
 /// Answers that come as they arrive from elsewhere, each for one request alone. Thread-safe.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
+import LatchkeyContainers
 
 /// The body of a segment on its way to the stock demuxer, which cannot mend one that breaks off. Where the connection breaks,
 /// it goes on where it was.
@@ -14,19 +15,24 @@ actor RelayedBody {
     private let relay: SegmentRelay
     private let origin: PresentationOrigin
     private let onEnd: @Sendable (Int) -> Void
+    /// Nil: everything goes on as it comes.
+    private var filter: ID3Filter?
+    private var hasEnded = false
 
     /// `start` is what came of it already; `onEnd` hears how many bytes were handed on, when all were.
     init(
         _ url: String, _ request: LoopbackRequest, _ download: SegmentDownload, head: HTTPResponse, start: [UInt8],
-        part: RelayedPart, relay: SegmentRelay, origin: PresentationOrigin, onEnd: @escaping @Sendable (Int) -> Void
+        part: RelayedPart, filter: ID3Filter?, relay: SegmentRelay, origin: PresentationOrigin,
+        onEnd: @escaping @Sendable (Int) -> Void
     ) {
         (self.url, self.request, self.download, self.head) = (url, request, download, head)
-        (self.start, self.relay, self.origin, self.onEnd) = (start, relay, origin, onEnd)
+        (self.start, self.filter, self.relay, self.origin, self.onEnd) = (start, filter, relay, origin, onEnd)
         body = ResumableBody(head, part)
     }
 
     /// The next piece; nil after the last one.
     func next() async throws(LoopbackStream.Broken) -> [UInt8]? {
+        if hasEnded { return nil }
         if !start.isEmpty {
             let left = try take(start, of: head)
             start = []
@@ -40,10 +46,12 @@ actor RelayedBody {
             case .end(let response):
                 if body.isWhole(at: response) {
                     onEnd(body.count)
-                    return nil
+                    hasEnded = true
+                    let rest = filter?.end() ?? []
+                    return rest.isEmpty ? nil : rest
                 }
-                guard !(200...299 ~= response.status) else { throw lost(.changed(url)) }
-                try await goOn(after: .status(response.status, of: "segment", at: url))
+                guard !(200...299 ~= response.status) else { throw lost(.changed(url, origin.medium)) }
+                try await goOn(after: .status(response.status, of: origin.medium, at: url))
             case .failure(let failure): try await goOn(after: failure)
             }
         }
@@ -52,12 +60,15 @@ actor RelayedBody {
 
     /// What of a piece goes on.
     private func take(_ piece: [UInt8], of head: HTTPResponse) throws(LoopbackStream.Broken) -> [UInt8] {
-        guard let left = body.take(piece, of: head) else { throw lost(.changed(url)) }
+        guard let left = body.take(piece, of: head) else { throw lost(.changed(url, origin.medium)) }
         if !left.isEmpty {
             relay.didSucceed(url)
             if body.isAtEnd, let length = body.part.length { onEnd(length) }
         }
-        return left
+        var filtered = filter?.filter(left) ?? left
+        // The reader stops at the length that was announced, and does not ask again.
+        if body.isAtEnd, let rest = filter?.end() { filtered += rest }
+        return filtered
     }
 
     private func goOn(after failure: PresentationFailure) async throws(LoopbackStream.Broken) {
@@ -74,11 +85,11 @@ actor RelayedBody {
 }
 
 extension PresentationFailure {
-    fileprivate static func changed(_ url: String) -> PresentationFailure {
+    fileprivate static func changed(_ url: String, _ what: String) -> PresentationFailure {
         PresentationFailure(
             kind: .network,
             text:
-                "The segment \(HTTPRequest(url: url).printableURL) cannot be had: its connection broke, and what came "
+                "The \(what) \(HTTPRequest(url: url).printableURL) cannot be had: its connection broke, and what came "
                 + "next is of another size or content.",
             advice: "Check whether the server changed it, or give it an ETag that stays the same while its bytes do.")
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
 import Synchronization
 
 /// One request for a segment, with what arrives of it. For one reader, which holds the origin back where it takes nothing;

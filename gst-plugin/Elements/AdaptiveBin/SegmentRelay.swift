@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import MediaFormats
+import LatchkeyHTTP
+import LatchkeyContainers
 import Synchronization
 
 /// Fetches media segments in the stock demuxer's place, and tries on where the network fails or a web page comes in the
@@ -17,8 +17,10 @@ final class SegmentRelay: Sendable {
         case webPage(url: String)
         /// Nothing can be had from the network. Once for each URL, until something came from there.
         case noNetwork(PresentationFailure)
-        /// A segment that was handed on in part breaks off for good. The stock demuxer of GStreamer 1.22 takes that for its
-        /// end in HLS, and waits for ever in DASH and Smooth Streaming.
+        /// A segment that was handed on in part breaks off for good.
+        ///
+        /// Workaround (GStreamer <1.26): the stock demuxer takes a transport stream for complete then, and waits for ever
+        /// for the rest of fragmented MP4.
         case lost(PresentationFailure)
     }
 
@@ -31,6 +33,10 @@ final class SegmentRelay: Sendable {
     private let sleep: @Sendable (Duration) async throws -> Void
     private let tell: @Sendable (Notice) -> Void
     private let outages = Mutex(Outages())
+    /// Who asks is a source element, which asks for nothing again: server errors are waited for here, and nothing is
+    /// before something came.
+    private let isForPlayers: Bool
+    private let hasCome = Atomic(false)
 
     /// Of each URL that fails: another one may be had meanwhile.
     private struct Outages {
@@ -65,12 +71,13 @@ final class SegmentRelay: Sendable {
     /// `limit`: how long one outage may last before a request fails; zero: one attempt for each request. `sleep` throws when
     /// the task is cancelled, and `now` is the time that it is part of.
     init(
-        _ origin: PresentationOrigin, limit: Duration,
+        _ origin: PresentationOrigin, limit: Duration, isForPlayers: Bool = false,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         tell: @escaping @Sendable (Notice) -> Void
     ) {
         (self.origin, self.limit, self.now, self.sleep, self.tell) = (origin, limit, now, sleep, tell)
+        self.isForPlayers = isForPlayers
     }
 
     // MARK: Outages
@@ -78,7 +85,9 @@ final class SegmentRelay: Sendable {
     /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
-        guard didFail(failure, at: url), !isOver(url) else { return false }
+        guard didFail(failure, at: url), !isOver(url), !isForPlayers || hasCome.load(ordering: .relaxed) else {
+            return false
+        }
         do {
             try await sleep(Self.pause)
             return true
@@ -114,7 +123,10 @@ final class SegmentRelay: Sendable {
     }
 
     /// It came over the network.
-    func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }
+    func didSucceed(_ url: String) {
+        hasCome.store(true, ordering: .relaxed)
+        outages.withLock { $0.end(url) }
+    }
 
     /// Whether the outage has lasted too long.
     private func isOver(_ url: String) -> Bool {
@@ -131,20 +143,24 @@ final class SegmentRelay: Sendable {
 
     /// What the origin answers, as it comes. Server errors go on to the stock demuxer, which asks again; once an outage
     /// has lasted too long, that gets 404, after which it gives up. Throws why nothing can be had.
-    func answer(_ url: String, _ request: LoopbackRequest) async throws(PresentationFailure) -> LoopbackResponse {
+    ///
+    /// `isEncrypted`: the segment is decrypted as a whole before the stock demuxer sees it, and comes as it is.
+    func answer(
+        _ url: String, _ request: LoopbackRequest, isEncrypted: Bool = false
+    ) async throws(PresentationFailure) -> LoopbackResponse {
         while true {
             let start = now()
             do throws(PresentationFailure) {
-                return try await attempt(url, request, since: start)
+                return try await attempt(url, request, filters: !isForPlayers && !isEncrypted, since: start)
             } catch {
                 guard await triesAgain(error, at: url) else { throw ended(error, at: url) }
-                if case .status = error.cause { throw error }
+                if case .status = error.cause, !isForPlayers { throw error }
             }
         }
     }
 
     private func attempt(
-        _ url: String, _ request: LoopbackRequest, since start: ContinuousClock.Instant
+        _ url: String, _ request: LoopbackRequest, filters: Bool, since start: ContinuousClock.Instant
     ) async throws(PresentationFailure) -> LoopbackResponse {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
@@ -154,10 +170,12 @@ final class SegmentRelay: Sendable {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
             didSucceed(url)
             didHandOn(url, head.status, all.count, since: start)
-            return LoopbackResponse(status: head.status, headers: headers(head), body: all)
+            return LoopbackResponse(
+                status: head.status, headers: headers(head), body: filters ? ID3Filter.filter(whole: all) : all)
         }
         let body = RelayedBody(
-            url, request, download, head: head, start: bytes, part: part, relay: self, origin: origin
+            url, request, download, head: head, start: bytes, part: part,
+            filter: filters ? ID3Filter() : nil, relay: self, origin: origin
         ) { [weak self] size in
             self?.didHandOn(url, head.status, size, since: start)
         }
@@ -183,13 +201,13 @@ final class SegmentRelay: Sendable {
                 if bytes.count >= WebPage.size { return (head, bytes, false) }
             case .end(let response):
                 guard 200...299 ~= response.status else {
-                    throw .status(response.status, of: "segment", at: response.url)
+                    throw .status(response.status, of: origin.medium, at: response.url)
                 }
                 return (response, bytes, true)
             case .failure(let failure): throw failure
             }
         }
-        throw .transport(.cancelled(url), of: "segment")
+        throw .transport(.cancelled(url), of: origin.medium)
     }
 
     private func rest(
@@ -202,13 +220,13 @@ final class SegmentRelay: Sendable {
                 bytes += piece
                 guard bytes.count <= PresentationOrigin.segmentLimit else {
                     throw .transport(
-                        .tooLarge(url, "more than \(PresentationOrigin.segmentLimit) bytes"), of: "segment")
+                        .tooLarge(url, "more than \(PresentationOrigin.segmentLimit) bytes"), of: origin.medium)
                 }
             case .end: return bytes
             case .failure(let failure): throw failure
             }
         }
-        throw .transport(.cancelled(url), of: "segment")
+        throw .transport(.cancelled(url), of: origin.medium)
     }
 
     private func headers(_ head: HTTPResponse) -> [HTTPHeader] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import LicenseControl
-import MediaFormats
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyContainers
 import Synchronization
 
 /// Serves the media of a presentation to the stock demuxer: each of its URLs stands for one of an origin that the manifest

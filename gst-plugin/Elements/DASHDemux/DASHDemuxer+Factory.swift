@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyManifests
 
 extension DASHDemuxer {
     /// The factory. Ranked above the stock demuxer, which urisourcebin would take otherwise.

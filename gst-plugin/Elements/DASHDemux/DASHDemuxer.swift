@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// DASH with keys: a bin around GStreamer's own demuxer.
 ///
@@ -39,6 +39,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         let run = try DASHRun(shared: shared, makeSegments: makeSegmentServer)
         let weak = WeakElement(reference)
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
+        run.watch.begin(look: look())
         return run
     }
 
@@ -47,6 +48,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         try run.start(bytes, from: url)
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
         manifest.laterURL = handedOn.laterURL
+        run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes
     }
 
@@ -104,6 +106,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     // MARK: Inside
 
     override func elementDidAppear(_ element: ElementReference) {
+        super.elementDidAppear(element)
         guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
         let weak = WeakElement(reference)
         sink.probeEvents(.downstream) { event in

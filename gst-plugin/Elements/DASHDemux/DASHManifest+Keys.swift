@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 extension DASHManifest {
     /// What to ask for early. Media whose manifest has nothing that a request could be made of is not in it: its own

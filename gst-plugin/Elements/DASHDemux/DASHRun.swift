@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// What a DASH demuxer has from one start to the next stop. Thread-safe.
@@ -14,6 +15,7 @@ final class DASHRun: AdaptiveRun {
     let origin: PresentationOrigin
     let printableLicenseURL: String?
     let segments: SegmentServer?
+    let watch = StillnessWatch()
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -79,12 +81,14 @@ final class DASHRun: AdaptiveRun {
         do throws(FormatError) {
             let manifest = try DASHManifest(bytes)
             let isLive = manifest.isDynamic && manifest.minimumUpdatePeriod != nil
-            ask(for: manifest)
+            ask(for: manifest, from: url)
             if isLive { refresh(manifest, from: url) }
         } catch {
             let failure = PresentationFailure.manifest(error, at: url)
             if error.isForNobody { throw failure }
             DASHDemuxer.log.log(.warning, nil, failure.text)
+            // It may be live.
+            watch.setOpenEnded()
             state.withLock {
                 $0.mayBeProtected = true
                 $0.failure = failure
@@ -109,15 +113,17 @@ final class DASHRun: AdaptiveRun {
         return (routed, laterURL)
     }
 
-    private func ask(for manifest: DASHManifest) {
+    private func ask(for manifest: DASHManifest, from url: String) {
         // Protection that ends does not matter to media that is there already.
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
             $0.isDynamic = manifest.isDynamic
         }
+        if manifest.isDynamic { watch.setOpenEnded() }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
-        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd")
+        keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
+        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd", mediaURL: url)
     }
 
     // MARK: Live
@@ -148,7 +154,7 @@ final class DASHRun: AdaptiveRun {
                 guard let run = self else { return }
                 do throws(PresentationFailure) {
                     if let new = try await run.fetch(url) {
-                        run.ask(for: new)
+                        run.ask(for: new, from: url)
                         manifest = new
                     }
                 } catch {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import LicenseControl
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
 
 extension Decryptor {
     func sinkEvent(_ event: consuming Event) -> Bool {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import LicenseControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Flushes and activation: where the data flow begins and ends.
 extension Decryptor {

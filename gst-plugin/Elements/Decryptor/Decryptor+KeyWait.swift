@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import LicenseControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Waiting without holding up a stop.
 extension Decryptor {
@@ -37,7 +37,11 @@ extension Decryptor {
     /// Waits until something happens to keys; nil then. The deadline and a stop end the wait.
     func waitForKeyEvent(_ wait: inout KeyWait) -> WaitEnd? {
         monitor.lock()
-        defer { monitor.unlock() }
+        flow.isAwaitingKey = true
+        defer {
+            flow.isAwaitingKey = false
+            monitor.unlock()
+        }
         while true {
             if flow.isFlushing { return .flushing }
             // The key may have come between the last look and this: look once more. After the deadline that is the

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 extension Decryptor {
     /// A session tells at once, so this is never reached; but no thread depends on that.
@@ -42,7 +42,7 @@ extension Decryptor {
                 ])
         case .failed(let requestID, let keyIDs, let error):
             settle(
-                keyIDs, as: "latchkey-key-failed",
+                keyIDs, as: "latchkey-key-failed", unlessTold: requestID,
                 [
                     ("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("reason", .string(error.description)),
@@ -59,6 +59,9 @@ extension Decryptor {
             reference.post(notice)
         case .clockSetBack(let notice):
             reference.post(notice)
+        case .withheld:
+            // Nothing is decrypted while it lasts.
+            wake { _ in }
         case .closed(let reason):
             wake { _ in }
             if currentSources?.hasViewingSession == true { endPlayback(reason) }
@@ -73,8 +76,7 @@ extension Decryptor {
         let (isRunning, isTold) = monitor.withLock {
             guard !flow.isFlushing else { return (false, true) }
             defer { flow.isFailureReported = true }
-            flow.result = .error
-            monitor.broadcast()
+            flow.settling += 1
             return (true, flow.isFailureReported)
         }
         guard isRunning else { return }
@@ -83,7 +85,26 @@ extension Decryptor {
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
                 debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
         }
+        wake(Self.endFlow)
         reference.whileStateStays { [weak self] in self?.flushDownstream() }
+    }
+
+    /// Pictures that are decrypted already have come to where no guard is. None gets any further. Any thread.
+    func end(_ keyID: KeyID?, because error: KeyError) {
+        let isNew = monitor.withLock {
+            guard !flow.isFlushing, !flow.isFailureReported else { return false }
+            flow.isFailureReported = true
+            flow.settling += 1
+            return true
+        }
+        guard isNew else { return }
+        tell(.key(keyID, error), completion: Self.endFlow)
+    }
+
+    /// The error is told. Upstream's own, which follows from the result, does not overtake that.
+    private static let endFlow: @Sendable (inout FlowState) -> Void = {
+        $0.settling -= 1
+        if !$0.isFlushing { $0.result = .error }
     }
 
     /// Unless this element stops, plays anew, or is flushed by somebody else.
@@ -102,15 +123,15 @@ extension Decryptor {
 
     /// Says so where this element asked, and only then lets the stream go on.
     private func settle(
-        _ keyIDs: [KeyID], as name: String, _ fields: [(String, FieldValue)]
+        _ keyIDs: [KeyID], as name: String, unlessTold requestID: UInt64? = nil, _ fields: [(String, FieldValue)]
     ) {
         let isMine = monitor.withLock {
             let isMine = flow.stopAwaiting(keyIDs)
             if isMine { flow.settling += 1 }
             return isMine
         }
-        if isMine { reference.post(name, fields) }
-        wake { if isMine { $0.settling -= 1 } }
+        let notice = isMine ? requestID.map(KeyPlayback.Notice.failedRequest) : nil
+        tell(notice, with: { if isMine { reference.post(name, fields) } }) { if isMine { $0.settling -= 1 } }
     }
 
     /// Posts the error of a failure, and returns what tells upstream. Where that is the fate of a key, the message that
@@ -120,18 +141,65 @@ extension Decryptor {
             waitUntilSettled(keyID)
             if error.isSameKind(as: .leaseExpired("")) { tellEnd(of: [keyID], error) }
         }
-        failure.post(on: reference) { self.name(of: $0) }
-        monitor.withLock { flow.isFailureReported = true }
+        let isFirst = monitor.withLock {
+            guard !flow.isFailureReported else { return false }
+            flow.isFailureReported = true
+            flow.settling += 1
+            return true
+        }
+        if isFirst { tell(failure) { $0.settling -= 1 } }
+        // Another thread may be about to post the error, and upstream's own must not overtake it.
+        waitWhile { flow.settling > 0 }
         return failure.flow
     }
 
+    /// Posts the error of a failure, unless it is a refusal of a key that another element of the pipeline tells.
+    private func tell(_ failure: DecryptorFailure, completion: @escaping @Sendable (inout FlowState) -> Void) {
+        var notice: KeyPlayback.Notice?
+        if case .key(let keyID, let error) = failure, error.isRefusal { notice = .refusal(keyID, error) }
+        tell(notice, with: { failure.post(on: reference) { self.name(of: $0) } }, completion: completion)
+    }
+
+    /// A notice is told by one element of the pipeline. `completion` changes the state of the flow once it is told.
+    private func tell(
+        _ notice: KeyPlayback.Notice?, with tell: () -> Void, completion: @escaping @Sendable (inout FlowState) -> Void
+    ) {
+        guard let notice, let pipeline = currentSources?.pipeline else {
+            tell()
+            return wake(completion)
+        }
+        let weak = WeakElement(reference)
+        pipeline.tellOnce(notice, with: tell) { weak.withElement { ($0 as? Decryptor)?.wake(completion) } }
+    }
+
+    /// Says that what the key decrypts is no media, once a key in the pipeline.
+    func tellWrongKey(_ keyID: KeyID?, because reason: String = "what it decrypts is not what the codec writes") {
+        let post = {
+            self.reference.post(
+                "latchkey-wrong-key",
+                [("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("reason", .string(reason))])
+            self.reference.postWarning(
+                GST_STREAM_ERROR_DECRYPT, "The key for \(self.name(of: keyID)) is a wrong one: \(reason).",
+                debug:
+                    "The samples go on as they are. See which key the key server or the keys file gives for it. With the "
+                    + "right one, the demuxer has lost how they are encrypted, as qtdemux does with PIFF: put "
+                    + "latchkeyisodec in front."
+            )
+            self.watchStart(of: keyID)
+        }
+        if let pipeline = currentSources?.pipeline { pipeline.tellOnce(.wrongKey(keyID), with: post) } else { post() }
+    }
+
     private func waitUntilSettled(_ keyID: KeyID?) {
+        waitWhile { flow.settling > 0 || flow.awaited.contains(keyID) }
+    }
+
+    /// The lock is held in `condition`.
+    private func waitWhile(_ condition: () -> Bool) {
         let start = MonotonicTime.now
         monitor.lock()
         defer { monitor.unlock() }
-        while flow.settling > 0 || flow.awaited.contains(keyID), !flow.isFlushing,
-            MonotonicTime.now &- start < Self.settlingLimit, waitForChange()
-        {}
+        while condition(), !flow.isFlushing, MonotonicTime.now &- start < Self.settlingLimit, waitForChange() {}
     }
 
     /// Says that the lease of these keys is over, unless that was said.
@@ -160,14 +228,16 @@ extension Decryptor {
         reference.post(keyRequest: request, licenseURL: currentSources?.printableLicenseURL)
     }
 
-    /// How people know a key: by the URI of the playlist, where that has named it. A KID that was made for a URI says
-    /// nothing to anybody.
+    /// How people know a key.
     func name(of keyID: KeyID?) -> String {
-        guard let keyID, let session = currentSources?.session, let uri = session.keyURI(of: keyID) else {
-            return DecryptorFailure.name(keyID)
-        }
-        let printable = KeyURI(uri).printable
-        return session.isMade(keyID) ? printable : "\(printable) (\(DecryptorFailure.name(keyID)))"
+        guard let keyID, let session = currentSources?.session else { return DecryptorFailure.name(keyID) }
+        return session.name(of: keyID)
+    }
+
+    /// The key of what was decrypted last; nil if nothing was.
+    var nameOfKeyInUse: String? {
+        guard statistics.bytesDecrypted > 0, let keyID = currentSources?.current else { return nil }
+        return name(of: keyID)
     }
 
     /// A sample waits for a key that no loader has.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 
 extension Decryptor {
     /// What the sink pad of an element that decrypts a whole container says to queries. Nil: GStreamer's own answer.

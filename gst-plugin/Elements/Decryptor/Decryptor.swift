@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import KeySystems
-import LicenseControl
-import ProtectionModel
-import SampleDecryption
+import LatchkeyElementKit
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// What all decryptors share: the way of buffers and events, the wait for keys, settings and the session.
 ///
@@ -12,9 +11,9 @@ import SampleDecryption
 /// into a queue, and the source pad's own thread waits for the key: adaptive demuxers feed all their tracks from one
 /// thread and stop it before they stop their children, so a wait on that thread could not be ended.
 class Decryptor: Element, @unchecked Sendable {
-    // SAFETY: `flow` is guarded by `monitor`; `userSettings`, `sources`, `observation` and `counters` by `facts`. `stream`
-    // belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while the queue is in
-    // use.
+    // SAFETY: `flow` is guarded by `monitor`; `userSettings`, `sources`, `route`, `observation` and `counters` by `facts`.
+    // `stream` belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while the queue
+    // is in use.
 
     /// More than this waits upstream. Inside an adaptive demuxer, whose thread serves all tracks, only bytes count.
     static let queueByteLimit = 32 << 20
@@ -38,8 +37,11 @@ class Decryptor: Element, @unchecked Sendable {
     @exclusivity(unchecked) var stream = StreamState()
     private var userSettings = DecryptorSettings()
     private var sources: KeySources?
+    private var route: PictureRoute?
     private(set) var observation: KeyObservation?
     @exclusivity(unchecked) private var counters = DecryptorStatistics()
+    /// Looks whether playback begins after a wrong key was told. Guarded by `facts`.
+    var startWatch: Task<Void, Never>?
 
     /// The state of the data flow. Guarded by `monitor`.
     struct FlowState: ~Copyable {
@@ -58,6 +60,8 @@ class Decryptor: Element, @unchecked Sendable {
         var heldEnd: HeldEnd?
         /// The demuxer around the element was asked to seek; what is in the queue is about to be flushed.
         var isSeekExpected = false
+        /// A thread waits for a key.
+        var isAwaitingKey = false
         /// Counts what happened to keys, so that no wake-up is missed.
         var keyEvents: UInt64 = 0
         /// The stream has had caps: clear ones are taken from now on.
@@ -74,6 +78,7 @@ class Decryptor: Element, @unchecked Sendable {
     struct StreamState {
         var keys: KeyRing?
         let output = OutputMemory()
+        var doubt = SampleDoubt()
     }
 
     required init(_ reference: ElementReference, _ description: ElementDescription) {
@@ -158,6 +163,9 @@ class Decryptor: Element, @unchecked Sendable {
     /// Whether something waits in here, as for a key.
     var isBehind: Bool { monitor.withLock { flow.isTaskActive } }
 
+    /// Whether the source has nothing to give at the moment, as on a slow network.
+    var isStarved: Bool { false }
+
     /// Whether the stream has had caps.
     var hasStarted: Bool { monitor.withLock { flow.hasCaps } }
 
@@ -196,14 +204,28 @@ class Decryptor: Element, @unchecked Sendable {
         let settings = settings
         let shared = try SharedSession.obtain(for: reference)
         UntoldNotices.tell(on: reference)
+        shared.session.reportTeardown(on: reference)
         try GuardElement.joinAll(around: reference, shared.session)
         let weak = WeakElement(reference)
         let observation = shared.session.observe { event in
             weak.withElement { ($0 as? Decryptor)?.keyEvent(event) }
         }
+        let source = PadReference(sharing: sourcePad.pointer)
+        let route = PictureRoute(from: source, session: shared.session) { keyID, error in
+            weak.withElement { ($0 as? Decryptor)?.end(keyID, because: error) }
+        }
         let sources: KeySources
         do {
-            sources = try KeySources(settings: settings, shared: shared, observer: observation.id)
+            sources = try KeySources(
+                settings: settings, shared: shared, playback: shared.playback(around: reference),
+                observer: observation.id,
+                streamURL: {
+                    weak.map { $0.reference.pad("sink")?.peerURI()?.base } ?? nil
+                },
+                openRoute: { [weak route] in route?.refusal(of: $0) }
+            ) { keyID in
+                weak.withElement { ($0 as? Decryptor)?.tellWrongKey(keyID, because: Self.otherChecksum) }
+            }
         } catch {
             observation.cancel()
             throw error
@@ -213,29 +235,34 @@ class Decryptor: Element, @unchecked Sendable {
         monitor.withLock { flow.hasCaps = false }
         facts.withLock {
             self.sources = sources
+            self.route = route
             self.observation = observation
             counters = DecryptorStatistics()
         }
     }
 
+    private static let otherChecksum = "it has another checksum than the content's PlayReady header says"
+
     /// How long stopping waits for a disk that is slow to note first plays, in milliseconds.
     private static let notingTime: UInt64 = 2000
 
     private func stop() {
+        endStartWatch()
         monitor.withLock {
             flow.queue.removeAll()
             flow.awaited.removeAll()
             flow.expired.removeAll()
         }
-        let (observation, sources) = facts.withLock { () -> (KeyObservation?, KeySources?) in
+        let (observation, sources, route) = facts.withLock { () -> (KeyObservation?, KeySources?, PictureRoute?) in
             defer {
                 self.observation = nil
                 self.sources = nil
+                self.route = nil
             }
-            return (self.observation, self.sources)
+            return (self.observation, self.sources, self.route)
         }
+        route?.forget()
         sources?.waitForPlayNotes(milliseconds: Self.notingTime)
-        sources?.session.reportTeardown(on: reference)
         sources?.end()
         observation?.cancel()
         resetStream()

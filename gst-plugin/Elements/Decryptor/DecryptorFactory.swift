@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import KeySystems
-import MediaFormats
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyKeySystems
+import LatchkeyContainers
+import LatchkeyProtection
 
 /// The factories of the decryptors. GStreamer's selection finds one system a factory, so each key system has one.
 public enum DecryptorFactory {

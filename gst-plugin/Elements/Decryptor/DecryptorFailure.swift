@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyProtection
 
 /// Why a decryptor cannot go on, with the error that it posts and the flow result that it returns.
 enum DecryptorFailure: Error, Sendable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import LicenseControl
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// What the user sets on a decryptor.
 struct DecryptorSettings: Sendable {

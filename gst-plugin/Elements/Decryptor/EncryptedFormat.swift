@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyContainers
+import LatchkeyProtection
 
 /// What the caps of encrypted media say.
 struct EncryptedFormat: Sendable {
@@ -15,6 +16,8 @@ struct EncryptedFormat: Sendable {
     var isNALVideo: Bool
     /// What may be inside, where the caps do not say: pictures.
     var media: OutputPolicy.Media
+    /// What tells of a wrong key; nil where nothing does.
+    var codec: SampleCodec?
 
     static let encryptedTypes: Set<String> = ["application/x-cenc", "application/x-cbcs", "application/x-webm-enc"]
     private static let protectionFields = [
@@ -35,6 +38,9 @@ struct EncryptedFormat: Sendable {
         system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
         let original = caps.string("original-media-type")
         media = original?.hasPrefix("audio/") == true ? .audio : .video
+        codec = original.flatMap { SampleCodec(mediaType: $0) }
+        // Demuxers name the profile of these kinds alone. Frames of others, such as xHE-AAC, begin in another way.
+        if codec == .aac, !["main", "lc", "ssr", "ltp"].contains(caps.string("base-profile")) { codec = nil }
         isNALVideo = original == "video/x-h264" || original == "video/x-h265"
     }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import LicenseControl
-import ProtectionModel
-import SampleDecryption
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// The ciphers of one stream, one for each key, made once. Belongs to the stream's thread.
 struct KeyRing {
@@ -80,6 +79,7 @@ struct KeyRing {
                     initializationVector: key.initializationVector)
                 entries[use] = entry
                 last = entry
+                sources.check(key, of: keyID)
                 sources.use(keyID)
                 return .usable(entry.cipher)
             } catch {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// Where one decryptor's keys come from, from one start to the next stop: its properties, then the shared session.
@@ -29,6 +29,14 @@ final class KeySources: Sendable {
     private let observer: UInt64
     /// Failures up to here belong to an earlier run and may be asked again.
     private let startGeneration: UInt64
+    /// Refusals are those of the whole pipeline.
+    let pipeline: KeyPlayback
+    /// Where the stream comes from, as far as it is known. Asked on the streaming thread.
+    private let streamURL: @Sendable () -> String?
+    /// Why pictures of a key with rules for these may not leave the element; nil where they may.
+    private let openRoute: @Sendable (KeyID?) -> KeyError?
+    /// Hears of keys that contradict the checksum of a PlayReady header.
+    private let onWrongKey: @Sendable (KeyID) -> Void
     private let state = Mutex(State())
     /// Nil where no session server counts what is played.
     private let playback: PlaybackUse?
@@ -36,8 +44,9 @@ final class KeySources: Sendable {
     private struct State {
         var capsSystem: ProtectionSystem?
         var initializationData: [InitializationData] = []
-        /// KIDs that were asked for in one request with others, before a sample needed them. The whole request fails
-        /// when the service refuses one, so the first sample may ask again for its own.
+        /// KIDs that were asked for in one request with others, before a sample needed them. Where the answer has not all
+        /// of the keys, there was none to ask, or the refusal may be for a key that nothing uses, the first sample may ask
+        /// again for its own.
         var prefetchedWithOthers: Set<KeyID> = []
         var retryGenerations: [KeyID: UInt64] = [:]
         var isPlaying = false
@@ -52,8 +61,17 @@ final class KeySources: Sendable {
     /// KIDs beyond this number are asked for when a sample needs them.
     private static let prefetchLimit = 4096
 
-    init(settings: DecryptorSettings, shared: SharedSession, observer: UInt64) throws(KeyError) {
+    init(
+        settings: DecryptorSettings, shared: SharedSession, playback pipeline: KeyPlayback, observer: UInt64,
+        streamURL: @escaping @Sendable () -> String? = { nil },
+        openRoute: @escaping @Sendable (KeyID?) -> KeyError? = { _ in nil },
+        onWrongKey: @escaping @Sendable (KeyID) -> Void = { _ in }
+    ) throws(KeyError) {
+        self.streamURL = streamURL
+        self.openRoute = openRoute
+        self.onWrongKey = onWrongKey
         session = shared.session
+        self.pipeline = pipeline
         namedKeyID = settings.keyURI.map { shared.session.keyID(forURI: $0) }
         self.observer = observer
         startGeneration = shared.session.generation
@@ -116,24 +134,40 @@ final class KeySources: Sendable {
     func status(of keyID: KeyID?) -> KeyStatus {
         if let own = ownKey(for: keyID) { return .usable(own) }
         let status = session.status(of: keyID)
-        guard case .failed(_, let generation) = status else { return status }
+        guard case .failed(let error, let generation) = status else { return status }
         let current = session.generation
+        let limit = error.isRefusal ? pipeline.startGeneration : startGeneration
+        let isFinal =
+            error.isRefusal
+            && keyID.map { keyID in
+                (!error.isSameKind(as: .keyNotInResponse("")) || session.failedWithoutAny(keyID))
+                    && !session.failedWithUnused(keyID)
+            } ?? true
         let mayAskAgain = state.withLock { state -> Bool in
-            guard let keyID else { return generation <= startGeneration }
-            if state.prefetchedWithOthers.remove(keyID) != nil { state.retryGenerations[keyID] = current }
-            return generation <= state.retryGenerations[keyID] ?? startGeneration
+            guard let keyID else { return generation <= limit }
+            if state.prefetchedWithOthers.remove(keyID) != nil, !isFinal, pipeline.mayAskAlone(keyID) {
+                state.retryGenerations[keyID] = current
+            }
+            return generation <= state.retryGenerations[keyID] ?? limit
         }
         return mayAskAgain ? .absent : status
     }
 
-    /// Why the licence of the session's key allows no output for this medium, or the outputs that there are; nil where
-    /// it does. Who guards the outputs knows of the key when this returns.
+    /// Why the license of the session's key allows no output for this medium, or the outputs that there are, or this place
+    /// in the pipeline; nil where it does. Who guards the outputs knows of the key when this returns.
     func refusal(of keyID: KeyID?, for media: OutputPolicy.Media) -> KeyError? {
         guard ownKey(for: keyID) == nil else {
             _ = session.beginUse(of: nil, for: media, by: observer)
             return nil
         }
-        return session.refusal(of: keyID, for: media) ?? session.beginUse(of: keyID, for: media, by: observer)
+        if let error = session.refusal(of: keyID, for: media) { return error }
+        // Without any guard, the session says so.
+        if media == .video, session.isGuarded, session.hasOutputRules(for: keyID, of: media),
+            let error = openRoute(keyID)
+        {
+            return error
+        }
+        return session.beginUse(of: keyID, for: media, by: observer)
     }
 
     /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. What is
@@ -144,6 +178,11 @@ final class KeySources: Sendable {
             return state.isPlaying
         }
         if isPlaying { didStartPlaying(keyID) }
+    }
+
+    /// Compares a key, when it is there, with what the content's headers say of it.
+    func check(_ key: ContentKey, of keyID: KeyID?) {
+        if let keyID, session.contradicts(key, keyID) { onWrongKey(keyID) }
     }
 
     /// The element begins or ceases to play.
@@ -159,6 +198,9 @@ final class KeySources: Sendable {
 
     /// From now on samples are of this key.
     func change(to keyID: KeyID?) { state.withLock { $0.current = keyID } }
+
+    /// The key of the samples now; nil before the first.
+    var current: KeyID?? { state.withLock { $0.current } }
 
     /// New keys are there. What was decrypted last may be in queues further down, and nothing comes before these have
     /// room: the lease that has just begun is in use.
@@ -216,10 +258,7 @@ final class KeySources: Sendable {
     /// Starts a request for the key of a sample, unless it is under way. Never blocks.
     func demand(_ keyID: KeyID?) {
         let (data, system, retry) = state.withLock { state in
-            (
-                state.initializationData, state.capsSystem,
-                keyID.flatMap { state.retryGenerations[$0] } ?? startGeneration
-            )
+            (state.initializationData, state.capsSystem, keyID.flatMap { state.retryGenerations[$0] })
         }
         let wanted = keySystem ?? system.flatMap { KeySystem($0) }
         let fitting = data.filter { item in
@@ -241,6 +280,10 @@ final class KeySources: Sendable {
             state.initializationData.append(data)
             return (true, state.capsSystem)
         }
+        if isNew {
+            session.noteChecksums(of: [data])
+            session.noteUse(of: usedKeyIDs.isEmpty ? data.keyIDs : usedKeyIDs)
+        }
         let dataSystem = data.system.flatMap { KeySystem($0) }
         let wanted = keySystem ?? capsSystem.flatMap { KeySystem($0) }
         guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return }
@@ -254,16 +297,18 @@ final class KeySources: Sendable {
         }
         guard isWithinLimit else { return }
         willDemand(missing)
-        demand(missing, system: wanted ?? dataSystem, data: [data], retryFailuresUpTo: startGeneration)
+        demand(missing, system: wanted ?? dataSystem, data: [data])
     }
 
     private func demand(
-        _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], retryFailuresUpTo generation: UInt64
+        _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], retryFailuresUpTo generation: UInt64? = nil
     ) {
-        session.demand(
-            KeyDemand(
-                keyIDs: keyIDs, keySystem: system, initializationData: data, loaders: loaders,
-                retryFailuresUpTo: generation, origin: observer))
+        var demand = KeyDemand(
+            keyIDs: keyIDs, keySystem: system, initializationData: data,
+            mediaURL: pipeline.manifestURL ?? streamURL(), loaders: loaders,
+            retryFailuresUpTo: generation ?? startGeneration, origin: observer)
+        demand.retryRefusalsUpTo = generation ?? pipeline.startGeneration
+        session.demand(demand)
     }
 
     /// Ends the request for a key that did not come in time.

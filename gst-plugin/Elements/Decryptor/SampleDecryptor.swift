@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ProtectionModel
-import SampleDecryption
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyContainers
+import LatchkeyProtection
 
 /// The decryptor of samples that a demuxer has taken out of their container, behind four factories.
 final class SampleDecryptor: Decryptor, @unchecked Sendable {
@@ -147,15 +147,19 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
     private func decryptInPlace(_ buffer: borrowing Buffer, _ cipher: SampleCipher, _ keyID: KeyID?) -> Attempt {
         let start = MonotonicTime.now
         var failure: DecryptorFailure?
+        var isWrong = false
         let mapped: Void? = buffer.withMutableBytes { bytes in
             do {
+                let isSilent = looksClear(UnsafeRawBufferPointer(bytes), keyID)
                 try cipher.decrypt(protection.plan, in: bytes)
+                isWrong = isWrongKey(UnsafeRawBufferPointer(bytes), keyID, isSilent: isSilent)
             } catch {
                 failure = .cipher("\(error)", keyID)
             }
         }
         if let failure { return .failed(failure) }
         guard mapped != nil else { return .notWritable }
+        if isWrong { tellWrongKey(keyID) }
         buffer.removeProtectionInfo()
         countDecrypted(buffer.size, since: start)
         return .done
@@ -171,9 +175,12 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
             return .failed(error == .notMappable ? .secureMemory(nil) : .outOfMemory)
         }
         var failure: DecryptorFailure?
+        var isWrong = false
         let mapped: Void? = output.withMutableBytes(from: buffer) { source, target in
             do {
                 try cipher.decrypt(protection.plan, from: source, into: target)
+                let isSilent = looksClear(source, keyID)
+                isWrong = isWrongKey(UnsafeRawBufferPointer(target), keyID, isSilent: isSilent)
             } catch {
                 failure = .cipher("\(error)", keyID)
             }
@@ -185,7 +192,24 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         output.copyMetadata(from: buffer)
         output.removeProtectionInfo()
         countDecrypted(output.size, since: start)
+        if isWrong { tellWrongKey(keyID) }
         return .ready(output)
+    }
+
+    /// Looks at a sample before it is decrypted. One that is as the codec writes it already says nothing of the key: qtdemux
+    /// hands the clear sound in front of encrypted sound of `cbcs` on as encrypted, if it ignores the sample groups.
+    private func looksClear(_ sample: UnsafeRawBufferPointer, _ keyID: KeyID?) -> Bool {
+        guard let format, let codec = format.codec, !format.isNALVideo, stream.doubt.isOpen(for: keyID, codec) else {
+            return false
+        }
+        return SampleSigns(sample, protection.plan, codec).verdict == .plausible
+    }
+
+    /// Looks at a decrypted sample, if it may tell of a wrong key.
+    private func isWrongKey(_ sample: UnsafeRawBufferPointer, _ keyID: KeyID?, isSilent: Bool) -> Bool {
+        guard let codec = format?.codec, stream.doubt.isOpen(for: keyID, codec) else { return false }
+        let signs = isSilent ? SampleSigns() : SampleSigns(sample, protection.plan, codec)
+        return stream.doubt.isConfirmed(by: signs, keyID, codec)
     }
 
     // MARK: Queries

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyProtection
 
 /// Reads the protection meta of samples into one `SamplePlan` that is used again and again: no allocation a sample.
 struct SampleProtection {
@@ -21,7 +21,7 @@ struct SampleProtection {
     private(set) var unexplainedCount = 0
     /// Whether a sample had a meta.
     private(set) var hasExplained = false
-    /// qtdemux of 1.22.0 to 1.22.5 marks the clear lead of cbcs video as encrypted.
+    /// Workaround (GStreamer <1.22.6): qtdemux marks the clear lead of cbcs video as encrypted.
     private let marksClearLeadAsEncrypted: Bool
 
     init(gstreamerVersion: (major: UInt32, minor: UInt32, micro: UInt32) = Environment.gstreamerVersion) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 
 /// Tells a decryptor whose upstream thread waits that the adaptive demuxer around it is asked to seek. The demuxer
 /// flushes only when that thread has come back to it.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import OutputControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 
 extension GuardElement {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 
 /// Stands right in front of a sink and shows what the outputs may show. What the licences of the session's keys want
@@ -101,7 +101,10 @@ final class GuardElement: Element, @unchecked Sendable {
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
         if change == .nullToReady, !joinSession() { return .failure }
         // The pads are not active: no thread is inside.
-        if change == .readyToPaused { stream = StreamState() }
+        if change == .readyToPaused {
+            stream = StreamState()
+            currentPost?.didEnterPipeline(reference)
+        }
         let result = perform()
         switch change {
         case .pausedToReady:
@@ -130,6 +133,10 @@ final class GuardElement: Element, @unchecked Sendable {
 
     var currentPost: GuardPost? { post.withLock { $0 } }
 
+    /// Whether nothing passes here that this session's keys do not allow: one that has joined no session yet does so before
+    /// it starts.
+    func guards(for session: KeySession) -> Bool { currentPost.map { $0.session === session } ?? true }
+
     /// Has the guards join that stand, or will stand, in front of the sinks of the pipeline around `element`. Players put
     /// their sinks into the pipeline when the first media is decoded: too late for the key that this needs.
     /// Throws why one cannot: it may have no pipeline yet where it could say so itself.
@@ -138,7 +145,7 @@ final class GuardElement: Element, @unchecked Sendable {
         element.forEachAround(madeBy: GuardFactory.name) { found in
             guard let outputGuard = found as? GuardElement, outputGuard.currentPost == nil else { return }
             do throws(OutputSettingError) {
-                try outputGuard.join(session, media: outputGuard.expectedMedia)
+                try outputGuard.join(session, media: outputGuard.expectedMedia(around: element))
             } catch {
                 failure = .invalidConfiguration("the output guard \(outputGuard.reference.name) cannot start: \(error)")
             }
@@ -148,7 +155,9 @@ final class GuardElement: Element, @unchecked Sendable {
 
     private func joinSession() -> Bool {
         do {
-            try join(SharedSession.obtain(for: reference).session, media: expectedMedia)
+            try join(SharedSession.obtain(for: reference).session, media: expectedMedia(around: reference))
+            // What is decrypted already may come as soon as the pads are active.
+            currentPost?.keysInUseDidChange()
             return true
         } catch {
             reference.postError(
@@ -217,14 +226,12 @@ final class GuardElement: Element, @unchecked Sendable {
         order.withLock { $0 = .allow }
     }
 
-    /// What the sink behind takes, or says that it is for; else what comes from what is linked in front.
-    private var expectedMedia: OutputPolicy.Media? {
-        if let media = Self.media(in: sourcePad.peerCaps()) { return media }
-        switch sourcePad.sinkMedium {
-        case .video: return .video
-        case .audio: return .audio
-        case .unknown: return Self.media(in: sinkPad.peerCaps())
-        }
+    /// What the sink behind takes, or what comes from what is linked in front; else what the player around `element` will
+    /// send here. Nil: not known before the first media. It proves nothing of pictures: `PictureRoute` does.
+    private func expectedMedia(around element: ElementReference) -> OutputPolicy.Media? {
+        if let media = Self.media(in: sourcePad.peerCaps()) ?? Self.media(in: sinkPad.peerCaps()) { return media }
+        if ["video-sink", "video-filter"].contains(where: { element.hasAround($0, reference) }) { return .video }
+        return ["audio-sink", "audio-filter"].contains { element.hasAround($0, reference) } ? .audio : nil
     }
 
     /// Where the caps are of only one medium.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 
 /// What one guard element knows and decides: the session's rules against the facts about outputs. Thread-safe.
@@ -32,6 +32,8 @@ final class GuardPost: OutputGuard {
         var asked: (requirement: OutputRequirement, facts: [OutputFacts])?
         var askingError: String?
         var isEnded = false
+        /// What no bus has taken: the element is not in its pipeline yet.
+        var untold: OutputDecision?
 
         init(_ evaluator: OutputEvaluator) {
             self.evaluator = evaluator
@@ -137,9 +139,21 @@ final class GuardPost: OutputGuard {
         // Whoever hears of it may answer at once: nothing is held then.
         element.withElement { element in
             if blanks { (element as? GuardElement)?.blankSoon() }
+            state.withLock { $0.untold = element.reference.hasListener ? nil : news }
             tell(news, on: element.reference)
             AdaptiveBin.limitQualities(around: element.reference)
         }
+    }
+
+    /// The element is in its pipeline, which hears of what was decided before. Players put their sinks there late.
+    func didEnterPipeline(_ element: ElementReference) {
+        let untold = state.withLock { state in
+            defer { state.untold = nil }
+            return state.untold
+        }
+        guard let untold else { return }
+        tell(untold, on: element)
+        AdaptiveBin.limitQualities(around: element)
     }
 
     /// The decision, where it is another one than before, and whether the screen is to be blanked.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 import Glibc
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 
 /// A property of the guard that cannot be used.
@@ -84,6 +84,8 @@ struct GuardSettings: Hashable, Sendable {
         defer { fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
         let count = fread(&bytes, 1, bytes.count, file)
+        // A folder can be opened, and not be read.
+        guard ferror(file) == 0 else { throw OutputSettingError(description: "cannot be read") }
         guard count < bytes.count else { throw OutputSettingError(description: "is longer than 64 KiB") }
         return String(decoding: bytes[..<count], as: UTF8.self)
     }

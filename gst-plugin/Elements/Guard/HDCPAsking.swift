@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import OutputControl
-import ProtectionModel
+import LatchkeyOutputs
+import LatchkeyProtection
 
 /// Where a guard asks for HDCP. Thread-safe.
 protocol HDCPAsking: Sendable {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyContainers
+import LatchkeyManifests
 import Synchronization
 
 /// The segments behind notes of one presentation. The stock demuxer fetches them by itself, and stops in silence at some that

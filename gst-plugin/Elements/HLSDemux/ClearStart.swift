@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import MediaFormats
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyContainers
 import Synchronization
 
 /// One stream inside the stock demuxer, until it is known to have a decryptor. Thread-safe.

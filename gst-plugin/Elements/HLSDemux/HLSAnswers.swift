@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
 import Synchronization
 
 /// Answers in the making. Thread-safe.
 ///
-/// The stock demuxer gives a request up after 10 s without a byte, and GStreamer 1.22 to 1.28 may then use freed memory,
-/// as whenever a connection fails before an answer. So every request gets an answer in time: where it is not ready, one
-/// that makes the demuxer ask again. The work goes on meanwhile, and the next request for the same finds it.
+/// Workaround (GStreamer >=1.22): the stock demuxer gives a request up after 10 s without a byte. Before 1.26, it may use
+/// freed memory then. So every request gets an answer in time: where it is not ready, one that makes the demuxer ask
+/// again. The work goes on meanwhile, and the next request for the same finds it.
 ///
-/// The demuxer does not ask again for a key. The loopback server's interim responses keep that request alive.
+/// With a relay, which tries on while the network fails, an answer may take longer: the loopback server's interim responses
+/// keep the request alive.
 final class HLSAnswers: Sendable {
     /// How long a request waits.
     static let patience: Duration = .seconds(8)

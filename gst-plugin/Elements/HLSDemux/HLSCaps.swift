@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 
 /// Caps inside the stock demuxer.
 enum HLSCaps {

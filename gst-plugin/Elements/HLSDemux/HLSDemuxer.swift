@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// HLS with keys: a bin around GStreamer's own demuxer.
 ///
-/// The stock demuxer never sees a key that it would mistake. It gets rewritten playlists and, where they need it, init
-/// segments from a loopback server; media segments it fetches from the origin as always, still encrypted. The keys that
-/// the playlists name are asked for at once. What comes out passes a gate, so that media that is decrypted already stops
-/// when the right to it ends.
+/// The stock demuxer never sees a key. It gets rewritten playlists and, where they need it, init segments from a loopback
+/// server, which also decrypts segments that are encrypted as a whole. Others it fetches from the origin as always, with
+/// encrypted samples. The keys that the playlists name are asked for at once. What comes out passes a gate, so that media
+/// that is decrypted already stops when the right to it ends.
 final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     // SAFETY: `settings` is guarded by `monitor`.
 
@@ -32,11 +32,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         let weak = WeakElement(reference)
         let run = HLSRun(shared: shared, settings: monitor.withLock { settings }, makeRelay: makeRelay)
         do throws(HTTPError) {
-            try run.presentation.open { failure in weak.withElement { failure.post(on: $0.reference) } }
+            try run.presentation.open { failure in weak.withElement { ($0 as? HLSDemuxer)?.fail(failure) } }
         } catch {
             throw .loopback(error)
         }
-        run.presentation.beginWatch { weak.withElement { ($0 as? HLSDemuxer)?.lookForStillness() } }
+        run.presentation.beginWatch(look())
         return run
     }
 
@@ -65,9 +65,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     override var hasDownloaded: Bool { run?.presentation.wasReached ?? false }
 
     override func outputDidAppear(_ pad: PadReference) {
-        guard let presentation = run?.presentation else { return }
-        presentation.outputDidAppear()
-        presentation.output.add(pad)
+        run?.presentation.outputDidAppear()
+        super.outputDidAppear(pad)
     }
 
     override func limitPictures(to pixels: Int?) {
@@ -84,10 +83,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     // MARK: Inside
 
     override func elementDidAppear(_ element: ElementReference) {
-        let watch = run?.presentation.watch
-        if Element.implementation(of: element.pointer) is Decryptor { watch?.didAdd(decryptor: element) }
+        super.elementDidAppear(element)
         guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
-        watch?.didAdd(parser: sink)
         // Segments with notes need the element that reads them, which takes caps of its own.
         let weak = WeakElement(reference)
         let start = ClearStart()
@@ -109,47 +106,29 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         }
     }
 
-    /// The run, unless it is stopping or has failed.
-    private var lastingRun: HLSRun? {
-        let isOver = withGuarded { $0.isStopping || $0.hasFailed || $0.closedBecause != nil }
-        guard !isOver, let run, !run.presentation.hasFailed else { return nil }
-        return run
+    override func causeOfStop() -> PresentationFailure? {
+        guard let run else { return nil }
+        if !run.watch.hasOutput, let doubt = run.presentation.doubt { return doubt }
+        return run.presentation.segments.failure("GStreamer's demuxer has stopped without an error.")
     }
 
-    /// Goes on if the stock demuxer does nothing any more. GStreamer 1.26 does not see the end of a live presentation:
-    /// its parsers get the end of the stream from here. Each version stops without an error at some of what is no media.
-    private func lookForStillness() {
-        guard let run = lastingRun else { return }
-        let outputs = withGuarded { $0.outputs }
-        let watch = run.presentation.watch
-        // Streams that have ended, or that are not selected, have no more output.
-        let isDone = outputs.isEmpty ? watch.hasOutput : outputs.allSatisfy { $0.inner.hasEnded }
-        // What is played later waits for the elements behind this bin.
-        let isHeldUp = outputs.contains { $0.outer.entrance?.waitUntilIdle(milliseconds: 0) == false }
-        switch watch.verdict(isBusy: isDone || isHeldUp || isWaitingForKey) {
-        case .none: break
-        case .isAtEnd:
-            // The event waits for the buffer in front of it, and that one maybe for a key.
-            let weak = WeakElement(reference)
-            reference.callAsync { weak.withElement { ($0 as? HLSDemuxer)?.endParsers(watch) } }
-        case .hasStopped:
-            if !watch.hasOutput, let key = run.presentation.keyGivenAway {
-                run.presentation.fail(.wrongKey(key))
-            } else {
-                let failure = run.presentation.segments.failure("GStreamer's demuxer has stopped without an error.")
-                run.presentation.fail(failure ?? .stopped(at: originURL(watch.lastURL ?? manifest.source)))
-            }
-        }
+    /// Workaround (GStreamer >=1.26 <1.28): the stock demuxer does not see the end of a live presentation. Its parsers get
+    /// the end of the stream from here.
+    override func liveDidEnd() {
+        // The event waits for the buffer in front of it, and that one maybe for a key.
+        let weak = WeakElement(reference)
+        reference.callAsync { weak.withElement { ($0 as? HLSDemuxer)?.endParsers() } }
     }
 
-    private func endParsers(_ watch: StillnessWatch) {
+    private func endParsers() {
+        guard let watch = run?.watch else { return }
         for sink in watch.parsers where !sink.hasEnded {
-            guard let run = lastingRun, run.presentation.watch === watch, watch.isStillAtEnd else { return }
+            guard mayFail, run?.watch === watch, watch.isStillAtEnd else { return }
             sink.take(.endOfStream())
         }
     }
 
-    private func originURL(_ url: String) -> String {
+    override func originURL(_ url: String) -> String {
         run?.presentation.withOriginURLs(url, isForPeople: false) ?? url
     }
 
@@ -159,10 +138,8 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     override func handle(_ message: consuming Message) {
         // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
         if let presentation = run?.presentation {
-            // The application has the reason of the end.
-            if message.kind == .error { presentation.watch.endLooks() }
             let isForPeople = message.kind != .element
-            handleOwn(message.mapTexts { presentation.withOriginURLs($0, isForPeople: isForPeople) })
+            handleOwn(noted(message).mapTexts { presentation.withOriginURLs($0, isForPeople: isForPeople) })
         } else {
             handleOwn(message)
         }
@@ -175,18 +152,18 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             return super.handle(message)
         }
         let run = self.run
-        let (isStopping, hasOutputs) = withGuarded { ($0.isStopping, !$0.outputs.isEmpty) }
+        let (isStopping, hasOutputs, hasFailed) = withGuarded { ($0.isStopping, !$0.outputs.isEmpty, $0.hasFailed) }
+        // What follows from a failure that was told is no news.
+        if hasFailed || run?.presentation.hasFailed == true { return }
         guard let run, !isStopping else { return forward(message) }
         // Which of the two errors the stock demuxer posts depends on how the bytes come.
         let isNoMedia =
             message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND)
             || (message.stoppedFlow == .error && !hasOutputs && !run.presentation.hasErrorInside)
-        // What follows from a failure that was told is no news.
-        if run.presentation.hasFailed { return }
         if let failure = run.presentation.takeFailure() {
             failure.post(on: reference)
-        } else if isNoMedia, let key = run.presentation.keyGivenAway {
-            HLSFailure.wrongKey(key).post(on: reference)
+        } else if isNoMedia, let doubt = run.presentation.doubt {
+            doubt.post(on: reference)
         } else if message.stoppedFlow == .error, !isStoppedDownstream,
             let failure = run.presentation.segments.failure(message.errorDetails() ?? "")
         {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import MediaFormats
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 typealias HLSFailure = PresentationFailure
 typealias HLSOrigin = PresentationOrigin
@@ -47,20 +48,9 @@ extension HLSFailure {
             advice: "Give the key with a keys file, set a licence service, or answer the latchkey-key-request message.")
     }
 
-    /// The stock demuxer has decrypted segments with the key, and sees nothing in them.
-    static func wrongKey(_ key: HLSKey) -> HLSFailure {
-        HLSFailure(
-            kind: .format, text: "The segments cannot be used: what the key decrypts is no media (\(key)).",
-            advice: "Either the key or the media is a wrong one.")
-    }
-
-    /// The stock demuxer does nothing any more, and does not say why. `url`: what it fetched last.
-    static func stopped(at url: String) -> HLSFailure {
-        HLSFailure(
-            kind: .format,
-            text: "GStreamer's HLS demuxer has stopped without an error. It fetched "
-                + "\(HTTPRequest(url: url).printableURL) last.",
-            advice: "Check that GStreamer plays such media. GST_DEBUG=hlsdemux2:4,adaptivedemux2:4 shows more.")
+    /// A segment that is encrypted as a whole, and has no padding or no media in it.
+    static func wrongKey(_ key: HLSKey, at url: String) -> HLSFailure {
+        .media("segment", at: url, "what the key decrypts is no media (\(key))")
     }
 
     /// Encrypted media that cannot be what the playlist says.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 
 /// Which keys are asked for ahead of need: those of the segments that are fetched next, and not all that a long playlist
 /// names. A key server may count what it gives out, and a lease begins with the answer.
@@ -122,7 +122,6 @@ extension HLSResource {
             if case .key(let key) = segment.protection { key } else { segment.decryption?.key }
         case .segment(let segment): segment.decryption.key
         case .keyNote(let note): note.key
-        case .key(let key): key
         }
     }
 }

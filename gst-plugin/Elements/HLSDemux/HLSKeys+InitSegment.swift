@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 extension HLSKeys {
     /// An init segment as the elements behind the stock demuxer need it: it names the key of the playlist by the KID that
@@ -10,7 +11,7 @@ extension HLSKeys {
     func prepare(_ bytes: [UInt8], _ protection: HLSInitSegment.Protection) throws(FormatError) -> [UInt8] {
         switch protection {
         case .unchanged:
-            // Behind one that is none, the stock demuxer of GStreamer 1.22 waits for ever.
+            // Workaround (GStreamer <1.26): the stock demuxer waits for ever behind one that is none.
             try InitSegment.check(bytes)
             return bytes
         case .key(let key):

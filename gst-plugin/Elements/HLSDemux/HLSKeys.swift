@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// The keys of one presentation: names them, asks for them early, and waits for those that are needed here. Thread-safe.
@@ -13,6 +14,7 @@ final class HLSKeys: Sendable {
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
     private let waiting = Atomic<Int>(0)
+    private let mediaURL = Mutex<String?>(nil)
 
     /// `timeout` is how long `contentKey(for:)` waits.
     init(session: KeySession, timeout: Duration) {
@@ -21,8 +23,13 @@ final class HLSKeys: Sendable {
         startGeneration = session.generation
     }
 
+    deinit { session.endUse(by: observer.load(ordering: .acquiring)) }
+
     /// Whose requests these are: the id of the demuxer's observation.
     func setObserver(_ id: UInt64) { observer.store(id, ordering: .releasing) }
+
+    /// Where the first playlist came from.
+    func setMediaURL(_ url: String) { mediaURL.withLock { $0 = url } }
 
     /// The KID that stands for the key. `mediaKeyID` is what the media has beside it.
     func keyID(of key: HLSKey, mediaKeyID: KeyID? = nil) -> KeyID {
@@ -78,7 +85,8 @@ final class HLSKeys: Sendable {
         session.demand(
             KeyDemand(
                 keyIDs: [keyID], keySystem: isIdentity ? nil : KeySystem(box.system), initializationData: [data],
-                retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring)))
+                mediaURL: mediaURL.withLock(\.self), retryFailuresUpTo: startGeneration,
+                origin: observer.load(ordering: .acquiring)))
     }
 
     /// Asks for the key that opens an envelope, unless it is there or was asked for. `object` is what the envelope has in
@@ -90,7 +98,8 @@ final class HLSKeys: Sendable {
         session.demand(
             KeyDemand(
                 keyIDs: [keyID], keySystem: .playReady, initializationData: [data],
-                suggestedURL: details?.licenseAcquisitionURL, retryFailuresUpTo: startGeneration,
+                suggestedURL: details?.licenseAcquisitionURL, mediaURL: mediaURL.withLock(\.self),
+                retryFailuresUpTo: startGeneration,
                 origin: observer.load(ordering: .acquiring)))
     }
 
@@ -123,7 +132,13 @@ final class HLSKeys: Sendable {
         signal.yield()
         for await _ in changes {
             switch session.status(of: keyID) {
-            case .usable(let contentKey): return contentKey
+            case .usable(let contentKey):
+                // Segments that are decrypted here may have pictures and sound.
+                let user = observer.load(ordering: .acquiring)
+                for media in [OutputPolicy.Media.video, .audio] {
+                    if let error = session.beginUse(of: keyID, for: media, by: user) { throw .key(name, error) }
+                }
+                return contentKey
             case .failed(let error, _): throw .key(name, error)
             case .absent, .pending: continue
             }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
-/// Segments in envelopes: no tag of the playlist tells, so the first segment is looked at. What is a transport stream or
+/// Segments in envelopes: no tag of the playlist tells, so where parsers for envelopes are known, the first segment is looked
+/// at. What is a transport stream or
 /// packed audio goes on encrypted, to the decryptor behind the stock demuxer; fragmented MP4 is opened here.
 extension HLSPresentation {
     /// What is asked for of a first segment: enough for the PlayReady header, so that the key can be asked for too.
@@ -25,7 +27,7 @@ extension HLSPresentation {
             let skipped = response.status == 200 ? Int(clamping: offset) : 0
             guard response.status == 200 || response.status == 206 else { return false }
             let start = Array(response.body.dropFirst(skipped).prefix(Int(clamping: size)))
-            guard let parser = EnvelopeParsers.parser(of: start) else { return false }
+            guard let parser = envelopes.parser(of: start) else { return false }
             if let header = (try? parser.header(of: start)).flatMap(\.self), let keyID = Self.keyID(of: header) {
                 keys.demand(keyID, of: header.playReadyObject)
             }
@@ -41,9 +43,10 @@ extension HLSPresentation {
     ) async throws(HLSFailure) -> LoopbackResponse {
         let bytes = try await origin.bytes(.segment, segment.url, for: request, range: segment.byteRange)
         let isCarried = segment.kind != .fragmentedMP4
-        guard let parser = EnvelopeParsers.parser(of: bytes) else {
+        guard let parser = envelopes.parser(of: bytes) else {
             let clear = CarriedSegment(keyID: nil, start: segment.start)
-            return LoopbackResponse(body: isCarried ? clear.transportStreamPackets(of: bytes) : bytes)
+            return LoopbackResponse(
+                body: isCarried ? clear.transportStreamPackets(of: bytes) : ID3Filter.filter(whole: bytes))
         }
         let header: EnvelopeHeader?
         do throws(FormatError) {
@@ -76,7 +79,8 @@ extension HLSPresentation {
     ) async throws(HLSFailure) -> LoopbackResponse {
         let key = try await keys.contentKey(keyID, of: header.playReadyObject)
         do throws(PlayReadyError) {
-            return LoopbackResponse(body: try LatchkeyEnvelope.open(bytes, header: header, key: key))
+            let clear = try LatchkeyEnvelope.open(bytes, header: header, key: key)
+            return LoopbackResponse(body: ID3Filter.filter(whole: clear))
         } catch {
             throw .media("segment", at: segment.url, error.description)
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import MediaFormats
-import ProtectionModel
-import SampleDecryption
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 extension HLSPresentation {
@@ -14,19 +14,19 @@ extension HLSPresentation {
         guard let resource = resource(of: request) else { return .notFound }
         for next in ahead(of: resource) { keys.demand(next) }
         prepareAudio(of: resource, request)
-        let isKey = if case .key = resource { true } else { false }
-        // A segment that is relayed comes as it arrives, to whoever asked: no other request may share it.
-        if case .relayedSegment(let url) = resource { return await relayed(url, request) }
-        let isAskedOnce = isKey || relay != nil
-        let response = await answers.answer(Self.answerName(request), isAskedOnce: isAskedOnce) { [self] in
+        // An answer that comes as it arrives is for one request: no other may share it.
+        switch resource {
+        case .segment(let segment): return await decrypted(segment, request)
+        case .relayedSegment(let url): return await relayed(url, request)
+        default: break
+        }
+        let response = await answers.answer(Self.answerName(request), isAskedOnce: relay != nil) { [self] in
             await answer(request, resource)
         }
         if case .playlist(let url) = resource, answers.hasEnded {
             state.withLock { if !$0.refused.insert(url).inserted { $0.isAskedAgain = true } }
         }
-        guard isKey, response.status != 200 else { return response }
-        // The stock demuxer of GStreamer 1.22 goes on without a look at whether a key came.
-        return LoopbackResponse(body: (0..<ContentKey.size).map { _ in .random(in: 0 ... .max) })
+        return response
     }
 
     /// Answers a loopback request where the answer is at hand: no other thread has to wake up for it.
@@ -145,15 +145,10 @@ extension HLSPresentation {
         switch resource {
         case .playlist(let url): return try await playlist(url, request)
         case .initSegment(let segment): return try await initSegment(segment, request)
-        case .segment(let segment): return try await self.segment(segment, request)
-        // Never comes here.
-        case .relayedSegment: return .notFound
+        // Never come here.
+        case .segment, .relayedSegment: return .notFound
         case .envelope(let segment): return try await envelope(segment, request)
         case .keyNote(let note): return try await keyNote(note)
-        case .key(let key):
-            let contentKey = try await keys.contentKey(for: key)
-            state.withLock { $0.keyGivenAway = key }
-            return LoopbackResponse(body: contentKey.withBytes { Array($0) })
         }
     }
 
@@ -235,30 +230,80 @@ extension HLSPresentation {
 
     // MARK: Segments
 
+    /// Decrypted as it arrives from the origin.
+    private func decrypted(_ segment: HLSEncryptedSegment, _ request: LoopbackRequest) async -> LoopbackResponse {
+        await relayedAnswers.answer { [self] in
+            do throws(HLSFailure) {
+                return try await self.segment(segment, request)
+            } catch {
+                HLSDemuxer.log.log(.warning, nil, error.text)
+                return answer(to: .segment(segment), error)
+            }
+        }
+    }
+
     private func segment(
         _ segment: HLSEncryptedSegment, _ request: LoopbackRequest
     ) async throws(HLSFailure) -> LoopbackResponse {
+        let (url, key) = (segment.url, segment.decryption.key)
         // The key is fetched meanwhile.
-        keys.demand(segment.decryption.key)
-        let encrypted = try await origin.bytes(.segment, segment.url, for: request, range: segment.byteRange)
-        let clear = try await decrypt(encrypted, segment.decryption, of: "segment", at: segment.url)
-        return LoopbackResponse(body: clear)
+        keys.demand(key)
+        let encrypted = try await encrypted(segment, request)
+        // Such as 204. The stock demuxer leaves it out, as one of clear media.
+        if encrypted.stream == nil, encrypted.body.isEmpty { return LoopbackResponse(status: encrypted.status) }
+        let cipher = try await cipher(for: segment.decryption, of: "segment", at: url)
+        guard let stream = encrypted.stream else {
+            do throws(DecryptionError) {
+                return LoopbackResponse(body: ID3Filter.filter(whole: try cipher.decrypt(whole: encrypted.body)))
+            } catch {
+                throw .wrongKey(key, at: url)
+            }
+        }
+        // The demuxer may look at the first bytes before the last ones show that the key is right.
+        let isProven = state.withLock { state in
+            let isProven = state.provenKey == key
+            if !isProven { state.doubt = .wrongKey(key, at: url) }
+            return isProven
+        }
+        let body = DecryptedBody(stream, cipher) { [weak self] error in
+            if error != nil { self?.fail(.wrongKey(key, at: url)) } else if !isProven { self?.didProve(key) }
+        }
+        return LoopbackResponse(
+            status: 200, headers: [],
+            stream: LoopbackStream(length: nil) { () async throws(LoopbackStream.Broken) in try await body.next() })
     }
 
-    private func decrypt(
-        _ encrypted: [UInt8], _ decryption: HLSSegmentDecryption, of what: String, at url: String
-    ) async throws(HLSFailure) -> [UInt8] {
+    private func didProve(_ key: HLSKey) {
+        state.withLock { ($0.provenKey, $0.doubt) = (key, nil) }
+    }
+
+    /// The segment as the origin has it: its bytes, or a stream of them.
+    private func encrypted(
+        _ segment: HLSEncryptedSegment, _ request: LoopbackRequest
+    ) async throws(HLSFailure) -> LoopbackResponse {
+        var request = request
+        request.headers.removeAll { $0.name.lowercased() == "range" }
+        if let range = segment.byteRange { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
+        var response = try await segmentRelay.answer(segment.url, request, isEncrypted: true)
+        // A server without ranges sends all.
+        if let range = segment.byteRange, response.status == 200, response.stream == nil {
+            response.body = try range.cut(from: response.body, of: "segment", at: segment.url)
+        }
+        return response
+    }
+
+    private func cipher(
+        for decryption: HLSSegmentDecryption, of what: String, at url: String
+    ) async throws(HLSFailure) -> SegmentCipher {
         let key = try await keys.contentKey(for: decryption.key)
         guard let vector = decryption.initializationVector ?? key.initializationVector else {
             throw .media(what, at: url, "neither the playlist nor the key has an IV")
         }
-        var bytes = encrypted
-        do {
-            try SegmentCipher.decrypt(&bytes, key: key, initializationVector: vector)
+        do throws(DecryptionError) {
+            return try SegmentCipher(key: key, initializationVector: vector)
         } catch {
             throw .media(what, at: url, "\(error)")
         }
-        return bytes
     }
 
     private func initSegment(
@@ -266,7 +311,12 @@ extension HLSPresentation {
     ) async throws(HLSFailure) -> LoopbackResponse {
         var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: segment.byteRange)
         if let decryption = segment.decryption {
-            bytes = try await decrypt(bytes, decryption, of: "init segment", at: segment.url)
+            let cipher = try await cipher(for: decryption, of: "init segment", at: segment.url)
+            do throws(DecryptionError) {
+                bytes = try cipher.decrypt(whole: bytes)
+            } catch {
+                throw .media("init segment", at: segment.url, "\(error)")
+            }
         }
         do {
             bytes = try keys.prepare(bytes, segment.protection)

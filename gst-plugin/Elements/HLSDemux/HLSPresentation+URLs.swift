@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import MediaFormats
+import LatchkeyHTTP
+import LatchkeyManifests
 import Synchronization
 
 extension HLSPresentation {
@@ -36,12 +36,8 @@ extension HLSPresentation {
 }
 
 extension HLSResource {
-    /// Scheme, host and port of where it comes from. Nil where that is no matter of a web server alone: who asks for a key
-    /// may wait for a person.
-    var mediaOrigin: String? {
-        if case .key = self { return nil }
-        return originURL.flatMap { URIReference($0).origin }
-    }
+    /// Scheme, host and port of where it comes from. Nil where it is made here.
+    var mediaOrigin: String? { originURL.flatMap { URIReference($0).origin } }
 
     /// Where it comes from. Nil where it is made here.
     var originURL: String? {
@@ -51,7 +47,6 @@ extension HLSResource {
         case .segment(let segment): segment.url
         case .relayedSegment(let url): url
         case .envelope(let segment): segment.url
-        case .key(let key): key.uri.flatMap { URIReference($0).isHTTP ? $0 : nil }
         case .keyNote: nil
         }
     }

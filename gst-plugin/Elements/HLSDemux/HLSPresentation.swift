@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import MediaFormats
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// One presentation while it plays: rewrites its playlists and answers the loopback requests of the stock demuxer.
@@ -15,10 +17,10 @@ final class HLSPresentation: Sendable {
     let segments: AnnouncedSegments
     let answers = HLSAnswers()
     let relayedAnswers = RelayedAnswers()
-    let output = PadWatch()
-    let watch: StillnessWatch
+    let watch = StillnessWatch()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
+    let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
     let relay: SegmentRelay?
@@ -55,8 +57,10 @@ final class HLSPresentation: Sendable {
         /// The presentation's URL.
         var home = ""
         var failure: HLSFailure?
-        /// The last key that the stock demuxer was given, which decrypts with it itself.
-        var keyGivenAway: HLSKey?
+        /// The last key that a whole segment had the right padding with.
+        var provenKey: HLSKey?
+        /// What to say if the stock demuxer finds no media in a segment that is decrypted with another key.
+        var doubt: HLSFailure?
         /// Says that the presentation cannot go on, once.
         var onFailure: (@Sendable (HLSFailure) -> Void)?
         var hasFailed = false
@@ -71,13 +75,14 @@ final class HLSPresentation: Sendable {
     /// `outputLevel` says what the outputs have, for the choice of variants. With a `relay`, all segments come through it,
     /// and everything else is asked for as long as that tries.
     init(
-        origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], relay: SegmentRelay? = nil,
+        origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
+        relay: SegmentRelay? = nil,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
     ) {
         self.outputLevel = outputLevel
+        self.envelopes = envelopes
         table = HLSResourceTable()
-        segments = AnnouncedSegments(table, output)
-        watch = StillnessWatch(output)
+        segments = AnnouncedSegments(table, watch.output)
         self.origin = origin
         self.relay = relay
         segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
@@ -166,8 +171,8 @@ final class HLSPresentation: Sendable {
     /// Something comes out of the stock demuxer: from now on it waits for what is to come.
     func outputDidAppear() { state.withLock { $0.hasOutput = true } }
 
-    /// The last key that the stock demuxer got, to decrypt with it itself.
-    var keyGivenAway: HLSKey? { state.withLock { $0.keyGivenAway } }
+    /// What to say if the stock demuxer finds no media: that the key may be wrong. Nil if the key is right.
+    var doubt: HLSFailure? { state.withLock { $0.doubt } }
 
     /// Whether the stock demuxer was ever sent to the loopback server.
     var wasNeeded: Bool { table.count > 0 }
@@ -188,6 +193,7 @@ final class HLSPresentation: Sendable {
     /// Rewrites the first playlist, master or media, that came from `url`.
     func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
+        keys.setMediaURL(url)
         state.withLock { $0.home = url }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
@@ -219,7 +225,7 @@ final class HLSPresentation: Sendable {
         switch resource {
         case .playlist: ".m3u8"
         case .initSegment: ".mp4"
-        case .segment, .relayedSegment, .key: ""
+        case .segment, .relayedSegment: ""
         case .envelope(let segment): segment.kind == .fragmentedMP4 ? "" : ".ts"
         case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
         }
@@ -247,6 +253,7 @@ final class HLSPresentation: Sendable {
             rewriter.relayedOrigin = relayedOrigin
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
+            if envelopes.isEmpty { rewriter.isEnveloped = false }
             if isEnveloped == true { state.isEnveloped = true }
             if state.isEnveloped { rewriter.isEnveloped = true }
             let role = state.roles[name]
@@ -296,7 +303,7 @@ extension HLSResource {
         switch self {
         case .keyNote: true
         case .envelope(let segment): segment.kind != .fragmentedMP4
-        case .playlist, .initSegment, .segment, .relayedSegment, .key: false
+        case .playlist, .initSegment, .segment, .relayedSegment: false
         }
     }
 }

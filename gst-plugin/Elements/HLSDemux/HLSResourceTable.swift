@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 import Synchronization
 
 /// What the loopback server serves, by names that say nothing and that nobody outside can make up: a request can only
@@ -75,7 +75,6 @@ final class HLSResourceTable: Sendable {
         case .relayedSegment: "r"
         case .envelope: "e"
         case .keyNote: "n"
-        case .key: "k"
         }
     }
 }

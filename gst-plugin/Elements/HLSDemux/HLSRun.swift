@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// What an HLS demuxer has from one start to the next stop. Thread-safe.
 final class HLSRun: AdaptiveRun {
     let presentation: HLSPresentation
     let keys: HLSKeys
     let session: KeySession
+    var watch: StillnessWatch { presentation.watch }
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
@@ -30,7 +30,7 @@ final class HLSRun: AdaptiveRun {
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(
                 preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
-            relay: makeRelay(origin),
+            envelopes: EnvelopeParsers(includesOwn: shared.settings.readsLatchkeyEnvelopes), relay: makeRelay(origin),
             outputLevel: { [session] in session.outputLevel })
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import KeySystems
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyKeySystems
+import LatchkeyManifests
 
 /// What the user sets on the HLS demuxer.
 struct HLSSettings: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 
 /// When the segments of a presentation are shown, and with that, which keys what is shown still needs.
 ///

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// Fetches keys of the KEYFORMAT `identity`: the 16 bytes at the key's own URI (RFC 8216, 4.3.2.4). Asked after all other
 /// loaders, so that an application can answer such requests too.

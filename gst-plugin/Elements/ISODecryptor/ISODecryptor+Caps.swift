@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyContainers
+import LatchkeyProtection
 
 extension ISODecryptor {
     /// What the typefinder says of protected files, and a player's caps are renamed to.
@@ -53,8 +53,11 @@ extension ISODecryptor {
         guard keyID != nil || caps.string("variant") == "mss-fragmented" else { return nil }
         let scheme = caps.string(Field.scheme).flatMap { ProtectionScheme(rawValue: $0) } ?? .cenc
         let size = caps.string(Field.vectorSize) == "16" ? 16 : 8
-        let isSound = caps.mediaType(inside: "media-caps")?.hasPrefix("audio/") ?? false
-        return ISOEncryption(
-            scheme: scheme, initializationVectorSize: size, keyID: keyID, media: isSound ? .audio : .video)
+        let inside = caps.mediaType(inside: "media-caps")
+        var encryption = ISOEncryption(
+            scheme: scheme, initializationVectorSize: size, keyID: keyID,
+            media: inside?.hasPrefix("audio/") == true ? .audio : .video)
+        encryption.codec = inside.flatMap { SampleCodec(mediaType: $0) }
+        return encryption
     }
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
-import ProtectionModel
-import SampleDecryption
+import LatchkeyElementKit
+import LatchkeyContainers
+import LatchkeyProtection
 
 /// Pull mode: the demuxer reads through this element. Its own thread waits for keys here, and a flush or a stop ends the
 /// wait, as in push mode. Where upstream cannot be pulled, the bytes come from a window (`ISODecryptor+Window`).
@@ -14,13 +13,16 @@ extension ISODecryptor {
     func activatePull(_ isActive: Bool) -> Bool {
         guard isActive else {
             beginFlush()
-            return closeWindow() || sinkPad.activatePull(false)
+            if closeWindow() { return true }
+            monitor.withLock { intake.isPulled = false }
+            return sinkPad.activatePull(false)
         }
         guard startUnlessStarted() else { return false }
         if let size = windowSize {
             guard openWindow(size) else { return false }
-        } else if !sinkPad.activatePull(true) {
-            return false
+        } else {
+            guard sinkPad.activatePull(true) else { return false }
+            monitor.withLock { intake.isPulled = true }
         }
         sourceActivation(true)
         return true
@@ -77,13 +79,11 @@ extension ISODecryptor {
             // What could not be read is upstream's to report.
             if let failed { return failed }
             guard error.isSameKind(as: .otherFormat("")) else {
-                post(.malformedStream(error.description))
-                return .error
+                return report(.malformedStream(error.description))
             }
             var start: [UInt8] = []
             if case .buffer(let buffer) = encryptedBytes(0, Self.bytesForType) { start = buffer.copyBytes() }
-            post(.otherMedia(TypeFinder.mediaType(of: start)))
-            return .error
+            return report(.otherMedia(TypeFinder.mediaType(of: start)))
         }
         tellProtections(file.takeProtections())
         return failed
@@ -97,9 +97,7 @@ extension ISODecryptor {
             looking: while true {
                 switch stream.keys?.cipher(for: keyID, of: key.media) ?? .missing {
                 case .usable: break looking
-                case .failed(let failure):
-                    post(failure)
-                    return failure.flow
+                case .failed(let failure): return report(failure)
                 case .missing: break
                 }
                 demandKey(keyID)
@@ -107,9 +105,7 @@ extension ISODecryptor {
                 var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 switch waitForKeyEvent(&current) {
                 case .flushing: return .flushing
-                case .failed(let failure):
-                    post(failure)
-                    return failure.flow
+                case .failed(let failure): return report(failure)
                 case nil: wait = current
                 }
             }
@@ -145,9 +141,11 @@ extension ISODecryptor {
         let start = MonotonicTime.now
         var bytesDecrypted = 0
         var outcome = Result<Int, DecryptorFailure>.failure(.notMappable)
+        var wrongKeys: [KeyID?] = []
         _ = output.withMutableBytes { bytes in
-            outcome = decrypt(bytes, &bytesDecrypted)
+            outcome = decrypt(bytes, &bytesDecrypted, &wrongKeys)
         }
+        for keyID in wrongKeys { tellWrongKey(keyID) }
         switch outcome {
         case .failure(let failure): return fail(failure)
         case .success(let usable):
@@ -162,7 +160,7 @@ extension ISODecryptor {
     }
 
     private func decrypt(
-        _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int
+        _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int, _ wrongKeys: inout [KeyID?]
     ) -> Result<Int, DecryptorFailure> {
         do throws(DecryptorFailure) {
             let result = try file.decrypt(bytes) { plan, key, sample throws(DecryptorFailure) in
@@ -176,6 +174,7 @@ extension ISODecryptor {
                     throw .cipher("\(error)", key.keyID)
                 }
                 size += sample.count
+                if stream.doubt.isConfirmed(by: sample, plan, key) { wrongKeys.append(key.keyID) }
             }
             return result.mapError { .malformedStream($0.description) }
         } catch {
@@ -184,15 +183,6 @@ extension ISODecryptor {
     }
 
     func fail(_ failure: DecryptorFailure) -> PulledRange {
-        post(failure)
-        return .failed(failure.flow)
-    }
-
-    func post(_ failure: DecryptorFailure) {
-        let isFirst = monitor.withLock { () -> Bool in
-            defer { flow.isFailureReported = true }
-            return !flow.isFailureReported
-        }
-        if isFirst { _ = report(failure) }
+        .failed(report(failure))
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
+import LatchkeyElementKit
 
 /// Where upstream pushes, but can go on at any byte, as over HTTP: the demuxer reads anywhere all the same, through a
 /// window over what comes.
@@ -17,6 +16,8 @@ extension ISODecryptor {
         /// Upstream is being sent elsewhere.
         var isFlushing = false
         var isStopped = false
+        /// Upstream is read anywhere.
+        var isPulled = false
         /// Bytes come from here on: too late for another mode.
         var hasSegment = false
         /// Upstream's thread is sending an event in order, and must not meet a demuxer that reads.
@@ -24,6 +25,8 @@ extension ISODecryptor {
         var failure: String?
         /// What the demuxer asked for so far, in bytes.
         var readSize: UInt64 = 0
+        /// The demuxer waits for bytes that have not come.
+        var isAwaited = false
         /// The end was kept back, which is done once.
         var hasKeptEndBack = false
 
@@ -87,11 +90,7 @@ extension ISODecryptor {
     func chainIntoWindow(_ buffer: consuming Buffer) -> FlowResult {
         guard isWindowed else { return chain(buffer) }
         if buffer.size == 0 { return .ok }
-        guard let result = buffer.withBytes({ take($0) }) else {
-            post(.notMappable)
-            return .error
-        }
-        return result
+        return buffer.withBytes { take($0) } ?? report(.notMappable)
     }
 
     private func take(_ bytes: UnsafeRawBufferPointer) -> FlowResult {
@@ -167,10 +166,12 @@ extension ISODecryptor {
 
     /// The encrypted bytes of the file, from wherever they come.
     func encryptedBytes(_ offset: UInt64, _ count: Int) -> PulledRange {
-        let (isFlushing, size) = monitor.withLock { (flow.isFlushing, intake.window?.size) }
-        // The window is closed by a stop, and this thread may come a moment later.
+        let (isFlushing, size, isPulled) = monitor.withLock { (flow.isFlushing, intake.window?.size, intake.isPulled) }
         guard !isFlushing else { return .failed(.flushing) }
-        guard let size else { return sinkPad.pull(offset, count) }
+        guard let size else {
+            // The window is closed by a stop, and this thread may come a moment later: upstream pushes.
+            return isPulled ? sinkPad.pull(offset, count) : .failed(.flushing)
+        }
         guard count > 0, offset < size else { return .failed(.endOfStream) }
         guard let buffer = Buffer(size: Int(clamping: min(UInt64(count), size - offset))) else {
             return fail(.outOfMemory)
@@ -204,6 +205,8 @@ extension ISODecryptor {
             switch step {
             case nil: return .success(done)
             case .wait:
+                intake.isAwaited = true
+                defer { intake.isAwaited = false }
                 guard waitForChange() else { return .success(nil) }
             case .seek(let start):
                 intake.window?.jump(for: place)
@@ -232,8 +235,10 @@ extension ISODecryptor {
     func restartWindow() { change { $0.window?.forgetPace() } }
 
     /// Keeps the end back until the player shows something, or for a while; nil then. A short file is read in less time
-    /// than a decoder is made, and a stream that has ended before decodebin3 of GStreamer 1.22 goes on with the next one
-    /// never ends behind it. What comes before the demuxer has streams is no end: it looks for boxes then.
+    /// than a decoder is made. What comes before the demuxer has streams is no end: it looks for boxes then.
+    ///
+    /// Workaround (GStreamer <1.26): if a stream ends before decodebin3 goes on with the next one, it never ends behind
+    /// decodebin3.
     func keepEndBack(_ range: Range<UInt64>) -> FlowResult? {
         guard monitor.withLock({ intake.comesToEnd(range) }), sourcePad.peerHasOutputs else { return nil }
         let start = MonotonicTime.now

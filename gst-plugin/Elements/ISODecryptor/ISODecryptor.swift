@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
-import ProtectionModel
-import SampleDecryption
+import LatchkeyElementKit
+import LatchkeyContainers
+import LatchkeyProtection
 import Synchronization
 
 /// The decryptor of whole ISO media, in front of the demuxer, which then sees clear media of the same size.
@@ -31,6 +30,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     var hasPaused = false
     // SAFETY: guarded by `monitor`.
     @exclusivity(unchecked) var intake = Intake()
+
+    override var isStarved: Bool { monitor.withLock { intake.isAwaited } }
 
     /// So many bytes are enough to tell what a stream is that is not ISO media.
     static let bytesForType = 4096
@@ -158,7 +159,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
             // the sample is not held up.
             return samples.outputSize > 0 ? makeOutput(thenMore: true) : .missingKey(Buffer(), key.keyID)
         case .usable(let cipher):
-            guard let found = decrypt(with: cipher, key.keyID) else { return nil }
+            guard let found = decrypt(with: cipher, key) else { return nil }
             return failing(found)
         }
     }
@@ -169,18 +170,21 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         return samples.outputSize > 0 ? makeOutput(thenMore: true) : .failed(found)
     }
 
-    private func decrypt(with cipher: SampleCipher, _ keyID: KeyID?) -> DecryptorFailure? {
+    private func decrypt(with cipher: SampleCipher, _ key: ISOKeyUse) -> DecryptorFailure? {
         let start = MonotonicTime.now
         var size = 0
+        var isWrong = false
         do throws(DecryptionError) {
             try samples.withSample { plan, bytes throws(DecryptionError) in
                 size = bytes.count
                 try cipher.decrypt(plan, in: bytes)
+                isWrong = stream.doubt.isConfirmed(by: bytes, plan, key)
             }
         } catch {
-            return .cipher("\(error)", keyID)
+            return .cipher("\(error)", key.keyID)
         }
         countDecrypted(size, since: start)
+        if isWrong { tellWrongKey(key.keyID) }
         return nil
     }
 

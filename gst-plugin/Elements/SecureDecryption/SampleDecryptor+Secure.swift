@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ProtectionModel
-import SampleDecryption
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyProtection
 
 /// The way into secure memory: encrypted bytes are read from ordinary memory, and the platform's decryptor writes the
 /// clear ones.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
-import ElementKit
-public import ProtectionModel
+public import CLatchkeyGStreamer
+import LatchkeyElementKit
+public import LatchkeyProtection
 
 /// Decrypts samples into memory that the CPU may not see: the way into a platform's trusted execution environment.
 ///

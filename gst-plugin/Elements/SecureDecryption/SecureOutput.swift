@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ProtectionModel
-import SampleDecryption
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyProtection
 
 /// What a decryptor does with the clear samples of one stream, as far as secure memory is concerned. Belongs to the
 /// stream's thread.

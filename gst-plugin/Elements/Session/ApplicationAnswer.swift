@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// What an application gives the `key-response` signal, in any of the forms that are easy to make in its language.
 enum ApplicationAnswer {

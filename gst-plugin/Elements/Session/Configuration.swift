@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyElementKit
+import Glibc
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Settings from files: `LATCHKEY_CONFIG`, or `latchkey/latchkey.conf` in the user's configuration folder.
 ///
@@ -20,16 +21,25 @@ enum Configuration {
 
     static func read(_ path: String, required: Bool) throws(KeyError) -> ControlSettings {
         var settings = ControlSettings()
+        guard let (contents, othersMayRead) = try contents(path, required: required) else { return settings }
         let file: ConfigurationFile
         do {
-            file = try ConfigurationFile(path: path)
+            file = try ConfigurationFile(contents: contents)
         } catch {
-            if error.isMissing, !required { return settings }
             throw .invalidConfiguration("the configuration file \(path) cannot be used: \(error.description)")
         }
         try check(file, path)
+        if othersMayRead, hasSecrets(file) { FileWarnings.othersMayRead("the configuration file \(path)") }
         settings.keysFile = file.string("keys-file", in: group).map { resolve($0, beside: path) }
         settings.licenseURL = file.string("license-url", in: group)
+        if let text = file.string("media-license-urls", in: group) {
+            guard let urls = MediaLicenseURLs(rawValue: text) else {
+                throw .invalidConfiguration(
+                    "the configuration file \(path): media-license-urls=\(text) is none of "
+                        + MediaLicenseURLs.allCases.map(\.rawValue).joined(separator: ", "))
+            }
+            settings.mediaLicenseURLs = urls
+        }
         do throws(KeyError) {
             settings.keySystem = try keySystem(file.string("key-system", in: group))
             settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
@@ -45,10 +55,48 @@ enum Configuration {
                 !$0.isEmpty
             }
             ?? []
+        if let name = file.string("envelope-parsers", in: group) {
+            guard name == "latchkey" else {
+                throw .invalidConfiguration(
+                    "the configuration file \(path): envelope-parsers=\(name) is not known; known is latchkey")
+            }
+            settings.readsLatchkeyEnvelopes = true
+        }
         settings.fairPlay = try fairPlay(file, path)
         settings.playReady = try playReady(file, path)
         settings.viewing = try viewing(file, path)
         return settings
+    }
+
+    /// The most bytes of a file.
+    private static let maximumSize = 1 << 20
+
+    /// Nil where there is nothing to read: `/dev/null`, which stands for no file, and a file that is not there
+    /// and not required.
+    private static func contents(
+        _ path: String, required: Bool
+    ) throws(KeyError) -> (bytes: [UInt8], othersMayRead: Bool)? {
+        if path == "/dev/null" { return nil }
+        // A folder of the path may be a file, as in XDG_CONFIG_HOME=/dev/null.
+        if !required, access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR { return nil }
+        do throws(KeyError) {
+            let file = try RegularFile(path: path, kind: "configuration file", hasSecrets: false)
+            return (try file.contents(limit: maximumSize), file.othersMayRead)
+        } catch {
+            throw .invalidConfiguration("the \(error.reason)")
+        }
+    }
+
+    /// Headers and parameters may be credentials.
+    private static func hasSecrets(_ file: borrowing ConfigurationFile) -> Bool {
+        for group in ControlSettings.groups {
+            let keys = file.keys(in: group.name)
+            if group.keys == nil ? !keys.isEmpty : keys.contains(where: { ["credential", "custom-data"].contains($0) })
+            {
+                return true
+            }
+        }
+        return false
     }
 
     /// Nothing in a file is ignored: a misspelt group or key is an error that names it and the known ones.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// The application's answer to a `latchkey-key-request` message.
 enum KeyResponse {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
-import ElementKit
-import HTTP
-public import LicenseControl
-import ProtectionModel
+public import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+public import LatchkeyKeySession
+import LatchkeyProtection
+import Synchronization
 
 /// The KeySession that the elements of one pipeline share, with the settings that it was made from.
 final class SharedSession: Sendable {
@@ -20,19 +21,47 @@ final class SharedSession: Sendable {
         self.isAttached = isAttached
     }
 
+    /// What the elements of the pipeline around `element` share while they are started.
+    func playback(around element: ElementReference) -> KeyPlayback {
+        session.playback(of: element.withTopLevel { UInt(bitPattern: $0) })
+    }
+
     /// The type of the `GstContext`. Its structure may hold, set by the application, `license-url`, `keys-file`,
     /// `key-system` (strings) and `key-timeout` (milliseconds); the element that makes the session adds `session`.
     static let contextType = "latchkey.session"
     private static let sessionField = "session"
-    private static let objectType = SharedObjectType<SharedSession>("LatchkeySharedSession")
+    private static let objectType = SharedObjectType<Reference>("LatchkeySharedSession")
+    private static let ownedName = "latchkey.owned-session"
+
+    /// What a context has of a session. Weak: stock elements leak contexts, and the pipeline owns the session.
+    private final class Reference: @unchecked Sendable {
+        // SAFETY: written by `init` alone; to read a weak reference is thread-safe.
+        private(set) weak var shared: SharedSession?
+        init(_ shared: SharedSession) { self.shared = shared }
+    }
+
+    /// The session of a pipeline, which lives as long as it.
+    private final class Owned: Sendable {
+        private let session = Mutex<SharedSession?>(nil)
+
+        /// In the place of the one before, which goes with the elements that still use it.
+        func set(_ shared: SharedSession) {
+            let before = session.withLock { session in
+                defer { session = shared }
+                return session
+            }
+            // Its end may call out: not under the lock.
+            withExtendedLifetime(before) {}
+        }
+    }
 
     /// The session of the pipeline around `element`: from a context, from another element, or a new one with the
     /// settings of the context and the configuration.
     static func obtain(for element: ElementReference) throws(KeyError) -> SharedSession {
-        if let known = try current(element.context(type: contextType)) { return known }
+        if let known = try current(element.context(type: contextType)) { return known.owned(byPipelineOf: element) }
         element.requestContext(type: contextType)
         let context = element.context(type: contextType)
-        if let known = try current(context) { return known }
+        if let known = try current(context) { return known.owned(byPipelineOf: element) }
 
         let settings = try settings(from: context)
         // Settings that changed since make a new session; the old one goes with the elements that still use it.
@@ -53,17 +82,28 @@ final class SharedSession: Sendable {
             return SharedSession(session, settings, isAttached: false)
         }
         if let published = Context(type: contextType, persistent: true, copying: context) {
-            published.set(sessionField, shared, of: objectType)
+            published.set(sessionField, Reference(shared), of: objectType)
             element.publish(published)
         }
         return shared
     }
 
-    /// A context that carries a session which is there already.
+    /// A context that carries a session which is there already. It does not keep the session.
     static func context(for shared: SharedSession) -> Context? {
         let context = Context(type: contextType, persistent: true)
-        context?.set(sessionField, shared, of: objectType)
+        context?.set(sessionField, Reference(shared), of: objectType)
         return context
+    }
+
+    /// Another pipeline may have brought it, and may go first.
+    private func owned(byPipelineOf element: ElementReference) -> SharedSession {
+        element.sharedInPipeline(Self.ownedName) { Owned() }.set(self)
+        return self
+    }
+
+    /// Lives as long as the element from now on.
+    fileprivate func owned(by element: ElementReference) {
+        element.ownObject(Self.ownedName) { Owned() }.set(self)
     }
 
     /// The session that a context brings, unless it is stale. Posts nothing.
@@ -71,7 +111,7 @@ final class SharedSession: Sendable {
 
     /// The context's session, unless settings have changed since it was made.
     private static func current(_ context: Context?) throws(KeyError) -> SharedSession? {
-        guard let known = context?.object(sessionField, of: objectType) else { return nil }
+        guard let known = context?.object(sessionField, of: objectType)?.shared else { return nil }
         if known.isAttached { return known }
         let settings = try settings(from: context)
         // One that was closed, as that of a lost viewing session, gives way to a new one at the next start.
@@ -93,6 +133,11 @@ final class SharedSession: Sendable {
 
 /// Brings an application's session to a pipeline.
 public enum PipelineSession {
+    /// Warnings about files that others may read go to GStreamer's log.
+    package static func logFileWarnings() {
+        FileWarnings.setHandler { Decryptor.log.log(.warning, nil, $0) }
+    }
+
     /// Makes the Latchkey elements in `element`, now and later, use `session`. Call it before the pipeline leaves
     /// READY. The pipeline keeps the session. `settings` are what the elements themselves go by, such as `keyTimeout`; no
     /// loaders are made of them. Thread-safe.
@@ -100,8 +145,16 @@ public enum PipelineSession {
         _ session: KeySession, settings: ControlSettings = ControlSettings(),
         to element: UnsafeMutablePointer<GstElement>
     ) {
-        guard let context = SharedSession.context(for: SharedSession(session, settings)) else { return }
+        let shared = SharedSession(session, settings)
+        guard let context = SharedSession.context(for: shared) else { return }
+        shared.owned(by: ElementReference(element))
         ElementReference(element).set(context)
+        ContextAnswers.set(
+            on: element, type: "drm-preferred-decryption-system-id", list: "available-stream-encryption-systems",
+            field: "decryption-system-id"
+        ) { [weak session] available in
+            session?.preferredSystem(of: available.compactMap { ProtectionSystem(uuid: $0) })?.uuid
+        }
     }
 
     /// What a pipeline without settings of its own would go by: the configuration file, and the environment's keys file.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import LatchkeyKeySession
+import LatchkeyProtection
 
 extension StaticKeys {
     /// The keys that are named by a KID.

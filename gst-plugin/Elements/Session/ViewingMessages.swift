@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import LicenseControl
-import SessionControl
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyViewingSession
 import Synchronization
 
 extension ElementReference {
@@ -35,11 +36,15 @@ extension ElementReference {
 }
 
 extension KeySession {
-    /// Posts what goes wrong when the viewing session is ended, which comes after the element has stopped.
+    /// Has the pipeline around the element, which starts, post what goes wrong when the viewing session is ended: the
+    /// element is gone then.
     func reportTeardown(on element: ElementReference) {
-        let weak = WeakElement(element)
-        viewing?.onTeardownError { notice in
-            if weak.map({ $0.reference.post(notice) }) == nil { UntoldNotices.keep(notice) }
+        guard let viewing else { return }
+        let pipeline = element.withTopLevel { top in
+            WeakPipeline(UnsafeMutableRawPointer(top).assumingMemoryBound(to: GstElement.self))
+        }
+        viewing.onTeardownErrorInPipeline { notice in
+            if pipeline.with({ $0.post(notice) }) == nil { UntoldNotices.keep(notice) }
         }
     }
 }
@@ -79,9 +84,8 @@ enum SessionEvent {
                 return false
             }
             switch event {
-            case "background": viewing.enterBackground(pictureInPicture: false)
-            case "picture-in-picture": viewing.enterBackground(pictureInPicture: true)
-            case "foreground": viewing.enterForeground()
+            case "background": viewing.enterBackground()
+            case "foreground", "picture-in-picture": viewing.enterForeground()
             case "suspend": viewing.suspend()
             case "resume": viewing.resume()
             default: return false

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyContainers
 
 /// Looks whether the first fragment of a stream is encrypted. Belongs to the thread that brings the stream.
 final class FragmentWatch {

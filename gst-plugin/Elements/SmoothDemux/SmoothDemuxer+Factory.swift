@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 
 extension SmoothDemuxer {
     /// The factory. Ranked above the stock demuxer, which urisourcebin would take otherwise.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// Smooth Streaming with keys: a bin around GStreamer's own demuxer.
 ///
@@ -50,7 +51,9 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         monitor.withLock { selection = Selection(audioTrack: selection.audioTrack) }
-        return try SmoothRun(shared: shared, makeSegments: makeSegmentServer)
+        let run = try SmoothRun(shared: shared, makeSegments: makeSegmentServer)
+        run.watch.begin(look: look())
+        return run
     }
 
     override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
@@ -59,6 +62,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return bytes }
         let track = audioTrack
         run.segments?.setHome(manifest.source)
+        run.watch.setManifests([manifest.source, url])
         let result = try run.start(bytes, from: url, audioTrack: track)
         var given = try? SmoothManifest(result)
         given?.dropDocument()
@@ -103,6 +107,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
     // MARK: Inside
 
     override func elementDidAppear(_ element: ElementReference) {
+        super.elementDidAppear(element)
         guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
         let weak = WeakElement(reference)
         sink.probeEvents(.downstream) { event in

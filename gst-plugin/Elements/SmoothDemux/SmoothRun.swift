@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// What a Smooth Streaming demuxer has from one start to the next stop. Thread-safe.
@@ -14,6 +16,7 @@ final class SmoothRun: AdaptiveRun {
     let origin: PresentationOrigin
     let printableLicenseURL: String?
     let segments: SegmentServer?
+    let watch = StillnessWatch()
     private let keys: ManifestKeys
     private let state = Mutex(State())
 
@@ -72,7 +75,11 @@ final class SmoothRun: AdaptiveRun {
             $0.encryption = encryption
             $0.url = url
         }
-        if manifest.isProtected { keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming") }
+        if manifest.isLive { watch.setOpenEnded() }
+        if manifest.isProtected {
+            keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
+            keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming", mediaURL: url)
+        }
         return result
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyContainers
 
 /// Where in the bytes of a stream its buffers had times or flags, so that the buffers that go on have them there too.
 struct StreamMarks {

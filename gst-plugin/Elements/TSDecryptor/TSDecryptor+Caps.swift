@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyContainers
 
 extension TSDecryptor {
     /// What a player's caps are renamed to where a segment is encrypted with SAMPLE-AES.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import LicenseControl
-import MediaFormats
-import ProtectionModel
-import SampleDecryption
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 
 /// The decryptor of HLS SAMPLE-AES in transport streams and packed audio, in front of the demuxer.
 ///
@@ -189,7 +188,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             }
             let start = MonotonicTime.now
             var size = 0
-            var isWrong = false
+            var reason: String?
             let isOpen = !samples.hasOwnVectors && doubt.isOpen(for: keyID)
             do throws(DecryptionError) {
                 try samples.withUnit { plan, bytes throws(DecryptionError) in
@@ -197,7 +196,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
                     if !samples.hasOwnVectors { plan.initializationVector = vector }
                     size = bytes.count
                     try cipher.decrypt(plan, in: bytes)
-                    if isOpen { isWrong = doubt.isConfirmed(by: UnsafeRawBufferPointer(bytes)) }
+                    if isOpen { reason = doubt.reason(by: UnsafeRawBufferPointer(bytes)) }
                 }
             } catch {
                 return .failed(.cipher("\(error)", keyID))
@@ -210,7 +209,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
                 return .failed(failure)
             }
             countDecrypted(size, since: start)
-            if isWrong { warnOfWrongKey(keyID) }
+            if let reason { tellWrongKey(keyID, because: reason) }
             return .done
         }
     }
@@ -233,13 +232,6 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func cipher(for keyID: KeyID?, of media: OutputPolicy.Media) -> KeyRing.Lookup {
         stream.keys?.cipher(for: keyID, of: media) ?? .missing
-    }
-
-    private func warnOfWrongKey(_ keyID: KeyID?) {
-        reference.postWarning(
-            GST_STREAM_ERROR_DECRYPT, "The key for \(name(of: keyID)) is a wrong one, or the sound is damaged.",
-            debug: "None of the first \(KeyDoubt.frameLimit) AC-3 frames that it decrypted has the right checksum. "
-                + "They go on as they are. See which key the key server or the keys file gives for it.")
     }
 
     private func warnOfContradiction() {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// Stands in front of the loaders of an agent's session, where the application acquires licences by itself: a request
 /// whose rights are not installed is held, and goes on when they are. Thread-safe.
-final class AcquisitionGate: ResourceLoader {
+final class AcquisitionGate: StoredKeyLoader {
     let name = "agent"
+    /// It has no keys of its own.
+    let keySystems: Set<KeySystem>? = []
 
     struct Hooks: Sendable {
         /// How the installed rights stand to a request.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import LicenseControl
-import ProtectionModel
-public import SessionControl
+public import LatchkeyKeySession
+import LatchkeyProtection
+public import LatchkeyViewingSession
 
 /// What is kept on this device, whichever agent or process it came from. `settings` nil: those of the configuration file,
 /// which may be named.
@@ -41,16 +41,24 @@ extension Agent {
         }
     }
 
-    /// Takes every licence out of the store, with the domains, whoever acquired them: “Reset DRM database”. Returns how
-    /// many records there were. Throws `configuration` where no PlayReady-style licences are configured, or the store cannot be
-    /// used.
+    /// Removes every license and domain from the license store, and every stored key of FairPlay-style key servers, whatever
+    /// acquired them: “Reset DRM database”. Without `[playready]`, the store is the user's own. Returns how many records and
+    /// keys there were. Throws `configuration` if the store or the folder of keys cannot be used.
     @discardableResult
     public static func resetLicenses(
         settings: ControlSettings? = nil, configurationFile: String? = nil
     ) async throws(AgentError) -> Int {
-        let playReady = try playReady(settings, configurationFile)
+        let settings = try self.settings(settings, configurationFile)
         do {
-            return try await PlayReadyClient(configuration: try playReady.makeConfiguration()).resetDatabase()
+            var count = 0
+            if let store = try settings.licenseStore, store.isThere {
+                count += try await LicenseStore.open(store).deleteAll()
+            }
+            if let keys = settings.storedKeys {
+                count += try await keys.count
+                try await keys.invalidateAll()
+            }
+            return count
         } catch {
             throw .configuration("\(error)")
         }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
-public import ContentCache
-import ElementKit
-import Elements
-public import LicenseControl
-public import OutputControl
-public import ProtectionModel
+public import CLatchkeyGStreamer
+public import LatchkeyOffline
+import LatchkeyElementKit
+import LatchkeyElements
+public import LatchkeyKeySession
+public import LatchkeyOutputs
+public import LatchkeyProtection
 
 /// Plays one piece of protected content: looks at it, manages its rights, and makes the player for it.
 ///
@@ -74,6 +74,11 @@ public final class Agent: Sendable {
 
     deinit { core.release() }
 
+    /// Ends the agent now, as when its last reference goes: its keys are closed, and a playback that is under way ends with
+    /// an error. The streams of `events` end when the viewing session was ended, or could not be, which is their last
+    /// event: two seconds at most. Again does nothing.
+    public func close() { core.release() }
+
     /// As it was given.
     public var contentURL: String { core.contentURL }
     /// As it was given.
@@ -103,7 +108,8 @@ public final class Agent: Sendable {
     }
 
     /// Goes into the signed part of licence challenges from now on, for the service to read: XML, say. Nil: nothing.
-    /// PlayReady-style licences only.
+    /// PlayReady-style licences only, and of services that the settings name: `license-url`, `domain-url` and
+    /// `custom-data-origins`.
     public var customLicenseChallengeData: String? {
         get { core.customData }
         set { core.customData = newValue }
@@ -166,6 +172,25 @@ public final class Agent: Sendable {
     public func attach(pipeline description: String) throws(AgentError) -> Player {
         try core.attach(pipeline: description)
     }
+
+    // MARK: The application and the machine
+
+    /// The application is not in front any more. While it plays, its viewing session is kept.
+    public func background() { core.viewing?.enterBackground() }
+
+    /// The application is in front again, or was not away.
+    public func foreground() { core.viewing?.enterForeground() }
+
+    /// The application's picture is in front, in a window of its own. For the viewing session, the same as `foreground`: call
+    /// it after `background`.
+    public func pictureInPicture() { core.viewing?.enterForeground() }
+
+    /// The application or the machine is about to stand still. Returns when a viewing session that is to be ended for that
+    /// (`end-before-sleep`) was ended, or could not be in two seconds.
+    public func suspend() async { await core.viewing?.suspendAndWait() }
+
+    /// It goes on. One heartbeat tells whether a viewing session that stood still for too long is there still.
+    public func resume() { core.viewing?.resume() }
 
     // MARK: What happens
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import KeySystems
-import LicenseControl
-import ProtectionModel
-import SessionControl
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
+import LatchkeyViewingSession
 import Synchronization
 
 extension AgentCore {
@@ -35,7 +35,9 @@ extension AgentCore {
 
     func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
         let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
-        let inspector = ContentInspector(source: source, keySystem: parts.settings.keySystem)
+        let inspector = ContentInspector(
+            source: source, keySystem: parts.settings.keySystem,
+            envelopes: EnvelopeParsers(includesOwn: parts.settings.readsLatchkeyEnvelopes))
         let content = try await inspector.inspect(contentURL, type)
         guarded.withLock { $0.content = content }
         return content
@@ -110,7 +112,8 @@ extension AgentCore {
     ) async throws(PlayReadyAcquisitionError) {
         for need in needs {
             try await client.acquireLicense(
-                forKeys: need.keyIDs, data: need.data, suggestedURL: need.suggestedURL, delegate: delegate)
+                forKeys: need.keyIDs, data: need.data, suggestedURL: need.suggestedURL, mediaURL: need.mediaURL,
+                delegate: delegate)
         }
         await parts.gate?.reconsider()
         for request in parts.gate?.held ?? [] where parts.playReady?.isFor(request) == true {
@@ -196,8 +199,14 @@ extension AgentCore {
         // With a pipeline, that of its elements which tells first is the one.
         case .viewing(let notice): if guarded.withLock({ $0.attachments.isEmpty }), notice.claim() { tell(notice) }
         // The client's clock has told it already.
-        case .clockSetBack, .untaken: break
+        case .clockSetBack, .untaken, .withheld: break
         }
+    }
+
+    /// Comes behind the elements, which post it where a bus takes it; that of a stopped pipeline does not.
+    func teardownDidFail(_ notice: ViewingNotice) {
+        let isFirst = notice.claim()
+        if isFirst || guarded.withLock({ $0.isReleased }) { tell(notice) }
     }
 
     private func tell(_ notice: ViewingNotice) {
@@ -217,7 +226,7 @@ extension AgentCore {
         switch event {
         case .rolledBack: timeIsUntrusted("the system clock was set back; set it right")
         case .trusted:
-            log(.info, "the clock is trusted again")
+            log(.info, "the clock is trusted")
             let gate = guarded.withLock { $0.parts }?.gate
             Task { await gate?.reconsider() }
         case .notSaved(let error): log(.warning, "the clock's state is not saved: \(error)")

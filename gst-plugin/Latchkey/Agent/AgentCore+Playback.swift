@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ContentCache
-import ElementKit
-import Elements
-import HTTP
-import LicenseControl
-import MediaFormats
-import OutputControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyOffline
+import LatchkeyElementKit
+import LatchkeyElements
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 
 extension AgentCore {
@@ -21,7 +22,8 @@ extension AgentCore {
         }
         let pipeline = Pipeline(element)
         let gateway = try cacheGateway()
-        element.setProperty("uri", .string(gateway?.url ?? contentURL))
+        let file = gateway == nil ? fileGateway() : nil
+        element.setProperty("uri", .string(gateway?.url ?? file?.url ?? contentURL))
         do throws(PipelineError) {
             for (name, sink) in [
                 ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
@@ -36,7 +38,11 @@ extension AgentCore {
             throw .configuration(error.description)
         }
         let id = try attachment(to: element)
-        guarded.withLock { $0.attachments[id]?.gateway = gateway }
+        guarded.withLock {
+            $0.attachments[id]?.gateway = gateway
+            $0.attachments[id]?.file = file
+        }
+        noteStoredContent()
         // Behind the attachment, from which on changes reach the player.
         setGuards(in: ElementReference(element))
         return Player(pipeline, of: self, attachment: id)
@@ -96,6 +102,7 @@ extension AgentCore {
                 pipeline: WeakPipeline(element), session: parts.session)
             return guarded.lastAttachment
         }
+        noteStoredContent()
         let bus = BusObservation(element) { [weak self] event in self?.handle(event) }
         guarded.withLock { $0.attachments[id]?.bus = bus }
         if Self.httpClients.contains(where: { ElementReference(element).hasNeighbour(madeBy: $0) }) { watchHTTP() }
@@ -117,7 +124,9 @@ extension AgentCore {
             guarded.attachments[id]?.session = parts.session
             return true
         }
-        if isNew { PipelineSession.attach(parts.session, settings: parts.settings, to: element) }
+        guard isNew else { return }
+        PipelineSession.attach(parts.session, settings: parts.settings, to: element)
+        noteStoredContent()
     }
 
     /// The elements that fetch with libsoup. The first of them brings it into the process; a player that waits for its
@@ -184,9 +193,25 @@ extension AgentCore {
                 }
                 return buffer
             }
+        case "latchkeyguard":
+            element.pad("src")?.probeEvents(.upstream) { [weak self] event in
+                if let target = event.seekTarget { self?.logSeek(to: target, event.sequenceNumber) }
+                return event
+            }
         // Of `playbin3` and its like: as the URI was given to them.
-        default: leadToCache(element, in: id)
+        default:
+            leadToCache(element, in: id)
+            waitForOutages(element, in: id)
         }
+    }
+
+    /// Once, though it goes to several sinks.
+    private func logSeek(to target: UInt64, _ number: UInt32) {
+        let isNew = guarded.withLock { guarded in
+            defer { guarded.lastSeek = number }
+            return guarded.lastSeek != number
+        }
+        if isNew { log(.info, "seek to \(target / 1_000_000) ms") }
     }
 
     private func waitsForOutages(_ factory: String, in id: UInt64) -> Bool {
@@ -196,6 +221,24 @@ extension AgentCore {
         case "latchkeydashdemux": guarded.withLock { $0.attachments[id]?.gateway == nil }
         default: false
         }
+    }
+
+    /// Serves whole files at a server; nil for other content, and where outages are not waited for.
+    func fileGateway() -> FileGateway? {
+        guard type == .mp4 || type == .piff else { return nil }
+        return FileGateway(contentURL, limit: configuration.outageTimeout) { [weak self] fields in
+            self?.handle("latchkey-fetch", fields)
+        } lose: { [weak self] reason in
+            self?.log(.error, reason)
+        }
+    }
+
+    /// A source that reads from the gateway waits for as long as that does.
+    func waitForOutages(_ source: ElementReference, in id: UInt64) {
+        guard let uri = source.sourceURI, source.factoryName == "souphttpsrc",
+            uri == guarded.withLock({ $0.attachments[id]?.file?.url })
+        else { return }
+        source.pointer.setProperty("timeout", .uint(0))
     }
 
     private func webPageDidCome() {
@@ -265,8 +308,9 @@ extension AgentCore {
         }
     }
 
-    /// Adaptive demuxers of GStreamer 1.22 name their manifest as the referrer. Later ones name none: then it has to be of the
-    /// content's origin. What they ask this process itself for is no server's.
+    /// Adaptive demuxers name their manifest as the referrer. What they ask this process itself for is no server's.
+    ///
+    /// Workaround (GStreamer >=1.26): they name none, and the URL has to be of the content's origin.
     private func isOurs(_ answer: HTTPClientAnswer) -> Bool {
         let content = URIReference(contentURL)
         let url = URIReference(answer.url)
@@ -314,10 +358,11 @@ extension AgentCore {
         let (hasToldEnd, blocked, webPage, isProtected) = guarded.withLock {
             ($0.hasToldEnd, $0.outputsBlocked, $0.webPageURL, $0.content?.isProtected ?? true)
         }
-        // A session may have been closed before there was a pipeline to tell it to.
-        let isClosed = guarded.withLock { $0.parts }?.session.isClosed ?? false
-        if isOne(of: GST_STREAM_ERROR_DECRYPT_NOKEY), hasToldEnd || isClosed || blocked != nil {
-            if !hasToldEnd { playbackWillBeAborted(blocked ?? text) }
+        // A session may have been closed before there was a pipeline to tell it to. A guard closes keys before it tells.
+        let session = guarded.withLock { $0.parts }?.session
+        let violation = blocked ?? session?.outputViolation
+        if isOne(of: GST_STREAM_ERROR_DECRYPT_NOKEY), hasToldEnd || session?.isClosed == true || violation != nil {
+            if !hasToldEnd { playbackWillBeAborted(violation ?? text) }
             return advance(.aborted)
         }
         if let webPage, isOne(of: GST_STREAM_ERROR_TYPE_NOT_FOUND, GST_STREAM_ERROR_WRONG_TYPE, GST_STREAM_ERROR_DEMUX)
@@ -351,6 +396,10 @@ extension AgentCore {
             if case .uint64(let number)? = fields["size"] { size = number }
             if case .uint64(let number)? = fields["time"] { time = number }
             return segmentWasFetched(text("outcome"), text("url"), text("reason"), Int(status), size, time)
+        case "latchkey-wrong-key":
+            let keys = texts("key-ids").map { "KID \($0)" }.joined(separator: ", ")
+            let name = keys.isEmpty ? "media without a KID" : keys
+            playbackShouldBeAborted("the key for \(name) is a wrong one: \(text("reason"))")
         case "latchkey-session-setup-error": events.send(.sessionSetupError(details))
         case "latchkey-session-heartbeat-error":
             events.send(.sessionHeartbeatError(details, isFinal: flag("final")))

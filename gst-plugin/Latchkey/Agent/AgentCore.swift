@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ContentCache
-import ElementKit
-import Elements
-import HTTP
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyOffline
+import LatchkeyElementKit
+import LatchkeyElements
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 
 /// What an agent is, apart from its lifetime: players hold this, and the application holds the agent. Thread-safe.
@@ -34,10 +34,14 @@ final class AgentCore: Sendable {
         /// Keeps the viewing session between a licence and its playback.
         var use: PlaybackUse?
         var isReleased = false
+        /// Content that is in the cache, in part, comes from the network for the rest.
+        var usesNetwork = false
         /// Why the outputs show nothing; nil where they do.
         var outputsBlocked: String?
         /// Told that playback is being ended: the error that follows is no news.
         var hasToldEnd = false
+        /// The number of the last seek that was logged.
+        var lastSeek: UInt32?
         /// The URL of the last answer that was a web page.
         var webPageURL: String?
     }
@@ -52,6 +56,8 @@ final class AgentCore: Sendable {
         var demuxers: [WeakPipeline] = []
         /// Serves what is cached of the content.
         var gateway: CacheGateway?
+        /// Serves a whole file that is not cached, and waits for outages.
+        var file: FileGateway?
     }
 
     init(contentURL: String, type: ContentType, configuration: Agent.Configuration) {
@@ -173,18 +179,30 @@ final class AgentCore: Sendable {
         for pipeline in pipelines { pipeline.with { setGuards(in: $0) } }
     }
 
+    /// Nil where no session server is configured, or nothing was asked for yet.
+    var viewing: ViewingPermit? { guarded.withLock { $0.parts }?.session.viewing }
+
     // MARK: The end
 
     /// The application gave the agent up: keys are closed, and whoever plays ends.
     func release() {
-        let (parts, attachments, watch) = guarded.withLock { guarded in
-            guarded.isReleased = true
-            defer { (guarded.parts, guarded.attachments, guarded.http) = (nil, [:], nil) }
-            return (guarded.parts, guarded.attachments, guarded.http)
+        let (wasReleased, parts, attachments, watch) = guarded.withLock { guarded in
+            defer { (guarded.isReleased, guarded.parts, guarded.attachments, guarded.http) = (true, nil, [:], nil) }
+            return (guarded.isReleased, guarded.parts, guarded.attachments, guarded.http)
         }
+        guard !wasReleased else { return }
         parts?.session.close(.sessionClosed("the agent was released"))
         withExtendedLifetime((attachments, watch)) {}
         keep(nil)
+        guard let viewing = parts?.session.viewing, viewing.isEnding else { return finish() }
+        // What goes wrong at the end of the viewing session is the last event.
+        Task {
+            await viewing.ended()
+            finish()
+        }
+    }
+
+    private func finish() {
         events.finish()
         stateBroadcast.finish()
     }

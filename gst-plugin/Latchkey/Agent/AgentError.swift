@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-public import ProtectionModel
+import LatchkeyHTTP
+public import LatchkeyProtection
 
 /// Why the agent could not do what it was asked. `description` is for people: it says what is wrong with what, and what
 /// to do; URLs in it have no query. `code` is for programs.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import ProtectionModel
+public import LatchkeyProtection
 
 /// What happens while protected content plays, for the application. A value.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
+import LatchkeyElementKit
 import Synchronization
 
 /// The log of the agents of this process. Every line goes to GStreamer's log (`GST_DEBUG=latchkeyagent:5`) and to those

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Elements
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyContainers
+import LatchkeyElements
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// An agent's key session with what belongs to it. Made anew after the session was closed. Thread-safe.
 final class AgentSession: Sendable {
@@ -33,6 +34,7 @@ final class AgentSession: Sendable {
             log(line)
             core?.log(.warning, line)
         }
+        configuration.originalMediaURL = { [weak core] in core?.originalURL($0) }
         localKeys = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         let gate = isManual ? AcquisitionGate(core.gateHooks) : nil
         self.gate = gate
@@ -40,7 +42,9 @@ final class AgentSession: Sendable {
         let own = core.configuration.loaders + ResourceLoaderFactory.default.makeLoaders()
         session = KeySession(loaders: front + own, configuration: configuration)
         var fairPlay = own.compactMap { $0 as? FairPlayLoader }
-        let transport = session.transport(over: CurlTransport.shared)
+        let transport = LoggedTransport(session.transport(over: CurlTransport.shared)) { [weak core] line in
+            core?.log(.info, line)
+        }
         var playReady: PlayReadyLoader?
         for loader in settings.makeLoaders(transport: transport) {
             if let own = loader as? PlayReadyLoader {
@@ -54,10 +58,12 @@ final class AgentSession: Sendable {
                 if let loader = loader as? FairPlayLoader { fairPlay.append(loader) }
             }
         }
+        session.addLoader(DecryptionLog { [weak core] line in core?.log(.info, line) })
         (self.playReady, self.fairPlay) = (playReady, fairPlay)
         if isManual { settings.keyTimeout = core.configuration.holdTimeout }
         self.settings = settings
         observation = session.observe { [weak core] event in core?.handle(event) }
+        session.viewing?.onTeardownError { [weak core] notice in core?.teardownDidFail(notice) }
     }
 
     static func settings(_ own: ControlSettings?, _ file: String?) throws(KeyError) -> ControlSettings {
@@ -86,7 +92,7 @@ final class AgentSession: Sendable {
     /// How the installed rights stand to what a pipeline asks for.
     func rights(of request: KeyLoadingRequest) async -> RightsStatus {
         if hasLocalKeys(request.keyIDs, uri: request.keyURI) { return Self.local }
-        if request.keySystem == .fairPlay, let stored = storedRights(request.keyURI) { return stored }
+        if request.keySystem == .fairPlay, let stored = await storedRights(request.keyURI) { return stored }
         guard let playReady, playReady.isFor(request), !prefersClearKey || request.keySystem == .playReady else {
             return .noLicense
         }
@@ -110,7 +116,10 @@ final class AgentSession: Sendable {
             isUsable = isUsable && !keyIDs.isEmpty && keyIDs.allSatisfy(isUsableNow)
         }
         if isUsable { return RightsStatus(kind: .valid, reason: "the keys are there, for this agent") }
-        let stored = content.needs.filter { $0.system == .fairPlay }.compactMap { storedRights($0.key?.uri) }
+        var stored: [RightsStatus] = []
+        for need in content.needs where need.system == .fairPlay {
+            if let rights = await storedRights(need.key?.uri) { stored.append(rights) }
+        }
         // The least of them stands for all.
         if stored.count == content.needs.count, let least = stored.min(by: Self.isLess) { return least }
         let keyIDs = content.needs.filter(isForPlayReady).flatMap(\.keyIDs)
@@ -125,9 +134,12 @@ final class AgentSession: Sendable {
     private static let local = RightsStatus(kind: .valid, reason: "the keys file has the keys")
 
     /// Of a key that is stored; nil where none is.
-    private func storedRights(_ uri: String?) -> RightsStatus? {
+    private func storedRights(_ uri: String?) async -> RightsStatus? {
         guard let uri else { return nil }
-        return fairPlay.lazy.compactMap { $0.rightsStatus(ofStoredKeyFor: uri, in: self.session) }.first
+        for loader in fairPlay {
+            if let rights = await loader.rightsStatus(ofStoredKeyFor: uri, in: session) { return rights }
+        }
+        return nil
     }
 
     private static func isLess(_ left: RightsStatus, _ right: RightsStatus) -> Bool {
@@ -160,28 +172,35 @@ final class AgentSession: Sendable {
 
     /// Who will be asked for the keys. `rights` are those of the content.
     func keyNeed(_ need: InspectedContent.Need, _ rights: RightsStatus) -> ContentKeyNeed {
-        let system = need.key.map { KeySystem(HLSKeyFormat($0.keyFormat).protectionSystem) } ?? KeySystem(need.system)
+        let (system, source) = source(of: need, rights)
         return ContentKeyNeed(
-            keySystem: system, keyIDs: need.keyIDs, keyURI: need.key?.printableURI, source: source(of: need, rights))
+            keySystem: system, keyIDs: need.keyIDs, keyURI: need.key?.printableURI, source: source)
     }
 
-    private func source(of need: InspectedContent.Need, _ rights: RightsStatus) -> String? {
-        if hasLocalKeys(need.keyIDs, uri: need.key?.uri) { return "the keys file" }
+    /// The system that will be asked, and where its keys come from. Where nothing is asked, the system that the content names.
+    private func source(of need: InspectedContent.Need, _ rights: RightsStatus) -> (KeySystem?, String?) {
+        let named = need.key.map { KeySystem(HLSKeyFormat($0.keyFormat).protectionSystem) } ?? KeySystem(need.system)
+        if hasLocalKeys(need.keyIDs, uri: need.key?.uri) { return (named, "the keys file") }
         if isForPlayReady(need), let playReady {
-            if rights.kind == .valid { return "the licence store" }
-            return Self.service("PlayReady-style", playReady.client.configuration.licenseURL ?? need.suggestedURL)
+            if rights.kind == .valid { return (.playReady, "the licence store") }
+            let url = playReady.client.configuration.licenseURL ?? need.suggestedURL
+            return (.playReady, Self.service("PlayReady-style", url))
         }
         if need.system == .fairPlay {
-            guard let fairPlay = settings.fairPlay else { return nil }
+            guard let fairPlay = settings.fairPlay else { return (.fairPlay, nil) }
             let own = settings.keySystem == .fairPlay ? settings.licenseURL : nil
-            return Self.service("FairPlay-style", fairPlay.service.url ?? own)
-                ?? "the FairPlay-style key server that the key's URI names"
+            return (
+                .fairPlay,
+                Self.service("FairPlay-style", fairPlay.service.url ?? own)
+                    ?? "the FairPlay-style key server that the key's URI names"
+            )
         }
-        guard settings.keySystem ?? .clearKey == .clearKey, need.system != .playReady || settings.licenseURL != nil
+        guard settings.keySystem ?? .clearKey == .clearKey, need.system != .playReady || settings.licenseURL != nil,
+            let source = Self.service("ClearKey", settings.licenseURL ?? need.suggestedURL)
         else {
-            return nil
+            return (named, nil)
         }
-        return Self.service("ClearKey", settings.licenseURL ?? need.suggestedURL)
+        return (.clearKey, source)
     }
 
     private static func service(_ name: String, _ url: String?) -> String? {
@@ -204,6 +223,6 @@ final class AgentSession: Sendable {
         }
         return KeyDemand(
             keyIDs: keyIDs, keySystem: settings.keySystem ?? KeySystem(need.system), initializationData: data,
-            suggestedURL: need.suggestedURL, retryFailuresUpTo: session.generation)
+            suggestedURL: need.suggestedURL, mediaURL: need.mediaURL, retryFailuresUpTo: session.generation)
     }
 }

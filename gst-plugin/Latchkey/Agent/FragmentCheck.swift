@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyContainers
 
 /// Looks at the fragments that an adaptive demuxer has fetched: media, or a web page in its place. For one stream's
 /// thread at a time.

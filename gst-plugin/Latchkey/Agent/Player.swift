@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import CGStreamer
-public import ElementKit
+public import CLatchkeyGStreamer
+public import LatchkeyElementKit
 import Synchronization
 
 /// A ready player for an agent's content: GStreamer's `playbin3`.
@@ -41,7 +41,7 @@ public final class Player: Sendable {
 
     /// Plays, from the start or from where it paused. False where GStreamer refuses at once, and after the agent's end;
     /// what fails later is an error on the bus. After an error, and to play once more after the end, `stop` first. A player
-    /// that ended before its first picture is not to play again: `playbin3` of GStreamer 1.22 may abort the process then.
+    /// that ended before its first picture is not to play again: `playbin3` before GStreamer 1.26 may abort the process then.
     @discardableResult
     public func play() -> Bool { start(.playing) }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import KeySystems
-public import ProtectionModel
+public import LatchkeyKeySystems
+public import LatchkeyProtection
 
 /// What is known of some content before it plays: its protection, and the rights that are installed for it. A value.
 public struct ContentInfo: Hashable, Sendable {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// HTTP Live Streaming: each playlist of a presentation is read as the demuxer reads it.
 extension ContentInspector {
@@ -17,7 +18,7 @@ extension ContentInspector {
     func playlists(_ url: String) async throws(AgentError) -> InspectedContent {
         let answer = try await source.whole(url, limit: HLSPlaylist.maximumSize)
         let first = try read(answer, variables: [:], sessionKeys: [])
-        var content = InspectedContent()
+        var content = InspectedContent(url: answer.url)
         guard first.kind == .master else {
             let periods = try await add(first, from: answer.url, to: &content)
             var track = ContentTrack(.video)
@@ -79,6 +80,7 @@ extension ContentInspector {
         try Self.refuseWebPage(answer, in: "playlist")
         var rewriter = HLSPlaylistRewriter(
             keyFormats: Self.keyFormats(preferring: keySystem), importedVariables: variables, sessionKeys: sessionKeys)
+        if envelopes.isEmpty { rewriter.isEnveloped = false }
         do throws(FormatError) {
             // Playlists keep their URLs, so that those of a master playlist are found again.
             return try rewriter.rewrite(answer.bytes, from: answer.url) { resource in
@@ -118,7 +120,7 @@ extension ContentInspector {
             count: min(Self.probeSize, Int(clamping: probe.byteRange?.length ?? .max)))
         guard let start = fetched else { return periods }
         try Self.refuseWebPage(start, in: "segment")
-        guard let parser = EnvelopeParsers.parser(of: start.bytes) else { return periods }
+        guard let parser = envelopes.parser(of: start.bytes) else { return periods }
         content.isProtected = true
         var enveloped = KeyPeriod(start: 0, end: periods.last?.end, method: "envelope")
         guard let header = try? parser.header(of: start.bytes),

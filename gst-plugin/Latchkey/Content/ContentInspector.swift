@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Elements
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyElements
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// Looks at content before it plays, and checks that it is what its type says. Thread-safe.
 struct ContentInspector: Sendable {
     let source: ContentSource
     /// The configured key system, for content that names several.
     var keySystem: KeySystem?
+    var envelopes = EnvelopeParsers()
 
     /// Throws `invalidContent` for what is something else, by name where it is a web page; `unsupportedContent` for what
     /// is not played; and what `ContentSource` throws.
@@ -58,7 +60,7 @@ struct ContentInspector: Sendable {
         } catch {
             throw Self.failure(error, at: answer.url)
         }
-        var content = InspectedContent()
+        var content = InspectedContent(url: answer.url)
         let sets = root.children.filter { $0.localName == "Period" }.flatMap(\.children).filter {
             $0.localName == "AdaptationSet"
         }
@@ -108,7 +110,7 @@ struct ContentInspector: Sendable {
         }
         let tracks = SmoothTracks(root)
         try tracks.check(at: answer.url)
-        var content = InspectedContent()
+        var content = InspectedContent(url: answer.url)
         tracks.add(to: &content, of: manifest, root: root)
         for stream in manifest.streams where stream.type == .audio { content.add(audioTrack: stream.label ?? "audio") }
         content.isProtected = manifest.isProtected
@@ -148,7 +150,7 @@ struct ContentInspector: Sendable {
         guard movie.tracks.contains(where: { $0.handler == "vide" || $0.handler == "soun" }) else {
             throw .invalidContent("it has neither video nor sound", at: url)
         }
-        var content = InspectedContent()
+        var content = InspectedContent(url: url)
         for track in movie.tracks where track.handler == "soun" { content.add(audioTrack: track.language ?? "audio") }
         for track in movie.tracks { content.tracks.append(ContentTrack(track)) }
         take(movie, into: &content)

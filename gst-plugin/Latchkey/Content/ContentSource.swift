@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
-import HTTP
-import MediaFormats
+import LatchkeyHTTP
+import LatchkeyContainers
+import LatchkeyManifests
 
 /// Fetches what is looked at before playback: playlists, manifests and the heads of files. Thread-safe.
 struct ContentSource: Sendable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import KeySystems
-public import ProtectionModel
+public import LatchkeyKeySystems
+public import LatchkeyProtection
 
 /// A track of some content, or one of several qualities of it, and how it is encrypted at what times. A value.
 ///
@@ -81,7 +81,7 @@ public struct KeyPeriod: Hashable, Sendable {
 
 /// A key that playback will ask for, and who will be asked as things are configured now. A value.
 public struct ContentKeyNeed: Hashable, Sendable {
-    /// The system whose exchange it is; nil where any licence for the KIDs will do.
+    /// The system that will be asked. Where none is configured: the one that the content names, or nil if it names none.
     public var keySystem: KeySystem?
     /// Empty where the content names none.
     public var keyIDs: [KeyID]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// What the content itself says, without the rights that are installed. A value.
 struct InspectedContent: Sendable {
@@ -13,10 +14,14 @@ struct InspectedContent: Sendable {
         var keyIDs: [KeyID]
         var data: [InitializationData]
         var suggestedURL: String?
+        /// Where the content that says so came from.
+        var mediaURL: String?
         /// A key that a playlist names by URI.
         var key: HLSKey?
     }
 
+    /// Where it came from.
+    var url: String?
     var isProtected = false
     var systems: [ProtectionSystem] = []
     var keyIDs: [KeyID] = []
@@ -35,6 +40,8 @@ struct InspectedContent: Sendable {
     mutating func add(keyIDs new: [KeyID]) { Self.add(new, to: &keyIDs) }
     mutating func add(licenseURLs new: [String]) { Self.add(new, to: &licenseURLs) }
     mutating func add(_ need: Need) {
+        var need = need
+        need.mediaURL = url
         if !needs.contains(need), needs.count < 64 { needs.append(need) }
     }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
 
 /// The tracks of a DASH manifest (ISO/IEC 23009-1): each Representation, over all Periods.
 struct DASHTracks {

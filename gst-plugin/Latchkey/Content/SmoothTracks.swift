@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 
 /// The streams that a Smooth Streaming manifest needs to have, by the Downloadable Agent manual, 5.3.2: a video of H.264
 /// with a quality, and an audio of AAC with one quality.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ContentCache
-import ElementKit
-import HTTP
-import MediaFormats
+import LatchkeyOffline
+import LatchkeyElementKit
+import LatchkeyElements
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyManifests
 import Synchronization
 
 /// Content that is in the cache: looked at and played from there.
@@ -36,10 +38,37 @@ extension AgentCore {
     /// A source element of a pipeline that the application made reads from the cache, where the content is in there. Call it
     /// before the source begins.
     func leadToCache(_ source: ElementReference, in id: UInt64) {
-        guard let uri = source.sourceURI, URIReference.normalized(uri) == URIReference.normalized(contentURL),
-            let gateway = gateway(of: id)
-        else { return }
-        if !source.setSourceURI(gateway.url) { log(.warning, "\(source.name) cannot read from the cache") }
+        guard let uri = source.sourceURI, URIReference.normalized(uri) == URIReference.normalized(contentURL) else {
+            return
+        }
+        if let gateway = gateway(of: id) {
+            if !source.setSourceURI(gateway.url) { log(.warning, "\(source.name) cannot read from the cache") }
+        } else if let file = fileGateway(of: id) {
+            if !source.setSourceURI(file.url) {
+                log(.warning, "\(source.name) does not wait for outages of the network")
+            }
+            waitForOutages(source, in: id)
+        }
+    }
+
+    /// The content's URL for what a gateway serves; nil for other URLs.
+    func originalURL(_ url: String) -> String? {
+        let gateways = guarded.withLock { $0.attachments.values.flatMap { [$0.gateway?.url, $0.file?.url] } }
+        let origin = URIReference(url).origin
+        return gateways.contains { $0.map { URIReference($0).origin == origin } ?? false } ? contentURL : nil
+    }
+
+    /// That of an attachment, which lives as long; nil where there is none for this content.
+    private func fileGateway(of id: UInt64) -> FileGateway? {
+        if let known = guarded.withLock({ $0.attachments[id]?.file }) { return known }
+        guard let made = fileGateway() else { return nil }
+        return withExtendedLifetime(made) {
+            guarded.withLock { guarded in
+                let file = guarded.attachments[id]?.file ?? made
+                guarded.attachments[id]?.file = file
+                return file
+            }
+        }
     }
 
     /// That of an attachment, which lives as long; nil where nothing of the content is in the cache.
@@ -52,13 +81,28 @@ extension AgentCore {
         }
         guard let made else { return nil }
         // Two sources may begin at once. The one that is too much ends behind the lock.
-        return withExtendedLifetime(made) {
+        let gateway = withExtendedLifetime(made) {
             guarded.withLock { guarded in
                 let gateway = guarded.attachments[id]?.gateway ?? made
                 guarded.attachments[id]?.gateway = gateway
                 return gateway
             }
         }
+        noteStoredContent()
+        return gateway
+    }
+
+    /// Content that is stored needs no viewing session while its keys are stored, too.
+    func noteStoredContent() {
+        let (session, isStored) = guarded.withLock { guarded in
+            let hasGateway = guarded.attachments.values.contains { $0.gateway != nil }
+            // A manifest on disk may name media on servers.
+            let isFile =
+                URIReference(contentURL).scheme?.lowercased() == "file"
+                && [.mp4, .piff].contains(ContentType(url: contentURL))
+            return (guarded.parts?.session, hasGateway && !guarded.usesNetwork || isFile)
+        }
+        if isStored { session?.setContentIsStored(true) }
     }
 
     /// Of whatever plays.
@@ -70,6 +114,12 @@ extension AgentCore {
 
     private func handle(_ event: CacheGateway.Event) {
         switch event {
+        case .usesNetwork:
+            let session = guarded.withLock { guarded in
+                guarded.usesNetwork = true
+                return guarded.parts?.session
+            }
+            session?.setContentIsStored(false)
         case .edgeReached(let edge, let error): cacheEdgeWasReached(edge, error.reason)
         case .failure(let error):
             log(.warning, "from the cache: \(error)")

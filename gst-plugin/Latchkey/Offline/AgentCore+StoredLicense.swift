@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 
 /// Licences for playback without a network.
 extension AgentCore {

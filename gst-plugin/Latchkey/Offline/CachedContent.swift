@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import ContentCache
-public import LicenseControl
-public import MediaFormats
-import ProtectionModel
+public import LatchkeyOffline
+public import LatchkeyKeySession
+public import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// Content that is in the cache, or is to be: “Download & Play Offline”, after the Downloadable Agent's manual, section 5.5.
@@ -81,7 +81,8 @@ public final class CachedContent: Sendable {
     // MARK: Control
 
     /// Starts the download, or goes on with it where it stopped, also after a crash. It begins when the limit of the cache
-    /// allows: `status` tells. Downloads do not start by themselves with the application.
+    /// allows: `status` tells. Downloads do not start by themselves with the application. They stop before the machine
+    /// sleeps and go on by themselves when it is awake, if logind tells of that: meanwhile their status is `waiting`.
     ///
     /// Keys of HLS that FairPlay-style key servers give are asked for first, so that they are stored: those that are there
     /// are not asked for again as long as they may be used. Where one is not stored, `progress.warning` says why
@@ -106,6 +107,7 @@ public final class CachedContent: Sendable {
     }
 
     private func begin(_ licenseStoring: LicenseStoring?) {
+        if let cache = configuration.cache { SleepingDownloads.include(cache) }
         item.start(keyStoring: configuration.keyStoring, licenseStoring: licenseStoring)
     }
 

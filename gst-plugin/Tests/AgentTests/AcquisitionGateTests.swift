@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import ProtectionModel
+import LatchkeyKeySystems
+import LatchkeyProtection
 import Synchronization
 import Testing
 
 @testable import Latchkey
-@testable import LicenseControl
+@testable import LatchkeyKeySession
 
 /// Requests that wait for rights, and keys whose time is over.
 @Suite struct AcquisitionGateTests {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import TestSupport
-import ProtectionModel
+import LatchkeyTestSupport
+import LatchkeyProtection
 import Testing
 
 @testable import Latchkey

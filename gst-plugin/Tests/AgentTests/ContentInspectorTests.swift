@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import KeySystems
-import MediaFormats
-import ProtectionModel
-import TestSupport
+import LatchkeyManifests
+import LatchkeyKeySystems
+import LatchkeyProtection
+import LatchkeyTestSupport
 import Testing
 
 @testable import Latchkey

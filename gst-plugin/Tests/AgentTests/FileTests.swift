@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
-import ProtectionModel
-import TestSupport
+import LatchkeyProtection
+import LatchkeyTestSupport
 import Testing
 
 @testable import Latchkey

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import MediaFormats
+import LatchkeyHTTP
 import Synchronization
 
 /// A web of a few resources, with byte ranges. What it does not have is 404; `silent` ones do not answer.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Diagnosis
+import LatchkeyDiagnosis
 import Foundation
-import MediaFormats
+import LatchkeyContainers
 import Testing
 
 /// What a clip says of its streams.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Diagnosis
-import ElementTestSupport
+import LatchkeyDiagnosis
+import LatchkeyElementTestSupport
 import Testing
 
 /// Which decoder is taken, and the words for it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Diagnosis
+import LatchkeyDiagnosis
 import Testing
 
 /// What is said when GStreamer does not have the plug-in.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
+import Synchronization
 import Testing
 
 /// A bin around `identity` that notes what it sees.
@@ -87,6 +88,37 @@ private final class Wrapper: Bin, @unchecked Sendable {
         _ = try bus.next(element: "replaced")
         _ = try bus.next(element: "other")
         #expect(bus.count(element: "original") == 0)
+    }
+
+    /// An error of a child is seen and goes its way all the same; other messages are not seen.
+    @Test func seesErrorsInside() throws {
+        let seen = Mutex<[String]>([])
+        ElementReference(element).observeErrorsInside { source, text in
+            seen.withLock { $0.append("\(source): \(text)") }
+        }
+        let late = try #require(ElementReference.make("queue"))
+        #expect(bin.add(late))
+        late.post("other", [])
+        late.postError(GST_STREAM_ERROR_DEMUX, "no media", debug: "")
+        _ = try bus.next(element: "other")
+        #expect(try bus.nextError().text == "no media")
+        #expect(seen.withLock { $0 } == ["queue: no media"])
+    }
+
+    @Test func addsDetailsToErrorsAlone() throws {
+        func added(_ details: String?, isError: Bool = true) throws -> BusMessage {
+            let error = g_error_new_literal(gst_stream_error_quark(), 3, "text")
+            defer { g_error_free(error) }
+            let make = isError ? gst_message_new_error : gst_message_new_warning
+            let message = try #require(make(ek_as_object(element), error, details))
+            let changed = Message(owning: message).addingErrorDetails("more").release()
+            defer { gst_message_unref(changed) }
+            return BusMessage(changed)
+        }
+        #expect(try added("place\nadvice").debug == "place\nmore\nadvice")
+        #expect(try added("place").debug == "place\nmore")
+        #expect(try added(nil).text == "text")
+        #expect(try added("place", isError: false).debug == "place")
     }
 
     @Test func changesTheTextsOfMessages() throws {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import COpenSSL
-import ProtectionModel
+import CLatchkeyOpenSSL
+import LatchkeyProtection
 
 /// Encrypts samples as ISO/IEC 23001-7 words it, one block after the other, on OpenSSL's single-block AES: the other
 /// direction of what is tested, and none of its code.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyProtection
 
 /// An encrypted sample with the protection meta that a demuxer gives it.
 public struct EncryptedSample: Sendable {

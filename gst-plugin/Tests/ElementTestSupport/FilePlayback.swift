@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
+import CLatchkeyGStreamer
+import LatchkeyElementKit
 import Foundation
 
 /// A file through its demuxer, with a decryptor and a sink behind each pad that comes, and a record of both sides.

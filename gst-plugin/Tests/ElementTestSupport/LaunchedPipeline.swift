@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
+import CLatchkeyGStreamer
+import LatchkeyElementKit
 
 /// A pipeline in the words of gst-launch, with a record of what comes to some of its sinks.
 public final class LaunchedPipeline: @unchecked Sendable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
+import CLatchkeyGStreamer
+import LatchkeyElementKit
 import Foundation
 
 /// Writes down what a fakesink with `signal-handoffs` shows: prerolled and rendered frames, by their first byte.

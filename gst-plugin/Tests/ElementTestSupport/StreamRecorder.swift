@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
 import Foundation
 
 /// Writes down, in order, what leaves a pad. Thread-safe.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
-    /// Rule 1: what waits for a key is bounded, and who waits to get in is let go.
+    /// What waits for a key is bounded, and a thread that waits to get in is let go.
     @Suite struct BackPressureTests {
         init() {
             TestProcess.prepare

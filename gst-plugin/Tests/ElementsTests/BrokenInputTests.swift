@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
 import Testing
@@ -38,6 +38,10 @@ extension ElementTests {
             "broken-mp4-saiz-saio/saiz-entries-3.mp4": "qtdemux reads IVs out of entries that are too small for them",
             "broken-mp4-truncated/zero-length-sample.mp4": "the samples behind the empty one are other bytes",
         ]
+
+        /// A file that qtdemux reads for minutes from GStreamer 1.26 on, without looking whether it is to stop: `sbgp`
+        /// says 2³²−1 samples, and each one's group is looked up and refused.
+        private static let endless = "broken-mp4-seig/sbgp-samplecount-ffffffff.mp4"
 
         struct CaseFile: Decodable {
             struct Key: Decodable {
@@ -136,6 +140,26 @@ extension ElementTests {
             return outcome
         }
 
+        /// Plays a file with stock elements alone, in a process of its own.
+        ///
+        /// - Parameter limit: The processor time that it may take, in seconds.
+        /// - Returns: Whether it took all of that time.
+        private func playStockAlone(_ variant: Variant, limit: Int) throws -> Bool {
+            let process = Process()
+            process.executableURL = URL(fileURLWithPath: "/bin/sh")
+            process.arguments = [
+                "-c",
+                "ulimit -c 0; ulimit -t \(limit); exec gst-launch-1.0 filesrc location=\"$0\" ! qtdemux ! fakesink",
+                Self.corpus.appendingPathComponent(variant.testDescription).path,
+            ]
+            process.standardOutput = FileHandle.nullDevice
+            process.standardError = FileHandle.nullDevice
+            try process.run()
+            process.waitUntilExit()
+            return process.terminationReason == .uncaughtSignal
+                && [SIGXCPU, SIGKILL].contains(process.terminationStatus)
+        }
+
         private static func md5(_ bytes: [UInt8]) -> String {
             guard let text = g_compute_checksum_for_data(G_CHECKSUM_MD5, bytes, gsize(bytes.count)) else { return "" }
             defer { g_free(text) }
@@ -145,8 +169,15 @@ extension ElementTests {
         @Test func everyBrokenFileEndsAsRecorded() throws {
             #expect(Self.variants.count >= 60, "the corpus is not there")
             #expect(Self.expected.count > 200)
+            let version = Environment.gstreamerVersion
+            let isEndless = version.major == 1 && version.minor >= 26
             var lines: [String] = []
             for variant in Self.variants {
+                if isEndless && variant.testDescription == Self.endless {
+                    let usedUp = try playStockAlone(variant, limit: 3)
+                    #expect(usedUp, "stock qtdemux ends here by now: the file can be played again")
+                    continue
+                }
                 let outcome = try play(variant)
                 lines.append(outcome.line)
                 if outcome.wrong > 0 {
@@ -157,7 +188,6 @@ extension ElementTests {
                     #expect(Self.misleading[variant.testDescription] == nil, "not misleading any more")
                 }
             }
-            let version = Environment.gstreamerVersion
             let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
                 .appendingPathComponent("../Golden/broken-inputs-\(version.major).\(version.minor).txt")
                 .standardizedFileURL
@@ -167,7 +197,8 @@ extension ElementTests {
             let known = Set((recorded ?? "").split(separator: "\n").map(String.init))
             for line in lines {
                 #expect(
-                    known.contains(line), "not as in \(file.lastPathComponent); LATCHKEY_UPDATE_GOLDEN=1 records it")
+                    known.contains(line),
+                    "\(line): not as in \(file.lastPathComponent); LATCHKEY_UPDATE_GOLDEN=1 records it")
             }
             #expect(known.count == lines.count)
         }

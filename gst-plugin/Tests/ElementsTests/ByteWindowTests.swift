@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import TestSupport
+import LatchkeyTestSupport
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// The window over bytes that are pushed, without any element.
 @Suite struct ByteWindowTests {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
+@testable import LatchkeyContainers
 
 extension ElementTests {
-    /// Rules 5 and 6: what the caps say, and when clear media is taken.
+    /// What the caps say, and when clear media is taken.
     @Suite struct CapsTests {
         init() {
             TestProcess.prepare
@@ -128,6 +129,20 @@ extension ElementTests {
             #expect(try accepts(harness, Media.bareVideo))
             // A system of another factory stays refused: the template lists what this one is for.
             #expect(try !accepts(harness, "application/x-cbcs, original-media-type=video/x-h264, cipher-mode=cbcs"))
+        }
+
+        /// By frames of xHE-AAC and the like, a right key would be called a wrong one. Demuxers name no profile of them.
+        @Test func framesOfKnownKindsAloneAreJudged() throws {
+            func codec(_ fields: String) throws -> SampleCodec? {
+                let caps = try #require(Caps("application/x-cenc, cipher-mode=cenc, \(fields)"))
+                return try #require(EncryptedFormat(caps)).codec
+            }
+            #expect(try codec("original-media-type=audio/mpeg, mpegversion=4, base-profile=lc, profile=lc") == .aac)
+            #expect(try codec("original-media-type=audio/mpeg, mpegversion=4") == nil)
+            #expect(try codec("original-media-type=audio/mpeg, mpegversion=1, layer=3") == nil)
+            #expect(try codec("original-media-type=audio/x-ac3") == .ac3)
+            #expect(try codec("original-media-type=audio/x-opus") == .opus)
+            #expect(try codec("original-media-type=audio/x-dts") == nil)
         }
 
         @Test func aStreamMayEndInAClearPart() throws {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// What waits for a key is not lost to what happens around it.
@@ -35,7 +35,10 @@ extension ElementTests {
         @Test func aSessionThatIsClosedBeforeTheStartFailsTheStreamOnce() throws {
             let session = KeySession()
             session.close(.denied("the viewing session ended"))
-            let context = try #require(SharedSession.context(for: SharedSession(session, ControlSettings())))
+            let shared = SharedSession(session, ControlSettings())
+            // A context does not keep it.
+            defer { withExtendedLifetime(shared) {} }
+            let context = try #require(SharedSession.context(for: shared))
             let harness = try Harness("latchkeycencdec", [("key-timeout", .uint(0))], context: context)
             harness.start(caps: Media.bareVideo)
             _ = harness.push(try Media.sample([1, 2]).makeBuffer())

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
-    /// Rules 3 to 6: the bytes, and what else of a sample must stay.
+    /// The bytes, and what else of a sample must stay.
     @Suite struct DecryptionTests {
         init() {
             TestProcess.prepare

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementTestSupport
+import LatchkeyElementTestSupport
 import Latchkey
 import Testing
 

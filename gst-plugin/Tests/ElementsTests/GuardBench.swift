@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
-import OutputControl
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyOutputs
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// A guard in front of a sink, in a pipeline that the test feeds.
 final class GuardBench: @unchecked Sendable {

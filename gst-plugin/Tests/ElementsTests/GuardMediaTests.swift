@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// What a guard knows of its sink before the first media, and that it goes by what the user sets last.
@@ -25,28 +25,31 @@ extension ElementTests {
             in description: String, _ body: (LaunchedPipeline, GuardElement) throws -> Void
         ) throws {
             let launched = try LaunchedPipeline(description, recorded: [])
-            let bin = UnsafeMutableRawPointer(launched.pipeline).assumingMemoryBound(to: GstBin.self)
-            let element = try #require(gst_bin_get_by_name(bin, "guard"))
-            defer { gst_object_unref(element) }
-            try body(launched, try #require(GuardElement.implementation(of: element)))
+            var found: GuardElement?
+            ElementReference(launched.pipeline).forEachAround(madeBy: GuardFactory.name) { found = $0 as? GuardElement }
+            try body(launched, try #require(found))
         }
 
         @Test(arguments: [
-            ("latchkeyguard name=guard ! autoaudiosink", OutputPolicy.Media.audio as OutputPolicy.Media?),
-            ("latchkeyguard name=guard ! autovideosink", .video),
-            ("latchkeyguard name=guard ! queue ! autoaudiosink", .audio),
-            ("latchkeyguard name=guard ! videoconvert ! fakesink", .video),
+            ("latchkeyguard name=guard ! videoconvert ! fakesink", OutputPolicy.Media.video as OutputPolicy.Media?),
             ("latchkeyguard name=guard ! audioconvert ! fakesink", .audio),
             ("audiotestsrc ! latchkeyguard name=guard ! fakesink", .audio),
             ("videotestsrc ! queue ! latchkeyguard name=guard ! fakesink", .video),
+            // What a sink calls itself says nothing.
             ("latchkeyguard name=guard ! fakesink", nil),
+            ("latchkeyguard name=guard ! appsink", nil),
+            ("latchkeyguard name=guard ! autovideosink", nil),
+            (#"playbin3 video-sink="latchkeyguard name=guard ! autovideosink""#, .video),
+            (#"playbin3 audio-sink="latchkeyguard name=guard ! autoaudiosink""#, .audio),
+            (#"playbin3 audio-sink="latchkeyguard name=guard ! appsink""#, .audio),
+            (#"playbin3 video-filter="latchkeyguard name=guard""#, .video),
         ])
-        func theSinkTellsBeforeAnyMedia(_ description: String, _ media: OutputPolicy.Media?) throws {
-            try outputGuard(in: description) { _, outputGuard in
-                try GuardElement.joinAll(around: outputGuard.reference, session)
+        func theCapsAndThePlaceTellBeforeAnyMedia(_ description: String, _ media: OutputPolicy.Media?) throws {
+            try outputGuard(in: description) { launched, outputGuard in
+                try GuardElement.joinAll(around: ElementReference(launched.pipeline), session)
                 #expect(outputGuard.currentPost?.media == media)
                 #expect(session.hasGuard(for: .audio) == (media == .audio))
-                #expect(session.hasGuard(for: .video) == (media != .audio))
+                #expect(session.hasGuard(for: .video) == (media == .video))
             }
         }
 
@@ -88,7 +91,6 @@ extension ElementTests {
                 outputGuard.reference.pointer.setProperty("minimum-hdcp", .string("type-0"))
                 #expect(gst_element_set_state(launched.pipeline, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
                 #expect(outputGuard.currentPost !== third)
-                #expect(session.hasGuard(for: .video))
                 #expect(session.outputLevel == .hdcpType1)
             }
         }

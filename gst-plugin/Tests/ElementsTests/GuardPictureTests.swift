@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// The application's picture in the place of the video, and modes that change while it plays.

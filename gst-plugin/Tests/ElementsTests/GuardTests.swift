@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     @Suite struct GuardTests {
@@ -208,7 +208,10 @@ extension ElementTests {
             #expect(recorder.order.count { $0 == "gap" } == 10)
         }
 
-        @Test(arguments: ["outputs=wrong", "outputs=script:/nonexistent", "hdmi-mode=wrong", "minimum-hdcp=wrong"])
+        @Test(arguments: [
+            "outputs=wrong", "outputs=script:/dev/null/script", "outputs=script:/etc", "hdmi-mode=wrong",
+            "minimum-hdcp=wrong",
+        ])
         func aPropertyThatCannotBeUsedIsAnError(_ property: String) throws {
             let launched = try LaunchedPipeline(
                 "videotestsrc ! latchkeyguard \(property) ! fakesink", recorded: [])

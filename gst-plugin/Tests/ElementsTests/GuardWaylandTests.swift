@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import OutputControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyOutputs
+import LatchkeyProtection
 import Testing
-import WaylandStandIn
+import CLatchkeyWaylandStandIn
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// The guard in front of a window of a Wayland compositor's, which is `WaylandStandIn`.

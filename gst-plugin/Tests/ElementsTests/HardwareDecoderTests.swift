@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// Nothing of ours stands between a decryptor and a hardware decoder: caps, allocation, pools and metas pass.

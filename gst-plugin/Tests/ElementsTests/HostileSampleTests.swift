@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
-    /// Rule 5: a sample whose meta does not fit ends in a named error, and no byte of it is touched.
+    /// A sample whose meta does not fit ends in a named error, and no byte of it is touched.
     @Suite struct HostileSampleTests {
         init() {
             TestProcess.prepare

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
+import CLatchkeyGStreamer
 import Dispatch
-import ElementKit
-import ElementTestSupport
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     @Suite struct KeyLeaseTests {

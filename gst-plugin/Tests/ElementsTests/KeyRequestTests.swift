@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
-    /// Rules 7 to 9: what starts a request, who is asked, and what the messages say.
+    /// What starts a request, which loaders are asked, and what the messages say.
     @Suite struct KeyRequestTests {
         init() {
             TestProcess.prepare
@@ -168,8 +168,8 @@ extension ElementTests {
         // MARK: One session
 
         @Test func twoElementsOfOneSessionAskOnce() throws {
-            let context = try OpenSession().context
-            let harnesses = try (0..<2).map { _ in try Harness("latchkeycencdec", Self.forEver, context: context) }
+            let open = try OpenSession()
+            let harnesses = try (0..<2).map { _ in try Harness("latchkeycencdec", Self.forEver, context: open.context) }
             for harness in harnesses {
                 harness.start(caps: Media.bareVideo)
                 #expect(harness.push(try Media.sample(Media.bytes(30)).makeBuffer()) == .ok)

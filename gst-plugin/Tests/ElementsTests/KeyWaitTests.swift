@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
-    /// Rules 1, 2 and 9: the wait for a key, and all that can end it.
+    /// The wait for a key, and all that can end it.
     @Suite struct KeyWaitTests {
         init() {
             TestProcess.prepare

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// Everything that a pipeline makes goes with it: decryptors, sessions, keys.
@@ -99,6 +99,49 @@ extension ElementTests {
                 watch(witness, [harness.element])
             }
             #expect(witness.allGo())
+        }
+
+        /// Some stock elements leak the contexts that they get.
+        @Test(arguments: [false, true]) func aLeakedContextDoesNotKeepTheSession(_ isAttached: Bool) throws {
+            let witness = Witness()
+            var leaked: Context?
+            do {
+                let pipeline = Pipeline(try Pipeline.launch("latchkeycencdec name=decryptor key-timeout=0"))
+                let element = try #require(
+                    Pipeline.isBin(pipeline.pointer)
+                        ? Pipeline.element("decryptor", in: pipeline.pointer) : pipeline.reference)
+                if isAttached {
+                    let session = KeySession()
+                    Latchkey.attach(session, to: pipeline.pointer)
+                    witness.watch(session)
+                }
+                // The same again after a stop: the pipeline owns it, and no element has to.
+                for _ in 0..<2 {
+                    #expect(pipeline.setState(.paused))
+                    witness.watch(Decryptor.implementation(of: element.pointer)?.currentSession)
+                    #expect(pipeline.setState(.null))
+                }
+                leaked = element.context(type: SharedSession.contextType)
+                #expect(witness.alive == witness.count && witness.count > 1)
+            }
+            #expect(leaked != nil)
+            #expect(witness.allGo())
+            // A pipeline that gets it makes a session of its own.
+            let harness = try Harness("latchkeycencdec", context: leaked)
+            #expect(Decryptor.implementation(of: harness.element)?.currentSession != nil)
+        }
+
+        /// Who shares a session by its context may outlive the pipeline that made it.
+        @Test func aSharedSessionStaysWithThoseThatShareIt() throws {
+            var first: Harness? = try Harness("latchkeycencdec")
+            let context = ElementReference(try #require(first).element).context(type: SharedSession.contextType)
+            let second = try Harness("latchkeycencdec", context: context)
+            let session = Decryptor.implementation(of: second.element)?.currentSession
+            first = nil
+            #expect(second.setState(GST_STATE_NULL) == GST_STATE_CHANGE_SUCCESS)
+            #expect(second.setState(GST_STATE_PLAYING) == GST_STATE_CHANGE_SUCCESS)
+            let again = Decryptor.implementation(of: second.element)?.currentSession
+            #expect(session != nil && again === session)
         }
 
         @Test func fiftyCyclesOfAPipeline() throws {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
-import ProtectionModel
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyProtection
 
 /// The media of the tests: keys, caps and bytes.
 enum Media {

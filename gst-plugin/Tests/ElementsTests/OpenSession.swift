@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import ElementTestSupport
-import LicenseControl
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyKeySession
 
-@testable import Elements
+@testable import LatchkeyElements
 
-/// A session that a test holds, with the context that brings elements to it.
-struct OpenSession {
+/// A session that a test holds, with the context that brings elements to it. The context does not keep the session: hold this
+/// until an element has it.
+final class OpenSession {
     let session: KeySession
     let context: Context
+    private let harness: Harness
 
     init() throws {
         // The first element of a pipeline makes the session.
@@ -19,5 +21,6 @@ struct OpenSession {
         else { throw TestFailure("the element shares no session") }
         self.session = session
         self.context = context
+        self.harness = harness
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import ElementTestSupport
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// Which keys are asked for before a sample needs them.
@@ -22,7 +22,8 @@ extension ElementTests {
             configuration.prefetchesUsedKeysOnly = usedOnly
             let session = KeySession(loaders: [CallbackLoader { _ in true }], configuration: configuration)
             let sources = try KeySources(
-                settings: DecryptorSettings(), shared: SharedSession(session, ControlSettings()), observer: 1)
+                settings: DecryptorSettings(), shared: SharedSession(session, ControlSettings()),
+                playback: session.playback(of: 1), observer: 1)
             let box = PSSHBox(system: .common, keyIDs: [used, other], data: [])
             let bytes = try #require(box.serialized())
             var found: Set<KeyID> = []

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 
 /// A source that pushes a file, and goes elsewhere when it is told to, as HTTP sources do. What it does wrong is set.
 final class PushedFile: Element, @unchecked Sendable {
@@ -50,7 +50,7 @@ final class PushedFile: Element, @unchecked Sendable {
         source.onEvent { [unowned self] in self.handle($0) }
         source.onTask { [unowned self] in self.push() }
         source.onActivation { [unowned self] isActive in
-            if isActive { source.startTask() } else { source.stopTask() }
+            if isActive { source.startTask() } else { stop() }
         }
         add(source)
     }
@@ -88,6 +88,14 @@ final class PushedFile: Element, @unchecked Sendable {
 
     /// Waits until the stream has begun; false at the deadline.
     func waitForBegin() -> Bool { waitUntil { _ in progress.hasStarted } }
+
+    /// Ends the task, also one that was started when the pad was not active any more: a pad that goes with a task may wait
+    /// for it for ever.
+    func stop() {
+        source.stopTask()
+        // The first call waits for `push`, which may have started the task anew.
+        source.stopTask()
+    }
 
     /// Lets the bytes come.
     func release() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import TestSupport
+import LatchkeyTestSupport
 import Testing
 
 extension ElementTests {
@@ -72,6 +72,7 @@ extension ElementTests {
 
             func stop() {
                 gst_element_set_state(pipeline.pipeline, GST_STATE_NULL)
+                source.stop()
             }
 
             func read(_ offset: Int, _ count: Int) -> (flow: GstFlowReturn, bytes: [UInt8]) {

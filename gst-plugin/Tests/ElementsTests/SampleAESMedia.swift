@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
-import ProtectionModel
+import LatchkeyProtection
 import Testing
-
-@testable import MediaFormats
 
 /// The corpus's transport streams and packed audio with SAMPLE-AES.
 struct SampleAESCase: Sendable, CustomTestStringConvertible {

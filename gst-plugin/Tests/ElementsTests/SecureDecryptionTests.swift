@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// The way into memory that the CPU may not see, with a decoder and a trusted environment that stand in for real ones.

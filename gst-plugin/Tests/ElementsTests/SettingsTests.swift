@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
-import HTTP
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyHTTP
 import Foundation
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
+import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension ElementTests {
     /// Where settings come from, which win, and what happens to those that cannot be used.
@@ -239,6 +240,9 @@ extension ElementTests {
         @Test(arguments: [
             ("[latchkey]\nkey-sytem=clearkey\n", "key-sytem"), ("[latchkey]\nkey-timeout=soon\n", "key-timeout=soon"),
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
+            ("[latchkey]\nmedia-license-urls=some\n", "media-license-urls=some is none of https, any, none"),
+            ("[latchkey]\nenvelope-parsers=other\n", "envelope-parsers=other is not known; known is latchkey"),
+            ("[playready]\ncustom-data-origins=https://a.example;a.example/x y\n", "custom-data-origins has an entry"),
             ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
             ("[fairplay]\npreset=other\n", "“other”"),
             ("[fairplay]\npresets=other\n", "“presets”"), ("[fairplay]\ntest-ask-file=no.hex\n", "/no.hex"),
@@ -277,11 +281,57 @@ extension ElementTests {
             #expect(!error.description.contains(secret))
         }
 
+        @Test func aConfigurationThatOthersMayWriteIsRefused() throws {
+            let path = try write("no.conf", "[latchkey]\nkey-timeout=1000\n")
+            #expect(try Configuration.read(path, required: true).keyTimeout == .seconds(1))
+            #expect(chmod(path, 0o602) == 0)
+            setenv("LATCHKEY_CONFIG", path, 1)
+            #expect(try refusal().text.contains("the configuration file \(path): others may write to it"))
+            // Nor is it passed over, as one that is not there is.
+            #expect(throws: KeyError.self) { try Configuration.read(path, required: false) }
+        }
+
+        @Test func whatIsAskedOfTheMediaIsASetting() throws {
+            for urls in MediaLicenseURLs.allCases {
+                let path = try write("urls.conf", "[latchkey]\nmedia-license-urls=\(urls.rawValue)\n")
+                #expect(try Configuration.read(path, required: true).mediaLicenseURLs == urls)
+            }
+            let path = try write(
+                "origins.conf", "[playready]\ncustom-data-origins=https://a.example;https://b.example:8443\n")
+            let settings = try Configuration.read(path, required: true)
+            #expect(settings.playReady?.customDataOrigins == ["https://a.example", "https://b.example:8443"])
+            #expect(settings.mediaLicenseURLs == .https)
+        }
+
+        /// Of a file with secrets, and of no other.
+        @Test func aWarningTellsOfSecretsThatOthersMayRead() async {
+            await #expect(processExitsWith: .success) {
+                let lines = Mutex<[String]>([])
+                FileWarnings.setHandler { line in lines.withLock { $0.append(line) } }
+                let folder = FileManager.default.temporaryDirectory.path + "/latchkey-" + UUID().uuidString
+                try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+                defer { try? FileManager.default.removeItem(atPath: folder) }
+                for (name, text, mode, count) in [
+                    ("plain", "[latchkey]\nkey-timeout=1\n", 0o644, 0), ("private", "[http-headers]\nX=1\n", 0o600, 0),
+                    ("headers", "[http-headers]\nX=1\n", 0o644, 1), ("data", "[playready]\ncustom-data=a\n", 0o644, 2),
+                    ("credential", "[session]\nserver-url=https://a\ncredential=a\n", 0o604, 3),
+                ] as [(String, String, mode_t, Int)] {
+                    let path = "\(folder)/\(name)"
+                    try text.write(toFile: path, atomically: false, encoding: .utf8)
+                    #expect(chmod(path, mode) == 0)
+                    for _ in 0..<2 { _ = try Configuration.read(path, required: true) }
+                    let told = lines.withLock { $0 }
+                    #expect(told.count == count, "\(name): \(told)")
+                    #expect(count == 0 || told.last?.hasPrefix("the configuration file \(path) has secrets") == true)
+                }
+            }
+        }
+
         /// `/dev/null` is how people say “none”; a folder is a mistake.
         @Test func whatIsNoRegularFileIsNoneOrNamed() throws {
             #expect(try Configuration.read("/dev/null", required: true) == ControlSettings())
             setenv("LATCHKEY_CONFIG", "/tmp", 1)
-            #expect(try refusal().text.contains("/tmp cannot be used: it is no regular file"))
+            #expect(try refusal().text.contains("the configuration file /tmp: not a regular file"))
         }
 
         @Test func theFairPlayGroupsAreRead() throws {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import LicenseControl
-import ProtectionModel
-import SampleDecryption
+import LatchkeyKeySession
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
-@testable import MediaFormats
+@testable import LatchkeyElements
+@testable import LatchkeyContainers
 
 extension ElementTests {
     /// Rules for sound hold for sound and for nothing else, whatever it comes in.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// A decryptor in front of a decoder that takes the place of a hardware, in a pipeline that the test feeds.
 final class StandInDecoder: @unchecked Sendable {

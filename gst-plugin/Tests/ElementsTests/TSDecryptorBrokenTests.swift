@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import ProtectionModel
-import TestSupport
+import LatchkeyProtection
+import LatchkeyTestSupport
 import Testing
 
-@testable import Elements
-@testable import MediaFormats
+@testable import LatchkeyElements
+@testable import LatchkeyContainers
 
 extension ElementTests {
     /// The corpus's broken transport streams and packed audio: what is whole comes out right, what is not is left out
@@ -32,6 +32,10 @@ extension ElementTests {
             var testDescription: String { file }
         }
 
+        /// From GStreamer 1.28 on, tsdemux drops the packetized elementary stream packet in which packets are missing; before,
+        /// what came of it goes on.
+        private static let dropsWhatIsIncomplete = Environment.gstreamerVersion.minor >= 28
+
         static let outcomes: [Outcome] = [
             Outcome(file: "pmt-no-descriptors"),
             // Two headers were changed in each.
@@ -39,14 +43,18 @@ extension ElementTests {
             // Without its first packet the stream has no program association.
             Outcome(file: "cut-first-packet", end: "no program map that can be read", units: (0, 0), frames: (0, 0)),
             Outcome(file: "cut-mid-packet", units: (40, 1), frames: (23, 0)),
-            Outcome(file: "gap-12-packets", units: (70, 1), frames: (43, 0)),
+            dropsWhatIsIncomplete
+                ? Outcome(file: "gap-12-packets", units: (66, 0), frames: (42, 0))
+                : Outcome(file: "gap-12-packets", units: (70, 1), frames: (43, 0)),
             Outcome(file: "pes-header-length-255", units: (69, 3)),
-            Outcome(file: "pes-startcode-broken", units: (75, 0)),
+            Outcome(file: "pes-startcode-broken", units: (dropsWhatIsIncomplete ? 69 : 75, 0)),
             // What the stream calls clear is not touched.
             Outcome(file: "pmt-cleartypes", units: (28, 50), frames: (0, 47)),
             // The table is not one, and there is no other.
             Outcome(file: "pmt-crc-wrong", end: "no program map that can be read", units: (0, 0), frames: (0, 0)),
-            Outcome(file: "sync-lost", units: (72, 0), frames: (43, 1)),
+            dropsWhatIsIncomplete
+                ? Outcome(file: "sync-lost", units: (66, 0), frames: (42, 0))
+                : Outcome(file: "sync-lost", units: (72, 0), frames: (43, 1)),
         ]
 
         private func play(_ file: String) throws -> (end: BusMessage, video: [UInt8], audio: [[UInt8]]) {

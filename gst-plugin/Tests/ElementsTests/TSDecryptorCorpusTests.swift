@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
-@testable import MediaFormats
+@testable import LatchkeyElements
+@testable import LatchkeyContainers
 
 extension ElementTests {
     /// The corpus's SAMPLE-AES segments through latchkeytsdec and the stock demuxers and parsers.

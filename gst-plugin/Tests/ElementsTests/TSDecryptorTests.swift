@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import LicenseControl
-import ProtectionModel
+import LatchkeyKeySession
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
-@testable import MediaFormats
+@testable import LatchkeyElements
+@testable import LatchkeyContainers
 
 extension ElementTests {
     /// latchkeytsdec among the elements around it: keys, waits, segments, what it refuses.
@@ -239,7 +239,10 @@ extension ElementTests {
             let line = "skd://ts-0042 \(Media.hex(segment.key)) \(Media.hex(segment.vector))"
             let keys = try StaticKeys.parse(file: Array(line.utf8), name: "keys")
             let session = KeySession(loaders: [StaticKeyLoader(keys)])
-            let context = try #require(SharedSession.context(for: SharedSession(session, ControlSettings())))
+            let shared = SharedSession(session, ControlSettings())
+            // A context does not keep it.
+            defer { withExtendedLifetime(shared) {} }
+            let context = try #require(SharedSession.context(for: shared))
             let harness = try Harness("latchkeytsdec", [("key-uri", .string("skd://ts-0042"))], context: context)
             harness.start(caps: Self.type)
             #expect(harness.push(segment.encrypted) == .ok)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import ElementTestSupport
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import ProtectionModel
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
-@testable import MediaFormats
+@testable import LatchkeyElements
+@testable import LatchkeyContainers
 
 extension ElementTests {
     /// What latchkeytsdec says of a key that is not the samples'. Right keys: `TSDecryptorCorpusTests` has no warning.
@@ -64,10 +64,65 @@ extension ElementTests {
             #expect(try warnings(item.name, ["a_1.ts"], key: key).isEmpty)
         }
 
-        /// Nothing in them tells.
-        @Test func pictureAndAACSayNothing() throws {
+        private static let aac = [
+            ("hls-ts-sampleaes-skd-aac", ["a_1.ts", "a_2.ts", "a_3.ts", "a_4.ts"]),
+            ("hls-packed-aac-sampleaes", ["a_1.aac", "a_2.aac", "a_3.aac", "a_4.aac"]),
+        ]
+
+        @Test(arguments: aac)
+        func aacTellsItOnceByTheEndsOfItsFrames(name: String, files: [String]) throws {
+            let told = try warnings(name, files)
+            try #require(told.count == 1, "\(told)")
+            #expect(told[0].text.contains(Media.keyIDText) && told[0].text.contains("ends of AAC frames"), "\(told[0])")
+            let item = try #require(SampleAESCase(name))
+            let right = try #require(Hex.decode(item.key))
+            #expect(try warnings(name, files, key: right).isEmpty)
+        }
+
+        /// Nothing in them tells, or too little.
+        @Test func pictureAndShortAACSayNothing() throws {
             #expect(try warnings("hls-ts-sampleaes-skd-aac", ["v_1.ts"]).isEmpty)
             #expect(try warnings("hls-packed-aac-sampleaes", ["a_1.aac"]).isEmpty)
+        }
+
+        /// An ADTS frame that ends so: behind the header, the clear part and so many bytes.
+        private func frame(_ size: Int, end: [UInt8]) -> [UInt8] {
+            let total = 7 + 16 + size
+            let header: [UInt8] = [
+                0xFF, 0xF1, 0x50, 0x80 | UInt8(total >> 11), UInt8(total >> 3 & 255), UInt8(total & 7) << 5 | 0x1F,
+                0xFC,
+            ]
+            return header + [UInt8](repeating: 0x11, count: 16 + size - end.count) + end
+        }
+
+        /// After how many of these frames a key is called a wrong one; nil: never.
+        private func told(_ frames: [[UInt8]]) -> Int? {
+            var doubt = KeyDoubt()
+            let reasons = frames.map { frame in
+                doubt.isOpen(for: nil) ? frame.withUnsafeBytes { doubt.reason(by: $0) } : nil
+            }
+            #expect(reasons.count { $0 != nil } <= 1)
+            return reasons.firstIndex { $0 != nil }.map { $0 + 1 }
+        }
+
+        @Test func endsTellOnlyWhereClearOnesKeepTheRule() {
+            let clear = [[UInt8]](repeating: frame(40, end: [0x01, 0xC0]), count: KeyDoubt.clearLimit)
+            let wrong = frame(32, end: [0x12, 0x34])
+            let right = frame(32, end: [0x03, 0x80])
+            let limit = KeyDoubt.endLimit
+            let wrongs = [[UInt8]](repeating: wrong, count: 40)
+            #expect(told(clear + wrongs) == clear.count + limit)
+            #expect(told(clear + Array(wrongs.prefix(limit - 1))) == nil)
+            #expect(told(Array(clear.dropLast()) + wrongs) == nil)
+            #expect(told(wrongs + clear) == wrongs.count + clear.count)
+            // Padding behind the end: nothing can be told.
+            #expect(told(clear + [frame(40, end: [0xE0, 0])] + wrongs) == nil)
+            // No fewer than the right ones; and right ones alone settle it.
+            #expect(told(clear + [right, right, right] + wrongs) == clear.count + 3 + limit)
+            #expect(told(clear + [wrong] + [[UInt8]](repeating: right, count: 9) + wrongs) == clear.count + 1 + 9 + 8)
+            #expect(told(clear + [[UInt8]](repeating: right, count: limit) + wrongs) == nil)
+            // One byte behind the last block: the three bits may have been encrypted.
+            #expect(told(clear + [frame(33, end: [0x12, 0x34])] + wrongs) == clear.count + 1 + limit)
         }
 
         @Test func oneRightFrameSettlesIt() throws {
@@ -84,7 +139,7 @@ extension ElementTests {
             func confirmed(_ frames: [[UInt8]]) -> [Bool] {
                 var doubt = KeyDoubt()
                 return frames.map { frame in
-                    doubt.isOpen(for: nil) && frame.withUnsafeBytes { doubt.isConfirmed(by: $0) }
+                    doubt.isOpen(for: nil) && frame.withUnsafeBytes { doubt.reason(by: $0) != nil }
                 }
             }
             let limit = KeyDoubt.frameLimit
@@ -97,7 +152,7 @@ extension ElementTests {
             let many = Array(repeatElement(broken, count: limit).joined())
             for keyID in [nil, KeyID(Media.keyID)] {
                 let wasOpen = doubt.isOpen(for: keyID)
-                let isConfirmed = many.withUnsafeBytes { doubt.isConfirmed(by: $0) }
+                let isConfirmed = many.withUnsafeBytes { doubt.reason(by: $0) != nil }
                 let isOpen = doubt.isOpen(for: keyID)
                 #expect(wasOpen && isConfirmed && !isOpen)
             }

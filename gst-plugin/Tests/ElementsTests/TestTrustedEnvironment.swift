@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementTestSupport
-import ProtectionModel
-import SampleDecryption
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementTestSupport
+import LatchkeyProtection
 import Synchronization
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// A secure decryptor for the memory of the tests. It takes only streams that carry its mark in their caps: other tests
 /// of the process have decryptors too.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Latchkey
-import SessionControl
+import LatchkeyViewingSession
 import Testing
 
-@testable import Elements
-@testable import LicenseControl
+@testable import LatchkeyElements
+@testable import LatchkeyKeySession
 
 extension ElementTests {
     /// What goes wrong at the end of a viewing session, when nobody listens to its pipeline any more.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import CGStreamerCheck
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
+import LatchkeyElementTestSupport
 import Foundation
 
 /// An application that answers the making of a thread in the call that says so: starts work on another thread, and waits

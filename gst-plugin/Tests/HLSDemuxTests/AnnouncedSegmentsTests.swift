@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension HLSDemuxTests {
     /// What the length alone tells of a segment behind a note.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementTestSupport
+import LatchkeyElementTestSupport
 import Foundation
-import HTTP
-import ProtectionModel
-import SampleDecryption
+import LatchkeyHTTP
+import LatchkeyProtection
 
 /// A presentation without any protection, made from one of the corpus whose segments are encrypted as a whole.
 struct ClearPresentation: Sendable {
@@ -19,7 +18,9 @@ struct ClearPresentation: Sendable {
         var files: [String: [UInt8]] = [:]
         for name in try FileManager.default.contentsOfDirectory(atPath: media.folder.path) {
             guard name.contains(".m"), var bytes = try? media.bytes(name) else { continue }
-            if name.hasSuffix(".m4s") { try SegmentCipher.decrypt(&bytes, key: key, initializationVector: vector) }
+            if name.hasSuffix(".m4s") {
+                bytes = try SegmentCipher(key: key, initializationVector: vector).decrypt(whole: bytes)
+            }
             if name.hasSuffix(".m3u8") {
                 let lines = String(decoding: bytes, as: UTF8.self).components(separatedBy: "\n")
                 bytes = Array(lines.filter { !$0.hasPrefix("#EXT-X-KEY") }.joined(separator: "\n").utf8)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementTestSupport
-import MediaFormats
+import LatchkeyElementTestSupport
+import LatchkeyContainers
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 struct ClearStartTests {
     private static let cases = [("hls-fmp4-cbcs-captions", true), ("hls-fmp4-aes128-openssl", false)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
-import LicenseControl
+import LatchkeyKeySession
 
 /// A case of the corpus: media with known answers. Its README tells what each file is.
 struct CorpusCase {

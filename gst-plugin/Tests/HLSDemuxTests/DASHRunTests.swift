@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension HLSDemuxTests {
     /// The manifest of a live presentation, read again and again, without a network and on a clock of its own. Not
@@ -199,7 +199,8 @@ extension HLSDemuxTests.DASHRunTests {
         let keys = ManifestKeys(session: session, keySystem: nil)
         func demand(_ keyIDs: [KeyID]) {
             keys.demand(
-                [ManifestKeyGroup(system: .common, keyIDs: keyIDs, boxes: [], licenseURL: nil)], origin: "dash/mpd")
+                [ManifestKeyGroup(system: .common, keyIDs: keyIDs, boxes: [], licenseURL: nil)], origin: "dash/mpd",
+                mediaURL: "https://media.example/a.mpd")
         }
         let old = (1...1000).map { KeyID(high: 1, low: $0) }
         for _ in 0..<100 { demand(old) }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementTestSupport
+import LatchkeyContainers
+import CLatchkeyGStreamer
+import LatchkeyElementTestSupport
 import Foundation
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension HLSDemuxTests {
     /// Keys that stand in the playlist itself.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import LatchkeyManifests
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
-import HTTP
-import LicenseControl
-import MediaFormats
-import ProtectionModel
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension HLSDemuxTests {
     /// Stopping and seeking while something is missing, and the gate.

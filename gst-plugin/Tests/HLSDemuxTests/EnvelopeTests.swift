@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementTestSupport
 import Foundation
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
-import ProtectionModel
-import SampleDecryption
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyContainers
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension HLSDemuxTests {
     /// Presentations whose segments are in envelopes.
@@ -43,7 +42,7 @@ private struct EnvelopedPresentation: Sendable {
         for name in try FileManager.default.contentsOfDirectory(atPath: media.folder.path) {
             let isSegment = name.hasSuffix(".ts") || name.hasSuffix(".m4s")
             guard isSegment || name.contains(".m"), var bytes = try? media.bytes(name) else { continue }
-            if isSegment { try SegmentCipher.decrypt(&bytes, key: old, initializationVector: vector) }
+            if isSegment { bytes = try SegmentCipher(key: old, initializationVector: vector).decrypt(whole: bytes) }
             if name.hasSuffix(".m3u8") {
                 let lines = String(decoding: bytes, as: UTF8.self).components(separatedBy: "\n")
                 bytes = Array(lines.filter { !$0.hasPrefix("#EXT-X-KEY") }.joined(separator: "\n").utf8)
@@ -54,6 +53,12 @@ private struct EnvelopedPresentation: Sendable {
                 ? try LatchkeyEnvelope.seal(bytes, object: PlayReadyObject(header: header), key: key) : bytes
         }
         (self.clear, self.enveloped) = (clear, enveloped)
+    }
+
+    static var settings: ControlSettings {
+        var settings = ControlSettings()
+        settings.readsLatchkeyEnvelopes = true
+        return settings
     }
 
     /// A session that knows the key, or another one.
@@ -83,7 +88,8 @@ extension HLSDemuxTests.EnvelopeTests {
         let presentation = try EnvelopedPresentation(name)
         let files = presentation.enveloped
         let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
-        let playback = try HLSPlayback(origin, "master.m3u8", session: EnvelopedPresentation.session())
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: EnvelopedPresentation.session(), settings: EnvelopedPresentation.settings)
         let end = try playback.play()
         #expect(end.type == "eos", "\(end)")
         if name.contains("ts") {
@@ -96,18 +102,19 @@ extension HLSDemuxTests.EnvelopeTests {
         }
     }
 
-    /// A clear presentation costs one request more for each playlist, and media is fetched as by the stock demuxer.
-    @Test func clearMediaIsFetchedAsByTheStockDemuxer() throws {
+    /// With parsers, a clear presentation costs one request more for each playlist.
+    @Test func theStartOfClearSegmentsIsFetchedToLookAtIt() throws {
         let presentation = try EnvelopedPresentation("hls-ts-aes128-shaka")
         let files = presentation.clear
-        func requests() throws -> [LoopbackRequest] {
+        func requests(_ session: KeySession?) throws -> [LoopbackRequest] {
             let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
-            let playback = try HLSPlayback(origin, "master.m3u8")
+            let playback = try HLSPlayback(
+                origin, "master.m3u8", session: session, settings: EnvelopedPresentation.settings)
             #expect(try playback.play().type == "eos")
             return origin.requests.filter { $0.path.hasSuffix(".ts") }
         }
-        let ours = try requests()
-        let stock = try HLSPlayback.withStockDemuxer { try requests() }
+        let ours = try requests(KeySession())
+        let stock = try HLSPlayback.withStockDemuxer { try requests(nil) }
         let probes = ours.filter { $0.header("Range") == "bytes=0-4095" }
         #expect(Set(probes.map(\.path)) == ["v_1.ts", "a_1.ts"])
         #expect(probes.count == 2)
@@ -120,7 +127,8 @@ extension HLSDemuxTests.EnvelopeTests {
         let files = presentation.enveloped
         let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
         let listener = Listener()
-        let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [listener]))
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: KeySession(loaders: [listener]), settings: EnvelopedPresentation.settings)
         let end = try playback.play()
         #expect(end.type == "error")
         #expect("\(end)".contains("\(EnvelopedPresentation.keyID)"), "\(end)")
@@ -135,7 +143,10 @@ extension HLSDemuxTests.EnvelopeTests {
         let files = presentation.enveloped
         let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
         let wrong = try #require(ContentKey([UInt8](repeating: 1, count: 16)))
-        let end = try HLSPlayback(origin, "master.m3u8", session: EnvelopedPresentation.session(wrong)).play()
+        let end = try HLSPlayback(
+            origin, "master.m3u8", session: EnvelopedPresentation.session(wrong),
+            settings: EnvelopedPresentation.settings
+        ).play()
         #expect(end.type == "error")
         #expect("\(end)".contains("key may be a wrong one"), "\(end)")
     }
@@ -147,7 +158,9 @@ extension HLSDemuxTests.EnvelopeTests {
             $0.starts(with: LatchkeyEnvelope.magic) ? Array($0.prefix(size)) : $0
         }
         let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
-        let end = try HLSPlayback(origin, "master.m3u8", session: EnvelopedPresentation.session()).play()
+        let end = try HLSPlayback(
+            origin, "master.m3u8", session: EnvelopedPresentation.session(), settings: EnvelopedPresentation.settings
+        ).play()
         #expect(end.type == "error")
         #expect("\(end)".contains("envelope"), "\(end)")
     }
@@ -157,7 +170,9 @@ extension HLSDemuxTests.EnvelopeTests {
         let presentation = try EnvelopedPresentation("hls-ts-aes128-shaka")
         func picturesBehindASeek(_ files: [String: [UInt8]]) throws -> Int {
             let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
-            let playback = try HLSPlayback(origin, "master.m3u8", session: EnvelopedPresentation.session())
+            let playback = try HLSPlayback(
+                origin, "master.m3u8", session: EnvelopedPresentation.session(),
+                settings: EnvelopedPresentation.settings)
             playback.setState(GST_STATE_PAUSED)
             _ = try playback.bus.next { $0.type == "async-done" || $0.type == "error" }
             let before = playback.frames.count

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import COpenSSL
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import CLatchkeyOpenSSL
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
 import Latchkey
-import LicenseControl
+import LatchkeyKeySession
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// A presentation under `playbin3`, without a screen and as fast as it goes, with a record of what leaves the
 /// decryptors, the demuxers inside, and the decoders.
@@ -45,14 +45,20 @@ final class HLSPlayback: @unchecked Sendable {
     private var fetched: [UnsafeMutablePointer<GstPad>: Bool] = [:]
 
     /// Plays `path` of the origin, and stops only when nothing is asked of that any more.
-    convenience init(_ origin: Origin, _ path: String, session: KeySession? = nil, isPaced: Bool = false) throws {
-        try self.init(origin.url(path), session: session, isPaced: isPaced)
+    convenience init(
+        _ origin: Origin, _ path: String, session: KeySession? = nil, settings: ControlSettings = ControlSettings(),
+        isPaced: Bool = false
+    ) throws {
+        try self.init(origin.url(path), session: session, settings: settings, isPaced: isPaced)
         self.origin = origin
         origin.holdMedia()
     }
 
     /// `isPaced`: as fast as people watch.
-    init(_ url: String, session: KeySession? = nil, player: String = "playbin3", isPaced: Bool = false) throws {
+    init(
+        _ url: String, session: KeySession? = nil, settings: ControlSettings = ControlSettings(),
+        player: String = "playbin3", isPaced: Bool = false
+    ) throws {
         TestProcess.prepare
         setenv("GST_PLUGIN_FEATURE_RANK", "", 1)
         guard Latchkey.registerElements(), let pipeline = gst_element_factory_make(player, nil),
@@ -85,7 +91,7 @@ final class HLSPlayback: @unchecked Sendable {
                 UnsafeMutableRawPointer(pipeline).assumingMemoryBound(to: GObject.self), name, &value)
             g_value_unset(&value)
         }
-        if let session { Latchkey.attach(session, to: pipeline) }
+        if let session { PipelineSession.attach(session, settings: settings, to: pipeline) }
     }
 
     deinit {
@@ -93,6 +99,12 @@ final class HLSPlayback: @unchecked Sendable {
         waitUntilFetched()
         gst_element_set_state(pipeline, GST_STATE_NULL)
         gst_object_unref(pipeline)
+    }
+
+    /// Whether it is what a stock demuxer sends as `Referer` for the presentation at `url`: the URL, or from GStreamer 1.26
+    /// on nothing.
+    static func isReferrer(_ referrer: String?, of url: String) -> Bool {
+        referrer == url || (referrer == nil && Environment.gstreamerVersion.minor >= 26)
     }
 
     /// Waits until the demuxer has fetched every stream to its end. Where that never comes, until the origin has had

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
-import HTTP
+import LatchkeyHTTP
 import Synchronization
 
 /// The web server that a presentation comes from: files of one folder, with what a test changes about them.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
-import HTTP
-import LicenseControl
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyHTTP
+import LatchkeyKeySession
 import Testing
 
 extension HLSDemuxTests {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LicenseControl
+import LatchkeyKeySession
 import Synchronization
 
 /// Static keys, with a record of what was asked for.

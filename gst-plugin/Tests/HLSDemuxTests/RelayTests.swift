@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementKit
-import HTTP
-import MediaFormats
+import LatchkeyElementKit
+import LatchkeyHTTP
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// Segments that come through the relay, while the network fails.
 @Suite(.timeLimit(.minutes(8)))
@@ -150,6 +149,30 @@ struct RelayTests {
         #expect(fetched.status == 200 && fetched.bytes == Self.media && fetched.isWhole)
         #expect(fetched.announced == (hasLength ? 5000 : nil))
         #expect(world.notices == ["done 200 5000"])
+    }
+
+    /// In front of packed audio: a PRIV frame whose owner is not UTF-8, at which the stock demuxer of GStreamer 1.22 crashes.
+    static let hostileTag =
+        Array("ID3".utf8) + [4, 0, 0, 0, 0, 11, 104] + Array("PRIV".utf8) + [0, 0, 11, 94, 0, 0, 0xFF, 0]
+        + [UInt8](repeating: 1, count: 1500)
+
+    /// Other bytes stay, wherever the pieces end, and behind a connection that broke inside the tag.
+    @Test(arguments: [true, false]) func anID3TagIsMadeHarmless(_ hasLength: Bool) async throws {
+        let media = Self.hostileTag + Self.media
+        var harmless = media
+        harmless[10] = UInt8(ascii: "X")
+        let all = Self.response(media, hasLength: hasLength)
+        let rest = Self.response(
+            Array(media[900...]), status: 206, range: "bytes 900-\(media.count - 1)/\(media.count)",
+            hasLength: hasLength)
+        for world in [World(.response(all)), World(.broken(all, 900), .response(rest))] {
+            let fetched = try await world.fetch()
+            #expect(fetched.bytes == harmless && fetched.isWhole)
+        }
+        // Less than a web page is told by.
+        let short = Array(Self.hostileTag.prefix(40))
+        let world = World(.response(Self.response(short, hasLength: hasLength)))
+        #expect(try await world.fetch().bytes == Array(harmless.prefix(40)))
     }
 
     @Test func aRangeComesAsItIs() async throws {

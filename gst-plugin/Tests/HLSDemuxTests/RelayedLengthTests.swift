@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import Foundation
-import HTTP
-import LicenseControl
+import LatchkeyHTTP
+import LatchkeyKeySession
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// Segments whose length the origin does not tell, as they come through the relay.
 @Suite(.timeLimit(.minutes(8)))

@@ -2,8 +2,8 @@
 
 import Testing
 
-@testable import Elements
-@testable import MediaFormats
+@testable import LatchkeyElements
+@testable import LatchkeyManifests
 
 /// Which keys are asked for when, and how long they are needed.
 @Suite(.timeLimit(.minutes(8)))

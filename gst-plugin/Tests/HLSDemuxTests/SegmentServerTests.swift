@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
+import LatchkeyHTTP
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// What the server of relayed media leads where, without a demuxer.
 @Suite(.timeLimit(.minutes(8)))

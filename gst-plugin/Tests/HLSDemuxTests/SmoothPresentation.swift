@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementTestSupport
+import LatchkeyElementTestSupport
 import Foundation
-import HTTP
+import LatchkeyHTTP
 
 /// The Smooth Streaming presentation of the corpus as a server has it, with what a test changes about it.
 struct SmoothPresentation: Sendable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import MediaFormats
+import LatchkeyManifests
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 /// When the stock demuxer counts as stopped.
 @Suite struct StillnessTests {
@@ -72,6 +72,47 @@ import Testing
         }
         stillness.didRead("v", Self.refresh(target: 1), at: 8 * Self.second)
         #expect(stillness.verdict(isBusy: false, at: 8 * Self.second) == .hasStopped)
+    }
+
+    /// Segments of `duration` come to their ends without end from second 1 on. Those up to `good` come out.
+    private func noise(_ duration: UInt64, good: UInt64, isBusy: Bool = false) -> UInt64? {
+        var stillness = Stillness()
+        for time in 0...(60 as UInt64) {
+            stillness.didRead("v", Self.refresh(target: Double(duration)), at: time * Self.second)
+            if time % duration == 1 % duration {
+                stillness.didFetch("http://a/\(time).ts", at: time * Self.second)
+                stillness.didComplete()
+                if time <= good { stillness.didMove(at: time * Self.second) }
+            }
+            if stillness.verdict(isBusy: isBusy, at: time * Self.second) == .hasStopped { return time }
+        }
+        return nil
+    }
+
+    @Test(arguments: [1, 2, 6] as [UInt64]) func segmentsThatBecomeNoMediaAreAFailure(duration: UInt64) {
+        #expect(noise(duration, good: 0).map { $0 <= 10 } == true)
+        // The last good one is at second 19 at the latest.
+        #expect(noise(duration, good: 19).map { 20...(19 + duration + 10) ~= $0 } == true)
+        #expect(noise(duration, good: 60) == nil)
+        #expect(noise(duration, good: 0, isBusy: true) == nil)
+    }
+
+    /// An init segment has come to its end, and the first segment is waited for.
+    @Test func oneSegmentIsNotEnough() {
+        var stillness = Stillness()
+        stillness.didRead("v", Self.refresh(target: 10), at: 0)
+        stillness.didFetch("http://a/init.mp4", at: 0)
+        stillness.didComplete()
+        #expect(verdict(of: &stillness, from: 0) == End(verdict: .hasStopped, time: 30))
+    }
+
+    @Test func aPlaylistThatIsAwaitedIsNoReason() {
+        var stillness = Stillness()
+        for _ in 0..<2 { stillness.didComplete() }
+        for time in 1...(7 as UInt64) {
+            #expect(stillness.verdict(isBusy: true, isPlaylistAwaited: true, at: time * Self.second) == .none)
+        }
+        #expect(stillness.verdict(isBusy: true, isPlaylistAwaited: true, at: 8 * Self.second) == .hasStopped)
     }
 
     @Test func aLivePresentationThatHasEndedIsAtItsEnd() {
@@ -146,6 +187,31 @@ import Testing
         #expect(verdict(of: &stillness, from: 0) == End(verdict: .hasStopped, time: 3))
     }
 
+    /// What a live manifest has next comes when it comes, also before anything has come out.
+    @Test(arguments: [false, true]) func aLiveManifestMayStandStill(hasOutput: Bool) {
+        var stillness = Stillness()
+        stillness.setOpenEnded()
+        stillness.didFetch("http://a/1.m4s", at: 0)
+        stillness.didComplete()
+        if hasOutput { stillness.didMove(at: 0) }
+        #expect(verdict(of: &stillness, from: 1) == nil)
+        // One that has come to its end still has to become media.
+        stillness.didComplete()
+        #expect(hasOutput || verdict(of: &stillness, from: 61)?.verdict == .hasStopped)
+    }
+
+    /// Segments of a live presentation that come to their ends have to become something.
+    @Test func segmentsOfALiveManifestMustBecomeMedia() {
+        var stillness = Stillness()
+        stillness.setOpenEnded()
+        for time in 0...7 {
+            stillness.didFetch("http://a/\(time).m4s", at: UInt64(time) * Self.second)
+            stillness.didComplete()
+            #expect(stillness.verdict(isBusy: false, at: UInt64(time) * Self.second) == .none)
+        }
+        #expect(verdict(of: &stillness, from: 8) == End(verdict: .hasStopped, time: 8))
+    }
+
     @Test func playlistsNameURLsForAWhile() {
         var stillness = Stillness()
         stillness.didRead("v", Self.refresh("a%20b.ts?x=%2F"), at: 0)
@@ -180,5 +246,90 @@ import Testing
         stillness.didMove(at: 9 * second)
         stillness.didRead("v", refresh(isEnded: true, role: role, "1.ts", "2.ts"), at: 10 * second)
         return stillness
+    }
+}
+
+extension StillnessTests {
+    // MARK: What a presentation's requests are
+
+    @Test func theThreadWithAnswersAtEachInputIsTheOwn() {
+        var threads = OwnThreads()
+        threads.look([1, 2], hasInput: true)
+        #expect(threads.known == [1, 2])
+        #expect(threads.only(among: [1]) == nil)
+        threads.look([1], hasInput: false)
+        #expect(threads.known == [1, 2])
+        threads.look([], hasInput: true)
+        #expect(threads.known == [1])
+        #expect(threads.only(among: [1, 2]) == 1)
+    }
+
+    /// The answer comes in one look and its bytes in the next one, in which another player has an answer.
+    @Test func anAnswerMayComeALookBeforeItsInput() {
+        var threads = OwnThreads()
+        threads.look([1], hasInput: false)
+        #expect(threads.known == nil)
+        threads.look([2], hasInput: true)
+        #expect(threads.known == [1, 2])
+        threads.look([1], hasInput: true)
+        threads.look([], hasInput: false)
+        threads.look([1], hasInput: true)
+        #expect(threads.known == [1])
+        // A demuxer may get another thread.
+        threads.look([], hasInput: false)
+        threads.look([3], hasInput: false)
+        threads.look([2], hasInput: true)
+        #expect(threads.known == [2, 3])
+    }
+
+    @Test func beforeTheFirstInputOneThreadMayBeTheOnlyOne() {
+        var threads = OwnThreads()
+        #expect(threads.only(among: []) == nil)
+        #expect(threads.only(among: [1]) == 1)
+        #expect(threads.only(among: [1, 2]) == nil)
+        threads.look([2], hasInput: false)
+        #expect(threads.only(among: [1]) == nil)
+    }
+
+    @Test(arguments: [
+        ("application/dash+xml", true), ("Application/DASH+XML; charset=utf-8", true),
+        ("application/vnd.ms-sstr+xml", true), ("video/mp4", false), (nil, false),
+    ]) func manifestsAreToldByTheirType(type: String?, isManifest: Bool) {
+        #expect(StillnessWatch.Request.isManifest(type: type) == isManifest)
+    }
+
+    // MARK: Streams of which nothing comes out
+
+    /// The number of the first look, of twenty, that says so.
+    private func firstMuteLook(
+        isOpenEnded: Bool, isEnded: Bool = false, completed: (Int) -> Int, isMute: (Int) -> Bool = { _ in true }
+    ) -> Int? {
+        var looks = MuteLooks()
+        return (1...20).first {
+            looks.look(isMute: isMute($0), completed: completed($0), isEnded: isEnded, isOpenEnded: isOpenEnded)
+        }
+    }
+
+    @Test func aStreamMayBeMuteForEightLooks() {
+        #expect(firstMuteLook(isOpenEnded: false, completed: { _ in 2 }) == 9)
+        #expect(firstMuteLook(isOpenEnded: false, completed: { _ in 1 }) == nil)
+        // A reason at the fifth look.
+        #expect(firstMuteLook(isOpenEnded: false, completed: { _ in 2 }, isMute: { $0 != 5 }) == 14)
+        for isOpenEnded in [false, true] {
+            #expect(firstMuteLook(isOpenEnded: isOpenEnded, isEnded: true, completed: { _ in 0 }) == 2)
+        }
+    }
+
+    /// Two init segments come to their ends, and the first segment is waited for at the live edge.
+    @Test func atALiveEdgeSegmentsHaveToCome() {
+        #expect(firstMuteLook(isOpenEnded: true, completed: { _ in 2 }) == nil)
+        #expect(firstMuteLook(isOpenEnded: true, completed: { $0 + 1 }) == 9)
+        #expect(firstMuteLook(isOpenEnded: true, completed: { 1 + ($0 + 1) / 2 }) == 17)
+    }
+
+    @Test func whatAnElementInsideHasSaidIsTheCauseForAWhile() {
+        let error = InsideError(text: "x", time: 100 * Self.second)
+        #expect(error.text(at: 114 * Self.second) == "x")
+        #expect(error.text(at: 115 * Self.second) == nil)
     }
 }

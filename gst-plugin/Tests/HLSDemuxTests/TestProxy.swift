@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import ElementTestSupport
+import LatchkeyElementTestSupport
 import Foundation
 
 /// An HTTP proxy for GET requests that answers in place of all hosts: a body, or 502. One thread a connection.

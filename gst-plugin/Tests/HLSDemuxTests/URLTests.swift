@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CGStreamer
-import ElementKit
-import ElementTestSupport
-import HTTP
-import LicenseControl
-import MediaFormats
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyManifests
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 extension HLSDemuxTests {
     /// No URL of the loopback server comes to the application.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import HTTP
-import KeySystems
-import LicenseControl
-import MediaFormats
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 import Testing
 
-@testable import Elements
+@testable import LatchkeyElements
 
 @Suite(.timeLimit(.minutes(8)))
 struct HLSUnitTests {
@@ -214,6 +215,29 @@ struct HLSOriginTests {
             #expect(header(request, "Range") == nil)
             #expect(header(request, "Accept-Encoding") == nil)
         }
+    }
+
+    private final class Guard: OutputGuard {
+        let media: OutputPolicy.Media? = nil
+        let isShowing = true
+        let outputLevel: OutputRequirement? = .hdcpType1
+        let maximumPixels: Int? = nil
+        func keysInUseDidChange() {}
+        func otherGuardsDidChange() {}
+    }
+
+    @Test func wholeSegmentsOfAKeyWithOutputRulesNeedAGuard() async throws {
+        let session = KeySession()
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let key = HLSKey(method: .aes128, uri: "skd://rules", keyFormat: HLSKeyFormat.fairPlay.name)
+        let bytes = [UInt8](repeating: 7, count: 16)
+        session.install(
+            [keys.keyID(of: key): try #require(ContentKey(bytes))], terms: KeyTerms(outputRequirement: .hdcpType1))
+        let failure = await #expect(throws: HLSFailure.self) { _ = try await keys.contentKey(for: key) }
+        #expect(failure?.text.contains("latchkeyguard") == true)
+        let outputGuard = Guard()
+        session.join(outputGuard)
+        _ = try await keys.contentKey(for: key)
     }
 
     /// Before the stock demuxer asks for it, once, and as that would. What the source element sends goes to no other server.

@@ -133,6 +133,9 @@ take (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   return GST_FLOW_OK;
 }
 
+/* Of benches that are made, in milliseconds; 0: the element's own. */
+static guint key_timeout;
+
 static Bench *
 bench_new (LatchkeySession *session, const gchar *key_system)
 {
@@ -147,6 +150,8 @@ bench_new (LatchkeySession *session, const gchar *key_system)
   gst_object_ref_sink (bench->element);
   if (key_system)
     g_object_set (bench->element, "key-system", key_system, NULL);
+  if (key_timeout)
+    g_object_set (bench->element, "key-timeout", key_timeout, NULL);
   bench->bus = gst_bus_new ();
   gst_element_set_bus (bench->element, bench->bus);
   if (session)
@@ -475,6 +480,29 @@ test_closed (void)
   latchkey_key_request_unref (scene.request);
 }
 
+/* The time is over and the request is cancelled: it is finished, and an answer says so. Its key is there for the next one. */
+static void
+test_timed_out (void)
+{
+  Scene scene;
+  Bench *next;
+
+  key_timeout = 100;
+  scene = scene_new (NULL);
+  key_timeout = 0;
+  bench_expect_error (scene.bench, "timed out");
+  WAIT_UNTIL (scene.loader, scene.loader->cancels == 1);
+  g_assert_true (scene.loader->cancelled == scene.request);
+  g_assert_true (latchkey_key_request_is_finished (scene.request));
+  g_assert_false (latchkey_key_request_finish_with_key (scene.request, KEY, NULL));
+  g_assert_true (latchkey_key_request_is_finished (scene.request));
+  next = bench_new (scene.session, NULL);
+  bench_push (next);
+  bench_expect_clear (next);
+  bench_free (next);
+  scene_end (&scene);
+}
+
 /* The session goes while a request is open: cancelled once, and the loader goes. */
 static void
 test_gone (void)
@@ -611,7 +639,7 @@ main (int argc, char **argv)
   /* The machine's own settings must not decide what is seen here. */
   g_unsetenv ("LATCHKEY_CONFIG");
   g_unsetenv ("LATCHKEY_KEYS_FILE");
-  g_setenv ("XDG_CONFIG_HOME", "/nonexistent/latchkey-test", TRUE);
+  g_setenv ("XDG_CONFIG_HOME", "/dev/null/config", TRUE);
   g_test_init (&argc, &argv, NULL);
   gst_init (NULL, NULL);
   g_assert_true (latchkey_register_elements (NULL));
@@ -624,6 +652,7 @@ main (int argc, char **argv)
   g_test_add_func ("/loader/no-stored-key", test_no_stored_key);
   g_test_add_func ("/loader/error", test_error);
   g_test_add_func ("/loader/closed", test_closed);
+  g_test_add_func ("/loader/timed-out", test_timed_out);
   g_test_add_func ("/loader/gone", test_gone);
   g_test_add_func ("/loader/renewal", test_renewal);
   g_test_add_func ("/loader/finished-while-asked", test_finished_while_asked);

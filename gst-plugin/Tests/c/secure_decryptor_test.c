@@ -406,7 +406,7 @@ main (int argc, char **argv)
 {
   g_unsetenv ("LATCHKEY_CONFIG");
   g_unsetenv ("LATCHKEY_KEYS_FILE");
-  g_setenv ("XDG_CONFIG_HOME", "/nonexistent/latchkey-test", TRUE);
+  g_setenv ("XDG_CONFIG_HOME", "/dev/null/config", TRUE);
   g_test_init (&argc, &argv, NULL);
   gst_init (NULL, NULL);
   g_assert_true (latchkey_register_elements (NULL));

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MPL-2.0 */
+#ifndef LATCHKEY_CCURL_H
+#define LATCHKEY_CCURL_H
+
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+
+/* The functions that are used, with the types that libcurl's header gives them. They are found at run time: libcurl brings
+ * thirty other libraries, which a process that sends no request does without. */
+#define LATCHKEY_CURL_FUNCTIONS(USE) \
+    USE(global_init) \
+    USE(easy_init) \
+    USE(easy_setopt) \
+    USE(easy_getinfo) \
+    USE(easy_pause) \
+    USE(easy_cleanup) \
+    USE(easy_strerror) \
+    USE(multi_init) \
+    USE(multi_setopt) \
+    USE(multi_add_handle) \
+    USE(multi_remove_handle) \
+    USE(multi_perform) \
+    USE(multi_poll) \
+    USE(multi_wakeup) \
+    USE(multi_info_read) \
+    USE(multi_cleanup) \
+    USE(slist_append) \
+    USE(slist_free_all) \
+    USE(url) \
+    USE(url_set) \
+    USE(url_get) \
+    USE(url_cleanup) \
+    USE(free)
+
+struct latchkey_curl {
+#define LATCHKEY_CURL_FIELD(name) __typeof__(&curl_##name) name;
+    LATCHKEY_CURL_FUNCTIONS(LATCHKEY_CURL_FIELD)
+#undef LATCHKEY_CURL_FIELD
+};
+
+/* Loads the library, for ever, and fills the table. Gives NULL where all is well, the name of a function that it
+ * lacks where *loaded is 1, and otherwise why it cannot be loaded, which is valid until this thread's next call. */
+static inline const char *latchkey_curl_load(struct latchkey_curl *curl, const char *file, int *loaded)
+{
+    void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    *loaded = library != NULL;
+    if (!library) {
+        const char *reason = dlerror();
+        return reason ? reason : file;
+    }
+#define LATCHKEY_CURL_FIND(name) \
+    if (!(curl->name = (__typeof__(curl->name))dlsym(library, "curl_" #name))) \
+        return "curl_" #name;
+    LATCHKEY_CURL_FUNCTIONS(LATCHKEY_CURL_FIND)
+#undef LATCHKEY_CURL_FIND
+    return NULL;
+}
+
+/* Swift cannot call variadic functions. One function for each type that an option takes. */
+
+static inline CURLcode latchkey_curl_set_long(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, long value)
+{
+    return curl->easy_setopt(handle, option, value);
+}
+
+static inline CURLcode latchkey_curl_set_offset(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, curl_off_t value)
+{
+    return curl->easy_setopt(handle, option, value);
+}
+
+/* libcurl copies the string. */
+static inline CURLcode latchkey_curl_set_string(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, const char *value)
+{
+    return curl->easy_setopt(handle, option, value);
+}
+
+/* libcurl keeps the pointer, except for CURLOPT_COPYPOSTFIELDS. */
+static inline CURLcode latchkey_curl_set_pointer(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, const void *value)
+{
+    return curl->easy_setopt(handle, option, value);
+}
+
+/* libcurl keeps the list; it must outlive the transfer. */
+static inline CURLcode latchkey_curl_set_list(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, struct curl_slist *value)
+{
+    return curl->easy_setopt(handle, option, value);
+}
+
+/* For CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION, which have one signature. */
+static inline CURLcode latchkey_curl_set_function(
+    const struct latchkey_curl *curl, CURL *handle, CURLoption option, curl_write_callback value)
+{
+    return curl->easy_setopt(handle, option, value);
+}
+
+/* Whether a connection to this address may be made. `address` has `size` bytes, as connect() takes them. */
+struct latchkey_address_filter {
+    bool (*allows)(void *context, int family, const void *address, unsigned int size);
+    void *context;
+};
+
+/* In C: if Swift sees curl_sockaddr, files that import Glibc alone no longer find SOCK_CLOEXEC there. */
+static inline curl_socket_t latchkey_curl_open_socket(void *data, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    const struct latchkey_address_filter *filter = data;
+    (void)purpose;
+    if (!filter->allows(filter->context, address->family, &address->addr, address->addrlen)) return CURL_SOCKET_BAD;
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* `filter` lives as long as the handle. */
+static inline CURLcode latchkey_curl_set_address_filter(
+    const struct latchkey_curl *curl, CURL *handle, const struct latchkey_address_filter *filter)
+{
+    CURLcode code = curl->easy_setopt(handle, CURLOPT_OPENSOCKETDATA, filter);
+    return code == CURLE_OK ? curl->easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &latchkey_curl_open_socket) : code;
+}
+
+static inline CURLcode latchkey_curl_get_long(
+    const struct latchkey_curl *curl, CURL *handle, CURLINFO info, long *value)
+{
+    return curl->easy_getinfo(handle, info, value);
+}
+
+static inline CURLMcode latchkey_curl_multi_set_long(
+    const struct latchkey_curl *curl, CURLM *handle, CURLMoption option, long value)
+{
+    return curl->multi_setopt(handle, option, value);
+}
+
+/* http and https only; the option has another name since libcurl 7.85. */
+static inline CURLcode latchkey_curl_allow_http_only(const struct latchkey_curl *curl, CURL *handle)
+{
+#if LIBCURL_VERSION_NUM >= 0x075500
+    return curl->easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    return curl->easy_setopt(handle, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
+/* Without this, ending a transfer waits for its name look-up, and holds up all others. Since libcurl 7.87. */
+static inline CURLcode latchkey_curl_abandon_lookups(const struct latchkey_curl *curl, CURL *handle)
+{
+#if LIBCURL_VERSION_NUM >= 0x075700
+    return curl->easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
+#else
+    (void)curl;
+    (void)handle;
+    return CURLE_OK;
+#endif
+}
+
+#endif

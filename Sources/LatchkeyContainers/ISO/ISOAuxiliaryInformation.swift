@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyProtection
+
+/// Where the IVs and subsample maps of a track's samples may stand: `saiz` with `saio` (ISO/IEC 14496-12, 8.7.8 and
+/// 8.7.9), `senc` (ISO/IEC 23001-7, 7.2) and PIFF's box.
+///
+/// Producers disagree about what offsets are counted from, and leave boxes out, empty or broken. So each reading is
+/// tried, and the first one taken that fits every sample: IVs and maps end where they should, and each map adds up to
+/// the size of its sample.
+struct ISOAuxiliaryInformation {
+    /// The most bytes that are read from outside of the box.
+    static let externalLimit = 16 << 20
+
+    struct Sizes {
+        var common: UInt8
+        var rows: ISORows
+        var count: Int
+
+        func size(of sample: Int) -> UInt8 { common > 0 ? common : rows.uint8(sample) }
+    }
+
+    struct List {
+        var name: String
+        /// Of the first entry, in the bytes of the box.
+        var start: Int
+        var end: Int
+        var count: Int
+        var hasSubsamples: Bool
+    }
+
+    enum Candidate {
+        /// Offsets are counted from here.
+        case sized(from: UInt64)
+        /// `forAll`: clear samples have an entry too.
+        case list(List, forAll: Bool)
+    }
+
+    var sizes: Sizes?
+    private var offsets: ISORows?
+    private var hasLongOffsets = false
+    private var lists: [List] = []
+
+    /// What a PIFF box says in place of the sample entry.
+    private(set) var override: ISOEncryption?
+
+    /// Reads the boxes that are about encryption among `boxes`.
+    init(_ boxes: [ISOBox], in bytes: [UInt8]) throws(FormatError) {
+        for box in boxes {
+            switch box.type {
+            case "saiz" where sizes == nil && Self.isAboutEncryption(box, in: bytes):
+                try readSizes(box, in: bytes)
+            case "saio" where offsets == nil && Self.isAboutEncryption(box, in: bytes):
+                try readOffsets(box, in: bytes)
+            case "senc":
+                try readList(box, skipping: 0, in: bytes)
+            case "uuid" where box.isExtended(ISOExtendedType.sampleEncryption, in: bytes):
+                try readList(box, skipping: 16, in: bytes)
+            default: break
+            }
+        }
+    }
+
+    /// Whether a `saiz` or `saio` box names common encryption or nothing.
+    static func isAboutEncryption(_ box: ISOBox, in bytes: [UInt8]) -> Bool {
+        guard let (start, _, flags) = try? box.fullReader(bytes) else { return false }
+        guard flags & 1 != 0 else { return true }
+        var reader = start
+        guard let type = try? reader.readFourCC() else { return false }
+        return type == "...." || type == "piff" || ProtectionScheme(rawValue: type) != nil
+    }
+
+    private mutating func readSizes(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
+        var (reader, _, flags) = try box.fullReader(bytes)
+        if flags & 1 != 0 { try reader.skip(8) }
+        let common = try reader.readUInt8()
+        let count = try reader.readUInt32()
+        // Without sizes and without a list of them, the samples have no information here.
+        guard count > 0 else { return }
+        sizes = Sizes(
+            common: common, rows: try ISORows(&reader, count: common > 0 ? 0 : count, stride: 1), count: Int(count))
+    }
+
+    private mutating func readOffsets(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
+        var (reader, version, flags) = try box.fullReader(bytes)
+        if flags & 1 != 0 { try reader.skip(8) }
+        hasLongOffsets = version > 0
+        let count = try reader.readUInt32()
+        offsets = try ISORows(&reader, count: count, stride: hasLongOffsets ? 8 : 4)
+    }
+
+    private mutating func readList(_ box: ISOBox, skipping: Int, in bytes: [UInt8]) throws(FormatError) {
+        var reader = box.reader(bytes)
+        try reader.skip(skipping)
+        let version = try reader.readUInt8()
+        guard version == 0 else { throw .unsupported("\(reader.place): version \(version)") }
+        let flags = try reader.readUInt24()
+        if flags & 1 != 0 { override = try ISOEncryption(piff: &reader) }
+        let count = try reader.readUInt32()
+        lists.append(
+            List(
+                name: box.type == "uuid" ? "PIFF's sample encryption box" : "box “senc”",
+                start: box.body.lowerBound + reader.offset, end: box.body.upperBound, count: Int(count),
+                hasSubsamples: flags & 2 != 0))
+    }
+
+    /// Where a list starts that has samples of earlier fragments in front of those of `layout`, and how many bytes those
+    /// are. ffmpeg 8.1 and 9.0 write such lists for sound: `senc` and `saiz` go on from fragment to fragment.
+    func earlierSamples(_ layout: ISOSampleLayout) -> (start: Int, size: Int)? {
+        guard let sizes, let list = lists.first, !list.hasSubsamples, list.count == sizes.count, sizes.common > 0,
+            list.count > layout.samples.count, list.count * Int(sizes.common) == list.end - list.start
+        else { return nil }
+        return (list.start, (list.count - layout.samples.count) * Int(sizes.common))
+    }
+
+    // MARK: Joining
+
+    /// How well a reading fits.
+    enum Fit {
+        case exact
+        /// The entries can be read, but not all maps fit their samples.
+        case readable
+        case broken(FormatError)
+    }
+
+    /// Adds the encrypted samples of `layout` to `table`, whose `auxiliary` starts with the bytes of the box.
+    ///
+    /// - Parameters:
+    ///   - box: where those bytes stand in the file.
+    ///   - bases: what offsets may be counted from, the likeliest first.
+    ///   - external: bytes of the file from outside the box; nil where they cannot be had.
+    /// - Throws: `malformed` and `truncated` where a sample has no IV or no reading can be made sense of.
+    func join(
+        _ layout: ISOSampleLayout, into table: inout ISOSampleTable, box: Range<UInt64>, bases: [UInt64],
+        external: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) {
+        table.encryptions = layout.encryptions
+        guard layout.protectedCount > 0 else { return }
+        var readable: (candidate: Candidate, starts: [Int])?
+        var firstError: FormatError?
+        for candidate in candidates(for: layout, bases: bases) {
+            do throws(FormatError) {
+                let starts = try starts(
+                    of: candidate, layout, in: &table.auxiliary, box: box, external: external)
+                switch walk(candidate, layout, table.auxiliary, starts, visit: { _, _, _ in }) {
+                case .exact: return add(candidate, layout, to: &table, starts)
+                case .readable: if readable == nil { readable = (candidate, starts) }
+                case .broken(let error): throw error
+                }
+            } catch {
+                if firstError == nil { firstError = error }
+            }
+        }
+        if let (candidate, starts) = readable { return add(candidate, layout, to: &table, starts) }
+        if let firstError { throw firstError.within(layout.place) }
+        try addWithout(layout, to: &table)
+    }
+
+    /// Samples without any information: all bytes are encrypted, with the constant IV.
+    private func addWithout(_ layout: ISOSampleLayout, to table: inout ISOSampleTable) throws(FormatError) {
+        table.reserve(layout.protectedCount)
+        for sample in layout.samples {
+            guard let encryption = sample.encryption else { continue }
+            guard table.encryptions[Int(encryption)].constantInitializationVector != nil else {
+                throw .malformed("\(layout.place): the encrypted sample at \(sample.offset) has no IV")
+            }
+            guard sample.size > 0 else { continue }
+            table.append(
+                ISOSampleTable.Sample(
+                    offset: sample.offset, size: sample.size, auxiliary: ISOSampleTable.noAuxiliary,
+                    encryption: encryption, hasSubsamples: false))
+        }
+    }
+
+    private func add(
+        _ candidate: Candidate, _ layout: ISOSampleLayout, to table: inout ISOSampleTable, _ starts: [Int]
+    ) {
+        table.reserve(layout.protectedCount)
+        let auxiliary = table.auxiliary
+        _ = walk(candidate, layout, auxiliary, starts) { sample, position, hasSubsamples in
+            guard let encryption = sample.encryption, sample.size > 0 else { return }
+            table.append(
+                ISOSampleTable.Sample(
+                    offset: sample.offset, size: sample.size,
+                    auxiliary: position.flatMap { UInt32(exactly: $0) } ?? ISOSampleTable.noAuxiliary,
+                    encryption: encryption, hasSubsamples: hasSubsamples))
+        }
+    }
+
+    private func candidates(for layout: ISOSampleLayout, bases: [UInt64]) -> [Candidate] {
+        var candidates: [Candidate] = []
+        let sized = sizes != nil && (offsets?.count ?? 0) > 0
+        if sized, let base = bases.first { candidates.append(.sized(from: base)) }
+        for list in lists {
+            let isForAll = list.count >= layout.samples.count || list.count != layout.protectedCount
+            candidates.append(.list(list, forAll: isForAll))
+            if isForAll, list.count == layout.protectedCount { candidates.append(.list(list, forAll: false)) }
+        }
+        if sized {
+            for (index, base) in bases.enumerated().dropFirst() where bases.firstIndex(of: base) == index {
+                candidates.append(.sized(from: base))
+            }
+        }
+        return candidates
+    }
+
+    /// Where the information of each run starts in `storage`, to which bytes from outside the box are added.
+    private func starts(
+        of candidate: Candidate, _ layout: ISOSampleLayout, in storage: inout [UInt8], box: Range<UInt64>,
+        external: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) -> [Int] {
+        guard case .sized(let base) = candidate, let sizes, let offsets else { return [] }
+        guard sizes.count >= layout.samples.count else {
+            throw .malformed("box “saiz” has \(sizes.count) of \(layout.samples.count) samples")
+        }
+        guard offsets.count == 1 || offsets.count >= layout.runs.count else {
+            throw .malformed("box “saio” has \(offsets.count) offsets for \(layout.runs.count) runs")
+        }
+        var starts: [Int] = []
+        let isSingle = offsets.count == 1
+        let boxSize = box.upperBound - box.lowerBound
+        for run in 0..<(isSingle ? 1 : layout.runs.count) {
+            let last = isSingle || run + 1 == layout.runs.count ? layout.samples.count : layout.runs[run + 1]
+            let size = (isSingle ? 0 : layout.runs[run])..<last
+            let needed = size.reduce(0) { $0 + Int(sizes.size(of: $1)) }
+            let offset = hasLongOffsets ? offsets.uint64(run) : UInt64(offsets.uint32(run))
+            let (position, overflow) = base.addingReportingOverflow(offset)
+            let (end, isTooFar) = position.addingReportingOverflow(UInt64(needed))
+            guard !overflow, !isTooFar else { throw .malformed("box “saio”: an offset of \(offset)") }
+            if position >= box.lowerBound, end <= box.upperBound {
+                starts.append(Int(position - box.lowerBound))
+                continue
+            }
+            guard storage.count - Int(boxSize) + needed <= Self.externalLimit else {
+                throw .tooLarge("box “saio”: more than \(Self.externalLimit) bytes outside of the box")
+            }
+            guard let bytes = external(position..<end), bytes.count == needed else {
+                throw .truncated("box “saio”: \(needed) bytes at \(position), which cannot be read here")
+            }
+            starts.append(storage.count)
+            storage += bytes
+        }
+        return starts
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyProtection
+
+/// What a `moof` box says of encryption (ISO/IEC 14496-12, 8.8; ISO/IEC 23001-7; PIFF 1.1): the encrypted samples, the
+/// protection systems, and what to change for a demuxer to take them for clear.
+struct ISOFragment: Sendable {
+    /// In bytes.
+    static let maximumSize: UInt64 = 16 << 20
+    /// The most samples of all tracks together.
+    static let maximumSamples = 1 << 18
+    static let maximumTracks = 256
+
+    private(set) var table = ISOSampleTable()
+    private(set) var patches = ISOPatches()
+    private(set) var protections: [ISOProtection] = []
+    /// A demuxer must see nothing of it: it is of hidden tracks alone.
+    private(set) var isHidden = false
+
+    /// Reads the `moof` box that starts at `offset` of the file and is all of `bytes`. For the rest as `ISOMovie`.
+    init(
+        _ bytes: [UInt8], at offset: UInt64, of movie: ISOMovie, external: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) {
+        guard let moof = try ISOBox.boxes(in: bytes, range: 0..<bytes.count).first, moof.type == "moof" else {
+            throw .malformed("no box “moof” at \(offset)")
+        }
+        table.auxiliary = bytes
+        // Where the data of the track before ends: a track without a base starts there (8.8.7.1).
+        var dataEnd = offset
+        var left = Self.maximumSamples
+        var (trackCount, hiddenCount) = (0, 0)
+        var found: [ISOPatch] = []
+        for box in try moof.children(in: bytes) {
+            if box.type == "traf" {
+                trackCount += 1
+                guard trackCount <= Self.maximumTracks else {
+                    throw .tooLarge("a fragment of more than \(Self.maximumTracks) tracks")
+                }
+                let isHidden = try readTrack(
+                    box, in: bytes, at: offset, of: movie, dataEnd: &dataEnd, left: &left, patches: &found,
+                    external: external)
+                hiddenCount += isHidden ? 1 : 0
+            } else if box.type == "pssh" || box.isExtended(ISOExtendedType.protectionSystem, in: bytes) {
+                found.append(box.freeing(from: offset))
+                if let protection = box.protection(in: bytes, origin: .fragment) { protections.append(protection) }
+            }
+        }
+        isHidden = trackCount > 0 && hiddenCount == trackCount
+        patches = ISOPatches(isHidden ? [moof.freeing(from: offset)] : found)
+        try table.sort(place: "box “moof” at \(offset)")
+        if let first = table.samples.first, first.offset < offset + UInt64(bytes.count) {
+            throw .malformed("box “moof” at \(offset): an encrypted sample at \(first.offset), in front of its end")
+        }
+    }
+
+    /// `tfhd`
+    private struct Header {
+        var track: UInt32
+        var base: UInt64
+        var entry: UInt32
+        var size: UInt32
+    }
+
+    /// Whether the track is hidden.
+    private mutating func readTrack(
+        _ traf: ISOBox, in bytes: [UInt8], at offset: UInt64, of movie: ISOMovie, dataEnd: inout UInt64,
+        left: inout Int, patches: inout [ISOPatch], external: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) -> Bool {
+        let boxes = try traf.children(in: bytes)
+        guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else {
+            throw .malformed("box “traf” without “tfhd”")
+        }
+        var (reader, _, flags) = try tfhd.fullReader(bytes)
+        let track = try movie.track(try reader.readUInt32())
+        var base = flags & 0x20000 != 0 ? offset : dataEnd
+        if flags & 0x1 != 0 { base = try reader.readUInt64() }
+        let entry = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
+        if flags & 0x8 != 0 { try reader.skip(4) }
+        let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
+        if track.isHidden { patches.append(traf.freeing(from: offset)) }
+        let header = Header(track: track.id, base: base, entry: entry, size: size)
+
+        let information = try ISOAuxiliaryInformation(boxes, in: bytes)
+        var entries = track.entries
+        if !track.isHidden, let override = information.override, entry >= 1, entry <= entries.count {
+            let (media, codec) = (entries[Int(entry) - 1]?.media ?? track.media, entries[Int(entry) - 1]?.codec)
+            entries[Int(entry) - 1] = override
+            entries[Int(entry) - 1]?.media = media
+            entries[Int(entry) - 1]?.codec = codec
+        }
+        if !entries.contains(where: { $0 != nil }) { entries = [] }
+        var layout = ISOSampleLayout(
+            entries: entries, groups: track.isHidden ? ISOSampleGroups() : try ISOSampleGroups(boxes, in: bytes),
+            trackGroups: track.groups.descriptions,
+            encryptions: table.encryptions, limit: left, place: "track \(track.id) of the fragment at \(offset)")
+        try Self.place(boxes, in: bytes, header, into: &layout, dataEnd: &dataEnd)
+        left -= layout.samples.count
+        try information.join(
+            layout, into: &table, box: offset..<offset + UInt64(bytes.count), bases: [base, offset, 0],
+            external: external)
+        guard !track.isHidden else { return true }
+        for box in boxes where ISOTrack.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: offset)) }
+        return false
+    }
+
+    /// Adds the samples of the `trun` boxes.
+    private static func place(
+        _ boxes: [ISOBox], in bytes: [UInt8], _ header: Header, into layout: inout ISOSampleLayout,
+        dataEnd: inout UInt64
+    ) throws(FormatError) {
+        var position = header.base
+        for box in boxes where box.type == "trun" {
+            var (reader, _, flags) = try box.fullReader(bytes)
+            let count = try reader.readUInt32()
+            if flags & 0x1 != 0 {
+                let distance = Int64(Int32(truncatingIfNeeded: try reader.readUInt32()))
+                let (start, overflow) = Int64(clamping: header.base).addingReportingOverflow(distance)
+                guard !overflow, start >= 0 else {
+                    throw .malformed("\(layout.place): a data offset of \(distance)")
+                }
+                position = UInt64(start)
+            }
+            if flags & 0x4 != 0 { try reader.skip(4) }
+            // duration, size, flags, composition offset
+            let fields = [0x100, 0x200, 0x400, 0x800].map { flags & $0 != 0 }
+            let sizeOffset = fields[0] ? 4 : 0
+            let stride = fields.count { $0 } * 4
+            let rows = try ISORows(&reader, count: count, stride: stride)
+            layout.startRun()
+            for row in 0..<rows.count {
+                let size = fields[1] ? rows.uint32(row, sizeOffset) : header.size
+                try layout.append(offset: position, size: size, entry: header.entry)
+                position += UInt64(size)
+            }
+        }
+        dataEnd = position
+    }
+}

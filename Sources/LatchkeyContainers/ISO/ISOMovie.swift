@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyProtection
+
+/// What a `moov` box says of encryption: the tracks, the samples of those that are not fragmented, the protection
+/// systems, and what to change for a demuxer to take the file for clear.
+struct ISOMovie: Sendable {
+    /// In bytes.
+    static let maximumSize: UInt64 = 48 << 20
+    static let maximumTracks = 256
+    /// The most samples of all tracks together.
+    static let maximumSamples = 2 << 20
+
+    private(set) var tracks: [UInt32: ISOTrack] = [:]
+    private(set) var table = ISOSampleTable()
+    private(set) var patches = ISOPatches()
+    private(set) var protections: [ISOProtection] = []
+
+    /// Whether a sample may be encrypted.
+    var isProtected: Bool { tracks.values.contains(where: \.isProtected) }
+
+    /// For fragments without a `moov`.
+    init(defaults: ISOEncryption) { self.defaults = defaults }
+
+    private var defaults: ISOEncryption?
+
+    /// The track of a fragment. Throws `malformed` where the file has none of that id.
+    func track(_ id: UInt32) throws(FormatError) -> ISOTrack {
+        if let track = tracks[id] { return track }
+        guard let defaults else { throw .malformed("box “moof”: no track \(id) in this file") }
+        return ISOTrack(id: id, encryption: defaults)
+    }
+
+    /// Reads the `moov` box that starts at `offset` of the file and is all of `bytes`.
+    ///
+    /// `external` gives bytes of the file from elsewhere, nil where they cannot be had: some producers put IVs beside
+    /// the media. Throws `malformed`, `truncated` and `unsupported` with the track and the box, `tooLarge` above the
+    /// limits.
+    init(
+        _ bytes: [UInt8], at offset: UInt64, external: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) {
+        guard let moov = try ISOBox.boxes(in: bytes, range: 0..<bytes.count).first, moov.type == "moov" else {
+            throw .malformed("no box “moov” at \(offset)")
+        }
+        let boxes = try moov.children(in: bytes)
+        let isPartial = boxes.contains { Self.namesProducerOfPartialBlocks($0, in: bytes) }
+        var order: [ISOTrack] = []
+        var traks: [ISOBox] = []
+        var found: [ISOPatch] = []
+        for box in boxes {
+            if box.type == "trak" {
+                guard order.count < Self.maximumTracks else {
+                    throw .tooLarge("more than \(Self.maximumTracks) tracks")
+                }
+                traks.append(box)
+                order.append(try ISOTrack(box, in: bytes, origin: offset, encryptsPartialBlocks: isPartial))
+            } else if box.type == "pssh" || box.isExtended(ISOExtendedType.protectionSystem, in: bytes) {
+                found.append(box.freeing(from: offset))
+                if let protection = box.protection(in: bytes, origin: .movie) { protections.append(protection) }
+            }
+        }
+        if let best = Self.bestVideo(of: order) {
+            for index in order.indices where order[index].quality != nil && index != best {
+                order[index].hide(traks[index], from: offset)
+            }
+        }
+        for track in order { tracks[track.id] = track }
+        let usedKeyIDs = Self.keyIDs(of: order)
+        for index in protections.indices { protections[index].usedKeyIDs = usedKeyIDs }
+        for box in boxes where box.type == "mvex" { try readExtends(box, in: bytes) }
+        table.auxiliary = bytes
+        var left = Self.maximumSamples
+        for track in order {
+            found += track.patches
+            try readSamples(of: track, in: bytes, offset: offset, left: &left, external: external)
+        }
+        patches = ISOPatches(found)
+        try table.sort(place: "box “moov”")
+        for id in tracks.keys { tracks[id]?.tables = [] }
+    }
+
+    private static func keyIDs(of tracks: [ISOTrack]) -> [KeyID] {
+        var seen: Set<KeyID> = []
+        return tracks.flatMap { $0.entries.compactMap(\.self) + $0.groups.descriptions }
+            .filter(\.isProtected).compactMap(\.keyID).filter { seen.insert($0).inserted }
+    }
+
+    /// The video of a PIFF file that is to play, where there are several: files for Smooth Streaming hold one presentation
+    /// at several bit rates, and a player of the file alone shows the highest. The first of equals.
+    static func bestVideo(of tracks: [ISOTrack]) -> Int? {
+        let videos = tracks.indices.filter { tracks[$0].quality != nil }
+        guard videos.count > 1, videos.allSatisfy({ tracks[$0].isPIFF }), var best = videos.first else { return nil }
+        for index in videos.dropFirst() {
+            if let quality = tracks[index].quality, let highest = tracks[best].quality, highest < quality {
+                best = index
+            }
+        }
+        return best
+    }
+
+    /// GPAC encrypts the partial block at the end of `cens` samples without subsamples, which others leave clear as
+    /// ISO/IEC 23001-7, 9.7 says. Nothing else in its files tells.
+    private static func namesProducerOfPartialBlocks(_ box: ISOBox, in bytes: [UInt8]) -> Bool {
+        guard box.type == "udta" else { return false }
+        let name = Array("GPAC".utf8)
+        return bytes[box.body].prefix(4096).split(separator: name[0], omittingEmptySubsequences: false)
+            .dropFirst().contains { $0.starts(with: name.dropFirst()) }
+    }
+
+    private mutating func readExtends(_ mvex: ISOBox, in bytes: [UInt8]) throws(FormatError) {
+        for box in try mvex.children(in: bytes) where box.type == "trex" {
+            var (reader, _, _) = try box.fullReader(bytes)
+            let id = try reader.readUInt32()
+            try tracks[id]?.readExtends(&reader)
+        }
+    }
+
+    private mutating func readSamples(
+        of track: ISOTrack, in bytes: [UInt8], offset: UInt64, left: inout Int,
+        external: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) {
+        guard track.isProtected else { return }
+        var layout = ISOSampleLayout(
+            entries: track.entries, groups: track.groups, trackGroups: track.groups.descriptions,
+            encryptions: table.encryptions, limit: left, place: "track \(track.id)")
+        try ISOChunks(track.tables, in: bytes).place(into: &layout)
+        guard !layout.samples.isEmpty else { return }
+        left -= layout.samples.count
+        let information = try ISOAuxiliaryInformation(track.tables, in: bytes)
+        try information.join(
+            layout, into: &table, box: offset..<offset + UInt64(bytes.count), bases: [0, offset], external: external)
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// The transport on libcurl.
+///
+/// One thread, started with the first request, runs all transfers of one instance and keeps its connections for the
+/// next request. Thread-safe; control code uses `shared`. The thread ends with the instance.
+///
+/// - Only http and https, TLS 1.2 or later, certificates verified against the system's store.
+/// - The proxy comes from the environment, as libcurl reads it: `http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`.
+/// - Redirects: at most 5. Credentials stay within the origin, and https never goes on as http.
+/// - Cookies are not kept, `.netrc` is not read, nothing is logged.
+public final class CurlTransport: HTTPTransport {
+    /// For all control code of the process. Its thread starts with the first request.
+    public static let shared = CurlTransport()
+
+    private let loop: CurlLoop
+    private let now: @Sendable () -> ContinuousClock.Instant
+
+    /// A transport with connections of its own. Most callers want `shared`.
+    public convenience init() { self.init(settings: CurlSettings()) }
+
+    init(settings: CurlSettings) {
+        loop = CurlLoop(settings: settings)
+        now = settings.now
+    }
+
+    deinit { loop.stop() }
+
+    /// Sends the request and follows redirects, all within the timeout of the request. A response is no error, whatever
+    /// its status.
+    public func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+        try await exchange(request, nil)
+    }
+
+    /// As `HTTPTransport` says; redirects are followed first.
+    public func send(
+        _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
+    ) async throws(HTTPError) -> HTTPResponse { try await exchange(request, receiver, gate) }
+
+    private func exchange(
+        _ request: HTTPRequest, _ receiver: HTTPBodyReceiver?, _ gate: HTTPBodyGate? = nil
+    ) async throws(HTTPError) -> HTTPResponse {
+        var chain = try RedirectChain(request)
+        try Self.check(request)
+        // libcurl counts milliseconds in 32 bits; that many are 24 days.
+        let timeout = min(request.timeout, .milliseconds(Int32.max))
+        let deadline = now().advanced(by: max(timeout, .zero))
+        while true {
+            let left = now().duration(to: deadline)
+            if request.forbidsLocalAddresses, chain.url.namesLocalAddress { throw .localAddress(at: chain.url) }
+            guard left > .zero else { throw .timedOut(chain.url.text, "no complete response within \(timeout)") }
+            let response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver, gate)
+            guard try chain.follow(response) else { return response }
+        }
+    }
+
+    private static func check(_ request: HTTPRequest) throws(HTTPError) {
+        guard isToken(request.method) else { throw .invalidRequest(request.url, "the method is not a token") }
+        for header in request.headers {
+            guard header.isWellFormed else {
+                throw .invalidRequest(request.url, "a header field has a bad name, or a line break in its value")
+            }
+            guard !header.isNamed("Content-Length"), !header.isNamed("Transfer-Encoding") else {
+                throw .invalidRequest(request.url, "Content-Length and Transfer-Encoding cannot be set")
+            }
+        }
+    }
+}
+
+extension HTTPError {
+    static func localAddress(at url: HTTPURL) -> HTTPError {
+        .localAddress(
+            url.text,
+            "a URL that media or a license service names must not lead to a loopback, link-local or private address; name it "
+                + "in the settings, or set media-license-urls=any")
+    }
+}
+
+/// What tests set otherwise than the environment of the process.
+struct CurlSettings: Sendable {
+    /// Whether libcurl looks for a proxy in the environment.
+    var usesProxyEnvironment = true
+    /// A PEM file with the certificates to trust in place of the system's.
+    var caFile: String?
+    /// Entries of CURLOPT_RESOLVE, in the place of look-ups.
+    var addresses: [String] = []
+    /// The time that the timeout of a whole exchange is counted in.
+    var now: @Sendable () -> ContinuousClock.Instant = { .now }
+}

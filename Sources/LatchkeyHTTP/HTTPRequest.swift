@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// What to send, and how long and how much to wait for.
+///
+/// Prints its method and its URL without query and user information; never fields or body.
+public struct HTTPRequest: Sendable {
+    /// `GET`, `POST`, … A token (RFC 9110, section 9).
+    public var method: String
+    /// An absolute http or https URL. User information in it is sent as Basic authentication.
+    public var url: String
+    /// Sent as they are. `Content-Length` and `Transfer-Encoding` are the transport's own and are refused.
+    public var headers: [HTTPHeader]
+    /// Sent as it is; empty: none.
+    public var body: [UInt8]
+    /// For the whole exchange: look-up, connection, redirects and the last byte of the response.
+    public var timeout: Duration = .seconds(10)
+    /// How long no byte may come, once the request is sent: ends with `timedOut`. Whole seconds, at least one; nil: as long
+    /// as `timeout` lasts. For what may be large, on networks of any speed, with a `timeout` that is out of the way.
+    public var stallTimeout: Duration?
+    /// For one connection, from its look-up to the end of the TLS handshake.
+    public var connectTimeout: Duration = .seconds(5)
+    /// The most bytes that a response body may have.
+    public var maximumResponseSize: Int = 1 << 20
+    /// Whether the body may come compressed (RFC 9110, section 8.4); the response has it without that. The limit counts
+    /// what is unpacked.
+    public var acceptsCompression = false
+    /// Whether a redirect to another origin is refused: where the body holds credentials.
+    public var staysWithinOrigin = false
+    /// Whether the request fails where it, or a redirect, leads to a loopback, link-local or private address, given as such
+    /// or looked up: for URLs that came from somewhere else than the settings. Through a proxy, addresses are the proxy's
+    /// matter, and exceptions (`no_proxy`) do not count.
+    public var forbidsLocalAddresses = false
+    /// Whether the token of a viewing session may go along: a licence request to a server that the configuration names.
+    /// Transports leave it alone.
+    public var mayCarrySessionToken = false
+
+    /// Checks nothing: the transport refuses what must not be sent. Times and sizes are the usual ones.
+    public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {
+        self.method = method
+        self.url = url
+        self.headers = headers
+        self.body = body
+    }
+
+    /// The URL for logs and error texts: without query, fragment and user information.
+    public var printableURL: String { HTTPURL.printable(url) }
+
+    /// Scheme, host and port of the URL; empty for a URL that cannot be read.
+    package var origin: String { (try? HTTPURL(url)).map { "\($0.scheme)://\($0.host):\($0.port)" } ?? "" }
+}
+
+extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// Method and `printableURL`.
+    public var description: String { "\(method) \(printableURL)" }
+    /// The same: a debugger shows no fields and no body either.
+    public var debugDescription: String { description }
+    /// The same two for `dump`.
+    public var customMirror: Mirror { Mirror(self, children: ["method": method, "url": printableURL]) }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// A complete response, whatever its status.
+///
+/// Prints its status and its URL without query and user information; never fields or body.
+public struct HTTPResponse: Sendable {
+    /// 200 to 599. A redirect that names no target is also handed on.
+    public var status: Int
+    /// In the order of arrival. Trailers are not among them.
+    public var headers: [HTTPHeader]
+    /// Whole, without transfer coding. The receiver's to wipe where it holds keys.
+    public var body: [UInt8]
+    /// The URL that answered, after redirects, without fragment. It may hold a query and user information: print
+    /// `printableURL`.
+    public var url: String
+    /// What a transport added to the request and error texts must not quote.
+    package var sentSecrets: [String] = []
+
+    /// For transports of one's own: `url` is the one that answered, after redirects.
+    public init(status: Int, headers: [HTTPHeader] = [], body: [UInt8] = [], url: String) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.url = url
+    }
+
+    /// The value of the first field with this name, in any case.
+    public func header(_ name: String) -> String? {
+        headers.first { $0.isNamed(name) }?.value
+    }
+
+    /// The URL for logs and error texts: without query, fragment and user information.
+    public var printableURL: String { HTTPURL.printable(url) }
+}
+
+extension HTTPResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// Status, `printableURL` and the size of the body.
+    public var description: String { "\(status) from \(printableURL), \(body.count) bytes" }
+    /// The same: a debugger shows no fields and no body either.
+    public var debugDescription: String { description }
+    /// The same three for `dump`.
+    public var customMirror: Mirror {
+        Mirror(self, children: ["status": status, "url": printableURL, "bodySize": body.count])
+    }
+}

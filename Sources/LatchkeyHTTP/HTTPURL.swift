@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyCurl
+
+/// An absolute http or https URL, read by libcurl's own parser, so that what is checked is what is fetched.
+struct HTTPURL: Sendable {
+    /// The most bytes that are read as a URL.
+    static let maximumSize = 65_536
+
+    /// The whole URL without its fragment.
+    let text: String
+    let scheme: String
+    /// In lower case; an IPv6 address with its brackets.
+    let host: String
+    /// As decimal digits; the scheme's own where the URL names none.
+    let port: String
+    private let user: String?
+    private let password: String?
+
+    init(_ text: String) throws(HTTPError) {
+        guard let parts = URLParts(text, flags: 0, try .shared(for: text)) else {
+            throw .invalidURL(text, "give an absolute http or https URL")
+        }
+        try self.init(parts, origin: text)
+    }
+
+    /// Where a `Location` field leads, relative to this URL.
+    ///
+    /// User information follows within an origin only, and a server cannot choose it.
+    func resolving(_ location: String) throws(HTTPError) -> HTTPURL {
+        guard let parts = URLParts(text, flags: 0, try .shared(for: text)),
+            parts.set(CURLUPART_URL, location, UInt32(CURLU_URLENCODE))
+        else {
+            throw .invalidURL(text, "the server redirects to a URL that cannot be read")
+        }
+        let target = try HTTPURL(parts, origin: text)
+        let keepsCredentials = target.isSameOrigin(as: self)
+        guard parts.set(CURLUPART_USER, keepsCredentials ? user : nil, 0),
+            parts.set(CURLUPART_PASSWORD, keepsCredentials ? password : nil, 0)
+        else { throw .invalidURL(text, "the server redirects to a URL that cannot be read") }
+        return try HTTPURL(parts, origin: text)
+    }
+
+    private init(_ parts: URLParts, origin: String) throws(HTTPError) {
+        guard let scheme = parts.get(CURLUPART_SCHEME)?.lowercased(), scheme == "http" || scheme == "https" else {
+            throw .invalidURL(
+                parts.get(CURLUPART_URL) ?? origin, "only http and https are supported")
+        }
+        guard parts.set(CURLUPART_FRAGMENT, nil, 0), let text = parts.get(CURLUPART_URL),
+            let host = parts.get(CURLUPART_HOST), !host.isEmpty,
+            let port = parts.get(CURLUPART_PORT, UInt32(CURLU_DEFAULT_PORT))
+        else { throw .invalidURL(origin, "give an absolute http or https URL") }
+        self.text = text
+        self.scheme = scheme
+        self.host = host.lowercased()
+        self.port = port
+        user = parts.get(CURLUPART_USER)
+        password = parts.get(CURLUPART_PASSWORD)
+    }
+
+    /// Whether the host is a loopback, link-local or private address, as far as its text says it.
+    var namesLocalAddress: Bool { LocalAddress.isOne(host: host) }
+
+    /// Same scheme, host and port (RFC 6454).
+    func isSameOrigin(as other: HTTPURL) -> Bool {
+        scheme == other.scheme && host == other.host && port == other.port
+    }
+
+    /// Any URL for logs and error texts: without query, fragment and user information, at most 256 characters.
+    ///
+    /// Where the text is no URL and an `@` says that it may hold a password, only the scheme is left.
+    static func printable(_ text: String) -> String {
+        var printable: String
+        if text.hasPrefix("file:///") {
+            // No host, so nobody's password: libcurl stays out of processes that only play files.
+            printable = withoutQuery(text)
+        } else if let clean = withoutSecrets(text) {
+            printable = clean
+        } else if text.utf8.contains(UInt8(ascii: "@")) {
+            let scheme = text.prefix { $0 != ":" && $0 != "@" && $0 != "/" }
+            printable = text.dropFirst(scheme.count).hasPrefix("://") ? "\(scheme)://…" : "…"
+        } else {
+            printable = withoutQuery(text)
+        }
+        printable = withoutControlCharacters(printable)
+        return printable.count > 256 ? "\(printable.prefix(255))…" : printable
+    }
+
+    private static func withoutQuery(_ text: String) -> String { String(text.prefix { $0 != "?" && $0 != "#" }) }
+
+    /// Nil where libcurl takes it for no URL, or is not there.
+    private static func withoutSecrets(_ text: String) -> String? {
+        guard let library = CurlLibrary.present,
+            let parts = URLParts(text, flags: UInt32(CURLU_NON_SUPPORT_SCHEME), library),
+            parts.set(CURLUPART_USER, nil, 0), parts.set(CURLUPART_PASSWORD, nil, 0),
+            parts.set(CURLUPART_OPTIONS, nil, 0), parts.set(CURLUPART_QUERY, nil, 0),
+            parts.set(CURLUPART_FRAGMENT, nil, 0)
+        else { return nil }
+        return parts.get(CURLUPART_URL)
+    }
+}
+
+/// The text with a space for each control character, so that it cannot forge lines in a log.
+func withoutControlCharacters(_ text: some StringProtocol) -> String {
+    String(
+        String.UnicodeScalarView(
+            text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 }))
+}
+
+/// libcurl's URL parser. Not thread-safe; used within one call.
+private final class URLParts {
+    private let curl: UnsafePointer<latchkey_curl>
+    private let handle: OpaquePointer
+
+    init?(_ text: String, flags: UInt32, _ library: CurlLibrary) {
+        curl = library.functions
+        guard let handle = curl.pointee.url() else { return nil }
+        self.handle = handle
+        guard set(CURLUPART_URL, text, flags) else { return nil }
+    }
+
+    deinit { curl.pointee.url_cleanup(handle) }
+
+    /// Sets a part, or removes it with nil. False where libcurl does not take it.
+    func set(_ part: CURLUPart, _ value: String?, _ flags: UInt32) -> Bool {
+        guard let value else { return curl.pointee.url_set(handle, part, nil, flags) == CURLUE_OK }
+        // A NUL would end the C string early, and what is checked would not be what is fetched.
+        guard value.utf8.count <= HTTPURL.maximumSize, !value.utf8.contains(0) else { return false }
+        return curl.pointee.url_set(handle, part, value, flags) == CURLUE_OK
+    }
+
+    func get(_ part: CURLUPart, _ flags: UInt32 = 0) -> String? {
+        var value: UnsafeMutablePointer<CChar>?
+        // SAFETY: libcurl allocates a string that ends in NUL; it is copied and freed here.
+        guard curl.pointee.url_get(handle, part, &value, flags) == CURLUE_OK, let value else { return nil }
+        defer { curl.pointee.free(value) }
+        return String(cString: value)
+    }
+}

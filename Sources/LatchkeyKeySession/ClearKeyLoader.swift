@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyProtection
+import Synchronization
+
+/// Gets keys from a Clear Key licence service over HTTP (W3C Encrypted Media Extensions, 9.1).
+///
+/// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
+/// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID makes is left to others: the protocol has no
+/// way to say it. A lost connection is tried once more; a timeout and an HTTP status are not.
+///
+/// Thread-safe; exchanges run on tasks of their own.
+public final class ClearKeyLoader: ResourceLoader {
+    /// For logs.
+    public let name: String
+    private let url: String?
+    private let headers: [HTTPHeader]
+    private let timeout: Duration?
+    private let mediaLicenseURLs: MediaLicenseURLs
+    private let transport: any HTTPTransport
+    private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
+
+    /// `headers` are sent to `url` only, and never to a URL that media names, because they may hold credentials.
+    /// `timeout` is for one exchange; nil leaves the transport's own.
+    public init(
+        url: String? = nil, headers: [HTTPHeader] = [], timeout: Duration? = nil,
+        mediaLicenseURLs: MediaLicenseURLs = .https, transport: any HTTPTransport = CurlTransport.shared
+    ) {
+        self.url = url
+        self.headers = url == nil ? [] : headers
+        self.timeout = timeout
+        self.mediaLicenseURLs = mediaLicenseURLs
+        self.transport = transport
+        name = "Clear Key"
+    }
+
+    /// Any with a URL of its own, else Clear Key.
+    public var keySystems: Set<KeySystem>? { url == nil ? [.clearKey] : nil }
+
+    /// Takes requests that name a KID and whose service is configured, or named by Clear Key media itself. Answers from
+    /// a task of its own; any thread may call.
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        guard var exchange = exchange(for: request) else { return false }
+        do throws(KeyError) {
+            if url == nil { try mediaLicenseURLs.check(&exchange, mediaURL: request.mediaURL) }
+        } catch {
+            request.finishLoading(with: error)
+            return true
+        }
+        let transport = transport
+        tasks.withLock { tasks in
+            // Made inside the lock, so that its end cannot come before its entry.
+            tasks[request.id] = Task { [weak self, exchange] in
+                do throws(KeyError) {
+                    request.finishLoading(with: .keys(try await Self.keys(for: exchange, over: transport)))
+                } catch {
+                    request.finishLoading(with: error)
+                }
+                self?.forget(request)
+            }
+        }
+        return true
+    }
+
+    /// Ends the exchange, if one is under way.
+    public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
+
+    @discardableResult
+    private func forget(_ request: KeyLoadingRequest) -> Task<Void, Never>? {
+        tasks.withLock { $0.removeValue(forKey: request.id) }
+    }
+
+    private func exchange(for request: KeyLoadingRequest) -> HTTPRequest? {
+        guard let target = url ?? namedByMedia(request) else { return nil }
+        let missing = request.missingKeyIDs
+        let keyIDs = missing.isEmpty && request.keyIDs.isEmpty ? request.initializationData.flatMap(\.keyIDs) : missing
+        guard !keyIDs.isEmpty else { return nil }
+        let type =
+            headers.contains { $0.name.lowercased() == "content-type" }
+            ? [] : [HTTPHeader(name: "Content-Type", value: "application/json")]
+        var exchange = HTTPRequest(
+            method: "POST", url: target, headers: type + headers, body: ClearKey.licenseRequest(for: keyIDs))
+        exchange.maximumResponseSize = ClearKey.maximumSize
+        exchange.mayCarrySessionToken = url != nil
+        if let timeout { exchange.timeout = timeout }
+        return exchange
+    }
+
+    /// The media's URL, where the media also says that it is for Clear Key. None where no such URL is asked: then the
+    /// application may answer.
+    private func namedByMedia(_ request: KeyLoadingRequest) -> String? {
+        guard mediaLicenseURLs != .none, request.keySystem == .clearKey, let url = request.suggestedURL else {
+            return nil
+        }
+        let scheme = url.prefix { $0 != ":" }.lowercased()
+        return scheme == "http" || scheme == "https" ? url : nil
+    }
+
+    private static func keys(
+        for exchange: HTTPRequest, over transport: any HTTPTransport
+    ) async throws(KeyError) -> [KeyID: ContentKey] {
+        var response = try await send(exchange, over: transport)
+        defer { wipe(&response.body) }
+        guard 200..<300 ~= response.status else {
+            throw .serverStatus(response.refusal(of: exchange))
+        }
+        do throws(KeyError) {
+            return try ClearKey.keys(inLicense: response.body)
+        } catch {
+            throw .malformedResponse("\(response.printableURL): \(error.reason)")
+        }
+    }
+
+    private static func send(
+        _ exchange: HTTPRequest, over transport: any HTTPTransport
+    ) async throws(KeyError) -> HTTPResponse {
+        do throws(HTTPError) {
+            return try await transport.send(exchange)
+        } catch {
+            guard isWorthRepeating(error), !Task.isCancelled else { throw KeyError(error) }
+        }
+        do throws(HTTPError) {
+            return try await transport.send(exchange)
+        } catch {
+            throw KeyError(error)
+        }
+    }
+
+    /// A timeout has used up the time that there is.
+    private static func isWorthRepeating(_ error: HTTPError) -> Bool {
+        error.isConnectionFailure && !error.isSameKind(as: .timedOut(""))
+    }
+}
+
+extension ClearKeyLoader: CustomStringConvertible, CustomReflectable {
+    /// The name, which has no query and no header in it.
+    public var description: String { name }
+    /// The name alone; headers may hold credentials.
+    public var customMirror: Mirror { Mirror(self, children: ["name": name]) }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyKeySystems
+import LatchkeyProtection
+
+/// Which KID stands for a key that a playlist names by URI.
+///
+/// Pipelines know keys by KID, HLS playlists by URI. The KIDs of HLS media may be zero, repeated for different keys, or
+/// not there at all. Packagers also give the tracks of one presentation keys of their own under one URI: then each KID of
+/// the media stands for the URI.
+struct KeyNames {
+    /// URIs that are remembered. Above this, the oldest are forgotten: a live playlist rotates its keys for ever.
+    static let limit = 16_384
+
+    struct Answer: Equatable {
+        var keyID: KeyID
+        /// The KID that stood for the URI until now.
+        var replaced: KeyID?
+    }
+
+    private struct Name {
+        var keyID: KeyID
+        /// Whether the media has this KID itself.
+        var isOfMedia: Bool
+        /// Further KIDs that media has beside this URI.
+        var others: [KeyID] = []
+    }
+
+    private struct Description {
+        var keySystem: KeySystem?
+        var initializationData: [InitializationData]
+        var mediaURL: String?
+    }
+
+    /// Further KIDs of one URI that are remembered.
+    static let otherLimit = 64
+
+    private var byURI: [String: Name] = [:]
+    private var byKeyID: [KeyID: String] = [:]
+    /// What the last demand for a key said of it, by the KID that it was asked for by.
+    private var descriptions: [KeyID: Description] = [:]
+    private var order: [String] = []
+
+    func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
+
+    /// Whether the KID was made for a URI, so that it means nothing outside the session.
+    func isMade(_ keyID: KeyID) -> Bool {
+        guard let name = byKeyID[keyID].flatMap({ byURI[$0] }) else { return false }
+        return name.keyID == keyID && !name.isOfMedia
+    }
+
+    /// Media may say nothing of a key that a playlist describes. So a demand for one key that does is remembered, and says
+    /// it for those that do not.
+    mutating func complete(_ demand: inout KeyDemand) {
+        guard demand.keyIDs.count == 1, let keyID = demand.keyIDs.first, byKeyID[keyID] != nil else { return }
+        if demand.keySystem != nil || !demand.initializationData.isEmpty {
+            descriptions[keyID] = Description(
+                keySystem: demand.keySystem, initializationData: demand.initializationData, mediaURL: demand.mediaURL)
+        } else if let known = descriptions[keyID] {
+            (demand.keySystem, demand.initializationData) = (known.keySystem, known.initializationData)
+            demand.mediaURL = known.mediaURL
+        }
+    }
+
+    /// `mediaKeyID` is the KID that the media has beside this URI, as far as known. It is taken unless it is zero or
+    /// stands for another URI; `makeKeyID` gives one where none can be taken. Without a `mediaKeyID` the answer is the
+    /// first KID of the URI.
+    mutating func keyID(forURI uri: String, mediaKeyID: KeyID?, makeKeyID: () -> KeyID) -> Answer {
+        if let mediaKeyID, byKeyID[mediaKeyID] == uri { return Answer(keyID: mediaKeyID) }
+        let candidate = mediaKeyID.flatMap { $0.isZero || byKeyID[$0] != nil ? nil : $0 }
+        guard let present = byURI[uri] else {
+            let name = Name(keyID: candidate ?? makeKeyID(), isOfMedia: candidate != nil)
+            set(uri, name)
+            return Answer(keyID: name.keyID)
+        }
+        guard let candidate else { return Answer(keyID: present.keyID) }
+        guard !present.isOfMedia else {
+            guard present.others.count < Self.otherLimit else { return Answer(keyID: present.keyID) }
+            byURI[uri]?.others.append(candidate)
+            byKeyID[candidate] = uri
+            return Answer(keyID: candidate)
+        }
+        byKeyID[present.keyID] = nil
+        descriptions[present.keyID] = nil
+        byURI[uri] = Name(keyID: candidate, isOfMedia: true)
+        byKeyID[candidate] = uri
+        return Answer(keyID: candidate, replaced: present.keyID)
+    }
+
+    private mutating func set(_ uri: String, _ name: Name) {
+        if order.count >= Self.limit {
+            for old in order.prefix(Self.limit / 2) {
+                guard let name = byURI.removeValue(forKey: old) else { continue }
+                for keyID in [name.keyID] + name.others { (byKeyID[keyID], descriptions[keyID]) = (nil, nil) }
+            }
+            order.removeFirst(Self.limit / 2)
+        }
+        byURI[uri] = name
+        byKeyID[name.keyID] = uri
+        order.append(uri)
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+public import LatchkeyProtection
+import Synchronization
+
+/// What the elements of one pipeline share from the start of the first one to the stop of the last one: a refusal is
+/// asked for once and told once, however many elements need the key. Thread-safe.
+public final class KeyPlayback: Sendable {
+    /// What an application needs to hear once, however many elements meet it.
+    public enum Notice: Hashable, Sendable {
+        /// The key is refused for this reason.
+        case refusal(KeyID?, KeyError)
+        /// The request with this number failed. Zero: no request was made, and each failure is a notice of its own.
+        case failedRequest(UInt64)
+        /// What this key decrypts is not media.
+        case wrongKey(KeyID?)
+    }
+
+    private struct State {
+        var told: Set<Notice> = []
+        /// What an element tells now, with what is to run after that.
+        var inProgress: [Notice: [@Sendable () -> Void]] = [:]
+        var askedAlone: Set<KeyID> = []
+        var manifestURLs: [String] = []
+    }
+
+    /// Media names its KIDs: the most of them, and of notices, that are remembered.
+    private static let limit = 65_536
+    /// With so many manifests, their origins count as several.
+    private static let manifestLimit = 16
+
+    /// Failures up to here are of an earlier playback.
+    public let startGeneration: UInt64
+    private let state = Mutex(State())
+
+    init(startGeneration: UInt64) { self.startGeneration = startGeneration }
+
+    /// The pipeline plays a manifest that came from there, and its decryptors what that names.
+    public func note(manifestURL url: String) {
+        state.withLock { state in
+            if state.manifestURLs.count < Self.manifestLimit, !state.manifestURLs.contains(url) {
+                state.manifestURLs.append(url)
+            }
+        }
+    }
+
+    /// Where the manifests of the pipeline came from, if all are of one origin. Empty: of several, or of none that is known.
+    /// Nil: there is no manifest.
+    public var manifestURL: String? {
+        let urls = state.withLock(\.manifestURLs)
+        guard urls.count > 1 else { return urls.first }
+        // To know an origin takes libcurl, which clear media does not need.
+        let isOfOneOrigin = urls.count < Self.manifestLimit && Set(urls.map { HTTPRequest(url: $0).origin }).count == 1
+        return isOfOneOrigin ? urls.first : ""
+    }
+
+    /// Tells a notice with `tell`, unless another element has told it or tells it now. `completion` runs when it is told:
+    /// before this returns, or later on the thread of that other element. So an error that follows from the notice, and
+    /// is raised in `completion`, never overtakes it.
+    public func tellOnce(_ notice: Notice, with tell: () -> Void, completion: @escaping @Sendable () -> Void = {}) {
+        enum Part { case tell, wait, nothing }
+        let part = state.withLock { state -> Part in
+            if state.inProgress[notice]?.append(completion) != nil { return .wait }
+            guard notice != .failedRequest(0), state.told.count < Self.limit else { return .tell }
+            guard state.told.insert(notice).inserted else { return .nothing }
+            state.inProgress[notice] = []
+            return .tell
+        }
+        if part == .wait { return }
+        if part == .tell { tell() }
+        completion()
+        guard part == .tell else { return }
+        for completion in state.withLock({ $0.inProgress.removeValue(forKey: notice) }) ?? [] { completion() }
+    }
+
+    /// Whether the key may be asked for alone, after a request for it and others brought the others only. Once.
+    public func mayAskAlone(_ keyID: KeyID) -> Bool {
+        state.withLock { $0.askedAlone.count < Self.limit && $0.askedAlone.insert(keyID).inserted }
+    }
+}
+
+extension KeySession {
+    private static let usedLimit = 65_536
+
+    /// The content uses these keys. Initialization data may name others.
+    package func noteUse(of keyIDs: [KeyID]) {
+        core.withLock { core in
+            if core.used.count < Self.usedLimit { core.used.formUnion(keyIDs) }
+        }
+    }
+
+    /// Whether the request that failed for this key was for others too that the content does not use, as far as is known: the
+    /// refusal may be for those.
+    package func failedWithUnused(_ keyID: KeyID) -> Bool {
+        core.withLock { $0.state.failed(with: keyID).contains { [used = $0.used] in !used.contains($0) } }
+    }
+
+    /// Whether an answer had none of the keys of the request that failed for this one. An answer with others of them may have
+    /// left this one out because it was one of several.
+    package func failedWithoutAny(_ keyID: KeyID) -> Bool { core.withLock { $0.state.failedWithoutAny(keyID) } }
+
+    struct WeakPlayback {
+        weak var playback: KeyPlayback?
+    }
+
+    /// The playback of the pipeline `pipeline`, any number that stands for it. All who ask get the same one while one of
+    /// them keeps it; after that a new one begins.
+    public func playback(of pipeline: UInt) -> KeyPlayback {
+        core.withLock { core in
+            if let present = core.playbacks[pipeline]?.playback { return present }
+            core.playbacks = core.playbacks.filter { $0.value.playback != nil }
+            let new = KeyPlayback(startGeneration: core.state.generation)
+            core.playbacks[pipeline] = WeakPlayback(playback: new)
+            return new
+        }
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import LatchkeyKeySystems
+public import LatchkeyProtection
+
+/// What a session is made with beside its loaders.
+public struct KeySessionConfiguration: Sendable {
+    /// When leases are renewed.
+    public var renewalPolicy = KeyRenewalPolicy()
+    /// Makes and opens the keys of FairPlay-style exchanges. Nil: no SPC can be made.
+    public var keyPayloadProvider: (any KeyPayloadProvider)?
+    /// The anonymised device identifier, 20 bytes, for services that bind keys to a device. Nil: random in each request.
+    public var deviceIdentifier: [UInt8]?
+    /// Seals stored keys, as `DeviceSecret.keyForPersistableKeys` gives it. Nil: none can be stored.
+    public var deviceSecret: SealingKey?
+    /// The store whose trusted clock judges stored keys, also those that an application keeps. Nil: the system clock does,
+    /// which can be set back.
+    public var persistableKeys: PersistableKeys?
+    /// Where it is written down that sessions are over. Nil: nowhere.
+    public var expiredSessionReports: ExpiredSessionReports?
+    /// What becomes of keys in use whose lease, or licence, ends. False: playback ends, at once. True: nothing more is
+    /// decrypted, while what was decrypted plays on; the next sample asks for the key anew, and waits.
+    public var holdsAtEndOfLease = false
+    /// Whether keys are wanted to be stored, for playback later without a network, and nothing plays: as for a download. A
+    /// loader that cannot store a key refuses it then (`KeyLoadingRequest.isForStorage`), and no time of a stored key that
+    /// counts from the first playback begins. Only who stores keys ahead sets it: playback in such a session would begin no
+    /// time that is to run.
+    var isForStorage = false
+    /// Whether only those keys are asked for ahead of the first sample that tracks use, where the media says so. False: all
+    /// that its initialization data name, as those of other qualities and those that come later. True is for an application
+    /// that acquires licences by itself: it is not asked for keys that nothing needs.
+    public var prefetchesUsedKeysOnly = false
+    /// The session server that has to agree before licences are asked for. Nil: nobody counts.
+    public var viewing: ViewingConfiguration?
+    /// Where it is written down which key servers send the code over a whole CKC, so that they have to send it after a
+    /// restart too. Nil: this process alone remembers. `FairPlaySettings.apply` sets it.
+    public var integrityStore: (any PersistableKeyStore)?
+    /// Of this process.
+    var integrityMemory = IntegritySenders.Memory.process
+    /// The URL of media that a server of this process hands on, by the URL at that server; nil for others. Called on any thread;
+    /// must not block.
+    package var originalMediaURL: @Sendable (String) -> String? = { _ in nil }
+    /// What ends the session where somebody looks into the process: in the protected build. Nil: nothing does.
+    var integrity = IntegrityWatch.standard
+    /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
+    /// Called on any thread; must not block.
+    public var log: @Sendable (String) -> Void = { _ in }
+
+    /// No FairPlay-style keys, nothing stored, and no session server.
+    public init() {}
+}
+
+extension KeySessionConfiguration: CustomStringConvertible, CustomReflectable {
+    /// Says nothing of what is in it.
+    public var description: String { "key session configuration" }
+    /// Empty: it holds the device secret.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyProtection
+
+/// How a session stands to one key.
+public enum KeyStatus: Sendable {
+    /// Nobody asked for it yet.
+    case absent
+    /// Asked for, not answered.
+    case pending(requestID: UInt64)
+    /// May be used now. The key is shared; it is wiped when its last owner goes.
+    case usable(ContentKey)
+    /// Not to be had, until somebody asks with `KeyDemand.retryFailuresUpTo` of at least this generation.
+    case failed(KeyError, generation: UInt64)
+}
+
+/// What happens in a session.
+///
+/// An empty list of KIDs stands for the key of media without a KID.
+public enum KeyEvent: Sendable {
+    /// A request begins, which `KeyLoadingRequest.isRenewal` tells from a renewal. Its loaders are asked next. `origin`
+    /// is `KeyDemand.origin`.
+    case requested(KeyLoadingRequest, origin: UInt64)
+    /// No loader took the request. It stays pending, so that the application can answer.
+    case untaken(KeyLoadingRequest, origin: UInt64)
+    /// Keys are there, new ones or the same with another lease. `requestID` is the request that was answered, nil for
+    /// keys that came without one. `elapsed` is the time from the request to the keys, zero without a request.
+    case usable(requestID: UInt64?, [KeyID], elapsed: Duration)
+    /// The KIDs of a request that got no key.
+    case failed(requestID: UInt64, [KeyID], KeyError)
+    /// A renewal brought no key, or not all. The keys are usable until their lease ends, and another renewal follows
+    /// while there is time.
+    case renewalFailed(requestID: UInt64, [KeyID], KeyError)
+    /// The lease of these keys is over, and none is usable any more. `wasInUse`: somebody read one of them since the
+    /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
+    /// wants them; so are all keys of a session that `holdsAtEndOfLease`, and those whose licence may not be used because
+    /// the system clock was set back.
+    case expired([KeyID], KeyError, wasInUse: Bool)
+    /// What a stored key says of its time has changed and could not be written: the keys of this request are usable, but
+    /// the next playback with the stored key will not know of this one. `origin` is `KeyDemand.origin`.
+    case notStored(KeyLoadingRequest, KeyError, origin: UInt64)
+    /// What the session server said, or did not say. Where that ends playback, `failed` or `closed` follows.
+    case viewing(ViewingNotice)
+    /// Whether decrypted media is to wait: the viewing session that it was decrypted with is not there at the moment, as
+    /// after a long pause.
+    case withheld(Bool)
+    /// The system clock was set back while something played whose licence depends on the date. Such licences are of no use
+    /// until signed time repairs the clock: `expired` follows for their keys.
+    case clockSetBack(ClockNotice)
+    /// The session is closed. Nothing comes after it but failures of later demands.
+    case closed(KeyError)
+}

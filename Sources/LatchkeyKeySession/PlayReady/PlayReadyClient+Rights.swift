@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyKeySystems
+public import LatchkeyProtection
+
+/// A licence and what it allows now.
+struct JudgedLicense: Sendable {
+    let installed: InstalledLicense
+    let verdict: PlayReadyPolicy.Verdict
+
+    var keyID: KeyID { installed.license.keyID }
+}
+
+extension PlayReadyClient {
+    /// What the licences on this device allow for some content now, and why. Looks, and changes nothing; with
+    /// `repairingClock`, where the clock is all that is in the way, it asks the time service first, and says what it
+    /// could say without where that does not answer.
+    ///
+    /// `initializationData` is a `pssh` box, a PlayReady object, or a header. Content of several keys has the rights of
+    /// the key that has least. Throws where the data have no header, or the store cannot be used.
+    public func rightsStatus(
+        for initializationData: [UInt8], repairingClock: Bool = false
+    ) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        try await rightsStatus(
+            forKeys: try Self.header(of: initializationData).keys.map(\.keyID), repairingClock: repairingClock)
+    }
+
+    /// The same for content of these keys. Throws where the store cannot be used.
+    public func rightsStatus(
+        forKeys keyIDs: [KeyID], repairingClock: Bool = false
+    ) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        let status = try await leastRights(forKeys: keyIDs)
+        guard repairingClock, status.kind == .untrustedTime else { return status }
+        do throws(TrustedClockError) {
+            try await repairClock()
+        } catch {
+            configuration.log("the clock was not repaired: \(error)")
+            return status
+        }
+        return try await leastRights(forKeys: keyIDs)
+    }
+
+    /// The same for what a pipeline asks for, with the licences that travel with its media.
+    package func rightsStatus(of request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        let need = try PlayReadyNeed(request)
+        let status = try await rightsStatus(forKeys: need.keyIDs, repairingClock: true)
+        guard status.kind != .valid else { return status }
+        let embedded = try await judge(embedded: need.embedded).judged
+        let isEnough = need.keyIDs.allSatisfy { id in embedded.contains { $0.keyID == id && $0.verdict.mayPlay } }
+        return isEnough ? RightsStatus(kind: .valid, reason: "the licence travels with the content") : status
+    }
+
+    private func leastRights(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
+        var least: RightsStatus?
+        for keyID in keyIDs {
+            let status = try await judge(keyID, session: nil)?.verdict.rights ?? .noLicense
+            guard let known = least else {
+                least = status
+                continue
+            }
+            let isEarlier =
+                known.kind == status.kind && status.ends.map { $0 < known.ends ?? $0.advanced(bySeconds: 1) } ?? false
+            if status.kind < known.kind || isEarlier { least = status }
+        }
+        return least ?? .noLicense
+    }
+
+    /// “Reset DRM database”: forgets licences, domains, first plays and the device; the clock stays. Returns how many
+    /// records there were. For a store that does not open, see `LicenseStore.reset`. Throws where the store cannot be
+    /// used; what a session holds in memory is forgotten all the same.
+    @discardableResult
+    public func resetDatabase() async throws(PlayReadyAcquisitionError) -> Int {
+        sessionLicenses = []
+        do throws(LicenseStoreError) {
+            return try await parts().store.deleteAll()
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// Asks the signed time service, and trusts the clock from then on. Throws as `TrustedClock.repair` does, and
+    /// `notSaved` where the store cannot be opened.
+    @discardableResult
+    public func repairClock() async throws(TrustedClockError) -> TrustedTime {
+        let clock: TrustedClock
+        do throws(LicenseStoreError) {
+            clock = try await parts().clock
+        } catch {
+            throw .notSaved("\(error)")
+        }
+        return try await clock.repair()
+    }
+
+    /// The trusted time now. Throws where the store cannot be opened.
+    public func trustedTime() async throws(PlayReadyAcquisitionError) -> TrustedTime {
+        do throws(LicenseStoreError) {
+            return try await parts().clock.now()
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// The licence for a key that is best now, valid or not; nil where there is none. `session` also takes the licences
+    /// for that session into account, and those that no session has taken.
+    func judge(_ keyID: KeyID, session: UInt64?) async throws(PlayReadyAcquisitionError) -> JudgedLicense? {
+        do {
+            let parts = try await parts()
+            let records = try await parts.store.records(for: keyID, kind: .license)
+            let held = sessionLicenses.filter { $0.license.keyID == keyID && ($0.session ?? session) == session }
+            guard !records.isEmpty || !held.isEmpty else { return nil }
+            let keyring = try await keyring(in: parts.store)
+            var failure: PlayReadyError?
+            var candidates = Array(held.reversed())
+            for record in records where record.keySystem == .playReady {
+                do throws(PlayReadyError) {
+                    candidates.append(try InstalledLicense(record, keyring: keyring))
+                } catch {
+                    failure = error
+                }
+            }
+            let judged = try await judge(candidates, keyring, parts)
+            if judged == nil, let failure {
+                configuration.log("a stored licence for KID \(keyID) is of no use: \(failure)")
+            }
+            return judged
+        } catch {
+            throw .init(wrapping: error)
+        }
+    }
+
+    /// Licences that travel with the content. They are not stored, and those that this device cannot open do not count:
+    /// `failure` is why not, for one of them.
+    func judge(
+        embedded licenses: [XMRLicense]
+    ) async throws(PlayReadyAcquisitionError) -> (judged: [JudgedLicense], failure: PlayReadyError?) {
+        guard !licenses.isEmpty else { return ([], nil) }
+        var failure: PlayReadyError?
+        let keyring: PlayReadyKeyring
+        do throws(KeyError) {
+            keyring = try await self.keyring(in: try await store())
+        } catch {
+            throw .init(error)
+        }
+        var opened: [InstalledLicense] = []
+        var ids: [(rightsID: GUID, keyID: KeyID)] = []
+        for xmr in licenses {
+            do throws(PlayReadyError) {
+                let license = try PlayReadyLicense(xmr, keyring: keyring)
+                ids.append((xmr.rightsID, license.keyID))
+                guard let id = RecordID.forLicenses(ids).last else { continue }
+                opened.append(InstalledLicense(license: license, id: id, stored: nil, nonce: nil, session: nil))
+            } catch {
+                failure = error
+            }
+        }
+        return (try await judge(acquired: opened), failure)
+    }
+
+    private func store() async throws(KeyError) -> LicenseStore {
+        do throws(LicenseStoreError) { return try await parts().store } catch { throw KeyError(error) }
+    }
+
+    /// Licences that were acquired just now, the best for each key. An untrusted clock is repaired where that helps.
+    func judge(acquired licenses: [InstalledLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
+        do {
+            let parts = try await parts()
+            let keyring = try await keyring(in: parts.store)
+            var judged: [JudgedLicense] = []
+            for (_, candidates) in Dictionary(grouping: licenses, by: \.license.keyID) {
+                if let best = try await judge(candidates, keyring, parts) { judged.append(best) }
+            }
+            return judged
+        } catch {
+            throw .init(wrapping: error)
+        }
+    }
+
+    /// The first that may be used, else the one that says most about why none may.
+    private func judge(
+        _ licenses: [InstalledLicense], _ keyring: PlayReadyKeyring, _ parts: Parts
+    ) async throws(LicenseStoreError) -> JudgedLicense? {
+        let now = parts.clock.now()
+        var judged: [JudgedLicense] = []
+        let asksForRevocation = licenses.contains { $0.license.terms.revocationInformationVersion != nil }
+        let revocations = asksForRevocation ? try await provisioning(in: parts.store).revocations : nil
+        for license in licenses {
+            var situation = PlayReadyPolicy.Situation(
+                license, keyring, firstPlay: try await parts.firstPlays.firstPlay(of: license.id), at: now)
+            situation.revocationInformationVersion = revocations?.informationVersion
+            judged.append(
+                JudgedLicense(installed: license, verdict: PlayReadyPolicy(license.license).evaluate(situation)))
+        }
+        return judged.max { $0.verdict.status < $1.verdict.status }
+    }
+
+    /// Notes that a licence is used for playing; returns when it first was. On disk, for one that is in the store, when
+    /// this returns.
+    func markFirstPlay(_ license: InstalledLicense) async throws(PlayReadyAcquisitionError) -> UnixTime {
+        do throws(LicenseStoreError) {
+            return try await parts().firstPlays.markFirstPlay(for: license.id, isPersistent: license.isPersistent)
+        } catch {
+            throw .init(error)
+        }
+    }
+
+    /// The session is over, and the licences that were for it alone with it.
+    func endSession(_ session: UInt64) async {
+        let ended = sessionLicenses.filter { $0.session == session }
+        guard !ended.isEmpty else { return }
+        sessionLicenses.removeAll { $0.session == session }
+        if let parts = try? await parts() { parts.firstPlays.forget(ended.map(\.id)) }
+    }
+
+    /// The session takes the licence: no other may use it any more. False where another session has it.
+    func claim(_ license: InstalledLicense, for session: UInt64) -> Bool {
+        let indices = sessionLicenses.indices.filter { sessionLicenses[$0].id == license.id }
+        let owners = indices.isEmpty ? [license.session] : indices.map { sessionLicenses[$0].session }
+        guard owners.allSatisfy({ ($0 ?? session) == session }) else { return false }
+        for index in indices { sessionLicenses[index].session = session }
+        return true
+    }
+}
+
+extension PlayReadyPolicy.Situation {
+    init(_ license: InstalledLicense, _ keyring: PlayReadyKeyring, firstPlay: UnixTime?, at now: TrustedTime) {
+        self.init(
+            time: now, securityLevel: keyring.device.securityLevel,
+            firstPlay: firstPlay.map { UInt32(clamping: $0.seconds) },
+            stored: license.stored, sessionNonce: license.nonce,
+            domains: Dictionary(
+                keyring.memberships.map { ($0.accountID, $0.revisions) }, uniquingKeysWith: { $0.union($1) }))
+    }
+}

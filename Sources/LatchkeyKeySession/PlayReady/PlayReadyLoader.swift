@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyKeySystems
+public import LatchkeyProtection
+import Synchronization
+
+/// Gets keys from PlayReady-style licences: from the store, from the content, over HTTP, or through a delegate.
+///
+/// It takes PlayReady requests, and, where a licence service is configured, requests of media that names no key system or
+/// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
+/// depends on the date and the clock is not trusted, the time service is asked once.
+///
+/// Thread-safe; exchanges run on tasks of their own.
+public final class PlayReadyLoader: StoredKeyLoader {
+    /// Names the loader in error texts.
+    public let name = "PlayReady"
+    /// What asks for licences and keeps them.
+    public let client: PlayReadyClient
+    private let delegate: (any PlayReadyDelegate)?
+    /// Whether licences are acquired, and renewed.
+    private let acquires: Bool
+    private let renews: Bool
+    private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
+    let inUse = Mutex(LicensesInUse())
+    private let plays = PlayNotes()
+    private let clockWatch: ClockWatch
+
+    /// Without `acquires`, only what is in the store counts, as where the application acquires licences by itself. Without
+    /// `renews`, playing stops at the end of a licence.
+    public convenience init(
+        client: PlayReadyClient, delegate: (any PlayReadyDelegate)? = nil, acquires: Bool = true, renews: Bool = true
+    ) {
+        self.init(client: client, delegate: delegate, acquires: acquires, renews: renews) {
+            try await Task.sleep(for: $0)
+        }
+    }
+
+    /// `pause` waits between two looks at the clock.
+    init(
+        client: PlayReadyClient, delegate: (any PlayReadyDelegate)? = nil, acquires: Bool = true, renews: Bool = true,
+        pause: @escaping @Sendable (Duration) async throws -> Void
+    ) {
+        clockWatch = ClockWatch(client, pause: pause)
+        self.client = client
+        self.delegate = delegate
+        self.acquires = acquires
+        self.renews = renews
+    }
+
+    /// PlayReady alone.
+    public var keySystems: Set<KeySystem>? { [.playReady] }
+
+    /// Takes PlayReady requests, those with PlayReady data, and, with a configured licence service, all with KIDs that
+    /// are not FairPlay-style. Answers on a task of its own.
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        guard isFor(request) else { return false }
+        forgetAtEnd(of: request)
+        tasks.withLock { tasks in
+            // Made inside the lock, so that its end cannot come before its entry.
+            tasks[request.id] = Task { [weak self] in
+                guard let answer = await self?.answer(to: request) else { return }
+                switch answer {
+                case .success(let answer): request.finishLoading(with: answer)
+                case .failure(let error): request.finishLoading(with: error)
+                }
+                self?.forget(request)
+            }
+        }
+        return true
+    }
+
+    /// Takes renewals where licences may be acquired and renewed; else the lease ends.
+    public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool {
+        acquires && renews && shouldWaitForLoading(of: request)
+    }
+
+    /// Ends the acquisition, if one is under way.
+    public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
+
+    /// The first sample of a key is decrypted for playing: from here on counts the time after the first play.
+    public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {
+        let names = keyID.map { session.names(of: [$0]) }
+        let licenses = inUse.withLock { $0.start(names, in: session.playbackSessionID) }
+        guard !licenses.isEmpty else { return }
+        if licenses.contains(where: { $0.license.license.terms.dependsOnTime }) {
+            clockWatch.begin(for: session) { [weak self] in await self?.withdrawUntrusted(in: $0) }
+        }
+        plays.add { [weak self, weak session] in
+            for license in licenses { await self?.notePlay(license, in: session) }
+        }
+    }
+
+    /// Returns when the first plays are in the store.
+    public func finishNotingPlays() async { await plays.finish() }
+
+    /// Whether it would take the request.
+    package func isFor(_ request: KeyLoadingRequest) -> Bool {
+        if request.keySystem == .playReady { return true }
+        if request.isRenewal {
+            let names = request.names(of: request.keyIDs)
+            if inUse.withLock({ $0.has(names, in: request.playbackSessionID) }) { return true }
+        }
+        guard request.keySystem != .fairPlay, request.keyURI == nil else { return false }
+        if request.initializationData.contains(where: { $0.system == .playReady }) { return true }
+        return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
+    }
+
+    /// Licences do not outlive the session that they were given to.
+    private func forgetAtEnd(of request: KeyLoadingRequest) {
+        let session = request.playbackSessionID
+        request.atSessionEnd(ObjectIdentifier(self)) { [weak self, client] in
+            self?.inUse.withLock { $0.end(session) }
+            self?.clockWatch.end(for: session)
+            Task { await client.endSession(session) }
+        }
+    }
+
+    @discardableResult
+    private func forget(_ request: KeyLoadingRequest) -> Task<Void, Never>? {
+        tasks.withLock { $0.removeValue(forKey: request.id) }
+    }
+
+    // MARK: Answers
+
+    private func answer(to request: KeyLoadingRequest) async -> Result<KeyAnswer, KeyError> {
+        do throws(PlayReadyAcquisitionError) {
+            return .success(try await keys(for: request))
+        } catch {
+            return .failure(error.keyError)
+        }
+    }
+
+    private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
+        let (need, place) = try need(of: request)
+        // Times of an answer count from the question.
+        let start = try await client.trustedTime().time
+        var found: [KeyID: JudgedLicense] = [:]
+        // Why a licence that travels with the media is of no use.
+        var failure: PlayReadyError?
+        if !request.isRenewal {
+            for keyID in need.keyIDs {
+                if let judged = try await client.judge(keyID, session: request.playbackSessionID) {
+                    found[keyID] = judged
+                }
+            }
+            let embedded = try await client.judge(embedded: need.embedded)
+            failure = embedded.failure
+            for judged in embedded.judged
+            where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
+            let isRepaired = try await repairClock(for: &found)
+            await claim(&found, for: request.playbackSessionID)
+            // What plays already is no reason for another licence, which counts at the service, and would most likely wait
+            // for the same clock.
+            for keyID in need.keyIDs where !isRepaired {
+                guard let judged = found[keyID], judged.verdict.status == .untrustedTime,
+                    let error = judged.verdict.error,
+                    inUse.withLock({ $0.has([need.name(of: keyID)], in: request.playbackSessionID) })
+                else { continue }
+                throw .init(error.adding("KID \(keyID)"))
+            }
+        }
+        let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
+        // Why the service refuses some of the licences.
+        var refusal: PlayReadyAcquisitionError?
+        if acquires {
+            for header in try need.headers(for: missing) {
+                do throws(KeyError) { try await request.establishViewing() } catch { throw .init(error) }
+                let licenses: [InstalledLicense]
+                do throws(PlayReadyAcquisitionError) {
+                    licenses = try await client.acquire(
+                        header, place, session: request.playbackSessionID, delegate: delegate)
+                } catch {
+                    // Where there is nobody to ask, the media's own licence is what matters.
+                    if let failure, error.keyError.isSameKind(as: .invalidConfiguration("")) { throw .init(failure) }
+                    guard error.keyError.isOfService, !need.isNamedByURI, !request.isRenewal, !Task.isCancelled else {
+                        throw error
+                    }
+                    refusal = refusal ?? error
+                    continue
+                }
+                for judged in try await client.judge(acquired: licenses) { found[judged.keyID] = judged }
+            }
+            try await repairClock(for: &found)
+            await claim(&found, for: request.playbackSessionID)
+        }
+        if let refusal {
+            let playable = need.keyIDs.filter { found[$0]?.verdict.mayPlay ?? false }
+            if !playable.isEmpty {
+                let part = try await answer(to: request, need.limited(to: playable), place, found, start: start)
+                do throws(KeyError) { try request.provide(part) } catch { throw .init(error) }
+            }
+            throw refusal
+        }
+        if let failure, need.keyIDs.contains(where: { found[$0] == nil }) { throw .init(failure) }
+        return try await answer(to: request, need, place, found, start: start)
+    }
+
+    /// A renewal after the first play has nothing of the media's: what brought the licences counts.
+    private func need(
+        of request: KeyLoadingRequest
+    ) throws(PlayReadyAcquisitionError) -> (PlayReadyNeed, MediaPlace) {
+        guard request.isRenewal, request.initializationData.isEmpty else {
+            return (try PlayReadyNeed(request), MediaPlace(request))
+        }
+        let missing = request.missingKeyIDs
+        let names = request.names(of: missing.isEmpty ? request.keyIDs : missing)
+        let entries = inUse.withLock { $0.entries(for: names, in: request.playbackSessionID) }
+        let place = MediaPlace(
+            suggestedURL: request.suggestedURL ?? entries.first?.origin.place.suggestedURL,
+            mediaURL: request.mediaURL ?? entries.first?.origin.place.mediaURL)
+        if let need = PlayReadyNeed(renewing: entries) { return (need, place) }
+        return (try PlayReadyNeed(request), place)
+    }
+
+    private func answer(
+        to request: KeyLoadingRequest, _ need: PlayReadyNeed, _ place: MediaPlace, _ found: [KeyID: JudgedLicense],
+        start: UnixTime
+    ) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
+        for keyID in need.keyIDs {
+            guard let judged = found[keyID] else {
+                throw .init(PlayReadyError.licenseNotFound("acquire one for KID \(keyID)"))
+            }
+            if let error = judged.verdict.error { throw .init(error.adding("KID \(keyID)")) }
+            if judged.installed.license.keyType == .keyExchange {
+                throw .init(
+                    PlayReadyError.unsupportedLicense(
+                        "that for KID \(keyID) is a root licence, whose key is for leaf licences and not for media"))
+            }
+        }
+        // A header may bring more licences. Each key goes out with terms of its own, when it is asked for.
+        let usable = need.keyIDs.compactMap { found[$0] }
+        let session = request.playbackSessionID
+        inUse.withLock { inUse in
+            for judged in usable {
+                inUse.add(
+                    judged.installed, for: need.name(of: judged.keyID), in: session,
+                    from: .init(
+                        header: need.header(of: judged.keyID), place: place,
+                        isNamedByURI: need.isNamedByURI))
+            }
+        }
+        // Where it ended meanwhile, they go now.
+        forgetAtEnd(of: request)
+        var terms = KeyTerms(usable, from: start, renews: acquires && renews)
+        for judged in usable { terms.outputPolicies[need.name(of: judged.keyID)] = judged.outputPolicy }
+        if need.isNamedByURI, let key = found[need.keyIDs[0]]?.installed.license.contentKey {
+            return .limited(.key(key), terms)
+        }
+        let keys = Dictionary(usable.map { ($0.keyID, $0.installed.license.contentKey) }, uniquingKeysWith: { $1 })
+        return .limited(.keys(keys), terms)
+    }
+
+    /// Takes the licences that are for one session only. Those that another session has taken meanwhile are not there.
+    private func claim(_ found: inout [KeyID: JudgedLicense], for session: UInt64) async {
+        for judged in found.values where judged.verdict.mayPlay && !judged.installed.isPersistent {
+            if !(await client.claim(judged.installed, for: session)) { found[judged.keyID] = nil }
+        }
+    }
+
+    /// Asks the time service where a licence waits for trusted time, and judges again. False where it did not answer.
+    @discardableResult
+    private func repairClock(for found: inout [KeyID: JudgedLicense]) async throws(PlayReadyAcquisitionError) -> Bool {
+        guard client.configuration.timeURL != nil,
+            found.values.contains(where: { $0.verdict.status == .untrustedTime })
+        else { return true }
+        do throws(TrustedClockError) {
+            try await client.repairClock()
+        } catch {
+            client.configuration.log("the clock was not repaired: \(error)")
+            return false
+        }
+        for judged in try await client.judge(acquired: found.values.map(\.installed)) { found[judged.keyID] = judged }
+        return true
+    }
+
+    // MARK: The clock
+
+    /// Keys whose licence has an end, and may not be used with the clock as it is now, are asked for again, which repairs
+    /// the clock where that can be done, and else says what is wrong. Licences without an end play on, as PlayReady’s
+    /// public documentation says (“Trusted clocks”). Where the store cannot tell, the key goes.
+    private func withdrawUntrusted(in session: KeySession) async {
+        var untrusted: [(entry: LicensesInUse.Entry, reason: String)] = []
+        for entry in inUse.withLock({ $0.entries(in: session.playbackSessionID) })
+        where entry.license.license.terms.mayEnd {
+            do throws(PlayReadyAcquisitionError) {
+                let judged = try await client.judge(acquired: [entry.license]).first
+                guard let judged, judged.verdict.status == .untrustedTime else { continue }
+                untrusted.append((entry, judged.verdict.rights.reason))
+            } catch {
+                untrusted.append((entry, "the system clock was set back, and \(error)"))
+            }
+        }
+        guard let first = untrusted.first else { return }
+        // At once: what has one of them still would play on with it for a moment, and ask for another.
+        let others = untrusted.count > 1 ? " and \(untrusted.count - 1) more" : ""
+        var keys: [KeyID: ContentKey] = [:]
+        for (entry, _) in untrusted {
+            for name in entry.names { keys[name] = entry.license.license.contentKey }
+        }
+        let keyID = first.entry.license.license.keyID
+        session.withdraw(keys, because: .leaseExpired("KID \(keyID)\(others): \(first.reason)"))
+    }
+
+    // MARK: First play
+
+    private func notePlay(_ license: LicensesInUse.Entry, in session: KeySession?) async {
+        let installed = license.license
+        guard installed.license.terms.limitsPlaying else { return }
+        do throws(PlayReadyAcquisitionError) {
+            let first = try await client.markFirstPlay(installed)
+            guard installed.license.terms.hasRealTimeExpiration else { return }
+            // From now on the licence has an end that also stops what is being played.
+            let now = try await client.trustedTime().time
+            let judged = try await client.judge(acquired: [installed]).first
+            guard let session, let judged, judged.verdict.rights.stops != nil, first <= now else { return }
+            let key = installed.license.contentKey
+            var terms = KeyTerms([judged], from: now, renews: acquires && renews)
+            for name in license.names { terms.outputPolicies[name] = judged.outputPolicy }
+            session.install(license.names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
+        } catch {
+            client.configuration.log("the first play of licence \(installed.id) is not noted: \(error)")
+            inUse.withLock { $0.forgetStart(of: installed.id, in: license.session) }
+        }
+    }
+}
+
+extension XMRTerms {
+    /// Whether a time counts from the first play.
+    fileprivate var limitsPlaying: Bool { expirationAfterFirstPlay != nil || expirationAfterFirstUse != nil }
+
+    /// Whether a time comes, or may come, after which it cannot be used.
+    fileprivate var mayEnd: Bool { limitsPlaying || end != nil || removalDate != nil }
+
+    /// Whether the time decides about it.
+    fileprivate var dependsOnTime: Bool { mayEnd || begin ?? 0 != 0 }
+
+    fileprivate var saysOutputs: Bool {
+        outputLevels != nil || !analogProtections.isEmpty || !digitalVideoProtections.isEmpty
+            || !digitalAudioProtections.isEmpty || !playEnablers.isEmpty
+    }
+}
+
+extension KeyTerms {
+    /// The shortest times of several licences. `start` is when the keys were asked for.
+    init(_ licenses: some Sequence<JudgedLicense>, from start: UnixTime, renews: Bool) {
+        self.init()
+        for judged in licenses {
+            if let stop = judged.verdict.rights.stops {
+                let left = Duration.seconds(max(0, start.seconds(to: stop)))
+                if renews { lease = min(lease ?? left, left) } else { expiry = min(expiry ?? left, left) }
+            }
+        }
+    }
+}
+
+extension JudgedLicense {
+    /// Nil where the licence says nothing of outputs.
+    fileprivate var outputPolicy: OutputPolicy? {
+        let terms = installed.license.terms
+        return terms.saysOutputs ? OutputPolicy(terms) : nil
+    }
+}
+
+extension PlayReadyLoader: CustomStringConvertible, CustomReflectable {
+    /// That of the client's configuration.
+    public var description: String { client.configuration.description }
+    /// Empty: the client holds the device's keys.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension KeyError {
+    /// Whether the license service has answered that it gives none, which says nothing of other licenses.
+    fileprivate var isOfService: Bool { isSameKind(as: .denied("")) || isSameKind(as: .serverStatus("")) }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import LatchkeyHTTP
+public import LatchkeyKeySystems
+import LatchkeyManifests
+public import LatchkeyProtection
+
+/// A challenge on its way to a licence or domain service.
+///
+/// Address and header fields may be changed; the challenge is signed and stays as it is. Prints without the address's
+/// query and without fields and challenge.
+public struct PlayReadyServiceRequest: Sendable {
+    /// What the service is asked to do.
+    public let operation: PlayReadyOperation
+    /// Where it goes: an absolute http or https URL.
+    public var url: String
+    /// Beside Content-Type and SOAPAction, which `httpRequest` adds.
+    public var headers: [HTTPHeader]
+    /// The body: SOAP in UTF-8.
+    public let challenge: [UInt8]
+    /// For the whole exchange; nil leaves the transport's own.
+    public var timeout: Duration?
+    private let mayCarrySessionToken: Bool
+    private let customData: String?
+    /// What is checked before `url` is asked, as long as that is the one that the client chose.
+    private let check: (url: String, body: Check)?
+    private let transport: any HTTPTransport
+
+    /// The most bytes of an answer that are read.
+    public static let maximumResponseSize = 1 << 20
+
+    /// Throws where the request must not be sent.
+    typealias Check = @Sendable (inout HTTPRequest) throws(KeyError) -> Void
+
+    init(
+        _ operation: PlayReadyOperation, url: String, headers: [HTTPHeader], challenge: [UInt8], timeout: Duration?,
+        mayCarrySessionToken: Bool = false, customData: String? = nil, check: Check? = nil,
+        transport: any HTTPTransport
+    ) {
+        self.operation = operation
+        self.url = url
+        self.headers = headers
+        self.challenge = challenge
+        self.timeout = timeout
+        self.mayCarrySessionToken = mayCarrySessionToken
+        self.customData = customData
+        self.check = check.map { (url, $0) }
+        self.transport = transport
+    }
+
+    /// The request as PlayReady-style services take it: SOAP 1.1 by POST.
+    public var httpRequest: HTTPRequest {
+        var request = HTTPRequest(
+            method: "POST", url: url,
+            headers: [
+                HTTPHeader(name: "Content-Type", value: PlayReadyOperation.contentType),
+                HTTPHeader(name: "SOAPAction", value: operation.soapAction),
+            ] + headers, body: challenge)
+        // Custom data is often a token.
+        request.staysWithinOrigin = true
+        request.mayCarrySessionToken = mayCarrySessionToken
+        request.maximumResponseSize = Self.maximumResponseSize
+        if let timeout { request.timeout = timeout }
+        return request
+    }
+
+    /// Sends it as it is now. Returns the body of the answer; a service's fault is one.
+    ///
+    /// Ends soon after the task is cancelled. Throws `denied` where media or a service names the URL, and
+    /// `Configuration.mediaLicenseURLs` does not allow it; a `url` that was changed is not checked. Throws `serverStatus` for a status that is no success and brings no fault.
+    public func send() async throws(KeyError) -> [UInt8] {
+        var request = httpRequest
+        if let check, check.url == url { try check.body(&request) }
+        let response: HTTPResponse
+        do throws(HTTPError) {
+            response = try await transport.send(request)
+        } catch {
+            throw KeyError(error)
+        }
+        let secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
+        // A service's fault is quoted in error texts. Nobody signs it.
+        if PlayReadyFault(response: response.body) != nil { return ServerText.removing(secrets, from: response.body) }
+        guard 200..<300 ~= response.status else {
+            throw .serverStatus(response.refusal(of: request, hiding: secrets))
+        }
+        return response.body
+    }
+}
+
+extension PlayReadyServiceRequest: CustomStringConvertible, CustomReflectable {
+    /// Operation and URL without its query.
+    public var description: String { "\(operation.rawValue) to \(HTTPRequest(url: url).printableURL)" }
+    /// The same; fields and challenge do not show in `dump`.
+    public var customMirror: Mirror { Mirror(self, children: ["request": description]) }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import LatchkeyStorage
+
+/// The files of a store: made in one step, moved aside together, and locked while they are in use.
+///
+/// The database itself is never opened here: closing it would drop the locks that SQLite holds for the whole process.
+enum StoreFiles {
+    /// Makes a file of mode 0600 with these contents, in one step and on disk when the call returns. A file that is
+    /// already there stays.
+    static func create(_ path: String, contents: [UInt8]) throws(LicenseStoreError) {
+        let temporary = path + ".new-" + RecordID.random().description
+        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw failure(temporary, errno) }
+        defer { unlink(temporary) }
+        var problem: Int32 = fchmod(descriptor, 0o600) == 0 ? 0 : errno
+        var written = 0
+        while problem == 0, written < contents.count {
+            // SAFETY: a part of the array, whose bounds the slice checks.
+            let count = contents[written...].withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            if count > 0 {
+                written += count
+            } else if count == 0 || errno != EINTR {
+                problem = count == 0 ? EIO : errno
+            }
+        }
+        if problem == 0, fsync(descriptor) != 0 { problem = errno }
+        close(descriptor)
+        guard problem == 0 else { throw failure(temporary, problem) }
+        // Unlike a rename, a link never replaces.
+        guard link(temporary, path) == 0 || errno == EEXIST else { throw failure(path, errno) }
+        try synchronizeFolder(of: path)
+    }
+
+    /// Which file has a name.
+    struct Identity: Hashable {
+        fileprivate let device: dev_t
+        fileprivate let number: ino_t
+    }
+
+    /// Nil where nothing has this name.
+    static func identity(of path: String) -> Identity? {
+        var status = stat()
+        return stat(path, &status) == 0 ? Identity(device: status.st_dev, number: status.st_ino) : nil
+    }
+
+    /// Whether something has this name.
+    static func exists(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0
+    }
+
+    /// Makes the folder and those above it, with mode 0700.
+    static func createFolder(of path: String) throws(LicenseStoreError) {
+        let folder = self.folder(of: path)
+        if exists(folder) { return }
+        if self.folder(of: folder) != folder { try createFolder(of: folder) }
+        guard mkdir(folder, 0o700) == 0 || errno == EEXIST else { throw failure(folder, errno) }
+    }
+
+    /// Gives the files new names with the same addition, which no file has yet; those that are not there are left out.
+    /// Returns the names. The folder of each is on disk when the call returns.
+    static func moveAside(_ paths: [String], reason: String) throws(LicenseStoreError) -> [String] {
+        let there = paths.filter(exists)
+        var number = 1
+        while there.contains(where: { exists("\($0).\(reason)-\(number)") }) { number += 1 }
+        var moved: [String] = []
+        for path in there {
+            let target = "\(path).\(reason)-\(number)"
+            guard rename(path, target) == 0 else { throw failure(path, errno) }
+            moved.append(target)
+        }
+        for path in Set(there.map(folder(of:))) { try synchronizeFolder(of: path + "/.") }
+        return moved
+    }
+
+    static func synchronizeFolder(of path: String) throws(LicenseStoreError) {
+        let folder = self.folder(of: path)
+        let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure(folder, errno) }
+        defer { close(descriptor) }
+        // Some file systems cannot; they have no order to keep then.
+        guard fsync(descriptor) == 0 || errno == EINVAL else { throw failure(folder, errno) }
+    }
+
+    static func folder(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    static func failure(_ path: String, _ code: Int32) -> LicenseStoreError {
+        let detail = "\(path): \(errorText(code))"
+        switch code {
+        case ENOSPC, EDQUOT, EFBIG: return .diskFull(detail + "; free some room")
+        case EACCES, EPERM, EROFS: return .readOnly(detail + "; check the permissions of file and folder")
+        case EIO: return .inputOutput(detail)
+        default: return .cannotOpen(detail)
+        }
+    }
+}
+
+/// A lock on the files of a store, for as long as it lives: shared by the stores that use them, exclusive for who moves
+/// them. A file of its own carries it, and is never removed.
+final class StoreLock {
+    private let descriptor: Int32
+
+    /// Shared; waits for a mover to be done.
+    init(path: String) throws(LicenseStoreError) {
+        descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { throw StoreFiles.failure(path, errno) }
+        while flock(descriptor, LOCK_SH) != 0 {
+            let code = errno
+            guard code == EINTR else {
+                // A class that throws in its initialiser still runs `deinit` once all is set.
+                throw StoreFiles.failure(path, code)
+            }
+        }
+    }
+
+    deinit { if descriptor >= 0 { close(descriptor) } }
+
+    /// Whether nobody else has the files open, and from now on nobody can.
+    func becomeExclusive() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
+}

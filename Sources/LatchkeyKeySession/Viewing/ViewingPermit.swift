@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+public import LatchkeyProtection
+public import LatchkeyViewingSession
+import Synchronization
+
+/// The viewing session that a `KeySession` needs for its keys to be usable.
+///
+/// A session is set up when the first key is asked for, and before any licence is. It is ended when nobody plays any more,
+/// and the next key that is asked for brings about another one. When it is lost, the `KeySession` is closed: keys and
+/// gates with it. Thread-safe; no method blocks.
+public final class ViewingPermit: Sendable {
+    private struct State {
+        weak var owner: KeySession?
+        var current: ViewingSession?
+        /// Whether the current one was ever there.
+        var wasEstablished = false
+        /// Who uses the session, and whether they play.
+        var users: [UInt64: Bool] = [:]
+        var isOver = false
+        /// Sessions that are being ended.
+        var ending: [ViewingSession] = []
+        /// The pipeline's, and then the application's.
+        var pipelineObserver: (@Sendable (ViewingNotice) -> Void)?
+        var teardownObserver: (@Sendable (ViewingNotice) -> Void)?
+
+        var isPlaying: Bool { users.isEmpty || users.values.contains(true) }
+    }
+
+    private let configuration: ViewingConfiguration
+    private let state = Mutex(State())
+
+    init(_ configuration: ViewingConfiguration) { self.configuration = configuration }
+
+    var allowsOffline: Bool { configuration.allowsOffline }
+
+    func setOwner(_ owner: KeySession) { state.withLock { $0.owner = owner } }
+
+    // MARK: What it is like
+
+    /// The session that is there now, for its state and its failure.
+    public var session: ViewingSession? { state.withLock(\.current) }
+    /// The server's latest token. A secret.
+    public var token: SessionToken? { session?.token }
+    /// Where licence requests have it.
+    public var tokenPlacement: SessionTokenPlacement { configuration.token }
+
+    // MARK: For the application
+
+    /// The application is not in front any more. While media plays the session is kept; a pause counts as in front.
+    public func enterBackground() { session?.enterBackground() }
+
+    /// The application is in front again, or its picture is (picture-in-picture). If the session was lost meanwhile, its
+    /// end was told already: play anew.
+    public func enterForeground() { session?.enterForeground() }
+    /// The machine is about to sleep.
+    public func suspend() { session?.suspend() }
+    /// The same. Returns when a session that is to be ended for it was ended, or could not be.
+    package func suspendAndWait() async {
+        guard let session else { return }
+        session.suspend()
+        await session.settled()
+    }
+
+    /// The machine is awake again. One heartbeat tells whether a session that slept too long is there still.
+    public func resume() { session?.resume() }
+
+    /// Called when a session could not be ended, also when nobody observes the `KeySession` any more. The latest counts.
+    public func onTeardownError(_ body: @escaping @Sendable (ViewingNotice) -> Void) {
+        let old = state.withLock { state in
+            defer { state.teardownObserver = body }
+            return state.teardownObserver
+        }
+        withExtendedLifetime(old) {}
+    }
+
+    /// The same for the pipeline that plays last. It is told before the application's own.
+    package func onTeardownErrorInPipeline(_ body: @escaping @Sendable (ViewingNotice) -> Void) {
+        let old = state.withLock { state in
+            defer { state.pipelineObserver = body }
+            return state.pipelineObserver
+        }
+        withExtendedLifetime(old) {}
+    }
+
+    /// Whether sessions are being ended.
+    package var isEnding: Bool { state.withLock { $0.ending.contains { !$0.state.isOver } } }
+
+    /// Waits until the sessions that are not used any more are ended, or could not be: `SessionPolicy.teardownWindow`.
+    package func ended() async {
+        for session in state.withLock(\.ending) { await session.closed() }
+    }
+
+    // MARK: For the KeySession
+
+    /// Sees to it that there is a session, or one on its way.
+    func begin() {
+        var released: ViewingSession?
+        let (begun, old) = state.withLock { state -> (ViewingSession?, ViewingSession?) in
+            guard !state.isOver else { return (nil, nil) }
+            if let current = state.current {
+                switch current.state.phase {
+                case .denied, .lost, .closed: break
+                default:
+                    // Ended for a pause, and somebody plays.
+                    if current.state.isReleased, state.isPlaying { released = current }
+                    return (nil, nil)
+                }
+            }
+            let session = configuration.makeSession(configuration.session)
+            defer { state.current = session }
+            state.wasEstablished = false
+            return (session, state.current)
+        }
+        old?.stop()
+        released?.startAgain()
+        guard let begun else { return }
+        begun.observe { [weak self, weak begun] event in
+            if let self, let begun { self.receive(event, from: begun) }
+        }
+        if !state.withLock({ $0.isPlaying }) { begun.pause() }
+        begun.start()
+    }
+
+    /// Waits until the session is there. Throws why it is not.
+    func established() async throws(KeyError) {
+        guard let session else { throw .sessionClosed("the viewing session is over") }
+        do throws(SessionFailure) {
+            try await session.established()
+        } catch {
+            throw Self.refusal(error)
+        }
+    }
+
+    /// The `KeySession` is closed or gone.
+    func close() {
+        let ended = state.withLock { state in
+            state.isOver = true
+            return state.current
+        }
+        if let ended { end(ended) }
+    }
+
+    // MARK: Who plays
+
+    func enter(_ user: UInt64) { change { $0[user] = false } }
+    func setPlaying(_ isPlaying: Bool, _ user: UInt64) { change { if $0[user] != nil { $0[user] = isPlaying } } }
+
+    /// The last one to go ends the session.
+    func leave(_ user: UInt64) {
+        let (ended, owner) = state.withLock { state -> (ViewingSession?, KeySession?) in
+            guard state.users.removeValue(forKey: user) != nil, state.users.isEmpty else { return (nil, nil) }
+            defer { state.current = nil }
+            return (state.current, state.owner)
+        }
+        guard let ended else { return change { _ in } }
+        owner?.endViewing()
+        end(ended)
+    }
+
+    private func end(_ session: ViewingSession) {
+        state.withLock { state in
+            state.ending.removeAll { $0 === session || $0.state.isOver }
+            state.ending.append(session)
+        }
+        session.stop()
+    }
+
+    private func change(_ body: (inout [UInt64: Bool]) -> Void) {
+        let (session, isPlaying) = state.withLock { state -> (ViewingSession?, Bool) in
+            let wasPlaying = state.isPlaying
+            body(&state.users)
+            return (wasPlaying == state.isPlaying ? nil : state.current, state.isPlaying)
+        }
+        if isPlaying { session?.play() } else { session?.pause() }
+    }
+
+    // MARK: What happens to the session
+
+    private func receive(_ event: ViewingSession.Event, from session: ViewingSession) {
+        let (owner, isCurrent, wasEstablished) = state.withLock { state in
+            let isCurrent = state.current === session
+            if isCurrent, event == .gate(isOpen: true) { state.wasEstablished = true }
+            return (state.owner, isCurrent, state.wasEstablished)
+        }
+        if case .notice(.teardownError(let failure)) = event {
+            let notice = ViewingNotice(.teardownError, failure)
+            owner?.log("the viewing session could not be ended, and is left for the next start: \(failure)")
+            owner?.tell(notice)
+            let (inPipeline, ofApplication) = state.withLock { ($0.pipelineObserver, $0.teardownObserver) }
+            inPipeline?(notice)
+            ofApplication?(notice)
+            return
+        }
+        guard let owner else { return }
+        switch event {
+        case .gate(true): if isCurrent { owner.setGate(.open) }
+        case .gate(false):
+            guard isCurrent else { return }
+            // A lost session closes everything in a moment, and nothing must bring about another one until then.
+            let failure = session.state.phase == .dormant ? nil : session.failure
+            owner.setGate(failure.map { .refused(Self.loss($0), generation: .max) } ?? .closed)
+        case .notice(.setupError(let failure)):
+            guard isCurrent else { return }
+            owner.tell(ViewingNotice(.setupError, failure))
+            if wasEstablished { owner.close(Self.loss(failure)) } else { owner.refuse(Self.refusal(failure)) }
+        case .notice(.heartbeatError(let failure, let isFinal)):
+            guard isCurrent else { return }
+            owner.tell(ViewingNotice(.heartbeatError(isFinal: isFinal), failure))
+            if isFinal { owner.close(Self.loss(failure)) }
+        case .notice(.teardownError), .notice(.established), .notice(.released), .notice(.closed): break
+        }
+    }
+
+    static func refusal(_ failure: SessionFailure) -> KeyError {
+        let text = "no viewing session: \(failure)"
+        switch failure.kind {
+        case .unknown: return failure.status == nil ? .network(text) : .serverStatus(text)
+        case .insecure: return .network(text)
+        case .limit, .credential, .ended, .refused, .expired: return .denied(text)
+        }
+    }
+
+    static func loss(_ failure: SessionFailure) -> KeyError {
+        .sessionClosed("the viewing session is lost: \(failure)")
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import FoundationEssentials
+import LatchkeyContainers
+public import LatchkeyProtection
+
+/// W3C's Clear Key: licence request and licence are JSON, the keys travel readable
+/// (<https://www.w3.org/TR/encrypted-media-2/#clear-key>).
+///
+/// ```
+/// request  {"kids":["base64url", …],"type":"temporary"}
+/// licence  {"keys":[{"kty":"oct","kid":"base64url","k":"base64url"}, …],"type":"temporary"}
+/// ```
+///
+/// Members that are not known are ignored, and Base64 is read in both alphabets, with or without padding. All functions
+/// are pure and may be called from any thread.
+public enum ClearKey {
+    /// The most bytes of a request or a licence that are read.
+    public static let maximumSize = 1024 * 1024
+    /// The most KIDs of a request, or keys of a licence, that are read.
+    public static let maximumCount = 1024
+
+    // The texts are put together by hand: the values are Base64 and fixed words, so nothing needs an escape, and unlike
+    // an encoder this cannot fail.
+
+    /// The licence request for `keyIDs`, in their order.
+    public static func licenseRequest(for keyIDs: [KeyID], type: SessionType = .temporary) -> [UInt8] {
+        let list = keyIDs.map { "\"\(Base64.encodeURLSafe($0.bytes))\"" }.joined(separator: ",")
+        return Array("{\"kids\":[\(list)],\"type\":\"\(type.rawValue)\"}".utf8)
+    }
+
+    /// The licence with `keys`, in the order of the KIDs. It holds the keys readable: the caller wipes it.
+    public static func license(for keys: [KeyID: ContentKey], type: SessionType = .temporary) -> [UInt8] {
+        let sorted = keys.sorted { $0.key.description < $1.key.description }
+        let list = sorted.map { keyID, key in
+            let value = key.withBytes { Base64.encodeURLSafe($0) }
+            return "{\"kty\":\"oct\",\"kid\":\"\(Base64.encodeURLSafe(keyID.bytes))\",\"k\":\"\(value)\"}"
+        }
+        return Array("{\"keys\":[\(list.joined(separator: ","))],\"type\":\"\(type.rawValue)\"}".utf8)
+    }
+
+    /// The keys of a licence. Keys of another type than `oct` are left out; there may be none at all.
+    ///
+    /// Throws `malformedResponse` where the body is no licence, is above the limits, has a KID or a key that is not 16
+    /// bytes long, or has two different keys for a KID. The text never quotes the body.
+    public static func keys(inLicense body: [UInt8]) throws(KeyError) -> [KeyID: ContentKey] {
+        guard body.count <= maximumSize else {
+            throw .malformedResponse("a ClearKey licence of \(body.count) bytes; \(maximumSize) are read")
+        }
+        guard JSONNesting.isBounded(body),
+            let object = try? JSONDecoder().decode(License.self, from: Data(body))
+        else {
+            throw .malformedResponse("the body is no ClearKey licence: no JSON object with a list “keys”")
+        }
+        guard !object.isTooLong else {
+            throw .malformedResponse("a ClearKey licence with more than \(maximumCount) keys")
+        }
+        var keys: [KeyID: ContentKey] = [:]
+        for (position, entry) in object.keys.enumerated() where entry.kty == nil || entry.kty == "oct" {
+            guard let keyID = entry.kid.flatMap({ Base64.decode($0) }).flatMap({ KeyID($0) }) else {
+                throw .malformedResponse("key \(position) of the ClearKey licence has no KID of 16 bytes in Base64")
+            }
+            guard var bytes = entry.k.flatMap({ Base64.decode($0) }) else {
+                throw .malformedResponse("the ClearKey licence has no key of 16 bytes in Base64 for KID \(keyID)")
+            }
+            defer { wipe(&bytes) }
+            guard let key = ContentKey(bytes) else {
+                throw .malformedResponse("the ClearKey licence has no key of 16 bytes in Base64 for KID \(keyID)")
+            }
+            if let other = keys[keyID], !(other == key) {
+                throw .malformedResponse("the ClearKey licence has two different keys for KID \(keyID)")
+            }
+            keys[keyID] = key
+        }
+        return keys
+    }
+
+    /// The KIDs of a licence request, in its order, repeats included. For licence servers.
+    ///
+    /// Throws `malformedRequest` where the body is no request, is above the limits, names no KID or one that is not 16
+    /// bytes long.
+    public static func keyIDs(inLicenseRequest body: [UInt8]) throws(KeyError) -> [KeyID] {
+        guard body.count <= maximumSize else {
+            throw .malformedRequest("a ClearKey request of \(body.count) bytes; \(maximumSize) are read")
+        }
+        guard JSONNesting.isBounded(body),
+            let object = try? JSONDecoder().decode(Request.self, from: Data(body))
+        else {
+            throw .malformedRequest("the body is no ClearKey request: no JSON object with a list “kids” of texts")
+        }
+        guard !object.isTooLong else { throw .malformedRequest("a ClearKey request with over \(maximumCount) KIDs") }
+        guard !object.kids.isEmpty else { throw .malformedRequest("a ClearKey request without KIDs") }
+        var keyIDs: [KeyID] = []
+        for (position, text) in object.kids.enumerated() {
+            guard let keyID = Base64.decode(text).flatMap({ KeyID($0) }) else {
+                throw .malformedRequest("KID \(position) of the ClearKey request is not 16 bytes in Base64")
+            }
+            keyIDs.append(keyID)
+        }
+        return keyIDs
+    }
+}
+
+extension ClearKey {
+    private enum CodingKeys: String, CodingKey {
+        case keys, kids, kty, kid, k
+    }
+
+    private struct License: Decodable {
+        var keys: [Entry] = []
+        var isTooLong = false
+
+        init(from decoder: any Decoder) throws {
+            var list = try decoder.container(keyedBy: CodingKeys.self).nestedUnkeyedContainer(forKey: .keys)
+            while !list.isAtEnd, !isTooLong {
+                keys.append(try list.decode(Entry.self))
+                isTooLong = keys.count > ClearKey.maximumCount
+            }
+        }
+    }
+
+    /// One JSON Web Key. Members of a wrong type count as absent, so that a key of another kind does no harm.
+    private struct Entry: Decodable {
+        var kty: String?
+        var kid: String?
+        var k: String?
+
+        init(from decoder: any Decoder) throws {
+            let members = try decoder.container(keyedBy: CodingKeys.self)
+            kty = try? members.decode(String.self, forKey: .kty)
+            kid = try? members.decode(String.self, forKey: .kid)
+            k = try? members.decode(String.self, forKey: .k)
+        }
+    }
+
+    private struct Request: Decodable {
+        var kids: [String] = []
+        var isTooLong = false
+
+        init(from decoder: any Decoder) throws {
+            var list = try decoder.container(keyedBy: CodingKeys.self).nestedUnkeyedContainer(forKey: .kids)
+            while !list.isAtEnd, !isTooLong {
+                kids.append(try list.decode(String.self))
+                isTooLong = kids.count > ClearKey.maximumCount
+            }
+        }
+    }
+}

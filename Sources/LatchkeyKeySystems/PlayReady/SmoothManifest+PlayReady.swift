@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import LatchkeyContainers
+public import LatchkeyManifests
+public import LatchkeyProtection
+
+extension SmoothManifest {
+    /// The PlayReady header; nil where no ProtectionHeader is PlayReady's. Throws why it cannot be read.
+    ///
+    /// A header whose SystemID is missing is taken for PlayReady's, as the format knew no other when it was made.
+    public func playReadyHeader() throws(FormatError) -> WRMHeader? {
+        guard let header = protectionHeaders.first(where: { $0.system == .playReady || $0.system == nil }) else {
+            return nil
+        }
+        guard let data = header.data else { throw .malformed("ProtectionHeader: no Base64") }
+        return try PlayReadyObject(initializationData: data).header()
+    }
+
+    /// Whether the PlayReady header leaves it to the fragments to name their keys: DECRYPTORSETUP is ONDEMAND.
+    public var namesKeysInFragments: Bool { (try? playReadyHeader())?.details.isOnDemand == true }
+
+    /// The KIDs of all headers that can be read, each once: the ones of PlayReady first.
+    public var keyIDs: [KeyID] {
+        let ready = (try? playReadyHeader())?.keys.map(\.keyID) ?? []
+        let others = protectionHeaders.flatMap { PSSHBox.readableBoxes(in: $0.data ?? []).flatMap(\.keyIDs) }
+        var seen: Set<KeyID> = []
+        return (ready + others).filter { seen.insert($0).inserted }
+    }
+
+    /// How fragments are encrypted that do not say so themselves: with the first key, in counter mode unless the
+    /// PlayReady header says otherwise. Nil for clear media.
+    public var encryption: ISOEncryption? {
+        guard isProtected else { return nil }
+        let key = (try? playReadyHeader())?.keys.first
+        let isChained = key?.algorithm == .aesCBC
+        return ISOEncryption(
+            scheme: isChained ? .cbc1 : .cenc, initializationVectorSize: isChained ? 16 : 8,
+            keyID: key?.keyID ?? keyIDs.first)
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import LatchkeyProtection
+
+/// What a licence says, as values. Dates are seconds since 1970, durations are seconds.
+///
+/// Whether it may be used now is decided by the key system (`PlayReadyPolicy`). See `XMRObject` for the sources of the
+/// layout. A value; prints without keys.
+public struct XMRTerms: Hashable, Sendable {
+    /// The output protection levels, each for one kind of output: 0 allows all, larger numbers ask for more protection.
+    /// Microsoft's "Output Protection Levels" has the ranges.
+    public struct OutputLevels: Hashable, Sendable {
+        /// 400 or 500. No level lets compressed video out.
+        public var compressedDigitalVideo: UInt16
+        /// 100, 250, 270 or 300, for HDMI and DisplayPort. From 271 on HDCP is required.
+        public var uncompressedDigitalVideo: UInt16
+        /// 100, 150 or 200, for component and composite outputs.
+        public var analogVideo: UInt16
+        /// 100, 150, 200, 250 or 300.
+        public var compressedDigitalAudio: UInt16
+        /// 100, 150, 200, 250 or 300.
+        public var uncompressedDigitalAudio: UInt16
+
+        /// Takes any number; the policy goes by ranges.
+        public init(
+            compressedDigitalVideo: UInt16 = 0, uncompressedDigitalVideo: UInt16 = 0, analogVideo: UInt16 = 0,
+            compressedDigitalAudio: UInt16 = 0, uncompressedDigitalAudio: UInt16 = 0
+        ) {
+            self.compressedDigitalVideo = compressedDigitalVideo
+            self.uncompressedDigitalVideo = uncompressedDigitalVideo
+            self.analogVideo = analogVideo
+            self.compressedDigitalAudio = compressedDigitalAudio
+            self.uncompressedDigitalAudio = uncompressedDigitalAudio
+        }
+    }
+
+    /// An output protection that is named by a GUID, with data that the name defines.
+    public struct ExplicitProtection: Hashable, Sendable {
+        /// Names the protection; read in GUID order.
+        public var id: GUID
+        /// As `id` defines it: a resolution, a bit field, or nothing.
+        public var data: [UInt8]
+
+        /// Any length of `data` can be written.
+        public init(_ id: GUID, data: [UInt8] = []) {
+            self.id = id
+            self.data = data
+        }
+    }
+
+    /// The domain whose key the content key is wrapped for, in place of the device's own.
+    public struct Domain: Hashable, Sendable {
+        /// Whose domain it is; the same as in the certificate of the domain.
+        public var accountID: GUID
+        /// Of the domain's key: the device needs this one, not the newest.
+        public var revision: UInt32
+
+        /// Takes the values as they are.
+        public init(accountID: GUID, revision: UInt32) {
+            self.accountID = accountID
+            self.revision = revision
+        }
+    }
+
+    /// The wrapped content key.
+    public struct WrappedKey: Hashable, Sendable {
+        /// Read in GUID order. Names the content's key, whatever stands in the request.
+        public var keyID: KeyID
+        /// Which cipher the content key is for.
+        public var type: KeyType
+        /// Which kind of key opens `data`.
+        public var cipher: KeyCipher
+        /// 128 bytes with `ecc256`: two points of P-256, as ElGamal makes them. Useless without the private key.
+        public var data: [UInt8]
+
+        /// The length of `data` is not checked here.
+        public init(keyID: KeyID, type: KeyType = .aesCTR, cipher: KeyCipher = .ecc256, data: [UInt8]) {
+            self.keyID = keyID
+            self.type = type
+            self.cipher = cipher
+            self.data = data
+        }
+    }
+
+    /// Names the root licence of a chained one.
+    public struct Uplink: Hashable, Sendable {
+        /// The KID of the root licence, whose content key opens this licence.
+        public var keyID: KeyID
+        /// Nothing is known of its values; 0 where Latchkey writes it.
+        public var checksumType: UInt16
+        /// Kept as it came and not checked; empty for none.
+        public var checksum: [UInt8]
+
+        /// Without a checksum unless one is given.
+        public init(keyID: KeyID, checksumType: UInt16 = 0, checksum: [UInt8] = []) {
+            self.keyID = keyID
+            self.checksumType = checksumType
+            self.checksum = checksum
+        }
+    }
+
+    /// A key that a scalable root licence has for its leaves.
+    public struct AuxiliaryKey: Hashable, Sendable {
+        /// Number of the key, by which a leaf names it (`XMRObject.Kind.uplinkKeyIDs`).
+        public var location: UInt32
+        /// 16 bytes. Keys of leaves are derived with it and with the root licence's content key.
+        public var key: [UInt8]
+
+        /// `key` has to have 16 bytes; a licence with another length cannot be read again.
+        public init(location: UInt32, key: [UInt8]) {
+            self.location = location
+            self.key = key
+        }
+    }
+
+    // Time
+    /// Seconds since 1970: no use before. Nil for no limit.
+    public var begin: UInt32?
+    /// Seconds since 1970: no use from then on. Nil for no limit.
+    public var end: UInt32?
+    /// Seconds since 1970, by the server's clock.
+    public var issueDate: UInt32?
+    /// Seconds since 1970: from then on a store may delete the licence.
+    public var removalDate: UInt32?
+    /// In seconds; where it starts is a rule of the policy (`PlayReadyPolicy`).
+    public var gracePeriod: UInt32?
+    /// Seconds from the first playback with this licence on.
+    public var expirationAfterFirstPlay: UInt32?
+    /// Seconds from the first use of any kind on.
+    public var expirationAfterFirstUse: UInt32?
+    /// Seconds from the time on when the licence was stored.
+    public var expirationAfterFirstStore: UInt32?
+    /// The end also stops what is being played.
+    public var hasRealTimeExpiration = false
+
+    // Other rights
+    /// 150, 2000 or 3000: devices below it may not use the licence.
+    public var minimumSecurityLevel: UInt16?
+    /// Bits; `cannotPersist` is the one that is known.
+    public var settings: UInt16?
+    /// Whether the licence may be put into the content; nothing is done with it.
+    public var embeddingBehavior: UInt16?
+    /// Number of the oldest revocation lists that the device may have.
+    public var revocationInformationVersion: UInt32?
+    /// Where the content was imported from. A policy may take certain sources only.
+    public var sourceID: UInt32?
+    /// Nil for a licence that is bound to a device.
+    public var domain: Domain?
+    /// Of the metering service that wants to know of playback. Refused by who cannot meter.
+    public var meteringID: GUID?
+    /// Of the service that wants to know when playback ends. Refused by who cannot report that.
+    public var secureStopID: GUID?
+    /// In order. Data that a service hands on to its application; no rule of Latchkey's.
+    public var policyMetadata: [ExplicitProtection] = []
+
+    // Playback and outputs
+    /// Whether there is a playback policy. A licence without one gives no right to play.
+    public var allowsPlayback = false
+    /// Nil where the licence sets none, which allows every output.
+    public var outputLevels: OutputLevels?
+    /// For analog outputs, in order.
+    public var analogProtections: [ExplicitProtection] = []
+    /// For digital video outputs, in order.
+    public var digitalVideoProtections: [ExplicitProtection] = []
+    /// For digital audio outputs, in order.
+    public var digitalAudioProtections: [ExplicitProtection] = []
+    /// Kinds of output that may be played to although their protection is not known.
+    public var playEnablers: [GUID] = []
+
+    // Keys
+    /// Nil for a licence without a key.
+    public var key: WrappedKey?
+    /// The public key (x and y, 64 bytes) whose private half opens the content key: the device's or a domain's.
+    public var boundKey: [UInt8]?
+    /// Nil for a licence that is not chained.
+    public var uplink: Uplink?
+    /// Of a scalable root licence; empty for others.
+    public var auxiliaryKeys: [AuxiliaryKey] = []
+
+    /// No limit, and no right either: `allowsPlayback` is false.
+    public init() {}
+
+    /// For the session alone: not to be stored.
+    public var cannotPersist: Bool {
+        get { (settings ?? 0) & 1 != 0 }
+        set { settings = newValue ? (settings ?? 0) | 1 : settings.map { $0 & ~1 } }
+    }
+}
+
+extension XMRTerms {
+    /// What the key is for.
+    public enum KeyType: UInt16, Sendable {
+        /// Content in AES-128 counter mode: `cenc` and `cens`.
+        case aesCTR = 1
+        /// Content in Microsoft's older cipher, which is not decrypted here.
+        case cocktail = 4
+        /// Content in AES-128 with chained blocks: `cbcs` and `cbc1`.
+        case aesCBC = 5
+        /// No content: the key of a root licence, for its leaves.
+        case keyExchange = 6
+    }
+
+    /// How the key is wrapped.
+    public enum KeyCipher: UInt16, Sendable {
+        /// With RSA of 1024 bits, as the oldest clients had it; not opened here.
+        case rsa1024 = 1
+        /// With the content key of a root licence.
+        case chained = 2
+        /// ElGamal on P-256 with the device's or the domain's key.
+        case ecc256 = 3
+        /// As `ecc256`, with another layout of the key; not opened here.
+        case ecc256WithKZ = 4
+        /// For a trusted execution environment alone; not opened here.
+        case trustedExecution = 5
+        /// With the content key of a scalable root licence.
+        case ecc256Symmetric = 6
+    }
+}
+
+extension XMRTerms: CustomStringConvertible, CustomReflectable {
+    /// The KID alone, never the key.
+    public var description: String { "terms for KID \(key?.keyID.description ?? "?")" }
+    /// Empty: the terms have a wrapped key among them.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}

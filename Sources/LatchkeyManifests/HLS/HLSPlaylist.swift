@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+
+/// A playlist as its lines (RFC 8216, 4), with nothing lost: `serialized()` gives the same bytes back.
+public struct HLSPlaylist: Hashable, Sendable {
+    /// The two kinds that RFC 8216, 4 knows.
+    public enum Kind: Hashable, Sendable {
+        /// A multivariant playlist: names other playlists.
+        case master
+        /// Names segments.
+        case media
+    }
+
+    /// The largest playlist that is read, in bytes.
+    public static let maximumSize = 16 * 1024 * 1024
+    /// The most lines that are read: four for each segment of two seconds are 172,800 a day.
+    public static let maximumLines = 200_000
+    /// The most `EXT-X-KEY` and `EXT-X-MAP` tags that are read: one for each segment of four seconds are 21,600 a day.
+    public static let maximumKeysAndMaps = 25_000
+    /// In bytes, of one line. Keys of some systems stand in `data:` URIs of tens of kilobytes.
+    public static let maximumLineSize = 1024 * 1024
+
+    /// Told by the tags; a playlist that has none of either kind counts as a media playlist.
+    public let kind: Kind
+    /// All of them, blank lines and comments included; `HLSLine.number` is the index plus one.
+    public let lines: [HLSLine]
+    /// Whether the bytes start with U+FEFF, which is none of the lines.
+    public let hasByteOrderMark: Bool
+
+    /// Reads a playlist.
+    ///
+    /// Throws `tooLarge` above the limits, and `malformed` for bytes that are not UTF-8, for a NUL, where the first line
+    /// is not `#EXTM3U`, and for a playlist that is both a master and a media playlist. Error texts name the line.
+    public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
+        guard bytes.count <= Self.maximumSize else {
+            throw .tooLarge("a playlist of \(bytes.count) bytes; \(Self.maximumSize) are read")
+        }
+        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        hasByteOrderMark = bytes.starts(with: mark)
+        guard let text = String(validating: bytes.dropFirst(hasByteOrderMark ? 3 : 0), as: UTF8.self) else {
+            throw .malformed("a playlist that is not UTF-8")
+        }
+        lines = try Self.lines(of: text)
+        guard let first = lines.first, first.text.utf8.starts(with: "#EXTM3U".utf8) else {
+            throw .malformed("line 1: no #EXTM3U, so this is no playlist")
+        }
+        kind = try Self.kind(of: lines)
+    }
+
+    /// The bytes that were read.
+    public func serialized() -> [UInt8] {
+        var bytes: [UInt8] = hasByteOrderMark ? [0xEF, 0xBB, 0xBF] : []
+        for line in lines {
+            bytes += line.text.utf8
+            bytes += line.ending.utf8
+        }
+        return bytes
+    }
+
+    private static func lines(of text: String) throws(FormatError) -> [HLSLine] {
+        var lines: [HLSLine] = []
+        var rest = text[...].utf8
+        while !rest.isEmpty {
+            let number = lines.count + 1
+            guard number <= maximumLines else { throw .tooLarge("a playlist of more than \(maximumLines) lines") }
+            let newline = rest.firstIndex(of: UInt8(ascii: "\n"))
+            let next = newline.map { rest.index(after: $0) } ?? rest.endIndex
+            let line = rest[..<(newline ?? rest.endIndex)]
+            guard line.count <= maximumLineSize else {
+                throw .tooLarge("line \(number): \(line.count) bytes; \(maximumLineSize) are read")
+            }
+            guard !line.contains(0) else { throw .malformed("line \(number): a NUL character") }
+            let end = line.firstIndex(of: UInt8(ascii: "\r")) ?? line.endIndex
+            lines.append(
+                HLSLine(number: number, text: Substring(line[..<end]), ending: Substring(rest[end..<next])))
+            rest = rest[next...]
+        }
+        return lines
+    }
+
+    /// By the tags that stand for what a playlist names; without any, by the others.
+    private static func kind(of lines: [HLSLine]) throws(FormatError) -> Kind {
+        var (namesPlaylists, namesSegments, looksLikeMaster) = (false, false, false)
+        for line in lines {
+            guard line.text.utf8.first == UInt8(ascii: "#"), case .tag(let name, _) = line.content else { continue }
+            switch name {
+            case "EXT-X-STREAM-INF", "EXT-X-I-FRAME-STREAM-INF": namesPlaylists = true
+            case "EXTINF", "EXT-X-PART": namesSegments = true
+            case "EXT-X-MEDIA", "EXT-X-SESSION-KEY", "EXT-X-SESSION-DATA", "EXT-X-CONTENT-STEERING":
+                looksLikeMaster = true
+            default: break
+            }
+            if namesPlaylists, namesSegments {
+                throw .malformed("line \(line.number): a playlist that is both a master and a media playlist")
+            }
+        }
+        return namesPlaylists || looksLikeMaster && !namesSegments ? .master : .media
+    }
+}

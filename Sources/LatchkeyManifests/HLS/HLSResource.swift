@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import LatchkeyProtection
+
+/// Something of a presentation that the demuxer is to fetch from this library and not from the origin.
+///
+/// A value that says all there is to know: two that are equal mean the same bytes, so give them the same URL.
+public indirect enum HLSResource: Hashable, Sendable {
+    /// A playlist, to be fetched and rewritten. The URL is absolute.
+    case playlist(url: String)
+    /// A media initialization section, to be fetched and changed.
+    case initSegment(HLSInitSegment)
+    /// A segment that is encrypted as a whole, to be fetched and decrypted as it comes.
+    case segment(HLSEncryptedSegment)
+    /// A segment that is handed on as it is, with the range that the demuxer asks for. The URL is absolute.
+    case relayedSegment(url: String)
+    /// A segment that may be in an envelope, to be fetched and handed on in a form that the stock demuxer takes.
+    case envelope(HLSEnvelopedSegment)
+    /// A note in front of segments of a transport stream or of packed audio, made here: nothing is fetched.
+    case keyNote(HLSKeyNote)
+}
+
+/// A media initialization section of fragmented MP4, and what to make of it.
+public struct HLSInitSegment: Hashable, Sendable {
+    /// What to change in the section before it is served.
+    public enum Protection: Hashable, Sendable {
+        /// Nothing.
+        case unchanged
+        /// The segments behind it are encrypted with this key: put the key's initialization data into it.
+        case key(HLSKey)
+        /// The segments behind it are clear and stand in a row with encrypted ones: make it say "protected, but not
+        /// encrypted", in the terms of this key, so that the decryptor stays in the pipeline.
+        case clear(like: HLSKey?)
+    }
+
+    /// Where the section is at the origin; absolute.
+    public var url: String
+    /// Nil for the whole resource.
+    public var byteRange: HLSByteRange?
+    /// Set where the section itself is encrypted as a whole.
+    public var decryption: HLSSegmentDecryption?
+    /// Decided by the segments that the section stands in front of.
+    public var protection: Protection
+
+    /// `url` is absolute; nothing is checked.
+    public init(
+        url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption? = nil, protection: Protection
+    ) {
+        self.url = url
+        self.byteRange = byteRange
+        self.decryption = decryption
+        self.protection = protection
+    }
+}
+
+/// A segment, or a part of one, that is encrypted as a whole.
+public struct HLSEncryptedSegment: Hashable, Sendable {
+    /// Where the encrypted segment is at the origin; absolute.
+    public var url: String
+    /// In the encrypted resource; nil for all of it.
+    public var byteRange: HLSByteRange?
+    /// The key, and the IV of this very segment.
+    public var decryption: HLSSegmentDecryption
+
+    /// `url` is absolute; `byteRange` counts encrypted bytes.
+    public init(url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption) {
+        self.url = url
+        self.byteRange = byteRange
+        self.decryption = decryption
+    }
+}
+
+/// A segment of a presentation whose segments are in envelopes (`EnvelopeParser`).
+public struct HLSEnvelopedSegment: Hashable, Sendable {
+    /// Where the segment is at the origin; absolute.
+    public var url: String
+    /// Nil for the whole resource.
+    public var byteRange: HLSByteRange?
+    /// Of what is inside, as far as the playlist tells.
+    public var kind: HLSSegmentKind
+    /// When it starts, in ticks of 90 kHz on a clock of the playlist's own: the same for a segment in all refreshes, and
+    /// for segments of the same time in other playlists.
+    public var start: UInt64
+
+    /// `url` is absolute, `start` in ticks of 90 kHz.
+    public init(url: String, byteRange: HLSByteRange? = nil, kind: HLSSegmentKind, start: UInt64) {
+        self.url = url
+        self.byteRange = byteRange
+        self.kind = kind
+        self.start = start
+    }
+}
+
+/// What the segments behind a note are encrypted with.
+public struct HLSKeyNote: Hashable, Sendable {
+    /// `transportStream` or `packedAudio`.
+    public var kind: HLSSegmentKind
+    /// Nil: the segments are clear.
+    public var key: HLSKey?
+    /// Nil where the answer to the key request brings it, and for clear segments.
+    public var initializationVector: InitializationVector?
+
+    /// `kind` is `transportStream` or `packedAudio`: no other segments take a note.
+    public init(kind: HLSSegmentKind, key: HLSKey?, initializationVector: InitializationVector?) {
+        self.kind = kind
+        self.key = key
+        self.initializationVector = initializationVector
+    }
+}
+
+/// How the demuxer gets a segment.
+enum HLSDelivery: Hashable, Sendable {
+    /// From the origin; clear, or with encrypted samples.
+    case direct
+    /// Decrypted, from this library.
+    case decrypted
+    /// In an envelope, from this library.
+    case enveloped
+
+    /// Whether this library serves the segment, whole.
+    var isServed: Bool { self == .decrypted || self == .enveloped }
+}
+
+/// What a rewritten playlist has for `EXT-X-MAP`.
+enum HLSFront: Hashable, Sendable {
+    /// The playlist's own, from the origin.
+    case own(HLSMap)
+    case routed(HLSResource)
+
+    var isRouted: Bool {
+        if case .routed = self { true } else { false }
+    }
+}

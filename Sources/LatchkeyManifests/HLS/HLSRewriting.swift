@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+
+/// A rewritten playlist, and what was found in it. A value; thread-safe.
+public struct HLSRewriting: Sendable {
+    /// Who decrypts the segments of a key.
+    public enum Decryptor: Hashable, Sendable {
+        /// The decryptor element, sample by sample: the key session has to have the key.
+        case element
+        /// Whoever serves the segment (`HLSResource.segment`).
+        case server
+    }
+
+    /// A key and the run of segments that it is for.
+    public struct KeyUse: Hashable, Sendable {
+        /// With an absolute URI.
+        public var key: HLSKey
+        /// Tells whether the key session needs the key at all.
+        public var decryptor: Decryptor
+        /// The media sequence numbers of the first and the last segment of the run.
+        public var segments: ClosedRange<UInt64>
+        /// Seconds from the start of the first segment of the playlist.
+        public var start: Double
+        /// In the same seconds: where the last segment of the run ends.
+        public var end: Double
+
+        /// `start` and `end` are seconds, `segments` media sequence numbers.
+        public init(
+            key: HLSKey, decryptor: Decryptor, segments: ClosedRange<UInt64>, start: Double, end: Double
+        ) {
+            self.key = key
+            self.decryptor = decryptor
+            self.segments = segments
+            self.start = start
+            self.end = end
+        }
+    }
+
+    /// A playlist that a master playlist names.
+    public struct Child: Hashable, Sendable {
+        /// What the master playlist names a child for.
+        public enum Role: Hashable, Sendable {
+            /// By tag and TYPE: `EXT-X-STREAM-INF`, the three of `EXT-X-MEDIA`, `EXT-X-I-FRAME-STREAM-INF`, and all
+            /// others.
+            case variant, audio, video, subtitles, iFrames, other
+        }
+
+        /// Of the playlist at the origin; absolute.
+        public var url: String
+        /// A URL that is named for two roles stands in the list twice.
+        public var role: Role
+
+        /// `url` is absolute.
+        public init(url: String, role: Role) {
+            self.url = url
+            self.role = role
+        }
+    }
+
+    /// The playlist for the demuxer, without a byte order mark.
+    public var bytes: [UInt8] = []
+    /// As it came; rewriting does not change it.
+    public var kind: HLSPlaylist.Kind
+    /// Whether a segment is encrypted, in whatever way; for a master playlist, whether it has session keys.
+    public var isProtected = false
+    /// In the order of the segments; neighbours with the same key are one use. A change of keys ahead is here as soon
+    /// as the playlist has its first segment.
+    public var keys: [KeyUse] = []
+    /// A key that stands behind the last segment: the next rotation, before its first segment is there.
+    public var upcomingKey: HLSKey?
+    /// Of a master playlist (`EXT-X-SESSION-KEY`), in the one format that will be used: ask for these early.
+    public var sessionKeys: [HLSKey] = []
+    /// `EXT-X-TARGETDURATION` in seconds; nil for a master playlist.
+    public var targetDuration: Double?
+    /// The number of the first segment.
+    public var mediaSequence: UInt64 = 0
+    /// The number of the first segment that is there, which a delta update does not begin with `mediaSequence`.
+    public var firstSegment: UInt64?
+    /// Seconds of each segment, from `firstSegment` on.
+    public var durations: [Double] = []
+    /// Whether no segments will be added.
+    public var isEnded = false
+    /// All that was given a URL by `route`, each once, in order. What is in none of the last few refreshes of any
+    /// playlist may be forgotten.
+    public var resources: [HLSResource] = []
+    /// The origins (`https://host:443`) of all http and https URLs that the playlist names.
+    public var origins: Set<String> = []
+    /// Of a media playlist: the absolute URLs that it names, as of segments, parts and init segments.
+    public var urls: Set<String> = []
+    /// The absolute URLs of the last segment and of its last part, or of the last part of a segment that is not there yet.
+    public var lastURLs: Set<String> = []
+    /// Whether it leaves out segments that an earlier refresh has named (`EXT-X-SKIP`).
+    public var isDelta = false
+    /// Of a master playlist: what its children may import.
+    public var variables: [String: String] = [:]
+    /// Of a master playlist, in order, each once.
+    public var children: [Child] = []
+    /// Of a master playlist, by the URL of a variant: the playlist of the sound that goes with it, where there is one
+    /// alone or one is the default.
+    public var defaultAudio: [String: String] = [:]
+    /// Of a master playlist: the variants whose size it tells, but for those that were left out.
+    public var qualities: [PictureQuality] = []
+    /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
+    /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
+    public var segmentToInspect: String?
+
+    /// The segment to look at, where segments may be in envelopes without that the playlist tells. Set
+    /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
+    public var segmentToProbe: SegmentProbe?
+
+    /// Where the start of a segment can be fetched.
+    public struct SegmentProbe: Hashable, Sendable {
+        /// Of the segment at the origin; absolute.
+        public var url: String
+        /// Nil for the whole resource.
+        public var byteRange: HLSByteRange?
+    }
+
+    /// Segments behind notes, by their absolute URLs; those that are ranges of something larger are left out.
+    public var announcedSegments: [String: AnnouncedSegment] = [:]
+
+    /// A segment that a note stands in front of, somewhere before it.
+    public struct AnnouncedSegment: Hashable, Sendable {
+        /// `transportStream` or `packedAudio`.
+        public var kind: HLSSegmentKind
+        /// A note stands right in front.
+        public var isFirst: Bool
+    }
+
+    init(kind: HLSPlaylist.Kind) { self.kind = kind }
+}

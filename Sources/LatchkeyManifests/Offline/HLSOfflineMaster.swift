@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+
+/// A master playlist (RFC 8216, 4.3.4) with the tracks alone that are kept for playback offline. A value; what is not
+/// kept, subtitles among it, is not named any more.
+public struct HLSOfflineMaster: Sendable {
+    /// The media playlists that are kept, absolute: the variant first. Empty for what is no master playlist.
+    public private(set) var playlists: [String] = []
+    /// For the media playlists (`EXT-X-DEFINE:IMPORT`).
+    public private(set) var variables: [String: String] = [:]
+    /// Whether it is a master playlist at all.
+    public let isMaster: Bool
+
+    private enum Line {
+        case text(String)
+        case url(String)
+        case list(tag: Substring, HLSAttributeList)
+    }
+
+    private struct Audio {
+        var group: String
+        var names: [String]
+        var isDefault: Bool
+        var list: HLSAttributeList
+        var url: String?
+    }
+
+    private struct Variant {
+        var bitRate: UInt64
+        var list: HLSAttributeList
+        var url: String
+    }
+
+    private var lines: [Line] = []
+
+    /// Reads what was fetched from `url`. Throws `malformed` and `tooLarge`, with the line.
+    public init(
+        _ bytes: some Collection<UInt8>, from url: String, selection: TrackSelection
+    ) throws(FormatError) {
+        let playlist = try HLSPlaylist(bytes)
+        isMaster = playlist.kind == .master
+        guard isMaster else { return }
+        let base = URIBase(URIReference(url))
+        var values = HLSVariables(imported: [:], url: base.reference)
+        var variants: [Variant] = []
+        var audio: [Audio] = []
+        var pending: HLSAttributeList?
+        for var line in playlist.lines {
+            do throws(FormatError) {
+                line.text = try values.substituting(line.text)
+                switch line.content {
+                case .tag("EXT-X-DEFINE", let value):
+                    try values.define(try HLSAttributeList(parsing: value ?? ""))
+                case .tag("EXT-X-STREAM-INF", let value): pending = try HLSAttributeList(parsing: value ?? "")
+                case .tag("EXT-X-MEDIA", let value):
+                    let list = try HLSAttributeList(parsing: value ?? "")
+                    guard list["TYPE"] == "AUDIO" else { break }
+                    let url = list["URI"].flatMap { $0.isEmpty ? nil : base.resolve($0) }
+                    audio.append(
+                        Audio(
+                            group: list["GROUP-ID"] ?? "", names: [list["NAME"], list["LANGUAGE"]].compactMap(\.self),
+                            isDefault: list["DEFAULT"] == "YES", list: list, url: url))
+                case .tag("EXT-X-SESSION-KEY", let value):
+                    if let list = try? HLSAttributeList(parsing: value ?? "") {
+                        lines.append(.list(tag: "EXT-X-SESSION-KEY", list.withAbsoluteURI(base)))
+                    }
+                case .tag("EXT-X-VERSION", _), .tag("EXT-X-INDEPENDENT-SEGMENTS", _),
+                    .tag("EXT-X-START", _):
+                    lines.append(.text(String(line.text)))
+                case .uri(let reference):
+                    guard let list = pending else { break }
+                    pending = nil
+                    let rate = list["BANDWIDTH"].flatMap { hlsInteger($0) } ?? 0
+                    variants.append(Variant(bitRate: rate, list: list, url: base.resolve(reference)))
+                case .tag, .blank, .comment: break
+                }
+            } catch {
+                throw error.within("line \(line.number)")
+            }
+        }
+        variables = values.values
+        guard let best = selection.variant(of: variants.map(\.bitRate)) else {
+            throw .malformed("a master playlist without variants")
+        }
+        keep(variants[best], with: audio, selection)
+    }
+
+    private mutating func keep(_ variant: Variant, with audio: [Audio], _ selection: TrackSelection) {
+        playlists = [variant.url]
+        let group = audio.filter { $0.group == variant.list["AUDIO"] }
+        let chosen = selection.audio(of: group.map(\.names), preferred: group.firstIndex(where: \.isDefault))
+        for (place, index) in chosen.enumerated() {
+            var list = group[index].list
+            // Something has to play by default.
+            if place == 0, !chosen.contains(where: { group[$0].isDefault }) {
+                list.attributes.removeAll { $0.name == "DEFAULT" || $0.name == "AUTOSELECT" }
+                list.attributes.append(HLSAttribute(name: "DEFAULT", value: "YES", isQuoted: false))
+                list.attributes.append(HLSAttribute(name: "AUTOSELECT", value: "YES", isQuoted: false))
+            }
+            if let url = group[index].url {
+                list.set("URI", url)
+                if !playlists.contains(url) { playlists.append(url) }
+            }
+            lines.append(.list(tag: "EXT-X-MEDIA", list))
+        }
+        var list = variant.list
+        let gone: Set<String> = ["SUBTITLES", "VIDEO"]
+        list.attributes.removeAll { gone.contains($0.name) || $0.name == "CLOSED-CAPTIONS" && $0.value != "NONE" }
+        if chosen.isEmpty { list.attributes.removeAll { $0.name == "AUDIO" } }
+        lines.append(.list(tag: "EXT-X-STREAM-INF", list))
+        lines.append(.url(variant.url))
+    }
+
+    /// The playlist, with what `route` makes of the URLs of its media playlists, and of those of keys that are in
+    /// `keptKeys`.
+    public func serialized(keptKeys: Set<String> = [], route: (String) -> String) -> [UInt8] {
+        var text = "#EXTM3U\n"
+        for line in lines {
+            switch line {
+            case .text(let line): text += line
+            case .url(let url): text += route(url)
+            case .list(let tag, var list):
+                if tag == "EXT-X-MEDIA", let url = list["URI"] { list.set("URI", route(url)) }
+                if tag == "EXT-X-SESSION-KEY" { list.route(keptKeys, route) }
+                text += "#\(tag):\(list.text)"
+            }
+            text += "\n"
+        }
+        return Array(text.utf8)
+    }
+}
+
+extension HLSAttributeList {
+    mutating func set(_ name: String, _ value: String) {
+        if let index = attributes.firstIndex(where: { $0.name == name }) { attributes[index].value = value }
+    }
+
+    /// Of a key: takes what `route` makes of its URI, where the key itself is kept.
+    mutating func route(_ keptKeys: Set<String>, _ route: (String) -> String) {
+        guard self["KEYFORMAT"] ?? HLSKeyFormat.identity.name == HLSKeyFormat.identity.name, let uri = self["URI"],
+            keptKeys.contains(uri)
+        else { return }
+        set("URI", route(uri))
+    }
+
+    /// With the `URI` as seen from `base`. Keys stay where they are.
+    func withAbsoluteURI(_ base: URIBase) -> HLSAttributeList {
+        guard let uri = self["URI"], !uri.isEmpty else { return self }
+        var list = self
+        list.set("URI", base.resolve(uri))
+        return list
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import LatchkeyProtection
+
+/// The folders of the cache. All are for the owner alone.
+enum CacheFolder {
+    /// Makes the folder and those above it, with mode 0700.
+    static func create(_ path: String) throws(CacheError) {
+        if mkdir(path, 0o700) == 0 || errno == EEXIST { return }
+        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
+            throw CacheError(system: errno, path)
+        }
+        try create(String(path[..<slash]))
+        guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw CacheError(system: errno, path) }
+    }
+
+    /// Makes an empty file for the owner alone, where there is none; one that is there, and that `check` has looked at, is
+    /// for the owner alone then. Does not open that: SQLite's locks in this process would end with it.
+    static func createFile(_ path: String) throws(CacheError) {
+        let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        if descriptor >= 0 { close(descriptor) }
+        guard descriptor >= 0 || errno == EEXIST && chmod(path, 0o600) == 0 else {
+            throw CacheError(system: errno, path)
+        }
+    }
+
+    /// Throws `notPermitted` where others may write to the folder of an item, that of the cache, or the index, or where that
+    /// is a link.
+    static func check(_ folder: String) throws(CacheError) {
+        let index = folder + "/index.db"
+        let cache = folder.lastIndex(of: "/").map { String(folder[..<$0]) }
+        if let flaw = FileAccess.flaw(
+            files: [index, index + "-wal", index + "-shm"], folders: [folder] + (cache.map { [$0] } ?? []))
+        {
+            throw CacheError(.notPermitted, flaw)
+        }
+    }
+
+    static func exists(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0
+    }
+
+    /// Of a file, in bytes; zero where there is none.
+    static func size(_ path: String) -> Int {
+        var status = stat()
+        return lstat(path, &status) == 0 ? Int(status.st_size) : 0
+    }
+
+    /// The names in a folder, without those that start with a point. Empty where there is no folder.
+    static func names(in path: String, hidden: Bool = false) throws(CacheError) -> [String] {
+        guard let folder = opendir(path) else {
+            if errno == ENOENT { return [] }
+            throw CacheError(system: errno, path)
+        }
+        defer { closedir(folder) }
+        var names: [String] = []
+        while let entry = readdir(folder) {
+            // SAFETY: the name ends in NUL, within the entry.
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name != ".", name != "..", name.hasPrefix(".") == hidden { names.append(name) }
+        }
+        return names.sorted()
+    }
+
+    /// Takes a folder of files away: under another name at once, so that it is never there by half.
+    static func remove(_ path: String, through temporary: String) throws(CacheError) {
+        guard rename(path, temporary) == 0 else {
+            if errno == ENOENT { return }
+            throw CacheError(system: errno, path)
+        }
+        try clear(temporary)
+    }
+
+    /// Removes a folder with its files.
+    static func clear(_ path: String) throws(CacheError) {
+        for hidden in [false, true] {
+            for name in try names(in: path, hidden: hidden) { unlink("\(path)/\(name)") }
+        }
+        guard rmdir(path) == 0 || errno == ENOENT else { throw CacheError(system: errno, path) }
+    }
+
+    /// When this returns, the names in the folder survive a loss of power.
+    static func synchronize(_ path: String) throws(CacheError) {
+        let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw CacheError(system: errno, path) }
+        defer { close(descriptor) }
+        // Some file systems cannot; they have no order to keep then.
+        guard fsync(descriptor) == 0 || errno == EINVAL else { throw CacheError(system: errno, path) }
+    }
+
+    /// A lock on a folder that ends with this object, or with the process.
+    final class Lock: Sendable {
+        enum Kind {
+            /// The folder stays as long as anybody has one.
+            case use
+            /// Nobody else uses the folder: it may go.
+            case removal
+            /// Nobody else writes to the folder.
+            case writing
+        }
+
+        private let descriptor: Int32
+
+        /// Throws `inUse`.
+        convenience init(_ path: String, for kind: Kind) throws(CacheError) {
+            let name = kind == .writing ? "\(path)/writer" : "\(path)/lock"
+            try self.init(path, name, flags: O_RDWR | O_CREAT, kind)
+        }
+
+        /// A use of what cannot be written. Throws `notCached` where nobody ever had a lock on it.
+        convenience init(readOnly path: String) throws(CacheError) {
+            try self.init(path, "\(path)/lock", flags: O_RDONLY, .use)
+        }
+
+        private init(_ path: String, _ name: String, flags: Int32, _ kind: Kind) throws(CacheError) {
+            descriptor = open(name, flags | O_CLOEXEC | O_NOFOLLOW, 0o600)
+            guard descriptor >= 0 else { throw CacheError(system: errno, path) }
+            guard flock(descriptor, (kind == .use ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0 else {
+                let reason =
+                    kind == .writing
+                    ? "downloads the item, or plays it and stores what it fetches" : "downloads or plays the item"
+                throw CacheError(.inUse, "\(path): another process \(reason); wait for its end")
+            }
+            // The folder may have been removed between the two steps: the lock would be on nothing.
+            var (mine, there) = (stat(), stat())
+            guard fstat(descriptor, &mine) == 0, stat(name, &there) == 0, mine.st_ino == there.st_ino,
+                mine.st_dev == there.st_dev
+            else { throw CacheError(.inUse, "\(path): another process has just removed it; try again") }
+        }
+
+        deinit { close(descriptor) }
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyManifests
+
+/// What is known of an item: its resources, of which parts it is made, and which blocks are on disk. A value.
+struct ItemTables: Sendable {
+    let blockSize: Int
+    /// By the normalized URL. A number below 0: the index does not know it yet.
+    private(set) var resources: [String: CachedResource] = [:]
+    /// In the order of their times.
+    var pieces: [CachedPiece] = []
+    /// Sealed, by URL; empty where the key is not kept.
+    var keys: [String: [UInt8]] = [:]
+    /// Keys of key servers, by URI: why one is not stored, or nothing where it was.
+    var refusals: [String: String] = [:]
+    private var urls: [Int64: String] = [:]
+    /// Of the numbers, or beyond.
+    private var lowest: Int64 = 0
+    private var highest: Int64 = 0
+    private var present: [Int64: Set<UInt64>] = [:]
+    /// On disk, in bytes.
+    private(set) var cachedSize: UInt64 = 0
+
+    init(blockSize: Int) { self.blockSize = blockSize }
+
+    /// All that the index says. Resources that it does not know stay; so do the pieces, and the keys that are needed, of a
+    /// plan that it does not have yet.
+    mutating func take(_ contents: IndexContents, keepingPlan: Bool = false) {
+        let unknown = resources.values.filter { $0.number < 0 }
+        (resources, urls, present, cachedSize) = ([:], [:], contents.blocks, 0)
+        highest = 0
+        for resource in contents.resources { add(resource) }
+        keys = keepingPlan ? contents.keys.merging(keys) { known, _ in known } : contents.keys
+        refusals = keepingPlan ? contents.refusals.merging(refusals) { known, _ in known } : contents.refusals
+        if !keepingPlan { pieces = contents.pieces }
+        for resource in unknown { replace(with: known(resource.url) ?? resource, insteadOf: resource.number) }
+        for resource in resources.values {
+            for block in present[resource.number] ?? [] { cachedSize += UInt64(size(of: block, in: resource)) }
+        }
+    }
+
+    /// Nothing is on disk any more.
+    mutating func clear() { (present, pieces, cachedSize, keys, refusals) = ([:], [], 0, [:], [:]) }
+
+    /// Those that are needed and cannot be kept, or that nobody has kept yet.
+    var unkeptKeys: [String] { keys.compactMap { $0.value.isEmpty ? $0.key : nil } }
+
+    // MARK: Resources
+
+    func known(_ url: String) -> CachedResource? { resources[URIReference.normalized(url)] }
+
+    func url(of piece: CachedPiece) -> String? { urls[piece.resource] }
+
+    /// The resource with this URL, which is added where it is not known.
+    mutating func resource(_ url: String) -> CachedResource {
+        if let known = known(url) { return known }
+        let new = CachedResource(number: lowest - 1, url: url)
+        add(new)
+        return new
+    }
+
+    /// With the number that the index has for it, or the next one.
+    func numbered(_ resource: CachedResource) -> CachedResource {
+        var numbered = resource
+        numbered.number = known(resource.url)?.number ?? -1
+        if numbered.number < 0 { numbered.number = highest + 1 }
+        return numbered
+    }
+
+    /// In the place of the resource with this URL, whose number may be another.
+    mutating func replace(with resource: CachedResource) {
+        replace(with: resource, insteadOf: known(resource.url)?.number ?? resource.number)
+    }
+
+    private mutating func replace(with resource: CachedResource, insteadOf old: Int64) {
+        if old != resource.number {
+            urls[old] = nil
+            for place in pieces.indices where pieces[place].resource == old { pieces[place].resource = resource.number }
+        }
+        add(resource)
+    }
+
+    private mutating func add(_ resource: CachedResource) {
+        resources[URIReference.normalized(resource.url)] = resource
+        urls[resource.number] = resource.url
+        (lowest, highest) = (min(lowest, resource.number), max(highest, resource.number))
+    }
+
+    // MARK: Blocks
+
+    func has(_ block: UInt64, of resource: CachedResource) -> Bool { present[resource.number]?.contains(block) == true }
+
+    /// Those that are on disk, in order.
+    func blocks(of resource: CachedResource) -> [UInt64] { (present[resource.number] ?? []).sorted() }
+
+    mutating func add(_ block: UInt64, of resource: CachedResource) {
+        if present[resource.number, default: []].insert(block).inserted {
+            cachedSize += UInt64(size(of: block, in: resource))
+        }
+    }
+
+    mutating func remove(_ block: UInt64, of resource: CachedResource) {
+        if present[resource.number]?.remove(block) != nil {
+            cachedSize -= min(cachedSize, UInt64(size(of: block, in: resource)))
+        }
+    }
+
+    /// In bytes; the last block of a resource may be shorter.
+    func size(of block: UInt64, in resource: CachedResource) -> Int {
+        let (start, overflow) = block.multipliedReportingOverflow(by: UInt64(blockSize))
+        guard let size = resource.size, !overflow, start < size else { return 0 }
+        return Int(min(UInt64(blockSize), size - start))
+    }
+
+    // MARK: What is there
+
+    func isPresent(_ piece: CachedPiece) -> Bool {
+        guard let url = urls[piece.resource], let resource = known(url) else { return false }
+        return isPresent(piece.offset, piece.length, of: resource)
+    }
+
+    /// Whether the bytes are on disk. A resource whose size is not known has none.
+    func isPresent(_ offset: UInt64, _ length: UInt64?, of resource: CachedResource) -> Bool {
+        guard let size = resource.size else { return false }
+        guard offset < size else { return true }
+        let end = length.map { offset + min($0, size - offset) } ?? size
+        guard offset < end else { return true }
+        let blocks = present[resource.number] ?? []
+        return (offset / UInt64(blockSize)...(end - 1) / UInt64(blockSize)).allSatisfy(blocks.contains)
+    }
+
+    /// The end of what is on disk without a gap from the start on.
+    func presentEnd(of url: String) -> UInt64 {
+        guard let resource = known(url), let size = resource.size else { return 0 }
+        let blocks = present[resource.number] ?? []
+        var block: UInt64 = 0
+        while block * UInt64(blockSize) < size, blocks.contains(block) { block += 1 }
+        return min(size, block * UInt64(blockSize))
+    }
+
+    /// The first block from `first` on that is missing before `end`, with those behind it that are missing too, at most
+    /// `limit`.
+    func missing(_ resource: Int64, from first: UInt64, to end: UInt64, limit: UInt64) -> Range<UInt64>? {
+        let blocks = present[resource] ?? []
+        guard first < end, let start = (first..<end).first(where: { !blocks.contains($0) }) else { return nil }
+        var stop = start + 1
+        while stop < end, stop - start < limit, !blocks.contains(stop) { stop += 1 }
+        return start..<stop
+    }
+
+    /// The first block that is missing; nil where nothing is. Of an item that is not planned to its end, the first behind
+    /// what is there.
+    func firstGap(of record: ItemRecord) -> (url: String, block: UInt64)? {
+        if record.isPlanned {
+            guard let piece = pieces.first(where: { !isPresent($0) }), let url = urls[piece.resource],
+                let resource = known(url)
+            else { return nil }
+            let first = piece.offset / UInt64(blockSize)
+            let end = piece.endOffset ?? resource.size ?? .max
+            return (
+                url,
+                missing(resource.number, from: first, to: max(end / UInt64(blockSize) + 1, first + 1), limit: 1)?
+                    .lowerBound ?? first
+            )
+        }
+        return (record.url, presentEnd(of: record.url) / UInt64(blockSize))
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyDRM
+import Glibc
+
+/// A display device through libdrm.
+public final class DRMCard: KMSDevice {
+    private let descriptor: Int32
+    private let isOwned: Bool
+    /// The numbers of the properties that matter; they never change for a device.
+    private var names: [UInt32: Name] = [:]
+
+    private enum Name { case contentProtection, contentType, other }
+
+    /// Opens a device such as `/dev/dri/card0`. Whoever opens it first becomes the DRM master, which `keepsMaster` keeps:
+    /// that is for asking, and keeps a compositor out.
+    public init(path: String, keepsMaster: Bool = false) throws(OutputError) {
+        descriptor = open(path, O_RDWR | O_CLOEXEC)
+        isOwned = true
+        guard descriptor >= 0 else { throw .failed("opening \(path)", errno) }
+        if !keepsMaster { drmDropMaster(descriptor) }
+    }
+
+    /// Uses a descriptor that the caller keeps open for as long as the object lives, such as that of the DRM master.
+    public init(descriptor: Int32) {
+        self.descriptor = descriptor
+        isOwned = false
+    }
+
+    deinit { if isOwned, descriptor >= 0 { close(descriptor) } }
+
+    public func connectors() throws(OutputError) -> [KMSConnector] {
+        guard let resources = drmModeGetResources(descriptor) else { throw .failed("drmModeGetResources", errno) }
+        defer { drmModeFreeResources(resources) }
+        var list: [KMSConnector] = []
+        // SAFETY: libdrm gives as many numbers as it counts.
+        let ids = UnsafeBufferPointer(
+            start: resources.pointee.connectors, count: Int(resources.pointee.count_connectors))
+        for id in ids {
+            // One that is gone between the two calls has no picture any more.
+            if let connector = try connector(id) { list.append(connector) }
+        }
+        return list
+    }
+
+    private func connector(_ id: UInt32) throws(OutputError) -> KMSConnector? {
+        guard let found = drmModeGetConnectorCurrent(descriptor, id) else {
+            if errno == ENOENT { return nil }
+            throw .failed("drmModeGetConnectorCurrent", errno)
+        }
+        defer { drmModeFreeConnector(found) }
+        var connector = KMSConnector(
+            id: id, type: found.pointee.connector_type, typeNumber: found.pointee.connector_type_id,
+            isConnected: found.pointee.connection != DRM_MODE_DISCONNECTED, hasPictures: false)
+        connector.hasPictures = try hasPictures(found.pointee.encoder_id)
+        guard let properties = drmModeObjectGetProperties(descriptor, id, DRM_MODE_OBJECT_CONNECTOR) else {
+            throw .failed("drmModeObjectGetProperties", errno)
+        }
+        defer { drmModeFreeObjectProperties(properties) }
+        for index in 0..<Int(properties.pointee.count_props) {
+            // SAFETY: libdrm gives as many of both as it counts.
+            let property = KMSConnector.Property(
+                id: properties.pointee.props[index], value: properties.pointee.prop_values[index])
+            switch try name(of: property.id) {
+            case .contentProtection: connector.contentProtection = property
+            case .contentType: connector.contentType = property
+            case .other: break
+            }
+        }
+        return connector
+    }
+
+    private func hasPictures(_ encoder: UInt32) throws(OutputError) -> Bool {
+        guard encoder != 0 else { return false }
+        guard let found = drmModeGetEncoder(descriptor, encoder) else { throw .failed("drmModeGetEncoder", errno) }
+        defer { drmModeFreeEncoder(found) }
+        return found.pointee.crtc_id != 0
+    }
+
+    private func name(of property: UInt32) throws(OutputError) -> Name {
+        if let known = names[property] { return known }
+        guard let found = drmModeGetProperty(descriptor, property) else {
+            throw .failed("drmModeGetProperty", errno)
+        }
+        defer { drmModeFreeProperty(found) }
+        // SAFETY: the kernel's names have at most 32 bytes and end with zero, and libdrm keeps them so.
+        let text = withUnsafeBytes(of: &found.pointee.name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        let name: Name =
+            switch text {
+            case "Content Protection": .contentProtection
+            case "HDCP Content Type": .contentType
+            default: .other
+            }
+        names[property] = name
+        return name
+    }
+
+    public func setProperty(
+        _ property: UInt32, to value: UInt64, on connector: KMSConnector
+    ) throws(OutputError) {
+        let result = drmModeObjectSetProperty(descriptor, connector.id, DRM_MODE_OBJECT_CONNECTOR, property, value)
+        guard result != 0 else { return }
+        let number = result < -1 ? -result : errno
+        if number == EACCES || number == EPERM { throw .refused(connector.name, number) }
+        throw .failed("drmModeObjectSetProperty on \(connector.name)", number)
+    }
+}

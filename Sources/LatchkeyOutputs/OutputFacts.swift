@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MPL-2.0
+
+public import LatchkeyProtection
+
+/// What is known of the machine's outputs at one moment. A value; says nothing about what may be shown.
+public enum OutputFacts: Hashable, Sendable {
+    /// All outputs that show something now. None counts as unknown: somebody may show the picture in another way.
+    case outputs([Output])
+    /// They cannot be read, and why. Counts as insecure wherever a rule exists.
+    case unreadable(String)
+
+    /// The application tells the outputs, and has not done so yet. What it tells first counts at once.
+    public static let untold = OutputFacts.unreadable("the application has not told them")
+
+    /// What all active outputs have at least: the minimum. Nil: unknown.
+    public var level: OutputRequirement? {
+        guard case .outputs(let outputs) = self, !outputs.isEmpty else { return nil }
+        return outputs.map(\.level).min()
+    }
+
+    /// What to judge, with the reason where it is made up because nothing is known: the worst of each kind.
+    var judged: (outputs: [Output], ignorance: String?) {
+        let reason: String
+        switch self {
+        case .outputs(let outputs) where !outputs.isEmpty: return (outputs, nil)
+        case .outputs: reason = "no active output is known"
+        case .unreadable(let text): reason = "the outputs cannot be read: \(text)"
+        }
+        let kinds: [Output.Kind] = [.digital, .analogVideo, .analogMonitor]
+        return (kinds.map { Output(name: "an output that is not known", kind: $0) }, reason)
+    }
+}
+
+extension Output {
+    /// What the link is worth: the panel inside the device is as good as the best link.
+    public var level: OutputRequirement {
+        switch (kind, protection) {
+        case (.internalPanel, _): .hdcpType1
+        case (.digital, .hdcpType0): .hdcpType0
+        case (.digital, .hdcpType1): .hdcpType1
+        default: .unprotected
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// Decrypts a segment as it comes: AES-128 in CBC mode with PKCS#7 padding (RFC 8216, 4.3.2.4, METHOD=AES-128).
+///
+/// A value for one segment. Not thread-safe.
+public struct SegmentCipher: ~Copyable {
+    private let context: CipherContext
+    /// What came and is not decrypted yet: the last block, or a part of it.
+    private var held: [UInt8] = []
+    private var size = 0
+
+    /// Throws `cipherUnavailable` and `cipherFailure`.
+    public init(key: ContentKey, initializationVector: InitializationVector) throws(DecryptionError) {
+        let context = try CipherContext(.chained, key: key)
+        do throws(DecryptionError) {
+            try context.restart(high: initializationVector.high, low: initializationVector.low)
+        } catch {
+            context.release()
+            throw error
+        }
+        self.context = context
+    }
+
+    deinit { context.release() }
+
+    /// Decrypts a segment that is there as a whole.
+    ///
+    /// Throws as `finish` does.
+    public consuming func decrypt(whole segment: [UInt8]) throws(DecryptionError) -> [UInt8] {
+        try decrypt(segment) + finish()
+    }
+
+    /// Takes the next piece, and gives what is decrypted now: all whole blocks of the segment so far but the last one, which
+    /// may have the padding.
+    public mutating func decrypt(_ piece: [UInt8]) throws(DecryptionError) -> [UInt8] {
+        size &+= piece.count
+        var bytes = held.isEmpty ? piece : held + piece
+        let count = max(bytes.count - 1, 0) / 16 * 16
+        held = Array(bytes[count...])
+        bytes.removeSubrange(count...)
+        try decryptBlocks(&bytes)
+        return bytes
+    }
+
+    /// The last block without its padding. To be called once, behind the last piece.
+    ///
+    /// Throws `paddingInvalid` where the segment is no number of blocks or its padding is wrong: the key or the IV is not
+    /// the segment's.
+    public mutating func finish() throws(DecryptionError) -> [UInt8] {
+        guard held.count == 16 else { throw .paddingInvalid(size: size) }
+        var block = held
+        held = []
+        try decryptBlocks(&block)
+        // The time of the comparison tells nothing: its answer goes to no one who sends segments to try out.
+        let padding = Int(block[15])
+        guard (1...16).contains(padding), block.suffix(padding).allSatisfy({ Int($0) == padding }) else {
+            throw .paddingInvalid(size: size)
+        }
+        return Array(block.dropLast(padding))
+    }
+
+    private func decryptBlocks(_ bytes: inout [UInt8]) throws(DecryptionError) {
+        var failure: DecryptionError?
+        bytes.withUnsafeMutableBytes { bytes in
+            guard let start = bytes.baseAddress else { return }
+            do throws(DecryptionError) {
+                // SAFETY: all bytes of the array, a multiple of 16, decrypted where they are.
+                try context.update(from: start, to: start, count: bytes.count)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+    }
+}

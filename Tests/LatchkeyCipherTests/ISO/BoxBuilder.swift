@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyProtection
+
+/// Boxes by hand, for files that no tool writes.
+enum BoxBuilder {
+    static func box(_ type: String, _ parts: [UInt8]...) -> [UInt8] {
+        let body = parts.flatMap(\.self)
+        return number(body.count + 8, 4) + Array(type.utf8) + body
+    }
+
+    static func full(_ type: String, version: UInt8 = 0, flags: Int = 0, _ parts: [UInt8]...) -> [UInt8] {
+        box(type, [version] + number(flags, 3) + parts.flatMap(\.self))
+    }
+
+    static func number(_ value: Int, _ size: Int) -> [UInt8] {
+        (0..<size).map { UInt8(truncatingIfNeeded: value >> (8 * (size - 1 - $0))) }
+    }
+
+    static let keyID: [UInt8] = Array(0x10...0x1F)
+
+    static func tenc(vectorSize: Int = 8) -> [UInt8] {
+        full("tenc", number(0, 2) + [1, UInt8(vectorSize)] + keyID)
+    }
+
+    /// A track with one protected sample entry and these boxes behind its `stsd`.
+    static func track(
+        _ id: Int = 1, scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = [], isSound: Bool = false
+    ) -> [UInt8] {
+        let sinf = box(
+            "sinf", box("frma", Array((isSound ? "mp4a" : "avc1").utf8)),
+            full("schm", Array(scheme.utf8) + number(0x10000, 4)), box("schi", tenc))
+        let entry = box(isSound ? "enca" : "encv", [UInt8](repeating: 0, count: isSound ? 28 : 78), sinf)
+        let stbl = box("stbl", full("stsd", number(1, 4), entry), table.flatMap(\.self))
+        return box(
+            "trak", full("tkhd", number(0, 8) + number(id, 4)),
+            box(
+                "mdia", full("hdlr", number(0, 4) + Array((isSound ? "soun" : "vide").utf8)), box("minf", stbl)))
+    }
+
+    static let trackExtends = box("mvex", full("trex", number(1, 4) + number(1, 4) + number(0, 12)))
+
+    static func movie(_ track: [UInt8] = track()) -> [UInt8] {
+        box("ftyp", Array("isom".utf8) + number(0, 4)) + box("moov", track, trackExtends)
+    }
+
+    /// A fragment of one track; `boxes` are given where `moof` ends, in bytes from its start.
+    static func fragment(_ boxes: (_ size: Int) -> [[UInt8]]) -> [UInt8] {
+        func make(_ size: Int) -> [UInt8] {
+            box("moof", full("mfhd", number(1, 4)), box("traf", boxes(size).flatMap(\.self)))
+        }
+        return make(make(0).count)
+    }
+
+    static func tfhd(_ id: Int = 1, base: Int? = nil) -> [UInt8] {
+        full("tfhd", flags: base == nil ? 0x20000 : 1, number(id, 4) + (base.map { number($0, 8) } ?? []))
+    }
+
+    static func trun(offset: Int, sizes: [Int]) -> [UInt8] {
+        full("trun", flags: 0x201, number(sizes.count, 4) + number(offset, 4) + sizes.flatMap { number($0, 4) })
+    }
+}

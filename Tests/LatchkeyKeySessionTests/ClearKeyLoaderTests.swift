@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyKeySession
+import LatchkeyProtection
+import Testing
+
+@Suite("Clear Key loader", .timeLimit(.minutes(8)))
+struct ClearKeyLoaderTests {
+    private static let url = "https://user:secret@licence.example/ck?token=secret"
+
+    private static func license(_ request: HTTPRequest) -> HTTPResponse {
+        let keyIDs = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []
+        let keys = keyIDs.reduce(into: [KeyID: ContentKey]()) { $0[$1] = contentKey(1) }
+        return HTTPResponse(status: 200, body: ClearKey.license(for: keys), url: request.url)
+    }
+
+    /// The end of a demand with this loader: the error, or nil where the key is usable.
+    private func outcome(
+        _ loader: ClearKeyLoader, keySystem: KeySystem? = .clearKey, suggestedURL: String? = nil,
+        mediaURL: String? = nil
+    ) async -> KeyError? {
+        let session = KeySession(loaders: [loader])
+        let watcher = Watcher(session)
+        session.demand(
+            KeyDemand(keyIDs: [keyID(1)], keySystem: keySystem, suggestedURL: suggestedURL, mediaURL: mediaURL))
+        guard case .failed(_, _, let error)? = await watcher.next(where: { $0.isFailed || $0.isUsable }) else {
+            #expect(session.status(of: keyID(1)).key != nil)
+            return nil
+        }
+        return error
+    }
+
+    @Test func theLicenceRequestIsPostedAsJSON() async throws {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let loader = ClearKeyLoader(
+            url: Self.url, headers: [HTTPHeader(name: "Authorization", value: "Bearer secret")], timeout: .seconds(3),
+            transport: transport)
+        #expect(await outcome(loader) == nil)
+        let request = try #require(transport.requests.first)
+        #expect(transport.requests.count == 1)
+        #expect(request.method == "POST")
+        #expect(request.url == Self.url)
+        #expect(request.timeout == .seconds(3))
+        #expect(request.headers.map(\.name) == ["Content-Type", "Authorization"])
+        #expect(request.headers.first?.value == "application/json")
+        #expect(try ClearKey.keyIDs(inLicenseRequest: request.body) == [keyID(1)])
+    }
+
+    @Test func aContentTypeOfTheSettingsReplacesTheUsualOne() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let header = HTTPHeader(name: "content-type", value: "application/octet-stream")
+        _ = await outcome(ClearKeyLoader(url: Self.url, headers: [header], transport: transport))
+        #expect(transport.requests.first?.headers == [header])
+    }
+
+    @Test func itsOwnURLServesEveryKeySystemAndWinsOverTheMedia() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let loader = ClearKeyLoader(url: Self.url, transport: transport)
+        #expect(await outcome(loader, keySystem: nil) == nil)
+        #expect(await outcome(loader, keySystem: .playReady, suggestedURL: "https://other.example/") == nil)
+        #expect(transport.requests.map(\.url) == [Self.url, Self.url])
+    }
+
+    @Test func theMediaURLServesClearKeyWithoutTheSettingsHeaders() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let loader = ClearKeyLoader(
+            headers: [HTTPHeader(name: "Authorization", value: "Bearer secret")], transport: transport)
+        #expect(await outcome(loader, suggestedURL: "https://media.example/ck") == nil)
+        #expect(transport.requests.first?.url == "https://media.example/ck")
+        #expect(transport.requests.first?.headers.map(\.name) == ["Content-Type"])
+    }
+
+    @Test(
+        arguments: [
+            (KeySystem.clearKey, nil), (.clearKey, "file:///etc/passwd"), (.clearKey, "skd://x"), (.clearKey, ""),
+            (.fairPlay, "https://media.example/ck"), (nil, "https://media.example/ck"),
+        ] as [(KeySystem?, String?)])
+    func withoutAUsableURLItTakesNothing(keySystem: KeySystem?, url: String?) async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let session = KeySession(loaders: [ClearKeyLoader(transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: keySystem, suggestedURL: url))
+        let event = await watcher.next { $0.isUntaken || $0.isUsable || $0.isFailed }
+        #expect(event?.isUntaken == true)
+        #expect(transport.requests.isEmpty)
+    }
+
+    @Test(
+        arguments: [
+            ("http://media.example/ck", nil, false), ("http://media.example/ck", "https://media.example/a.mpd", false),
+            ("http://media.example/ck", "http://media.example:81/a.mpd", false), ("HTTP://10.0.0.1/ck", "", false),
+            ("http://media.example/ck", "http://media.example/a.mpd", true),
+            ("http://127.0.0.1:81/ck", "http://127.0.0.1:81/a.mpd", true),
+            ("https://media.example/ck", "http://other.example/a.mpd", true),
+        ] as [(String, String?, Bool)])
+    func aServiceOfTheMediaIsHTTPSOrOfItsOrigin(url: String, mediaURL: String?, isAsked: Bool) async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let error = await outcome(ClearKeyLoader(transport: transport), suggestedURL: url, mediaURL: mediaURL)
+        #expect((error == nil) == isAsked)
+        #expect(error?.description.contains("media-license-urls=any") ?? true)
+        #expect(transport.requests.map(\.url) == (isAsked ? [url] : []))
+        let isOwn = isAsked && mediaURL.map { HTTPRequest(url: $0).origin } == HTTPRequest(url: url).origin
+        #expect(transport.requests.allSatisfy { $0.staysWithinOrigin == isOwn && $0.forbidsLocalAddresses != isOwn })
+    }
+
+    /// A server of this process hands the media on, as from the cache.
+    @Test func theOriginIsThatOfTheMediaAndNotOfOurServer() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        var configuration = KeySessionConfiguration()
+        configuration.originalMediaURL = {
+            $0.hasPrefix("http://127.0.0.1:4000/") ? "http://media.example/a.mpd" : nil
+        }
+        let session = KeySession(loaders: [ClearKeyLoader(transport: transport)], configuration: configuration)
+        let watcher = Watcher(session)
+        for (number, url) in ["http://media.example/ck", "http://127.0.0.1:4000/ck"].enumerated() {
+            session.demand(
+                KeyDemand(
+                    keyIDs: [keyID(number + 1)], keySystem: .clearKey, suggestedURL: url,
+                    mediaURL: "http://127.0.0.1:4000/token/a.mpd"))
+            let event = await watcher.next { $0.isUsable || $0.isFailed }
+            #expect((event?.isUsable == true) == (number == 0))
+        }
+        #expect(transport.requests.map(\.url) == ["http://media.example/ck"])
+    }
+
+    @Test func theSettingSaysWhichServicesOfTheMediaAreAsked() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let any = ClearKeyLoader(mediaLicenseURLs: .any, transport: transport)
+        #expect(await outcome(any, suggestedURL: "http://127.0.0.1/ck") == nil)
+        #expect(transport.requests.map(\.forbidsLocalAddresses) == [false])
+        // Left to others.
+        let session = KeySession(loaders: [ClearKeyLoader(mediaLicenseURLs: .none, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .clearKey, suggestedURL: "https://media.example/ck"))
+        #expect(await watcher.next { $0.isUntaken || $0.isUsable || $0.isFailed }?.isUntaken == true)
+        #expect(transport.requests.count == 1)
+    }
+
+    @Test func mediaWithoutAKIDIsLeftToOthersUnlessItsDataNamesOne() async throws {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [], keySystem: .clearKey))
+        #expect(await watcher.next { $0.isUntaken || $0.isUsable || $0.isFailed }?.isUntaken == true)
+        #expect(transport.requests.isEmpty)
+
+        let named = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let events = Watcher(named)
+        let data = InitializationData(system: nil, bytes: keyID(4).bytes, origin: "matroskademux")
+        named.demand(KeyDemand(keyIDs: [], initializationData: [data]))
+        _ = await events.next(where: \.isUsable)
+        #expect(hex(named.status(of: nil).key) == keyHex(1))
+    }
+
+    @Test func aLostConnectionIsTriedOnceMore() async {
+        let transport = FakeTransport { request, count throws(HTTPError) in
+            if count == 0 { throw .truncated(request.url) }
+            return Self.license(request)
+        }
+        #expect(await outcome(ClearKeyLoader(url: Self.url, transport: transport)) == nil)
+        #expect(transport.requests.count == 2)
+    }
+
+    @Test(arguments: [
+        (HTTPError.refused(url), 2, KeyError.network("")), (.unresolvedHost(url), 2, .network("")),
+        (.tls(url), 1, .network("")), (.timedOut(url), 1, .timedOut("")), (.tooLarge(url), 1, .malformedResponse("")),
+        (.invalidURL(url), 1, .invalidConfiguration("")), (.cancelled(url), 1, .cancelled("")),
+        (.tooManyRedirects(url), 1, .network("")),
+    ])
+    func aTransportFailureNamesTheURLWithoutItsSecrets(error: HTTPError, attempts: Int, kind: KeyError) async {
+        let transport = FakeTransport { _, _ throws(HTTPError) in throw error }
+        let outcome = await outcome(ClearKeyLoader(url: Self.url, transport: transport))
+        #expect(outcome?.isSameKind(as: kind) == true)
+        #expect(outcome?.description.contains("https://licence.example/ck") == true)
+        #expect(outcome?.description.contains("secret") == false)
+        #expect(transport.requests.count == attempts)
+    }
+
+    @Test(arguments: [199, 301, 400, 403, 404, 500, 503]) func aStatusIsNotTriedAgain(status: Int) async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            HTTPResponse(status: status, body: Array("secret".utf8), url: request.url)
+        }
+        let error = await outcome(ClearKeyLoader(url: Self.url, transport: transport))
+        #expect(error == .serverStatus("https://licence.example/ck answers with status \(status)"))
+        #expect(transport.requests.count == 1)
+    }
+
+    @Test(arguments: [
+        "", "null", "{", "[]", "<html>secret</html>", #"{"keys":1}"#,
+        #"{"keys":[{"kty":"oct","kid":"secret","k":"secret"}]}"#,
+    ])
+    func aBodyThatIsNoLicenceIsNamed(body: String) async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            HTTPResponse(status: 200, body: Array(body.utf8), url: request.url)
+        }
+        let error = await outcome(ClearKeyLoader(url: Self.url, transport: transport))
+        #expect(error?.isSameKind(as: .malformedResponse("")) == true)
+        let text = error?.description ?? ""
+        #expect(text.hasPrefix("malformed response: https://licence.example/ck: "))
+        #expect(text.components(of: "malformed response") == 1)
+        #expect(!text.contains("secret"))
+    }
+
+    @Test func aLicenceWithoutTheKIDNamesTheKID() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            HTTPResponse(status: 200, body: ClearKey.license(for: [keyID(2): contentKey(2)]), url: request.url)
+        }
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .clearKey))
+        _ = await watcher.next(where: \.isFailed)
+        #expect(session.status(of: keyID(1)).error?.isSameKind(as: .keyNotInResponse("")) == true)
+        #expect(session.status(of: keyID(2)).key != nil)
+    }
+
+    @Test func aSessionThatGoesCancelsTheExchange() async {
+        let (begun, ended) = (Signal<Bool>(), Signal<Bool>())
+        let transport = FakeTransport.silent(begun: begun, ended: ended)
+        var session: KeySession? = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        session?.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .clearKey))
+        _ = await begun.wait()
+        #expect(session != nil)
+        session = nil
+        #expect(await ended.wait() == true)
+        #expect(transport.requests.count == 1)
+    }
+}
+
+extension String {
+    fileprivate func components(of text: String) -> Int {
+        indices.count { self[$0...].hasPrefix(text) }
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyKeySystems
+import LatchkeyProtection
+import Testing
+
+@testable import LatchkeyKeySession
+
+/// What a service repeats of a request is in no error text.
+@Suite struct PlayReadyServiceRequestTests {
+    /// Answers with a status and a body, as a transport that adds a session's token does.
+    private struct Service: HTTPTransport {
+        let status: Int
+        let body: String
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            var response = HTTPResponse(
+                status: status, headers: [HTTPHeader(name: "Content-Type", value: "text/plain")],
+                body: Array(body.utf8), url: request.url)
+            response.sentSecrets = ["tok.ab12"]
+            return response
+        }
+    }
+
+    private func send(_ service: Service) async throws(KeyError) -> [UInt8] {
+        try await PlayReadyServiceRequest(
+            .acquireLicense, url: "https://licenses.example/r", headers: [], challenge: [], timeout: nil,
+            customData: "anna/4711", transport: service
+        ).send()
+    }
+
+    @Test func aRefusalDoesNotRepeatTokenAndCustomData() async throws {
+        let error = await #expect(throws: KeyError.self) {
+            try await send(Service(status: 403, body: "session tok.ab12 may not use anna/4711 here"))
+        }
+        #expect(error?.description.contains("session […] may not use […] here") == true)
+    }
+
+    @Test func aFaultDoesNotRepeatThemEither() async throws {
+        let answer = PlayReadyFault(code: 0x8004_C600, text: "session tok.ab12 may not use anna/4711").serialized
+        let body = try await send(Service(status: 500, body: String(decoding: answer, as: UTF8.self)))
+        #expect(PlayReadyFault(response: body)?.text == "session […] may not use […]")
+    }
+}

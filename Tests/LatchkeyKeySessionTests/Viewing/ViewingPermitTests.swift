@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyProtection
+import Synchronization
+import Testing
+
+@testable import LatchkeyKeySession
+@testable import LatchkeyViewingSession
+
+/// No viewing session, no key; and a lost one closes the session.
+@Suite("Viewing permit", .timeLimit(.minutes(8)))
+struct ViewingPermitTests {
+    private static let keyID = KeyID(high: 1, low: 2)
+
+    /// A clock that stands still; the test ticks.
+    private final class StoppedClock: Sendable {
+        let time = Mutex<Int64>(1_000_000)
+
+        var clock: SessionClock {
+            SessionClock(
+                now: { self.time.withLock { $0 } }, sleep: { _ in try await Task.sleep(for: .seconds(86_400)) })
+        }
+    }
+
+    /// A `KeySession` whose session server and loader are the test's.
+    private final class World: Sendable {
+        final class Script: Sendable {
+            /// What the session server answers to setups and heartbeats; it grants what nobody says otherwise.
+            let answers = Mutex<[SessionState.Request.Kind: HTTPResponse]>([:])
+            /// The token that was there when the loader was asked.
+            let loads = Mutex<[SessionToken?]>([])
+        }
+
+        let script = Script()
+        let transport: FakeTransport
+        let session: KeySession
+        private let clock = StoppedClock()
+
+        init(allowsOffline: Bool = true) throws {
+            transport = FakeTransport { [script] request, count throws(HTTPError) in
+                let kind: SessionState.Request.Kind =
+                    request.method == "DELETE" ? .teardown : request.url.hasSuffix("heartbeat") ? .beat : .setup
+                return script.answers.withLock { $0[kind] }
+                    ?? HTTPResponse(
+                        status: 200, headers: [], body: Array(#"{"token":"t\#(count)"}"#.utf8), url: request.url)
+            }
+            let service = SessionService(url: "https://sessions.example/\(UInt64.random(in: 0 ... .max))")
+            var configuration = ViewingConfiguration(ViewingSession.Configuration(service))
+            configuration.makeSession = { [transport, clock] configuration in
+                ViewingSession(
+                    configuration, transport: transport, clock: clock.clock, random: SystemRandomNumberGenerator())
+            }
+            configuration.allowsOffline = allowsOffline
+            var keys = KeySessionConfiguration()
+            keys.viewing = configuration
+            session = KeySession(configuration: keys)
+            let key = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
+            session.addLoader(
+                CallbackLoader(name: "test") { [script, weak session] request in
+                    script.loads.withLock { $0.append(session?.viewing?.token) }
+                    request.finishLoading(with: .key(key))
+                    return true
+                })
+        }
+
+        func answer(_ kind: SessionState.Request.Kind, _ status: Int, _ body: String) {
+            script.answers.withLock {
+                $0[kind] = HTTPResponse(status: status, headers: [], body: Array(body.utf8), url: "")
+            }
+        }
+
+        func demand(retrying generation: UInt64 = 0) {
+            session.demand(KeyDemand(keyIDs: [ViewingPermitTests.keyID], retryFailuresUpTo: generation))
+        }
+
+        /// Sends the next heartbeat.
+        func beat() throws {
+            let viewing = try #require(session.viewing?.session)
+            let due = try #require(viewing.state.nextAttempt)
+            clock.time.withLock { $0 = max($0, due) }
+            viewing.handle(.tick)
+        }
+
+        /// Answers each heartbeat until then.
+        func wait(until end: Int64) async throws {
+            let viewing = try #require(session.viewing?.session)
+            while let due = viewing.state.deadline, due < end {
+                clock.time.withLock { $0 = max($0, due) }
+                viewing.handle(.tick)
+                while viewing.state.pending != nil { await Task.yield() }
+            }
+            clock.time.withLock { $0 = end }
+            viewing.handle(.tick)
+        }
+
+        var lines: [String] {
+            transport.requests.map { "\($0.method) \($0.url.split(separator: "/").last ?? "")" }
+        }
+    }
+
+    @Test func theSessionComesBeforeTheLicence() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        #expect(world.transport.requests.isEmpty && world.session.viewing?.session == nil)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.session.status(of: Self.keyID).key != nil)
+        #expect(world.lines == ["POST sessions"])
+        // The loader was asked when the token was there.
+        #expect(world.script.loads.withLock { $0 } == [SessionToken("t0")])
+        let viewing = try #require(world.session.viewing?.session)
+        world.session.close(.sessionClosed("test"))
+        await viewing.closed()
+        #expect(world.lines.count == 2 && world.lines[1].hasPrefix("DELETE"))
+    }
+
+    /// Has a stored key for the one KID, and asks a server for all others.
+    private final class Store: StoredKeyLoader {
+        let name = "store"
+
+        func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+            Task {
+                do throws(KeyError) {
+                    if request.keyIDs != [ViewingPermitTests.keyID] { try await request.establishViewing() }
+                    guard let key = ContentKey([UInt8](repeating: 9, count: 16)) else { return }
+                    request.finishLoading(with: .key(key))
+                } catch {
+                    request.finishLoading(with: error)
+                }
+            }
+            return true
+        }
+    }
+
+    @Test(arguments: [true, false]) func storedContentWithStoredKeysNeedsNoSession(_ allowsOffline: Bool) async throws {
+        let world = try World(allowsOffline: allowsOffline)
+        let watcher = Watcher(world.session)
+        for loader in world.session.core.withLock(\.loaders) { world.session.removeLoader(loader) }
+        world.session.addLoader(Store())
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough"}"#)
+        world.session.setContentIsStored(true)
+        world.demand()
+        guard allowsOffline else {
+            #expect(await watcher.next(where: \.isFailed) != nil)
+            #expect(world.session.status(of: Self.keyID).key == nil)
+            return
+        }
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.session.status(of: Self.keyID).key != nil)
+        #expect(world.lines.isEmpty)
+        // Another key has to be asked for, and is refused; the first stays usable.
+        let other = KeyID(high: 3, low: 4)
+        world.session.demand(KeyDemand(keyIDs: [other]))
+        #expect(await watcher.next(where: \.isFailed) != nil)
+        #expect(world.lines == ["POST sessions"])
+        #expect(world.session.status(of: Self.keyID).key != nil)
+        // What is missing of the content is fetched from now on.
+        world.session.setContentIsStored(false)
+        #expect(await watcher.next(where: \.isFailed) != nil)
+        #expect(world.session.status(of: Self.keyID).key == nil)
+    }
+
+    @Test func aLoaderWithoutAStoreIsAskedWithASession() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.session.setContentIsStored(true)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.lines == ["POST sessions"])
+        #expect(world.script.loads.withLock { $0 } == [SessionToken("t0")])
+    }
+
+    @Test func withoutASessionNoLoaderIsAsked() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough","conflicts":[{"sessionId":"a"}]}"#)
+        world.demand()
+        let event = await watcher.next(where: \.isFailed)
+        guard case .failed(_, [Self.keyID], let error)? = event else {
+            Issue.record("another event: \(String(describing: event))")
+            return
+        }
+        #expect(error.isSameKind(as: .denied("")))
+        #expect(
+            error.reason.contains("403") && error.reason.contains("1007") && error.reason.contains("two are enough"))
+        let notice = try #require(
+            watcher.events.lazy.compactMap { if case .viewing(let notice) = $0 { notice } else { nil } }.first)
+        #expect(notice.kind == .setupError && notice.failure.conflicts.count == 1)
+        #expect(notice.claim() && !notice.claim())
+        #expect(world.script.loads.withLock { $0.isEmpty } && !world.session.isClosed)
+        // Not again by itself, but for who starts anew.
+        world.demand()
+        #expect(world.lines == ["POST sessions"])
+        world.script.answers.withLock { $0 = [:] }
+        world.demand(retrying: world.session.generation)
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.lines == ["POST sessions", "POST sessions"])
+    }
+
+    @Test func aLostSessionClosesTheKeys() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let revision = world.session.revision
+        world.answer(.beat, 410, #"{"errorCode":1007,"message":"the session is over"}"#)
+        try world.beat()
+        let event = await watcher.next { if case .closed = $0 { true } else { false } }
+        guard case .closed(let reason)? = event else { return }
+        #expect(reason.description.contains("the viewing session is lost") && reason.description.contains("410"))
+        #expect(world.session.isClosed && world.session.revision != revision)
+        #expect(world.session.status(of: Self.keyID).error?.isSameKind(as: .sessionClosed("")) == true)
+        let summaries = watcher.summaries
+        #expect(summaries.contains("viewing heartbeatError(isFinal: true)"), "\(summaries)")
+    }
+
+    @Test func aFailedHeartbeatAloneChangesNothing() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        world.answer(.beat, 502, "<html>")
+        try world.beat()
+        let notice = await watcher.next { if case .viewing = $0 { true } else { false } }
+        #expect(notice?.summary == "viewing heartbeatError(isFinal: false)")
+        #expect(world.session.status(of: Self.keyID).key != nil)
+    }
+
+    @Test func theLastPlayerEndsTheSessionAndTheNextOneBeginsAnother() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let (first, second) = (world.session.beginPlayback(), world.session.beginPlayback())
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        first?.end()
+        first?.end()
+        #expect(viewing.state.phase == .active && world.session.status(of: Self.keyID).key != nil)
+        second?.end()
+        await viewing.closed()
+        // The key is there, and of no use without a session.
+        #expect(world.session.status(of: Self.keyID).isAbsent)
+        let third = world.session.beginPlayback()
+        world.demand()
+        #expect(world.session.status(of: Self.keyID).isPending)
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.session.status(of: Self.keyID).key != nil)
+        #expect(world.lines.count { $0 == "POST sessions" } == 2)
+        #expect(world.script.loads.withLock { $0.count } == 1)
+        withExtendedLifetime(third) {}
+    }
+
+    @Test func pausesAreTold() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let use = try #require(world.session.beginPlayback())
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        #expect(viewing.state.awaySince != nil)
+        use.setPlaying(true)
+        #expect(viewing.state.awaySince == nil)
+        use.setPlaying(false)
+        #expect(viewing.state.awaySince != nil)
+        use.setPlaying(true)
+        world.session.viewing?.enterBackground()
+        #expect(viewing.state.awaySince == nil)
+        world.session.viewing?.enterForeground()
+        #expect(viewing.state.awaySince == nil)
+    }
+
+    /// Who wants a key while something plays brings a session back that was ended for a pause.
+    @Test func whatWasDecryptedIsWithheldWhileTheSessionIsReleased() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let use = try #require(world.session.beginPlayback())
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        let limit = try #require(viewing.state.awaySince) + SessionPolicy().pauseLimit
+        try await world.wait(until: limit)
+        #expect(await watcher.next(where: { if case .withheld(true) = $0 { true } else { false } }) != nil)
+        #expect(world.session.status(of: Self.keyID).key == nil)
+        use.setPlaying(true)
+        world.demand()
+        #expect(await watcher.next(where: { if case .withheld(false) = $0 { true } else { false } }) != nil)
+        #expect(world.session.status(of: Self.keyID).key != nil)
+        #expect(world.lines.count { $0 == "POST sessions" } == 2)
+    }
+
+    @Test func aTeardownThatFailsIsToldToWhoHasGone() async throws {
+        let world = try World()
+        let told = Signal<ViewingNotice>()
+        let use = world.session.beginPlayback()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        world.session.viewing?.onTeardownError { told.send($0) }
+        watcher.cancel()
+        world.answer(.teardown, 400, #"{"errorCode":1011,"message":"no"}"#)
+        use?.end()
+        let notice = try #require(await told.wait())
+        #expect(notice.kind == .teardownError && notice.failure.status == 400)
+    }
+
+    @Test func withoutASessionServerNothingChanges() throws {
+        let session = KeySession()
+        #expect(session.viewing == nil && session.beginPlayback() == nil)
+        session.install([Self.keyID: try #require(ContentKey([UInt8](repeating: 1, count: 16)))])
+        #expect(session.status(of: Self.keyID).key != nil)
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyKeySystems
+import LatchkeyProtection
+import LatchkeyTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(8))) struct DASHManifestTests {
+    private static let first = "00000000-0000-0000-0000-000000000001"
+    private static let second = "00000000-0000-0000-0000-000000000002"
+
+    private func manifest(_ text: String, attributes: String = "") throws(FormatError) -> DASHManifest {
+        let root =
+            "xmlns=\"urn:mpeg:dash:schema:mpd:2011\" xmlns:cenc=\"urn:mpeg:cenc:2013\" "
+            + "xmlns:dashif=\"https://dashif.org/CPS\" xmlns:mspr=\"urn:microsoft:playready\""
+        return try DASHManifest(Array("<MPD \(root) \(attributes)>\(text)</MPD>".utf8))
+    }
+
+    private func common(_ keyID: String, in container: String = "") -> String {
+        "<ContentProtection \(container) schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" value=\"cenc\" "
+            + "cenc:default_KID=\"\(keyID)\"/>"
+    }
+
+    private func base64(_ box: PSSHBox) throws -> String { Base64.encode(try #require(box.serialized())) }
+
+    @Test func everythingThatDescriptorsHold() throws {
+        let keyID = try #require(KeyID(hex: Self.first))
+        let box = PSSHBox(system: .common, keyIDs: [keyID])
+        let object = try PlayReadyObject(header: WRMHeader(version: .v4_0, keys: [.init(keyID)])).serialized()
+        let manifest = try manifest(
+            """
+            <Period><AdaptationSet>\(common(Self.first))
+            <ContentProtection schemeIdUri="URN:UUID:1077EFEC-C0B2-4D02-ACE3-3C1E52E2FB4B" value="ClearKey1.0">
+              <cenc:pssh>
+                \(try base64(box))
+              </cenc:pssh><dashif:Laurl Lic_type="EME-1.0"> https://a.test/l?x=1 </dashif:Laurl></ContentProtection>
+            <ContentProtection schemeIdUri="urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95" value="MSPR 2.0">
+              <mspr:pro>\(Base64.encode(object))</mspr:pro></ContentProtection>
+            <Representation id="1"/><Representation id="2"/></AdaptationSet></Period>
+            """)
+        #expect(manifest.protections.count == 1 && manifest.isProtected && manifest.flaws.isEmpty)
+        let protection = try #require(manifest.protections.first)
+        #expect(protection.defaultKeyIDs == [keyID])
+        #expect(protection.systems == [.common, .playReady])
+        let clearKey = try #require(protection.descriptor(of: .common))
+        #expect(clearKey.value == "ClearKey1.0" && clearKey.systemBoxes == [box])
+        #expect(clearKey.licenseURLs == ["https://a.test/l?x=1"])
+        let playReady = try #require(protection.descriptor(of: .playReady))
+        #expect(playReady.playReadyObject == object)
+        #expect(playReady.systemBoxes == [PSSHBox(system: .playReady, data: object)])
+    }
+
+    @Test func descriptorsOfEachLevelCount() throws {
+        let manifest = try manifest(
+            """
+            <Period><AdaptationSet>\(common(Self.first))<Representation/></AdaptationSet>
+            <AdaptationSet><Representation>\(common(Self.first))</Representation>
+            <Representation>\(common(Self.second))</Representation></AdaptationSet>
+            <AdaptationSet><Representation/></AdaptationSet></Period>
+            """)
+        #expect(manifest.protections.map { $0.defaultKeyIDs.map(\.uuidString) } == [[Self.first], [Self.second]])
+    }
+
+    /// The fifth edition of ISO/IEC 23009-1 lets descriptors refer to one that stands elsewhere.
+    @Test func aReferenceStandsForTheDescriptor() throws {
+        let manifest = try manifest(
+            "<Period>\(common(Self.first, in: "refId=\"a\""))<AdaptationSet><ContentProtection ref=\"a\"/>"
+                + "</AdaptationSet></Period>")
+        #expect(manifest.protections.first?.descriptors.count == 2)
+        #expect(manifest.protections.first?.defaultKeyIDs.map(\.uuidString) == [Self.first])
+    }
+
+    @Test(arguments: [
+        ("PT2S", 2000), ("PT1M0.5S", 60_500), ("P1DT1H", 90_000_000), ("PT0S", 0), ("P1M", nil), ("PT", 0),
+        ("2S", nil), ("PT1X", nil), ("PT99999999999999999999H", nil), ("", nil), ("P", nil), ("PTS", nil),
+    ])
+    func refreshesOfLiveManifests(text: String, milliseconds: Int?) throws {
+        let manifest = try manifest(
+            "<Location> next.mpd </Location>", attributes: "type=\"dynamic\" minimumUpdatePeriod=\"\(text)\"")
+        #expect(manifest.isDynamic && manifest.location == "next.mpd" && !manifest.isProtected)
+        #expect(manifest.minimumUpdatePeriod == milliseconds.map { .milliseconds($0) })
+    }
+
+    @Test(arguments: [
+        ("kid-malformed", "default_KID"), ("pssh-bad-base64", "cenc:pssh"), ("pssh-empty", "cenc:pssh"),
+        ("scheme-missing", "schemeIdUri"),
+    ])
+    func flawsAreToldAndNoError(file: String, named: String) throws {
+        let bytes = try CorpusBoxes.corpusFile("broken-mpd-contentprotection/\(file).mpd")
+        let manifest = try DASHManifest(bytes)
+        #expect(manifest.isProtected)
+        #expect(manifest.flaws.contains { $0.contains(named) }, "\(manifest.flaws)")
+    }
+
+    @Test func whatIsMissingIsNoFlaw() throws {
+        let silent = try DASHManifest(
+            CorpusBoxes.corpusFile("broken-mpd-contentprotection/no-contentprotection.mpd"))
+        #expect(!silent.isProtected)
+        let upper = try DASHManifest(CorpusBoxes.corpusFile("broken-mpd-contentprotection/uuid-uppercase.mpd"))
+        #expect(upper.protections.allSatisfy { $0.systems.contains(.common) && $0.systems.contains(.widevine) })
+    }
+
+    @Test(arguments: ["<MPD", "<a/>", "", "<!DOCTYPE MPD><MPD/>", "<MPD><MPD></MPD>"])
+    func whatIsNone(text: String) {
+        #expect(throws: FormatError.self) { try DASHManifest(Array(text.utf8)) }
+    }
+
+    @Test func entitiesNestingAndSizeAreRefused() {
+        #expect(throws: FormatError.unsupported("XML with a document type")) {
+            try DASHManifest(Array("<!DOCTYPE a [<!ENTITY b \"bb\">]><MPD>&b;</MPD>".utf8))
+        }
+        #expect(throws: FormatError.self) { try DASHManifest(Array(String(repeating: "<MPD>", count: 100_000).utf8)) }
+        #expect(throws: FormatError.self) { try DASHManifest([UInt8](repeating: 0x20, count: 100 << 20)) }
+    }
+
+    /// What a hostile server may send stays within the time and memory of its size.
+    @Test func manyDescriptorsTakeLittle() throws {
+        let big = Base64.encode([UInt8](repeating: 7, count: 150_000))
+        let inherited = (0..<40).map { index in
+            "<ContentProtection schemeIdUri=\"urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95\" value=\"\(index)\">"
+                + "<mspr:pro>\(big)</mspr:pro></ContentProtection>"
+        }
+        let sets = (0..<20_000).map { index in
+            "<AdaptationSet><ContentProtection schemeIdUri=\"x\" value=\"\(index)\"/></AdaptationSet>"
+        }
+        let manifest = try manifest("<Period>\(inherited.joined())\(sets.joined())</Period>")
+        #expect(manifest.protections.count <= 1024)
+        let kept = manifest.protections.flatMap(\.descriptors).compactMap(\.playReadyObject)
+        #expect(Set(manifest.protections.flatMap(\.descriptors)).count(where: { $0.playReadyObject != nil }) <= 14)
+        #expect(!kept.isEmpty)
+    }
+
+    @Test(arguments: [
+        ("<MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
+        ("\u{FEFF}<?xml version='1.0'?>\n<!-- > <a> --><x:MPD xmlns:x=\"urn:mpeg:dash:schema:mpd:2011\"", true),
+        ("<MPD xmlns='urn:other'>", false), ("<html><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
+        ("<!-- <MPD xmlns='urn:mpeg:dash:", false), ("", false), ("<", false), ("<!DOCTYPE MPD>", false), ("<?", false),
+        ("<!DOCTYPE MPD [<!ENTITY a \">]\">]><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
+        ("<!DOCTYPE MPD [<!ENTITY a 'b'><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
+    ])
+    func theStartOfAManifestIsRecognised(text: String, isManifest: Bool) {
+        #expect(DASHManifest.isManifest(start: Array(text.utf8)) == isManifest)
+    }
+
+    @Test func everyManifestOfTheCorpusIsRead() throws {
+        for name in ["dash-cenc-static-live", "shaka-cbcs-alldrm", "hls-fmp4-cbcs-3drm", "shaka-cenc-keyrot"] {
+            let bytes = Array(try CorpusBoxes.corpusFile("\(name)/stream.mpd"))
+            #expect(DASHManifest.isManifest(start: bytes))
+            let manifest = try DASHManifest(bytes)
+            #expect(manifest.isProtected && !manifest.isDynamic && manifest.flaws.isEmpty)
+        }
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyProtection
+import LatchkeyTestSupport
+import Testing
+
+/// Live playlists over hours of refreshes, on a clock of the test's own.
+@Suite struct HLSLiveRewriteTests {
+    /// A channel: what its playlist is at any time.
+    struct Channel {
+        enum Kind: CaseIterable { case fragmentedMP4, transportStream, wholeSegments, mixed }
+
+        var kind: Kind
+        var hasDeltas = false
+        /// In segments: how long a key holds, and the distance of the clear breaks.
+        var period: UInt64 = 9
+        var breaks: UInt64 = 40
+        /// The first segment that is not clear.
+        var protectedFrom: UInt64 = 0
+        var start: UInt64 = 0x1_0000_0000
+
+        func isClear(_ sequence: UInt64) -> Bool {
+            sequence < start + protectedFrom || sequence % breaks < 5
+        }
+
+        func keyURI(_ sequence: UInt64) -> String {
+            let number = sequence / period
+            return kind == .wholeSegments || kind == .mixed ? "https://keys.example/\(number)" : "skd://\(number)"
+        }
+
+        func keyTag(_ sequence: UInt64) -> String {
+            let uri = keyURI(sequence)
+            if kind == .wholeSegments || kind == .mixed && sequence / period % 3 == 0 {
+                return "#EXT-X-KEY:METHOD=AES-128,URI=\"\(uri)\""
+            }
+            // A key of another KEYFORMAT would hold beside the first.
+            if kind == .mixed { return "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"\(uri)\"" }
+            return "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"\(uri)\",KEYFORMAT=\"com.apple.streamingkeydelivery\""
+        }
+
+        func url(_ sequence: UInt64) -> String { "s\(sequence).\(kind == .fragmentedMP4 ? "m4s" : "ts")" }
+
+        /// At `seconds` from the start, with six segments of four seconds; `skipping` of them in a delta update.
+        func playlist(at seconds: Double, skipping: UInt64 = 0) -> String {
+            let first = start + UInt64(seconds / 4)
+            var text = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:4\n#EXT-X-MEDIA-SEQUENCE:\(first)\n"
+            if skipping > 0 { text += "#EXT-X-SKIP:SKIPPED-SEGMENTS=\(skipping)\n" }
+            var current: String?
+            if skipping > 0 { current = tag(first + skipping - 1) }
+            for sequence in first + skipping..<first + 6 {
+                if kind == .fragmentedMP4, sequence == first {
+                    text += "#EXT-X-MAP:URI=\"init.mp4\"\n"
+                }
+                if tag(sequence) != current {
+                    current = tag(sequence)
+                    text += "\(tag(sequence))\n"
+                }
+                text += "#EXTINF:4.0,\n\(url(sequence))\n"
+            }
+            return text
+        }
+
+        private func tag(_ sequence: UInt64) -> String {
+            isClear(sequence) ? "#EXT-X-KEY:METHOD=NONE" : keyTag(sequence)
+        }
+    }
+
+    /// What holds for a segment, in terms of the channel and not of routes.
+    private func check(_ seen: SeenSegment, _ channel: Channel, _ sequence: UInt64, _ routes: TestRoutes) throws {
+        let isClear = channel.isClear(sequence)
+        let front = seen.map.flatMap { routes.resource(String($0.dropFirst(5).dropLast())) }
+        switch channel.kind {
+        case .fragmentedMP4:
+            guard case .initSegment(let section) = front else { throw FormatError.malformed("no section") }
+            #expect(section.url == "https://cdn.example/p/init.mp4")
+            switch section.protection {
+            case .key(let key): #expect(!isClear && key.uri == channel.keyURI(sequence))
+            case .clear(let key): #expect(isClear && key != nil)
+            case .unchanged: Issue.record("a section as it was in a protected playlist")
+            }
+        case .transportStream:
+            guard case .keyNote(let note) = front else { throw FormatError.malformed("no note") }
+            #expect(note.key?.uri == (isClear ? nil : channel.keyURI(sequence)))
+        case .wholeSegments:
+            #expect(seen.map == nil && seen.key == nil)
+            guard !isClear else { return #expect(seen.url == "https://cdn.example/p/\(channel.url(sequence))") }
+            guard case .segment(let segment)? = routes.resource(seen.url) else {
+                throw FormatError.malformed("no segment")
+            }
+            #expect(segment.url == "https://cdn.example/p/\(channel.url(sequence))")
+            #expect(segment.decryption.initializationVector == InitializationVector(high: 0, low: sequence))
+            #expect(segment.decryption.key.uri == channel.keyURI(sequence))
+        case .mixed:
+            let isWhole = !isClear && channel.keyTag(sequence).contains("AES-128")
+            #expect((routes.resource(seen.url) != nil) == isWhole)
+            #expect(seen.key == nil)
+        }
+        if channel.kind == .fragmentedMP4 || channel.kind == .transportStream {
+            #expect(seen.url == "https://cdn.example/p/\(channel.url(sequence))")
+        }
+    }
+
+    @Test(arguments: Channel.Kind.allCases, [false, true])
+    func hoursOfRefreshes(kind: Channel.Kind, hasDeltas: Bool) throws {
+        var generator = SeededGenerator(seed: 7)
+        var channel = Channel(kind: kind)
+        if kind == .mixed { channel.breaks = 10_000_000 }
+        let routes = TestRoutes()
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay, .identity])
+        var given: [UInt64: SeenSegment] = [:]
+        var (clock, last, refreshes) = (0.0, UInt64(0), 0)
+        while clock < 2 * 3600 {
+            let first = channel.start + UInt64(clock / 4)
+            // At most what the last refresh had, and never all.
+            var skipping: UInt64 = 0
+            if hasDeltas, refreshes > 0, last > first { skipping = min(last - first, 4) }
+            let (text, result) = try rewriter.rewrite(channel.playlist(at: clock, skipping: skipping), routes: routes)
+            let seen = SeenSegment.segments(of: text)
+            #expect(seen.count == 6 - Int(skipping))
+            for (number, segment) in seen.enumerated() {
+                let sequence = first + skipping + UInt64(number)
+                if let before = given[sequence] {
+                    #expect(before == segment, "segment \(sequence) at \(clock) s")
+                } else {
+                    given[sequence] = segment
+                    try check(segment, channel, sequence, routes)
+                }
+            }
+            #expect(result.resources.count <= 12)
+            #expect(result.mediaSequence == first)
+            (last, refreshes) = (first + 6, refreshes + 1)
+            clock += Double.random(in: 1...7, using: &generator)
+        }
+        #expect(refreshes > 1700)
+        #expect(given.count > 1700)
+    }
+
+    /// Clear segments that went out as they were stay so; the ones behind them are prepared.
+    @Test func aClearChannelBecomesProtected() throws {
+        var channel = Channel(kind: .fragmentedMP4)
+        (channel.protectedFrom, channel.breaks, channel.start) = (20, 1_000_000, 100)
+        let routes = TestRoutes()
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        var given: [String: SeenSegment] = [:]
+        for second in stride(from: 0.0, to: 200, by: 3) {
+            let (text, result) = try rewriter.rewrite(channel.playlist(at: second), routes: routes)
+            for segment in SeenSegment.segments(of: text) {
+                #expect(given[segment.url] ?? segment == segment)
+                given[segment.url] = segment
+            }
+            #expect(result.isProtected == (second / 4 >= 15))
+        }
+        #expect(given["https://cdn.example/p/s119.m4s"]?.map == "URI=\"https://cdn.example/p/init.mp4\"")
+        #expect(given["https://cdn.example/p/s120.m4s"]?.map?.contains("127.0.0.1") == true)
+    }
+
+    @Test(arguments: [Channel.Kind.fragmentedMP4, .transportStream])
+    func sessionKeysPrepareAClearStart(kind: Channel.Kind) throws {
+        var channel = Channel(kind: kind)
+        channel.protectedFrom = 1000
+        let key = HLSKey(method: .sampleAES, uri: "skd://s", keyFormat: HLSKeyFormat.fairPlay.name)
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay], sessionKeys: [key])
+        let playlist = channel.playlist(at: 0)
+        let result = try rewriter.rewrite(playlist, routes: TestRoutes()).result
+        switch result.resources.first {
+        case .initSegment(let section): #expect(section.protection == .clear(like: key))
+        case .keyNote(let note): #expect(note.key == nil)
+        default: Issue.record("nothing in front")
+        }
+        #expect(result.resources.count == 1)
+        #expect(!result.isProtected)
+        // What has ended can tell by itself.
+        rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay], sessionKeys: [key])
+        #expect(try rewriter.rewrite("\(playlist)#EXT-X-ENDLIST\n", routes: TestRoutes()).result.resources.isEmpty)
+    }
+
+    /// The player comes from encrypted segments, and has to be told.
+    @Test(arguments: [Channel.Kind.fragmentedMP4, .transportStream])
+    func clearPlaylistsBesideEncryptedOnesSaySo(kind: Channel.Kind) throws {
+        var channel = Channel(kind: kind)
+        channel.protectedFrom = 1000
+        let playlist = "\(channel.playlist(at: 0))#EXT-X-ENDLIST\n"
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        let alone = try rewriter.rewrite(playlist, routes: TestRoutes()).result
+        #expect(alone.resources.isEmpty && alone.announcedSegments.isEmpty)
+        rewriter.hasEncryptedSibling = true
+        let result = try rewriter.rewrite(playlist, routes: TestRoutes()).result
+        switch result.resources.first {
+        case .initSegment(let section): #expect(section.protection == .clear(like: nil))
+        case .keyNote(let note): #expect(note.key == nil)
+        default: Issue.record("nothing in front")
+        }
+        #expect(result.resources.count == 1)
+        #expect(!result.isProtected)
+        let announced = result.announcedSegments
+        guard kind == .transportStream else { return #expect(announced.isEmpty) }
+        #expect(announced.count == result.durations.count)
+        #expect(announced.values.allSatisfy { $0.kind == .transportStream })
+        #expect(announced.values.filter(\.isFirst).count == 1)
+    }
+
+    @Test func aServerThatStartsAnew() throws {
+        let routes = TestRoutes()
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        var channel = Channel(kind: .transportStream)
+        _ = try rewriter.rewrite(channel.playlist(at: 100), routes: routes)
+        (channel.start, channel.period) = (5, 2)
+        let (text, _) = try rewriter.rewrite(channel.playlist(at: 0), routes: routes)
+        for (number, segment) in SeenSegment.segments(of: text).enumerated() {
+            try check(segment, channel, 5 + UInt64(number), routes)
+        }
+    }
+
+    @Test func deltaUpdatesNeedWhatTheySkip() throws {
+        let routes = TestRoutes()
+        let channel = Channel(kind: .fragmentedMP4)
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        func isRefused(_ error: any Error) -> Bool { (error as? FormatError)?.isSameKind(as: .unsupported("")) == true }
+        #expect { try rewriter.rewrite(channel.playlist(at: 0, skipping: 2), routes: routes) } throws: { isRefused($0) }
+        let whole = try rewriter.rewrite(channel.playlist(at: 0), routes: routes).text
+        #expect {
+            try rewriter.rewrite(channel.playlist(at: 40, skipping: 2), routes: routes)
+        } throws: { isRefused($0) }
+        // A refresh that failed changes nothing.
+        let delta = try rewriter.rewrite(channel.playlist(at: 0, skipping: 2), routes: routes).text
+        #expect(SeenSegment.segments(of: delta) == Array(SeenSegment.segments(of: whole).dropFirst(2)))
+    }
+
+    /// What the demuxer takes over from the segments left out has no key.
+    @Test func deltaUpdatesOfWholeSegmentsNameNoKey() throws {
+        var channel = Channel(kind: .wholeSegments)
+        (channel.start, channel.breaks) = (38, 40)
+        let routes = TestRoutes()
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let whole = try rewriter.rewrite(channel.playlist(at: 0), routes: routes).text
+        let isDirect = SeenSegment.segments(of: whole).map { routes.resource($0.url) == nil }
+        #expect(isDirect == [false, false, true, true, true, true])
+        let delta = try rewriter.rewrite(channel.playlist(at: 0, skipping: 2), routes: routes).text
+        #expect(!whole.contains("METHOD=AES") && !delta.contains("METHOD=AES"))
+        #expect(delta.contains("#EXTINF:4.0,\nhttps://cdn.example/p/s40.ts\n"))
+    }
+
+    @Test func theSamePlaylistGivesTheSameBytes() throws {
+        let routes = TestRoutes()
+        for kind in Channel.Kind.allCases {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay, .identity])
+            let first = try rewriter.rewrite(Channel(kind: kind).playlist(at: 50), routes: routes).text
+            #expect(try rewriter.rewrite(Channel(kind: kind).playlist(at: 50), routes: routes).text == first)
+        }
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyManifests
+import Testing
+
+/// The keys that a media playlist from a cache names.
+struct HLSOfflineMediaTests {
+    private let url = "https://media.example/a/b.m3u8"
+    private let fairPlay = #"KEYFORMAT="com.apple.streamingkeydelivery""#
+
+    private func media(_ lines: String...) throws -> HLSOfflineMedia {
+        let text = (["#EXTM3U", "#EXT-X-TARGETDURATION:2"] + lines + ["#EXT-X-ENDLIST"]).joined(separator: "\n")
+        return try HLSOfflineMedia(Array(text.utf8), from: url, variables: [:])
+    }
+
+    private func served(_ media: HLSOfflineMedia) -> String {
+        String(decoding: media.serialized(until: nil, keptKeys: Set(media.keys)) { $0 }, as: UTF8.self)
+    }
+
+    @Test func keysOfKeyServersAreNamedOnceEach() throws {
+        let media = try media(
+            "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",\(fairPlay)", "#EXTINF:2,", "1.ts",
+            "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://b\",\(fairPlay)", "#EXTINF:2,", "2.ts",
+            "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",\(fairPlay)", "#EXTINF:2,", "3.ts")
+        #expect(media.serverKeys.map(\.uri) == ["skd://a", "skd://b"])
+        #expect(media.keys.isEmpty && media.indispensableKeys == ["skd://a", "skd://b"])
+    }
+
+    private let own = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\""
+    private let playReady = #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:,b",KEYFORMAT="com.microsoft.playready""#
+    private let widevine =
+        #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:,b",KEYFORMAT="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed""#
+
+    @Test func aKeyIsDispensableWhereEachSegmentHasOneOfPlayReadyBeside() throws {
+        #expect(try media(own, playReady, "#EXTINF:2,", "1.ts").indispensableKeys.isEmpty)
+        #expect(try media(own, playReady, "#EXTINF:2,", "1.ts", "#EXTINF:2,", "2.ts").indispensableKeys.isEmpty)
+        // Nothing here gets those.
+        #expect(try media(own, widevine, "#EXTINF:2,", "1.ts").indispensableKeys == ["skd://a"])
+        #expect(try media(own, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE").indispensableKeys == ["skd://a"])
+        // A later segment has it alone.
+        let later = try media(
+            own, playReady, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE", own, "#EXTINF:2,", "2.ts")
+        #expect(later.indispensableKeys == ["skd://a"])
+        let other = own.replacing("skd://a", with: "skd://c")
+        let mixed = try media(
+            other, playReady, "#EXTINF:2,", "1.ts", "#EXT-X-KEY:METHOD=NONE", own, "#EXTINF:2,", "2.ts")
+        #expect(mixed.serverKeys.map(\.uri) == ["skd://c", "skd://a"] && mixed.indispensableKeys == ["skd://a"])
+        // One that cannot be used is none.
+        let unknown = playReady + ",KEYFORMATVERSIONS=\"77\""
+        #expect(try media(own, unknown, "#EXTINF:2,", "1.ts").indispensableKeys == ["skd://a"])
+        #expect(try media(playReady, "#EXTINF:2,", "1.ts").indispensableKeys.isEmpty)
+    }
+
+    /// What players leave aside at the origin they have to leave aside here.
+    @Test func aKeyThatCannotBeReadStaysSo() throws {
+        let media = try media(
+            "#EXT-X-KEY:METHOD=AES-128,URI=\"k\u{6}\"", "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",\(fairPlay)",
+            "#EXTINF:2,", "1.ts")
+        #expect(media.serverKeys.map(\.uri) == ["skd://a"] && media.keys.isEmpty)
+        let again = try HLSOfflineMedia(Array(served(media).utf8), from: url, variables: [:])
+        #expect(again.serverKeys.map(\.uri) == ["skd://a"] && again.keys.isEmpty)
+    }
+}

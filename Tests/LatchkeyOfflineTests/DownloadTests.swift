@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import LatchkeyHTTP
+import Synchronization
+import Testing
+
+@testable import LatchkeyOffline
+
+struct DownloadTests {
+    private let url = "https://media.example/film.ismv?token=1"
+
+    @Test func aFileIsCachedToItsEnd() async throws {
+        let file = TestFile.file(seconds: 8)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        #expect(item.progress == CachedItem.Progress())
+        let seen = await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.totalDuration == .seconds(8))
+        #expect(item.progress.cachedDuration == .seconds(8))
+        #expect(item.progress.cachedSize == UInt64(file.count))
+        #expect(item.progress.isReadyToPlay)
+        #expect(zip(seen, seen.dropFirst()).allSatisfy { $0.cachedDuration <= $1.cachedDuration })
+        origin.switchOff()
+        #expect(try await item.read(url) == file)
+    }
+
+    @Test func everyByteIsAskedForOnce() async throws {
+        let file = TestFile.file(seconds: 20)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        await test.cache.item(url, format: .file).download()
+        var asked = [Int](repeating: 0, count: file.count)
+        for request in origin.requests {
+            for place in try #require(request.range).clamped(to: 0...file.count - 1) { asked[place] += 1 }
+        }
+        #expect(asked.allSatisfy { $0 == 1 })
+    }
+
+    /// Whole blocks of an answer that breaks off are on disk, and only what is missing is asked for again.
+    @Test func whatHasArrivedIsKept() async throws {
+        let file = TestFile.file(seconds: 20)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        origin.breakAnswer(after: 2500)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(try await item.read(url) == file)
+        let ranges = origin.requests.compactMap(\.range)
+        #expect(ranges.first == 0...4095)
+        #expect(ranges.dropFirst().allSatisfy { $0.lowerBound >= 2048 })
+        #expect(ranges.contains { $0.lowerBound == 2048 })
+    }
+
+    /// As around the sleep of the machine. What was paused or purged meanwhile does not go on by itself.
+    @Test func downloadsAreSuspendedAndResumed() async throws {
+        let file = TestFile.file(seconds: 8)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        // Nothing is under way yet.
+        test.cache.suspendDownloads()
+        test.cache.resumeDownloads()
+        let isHeld = Mutex(true)
+        origin.hold { _ in
+            // Until it is cancelled.
+            if isHeld.withLock({ $0 }) { try? await Task.sleep(for: .seconds(3600)) }
+        }
+        item.start()
+        await item.until { $0.status == .caching }
+        test.cache.suspendDownloads()
+        await item.until { $0.status == .waiting }
+        item.pause()
+        await item.until { $0.status == .paused }
+        test.cache.resumeDownloads()
+        await item.refresh()
+        #expect(item.progress.status != .caching)
+        item.start()
+        await item.until { $0.status == .caching }
+        test.cache.suspendDownloads()
+        await item.until { $0.status == .waiting }
+        isHeld.withLock { $0 = false }
+        test.cache.resumeDownloads()
+        await item.until { $0.status == .complete }
+        #expect(try await item.read(url) == file)
+    }
+
+    /// A network may be as slow as it is: only one that stands still ends a request.
+    @Test func requestsHaveTimeAsLongAsBytesCome() async throws {
+        let origin = TestOrigin([url: TestFile.file(seconds: 3)])
+        let test = TestCache(origin)
+        await test.cache.item(url, format: .file).download()
+        #expect(!origin.times.isEmpty)
+        #expect(origin.times.allSatisfy { $0.whole >= .seconds(3600) && $0.stall.map { $0 <= .seconds(60) } == true })
+    }
+
+    @Test func theCachedDurationGrowsWithEachFragment() async throws {
+        let file = TestFile.file(seconds: 6)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin, blockSize: 1024)
+        let item = test.cache.item(url, format: .file)
+        // The network ends in the fourth second.
+        let end = file.count * 4 / 6
+        origin.fail { request in
+            request.range.map { $0.upperBound > end && $0.lowerBound < file.count - 5000 } == true
+                ? HTTPResponse(status: 403, url: request.url) : nil
+        }
+        await item.download()
+        #expect(item.progress.status.failure == .serverError)
+        #expect(item.progress.totalDuration == .seconds(6))
+        #expect(item.progress.cachedDuration <= .seconds(4))
+        #expect(item.progress.cachedSize < UInt64(file.count))
+    }
+
+    /// It ends no download, is known to the next process, and lasts until a licence is there or nobody is to be asked.
+    @Test func withoutTheLicenceThatWasWantedNothingIsReadyToPlay() async throws {
+        let test = TestCache(TestOrigin([url: TestFile.file(seconds: 8)]))
+        let item = test.cache.item(url, format: .file)
+        let asked = Mutex(0)
+        await item.download(licenseStoring: {
+            asked.withLock { $0 += 1 }
+            return "the service says no"
+        })
+        #expect(asked.withLock { $0 } == 1)
+        #expect(item.progress.status == .complete && !item.progress.isReadyToPlay)
+        #expect(item.progress.warning?.code == .licenseNotKept)
+        #expect(item.progress.warning?.description.contains("the licence is not stored") == true)
+        #expect(item.progress.warning?.description.contains("the service says no") == true)
+
+        let next = TestCache(TestOrigin([:]), folder: test.folder).cache.item(url, format: .file)
+        await next.refresh()
+        #expect(!next.progress.isReadyToPlay && next.progress.warning?.code == .licenseNotKept)
+        await item.download(licenseStoring: { nil })
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+        await item.download(licenseStoring: { "it is gone" })
+        #expect(!item.progress.isReadyToPlay)
+        await item.download()
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+    }
+
+    @Test func ofADownloadThatCameToNothingNothingIsLeft() async throws {
+        let test = TestCache(TestOrigin([:]))
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status.failure == .serverError && item.progress.cachedSize == 0)
+        #expect(try await test.cache.allItems().isEmpty && !test.cache.isCached(url))
+        #expect(test.dataFiles.isEmpty)
+        // Why is known for as long as the item is.
+        #expect(await item.refresh().status.failure == .serverError)
+        #expect(await test.cache.item(url, format: .file).refresh().status.failure == .serverError)
+        try await item.purgeAndWait()
+        #expect(await item.refresh().status == .notCached)
+    }
+
+    @Test func aDownloadGoesOnWhereItStopped() async throws {
+        let file = TestFile.file(seconds: 12)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        let count = Mutex(0)
+        origin.fail { request in
+            count.withLock { count in
+                count += 1
+                return count > 2 ? HTTPResponse(status: 404, url: request.url) : nil
+            }
+        }
+        await item.download()
+        #expect(item.progress.status.failure == .serverError)
+        let had = item.progress.cachedSize
+        #expect(had > 0 && had < file.count)
+        // As another process, after a crash of this one.
+        origin.fail(nil)
+        origin.forget()
+        let again = TestCache(origin, folder: test.folder)
+        let resumed = try #require(try await again.cache.allItems().first)
+        #expect(resumed.url == url)
+        #expect(resumed.progress.status == .paused)
+        #expect(resumed.progress.cachedSize == had)
+        await resumed.download()
+        #expect(resumed.progress.status == .complete)
+        let fetched = origin.requests.compactMap { $0.range?.clamped(to: 0...file.count - 1).count }.reduce(0, +)
+        #expect(fetched == file.count - Int(had))
+        origin.switchOff()
+        #expect(try await resumed.read(url) == file)
+    }
+
+    @Test func pauseEndsItAndStartGoesOn() async throws {
+        let file = TestFile.file(seconds: 12)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        origin.hold { request in
+            if (request.range?.lowerBound ?? 0) > 0 { try? await Task.sleep(for: .seconds(60)) }
+        }
+        item.start()
+        await item.until { $0.status == .caching && $0.cachedSize > 0 }
+        item.pause()
+        await item.until { $0.status == .paused }
+        origin.hold(nil)
+        await item.download()
+        #expect(item.progress.status == .complete)
+    }
+
+    @Test func whatIsTemporaryIsTriedAgain() async throws {
+        let file = TestFile.file(seconds: 3)
+        let origin = TestOrigin([url: file])
+        let count = Mutex(0)
+        origin.fail { request in
+            count.withLock { count in
+                count += 1
+                return count % 3 != 0 ? HTTPResponse(status: 503, url: request.url) : nil
+            }
+        }
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status == .complete)
+    }
+
+    @Test func withoutTheNetworkItFailsAfterSomeTries() async throws {
+        let origin = TestOrigin([:])
+        origin.switchOff()
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status.failure == .unreachable)
+        #expect(origin.requests.count == ItemDownload.pauses.count + 1)
+    }
+
+    @Test func aChangedOriginIsNamedAndNothingIsLost() async throws {
+        let file = TestFile.file(seconds: 12)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        let count = Mutex(0)
+        origin.fail { request in
+            count.withLock { count in
+                count += 1
+                return count > 1 ? HTTPResponse(status: 404, url: request.url) : nil
+            }
+        }
+        await item.download()
+        let had = item.progress.cachedSize
+        origin.fail(nil)
+        origin.change(url, TestFile.file(seconds: 12, size: 4001), validator: "\"2\"")
+        await item.download()
+        #expect(item.progress.status.failure == .contentChanged)
+        #expect(item.progress.cachedSize == had)
+        // The same bytes under another validator may be others where nobody looks.
+        origin.change(url, file, validator: "\"3\"")
+        await item.download()
+        #expect(item.progress.status.failure == .contentChanged)
+        origin.change(url, file, validator: "\"1\"")
+        await item.download()
+        #expect(item.progress.status == .complete)
+    }
+
+    @Test func aWebPageIsNoContent() async throws {
+        let origin = TestOrigin([:])
+        origin.fail { HTTPResponse(status: 200, body: Array("<!DOCTYPE html><html>".utf8), url: $0.url) }
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status.failure == .invalidContent)
+        #expect(item.progress.cachedSize == 0)
+    }
+
+    @Test func aServerWithoutRangesWillDoForWhatIsSmall() async throws {
+        let file = TestFile.file(seconds: 5)
+        let origin = TestOrigin([url: file])
+        origin.forgetRanges()
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(origin.requests.count == 1)
+    }
+
+    @Test func whatIsNoFileIsNamed() async throws {
+        let origin = TestOrigin([url: [UInt8](repeating: 0x41, count: 5000)])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status.failure == .invalidContent)
+    }
+
+    @Test func aFileWithoutFragmentsCountsWhenItIsWhole() async throws {
+        let file =
+            TestFile.box("ftyp", Array("isom".utf8)) + TestFile.box("mdat", [UInt8](repeating: 7, count: 9000))
+            + TestFile.movie(seconds: 4, isFragmented: false)
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        let seen = await item.download()
+        #expect(item.progress.status == .complete)
+        #expect(item.progress.totalDuration == .seconds(4))
+        #expect(item.progress.cachedDuration == .seconds(4))
+        #expect(seen.dropLast().allSatisfy { $0.cachedDuration == .zero || $0.cachedSize == file.count })
+    }
+
+    @Test func twentyAtOnceKeepToTheLimit() async throws {
+        let file = TestFile.file(seconds: 4)
+        let urls = (0..<20).map { "https://media.example/\($0).ismv" }
+        let origin = TestOrigin(Dictionary(uniqueKeysWithValues: urls.map { ($0, file) }))
+        origin.hold { _ in for _ in 0..<20 { await Task.yield() } }
+        let test = TestCache(origin, limit: 4)
+        let items = urls.map { test.cache.item($0, format: .file) }
+        await withTaskGroup(of: Void.self) { group in
+            for item in items { group.addTask { await item.download() } }
+        }
+        #expect(items.allSatisfy { $0.progress.status == .complete })
+        #expect(origin.most <= 4)
+        origin.switchOff()
+        for item in items { #expect(try await item.read(item.url) == file) }
+        #expect(try await test.cache.allItems().count == 20)
+    }
+
+    @Test func purgeTakesEverythingAway() async throws {
+        let file = TestFile.file(seconds: 4)
+        let other = "https://media.example/other.ismv"
+        let origin = TestOrigin([url: file, other: file])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        await test.cache.item(other, format: .file).download()
+        #expect(test.cache.isCached(url))
+        try await item.purgeAndWait()
+        #expect(item.progress == CachedItem.Progress())
+        #expect(!test.cache.isCached(url))
+        #expect(try await test.cache.allItems().map(\.url) == [other])
+        #expect(test.dataFiles.count == 1)
+        // And it may come again.
+        await item.download()
+        #expect(item.progress.status == .complete)
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Testing
+
+@testable import LatchkeyOffline
+
+struct LinearProgressTests {
+    private func piece(_ track: Int64, _ number: Int) -> CachedPiece {
+        CachedPiece(
+            track: track, resource: track * 100 + Int64(number), offset: 0, length: nil, begin: .seconds(number),
+            duration: .seconds(1))
+    }
+
+    @Test func theLeastTrackCounts() {
+        var progress = LinearProgress()
+        let pieces = (0..<4).flatMap { [piece(1, $0), piece(2, $0)] }
+        var there: Set<Int64> = []
+        func duration() -> Duration { progress.advance(through: pieces) { there.contains($0.resource) } }
+        #expect(duration() == .zero)
+        there = [100, 101, 102]
+        #expect(duration() == .zero)
+        there.insert(200)
+        #expect(duration() == .seconds(1))
+        // A gap does not count, however much is behind it.
+        there.formUnion([202, 203, 103])
+        #expect(duration() == .seconds(1))
+        there.insert(201)
+        #expect(duration() == .seconds(4))
+    }
+
+    @Test func piecesMayComeLater() {
+        var progress = LinearProgress()
+        #expect(progress.advance(through: []) { _ in true } == .zero)
+        #expect(progress.advance(through: [piece(1, 0)]) { _ in true } == .seconds(1))
+        #expect(progress.advance(through: [piece(1, 0), piece(1, 1)]) { _ in true } == .seconds(2))
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import LatchkeyKeySystems
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import LatchkeyReferenceServer
+
+/// Requests that do not come as a whole.
+@Suite(.timeLimit(.minutes(1))) struct RequestLimitTests {
+    /// Sends `text`, and reads until the server closes the connection, or `isEnough` holds.
+    private func answer(
+        to text: String, _ client: TestClient, isEnough: (String) -> Bool = { _ in false }
+    ) async throws -> String {
+        let channel = try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+            .connect(host: "127.0.0.1", port: client.port) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                }
+            }
+        return try await channel.executeThenClose { inbound, outbound in
+            try await outbound.write(ByteBuffer(string: text))
+            var answer = ""
+            for try await bytes in inbound {
+                answer += String(buffer: bytes)
+                if isEnough(answer) { break }
+            }
+            return answer
+        }
+    }
+
+    @Test(arguments: [
+        "", "POST /clearkey HTTP/1.1\r\nHost: a", "POST /clearkey HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{",
+    ])
+    func halfARequestIsClosed(text: String) async throws {
+        let server = try TestServer(idleTimeout: .milliseconds(50))
+        try await server.test { client in
+            // Comes to an end at all.
+            do {
+                let answer = try await answer(to: text, client)
+                #expect(!answer.contains("200 OK"))
+            } catch is ChannelError {
+                // Closed before it was written, or before the client closed it.
+            } catch let error as IOError where [ECONNRESET, EPIPE].contains(error.errnoCode) {
+                // Closed while some of the half was not read yet.
+            }
+        }
+    }
+
+    /// A byte at a time, each in time, of what never ends: a head, a body with a length, and one in chunks.
+    @Test(arguments: [
+        ("POST /clearkey HTTP/1.1\r\nX: ", "a"), ("POST /clearkey HTTP/1.1\r\nContent-Length: 9999\r\n\r\n", "a"),
+        (
+            "POST /clearkey HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "1\r\na\r\n"
+        ),
+    ])
+    func slowBytesDoNotKeepAConnection(beginning: String, piece: String) async throws {
+        let server = try TestServer(requestTimeout: .milliseconds(300))
+        try await server.test { client in
+            // Before the server's time begins.
+            let start = ContinuousClock.now
+            let channel = try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+                .connect(host: "127.0.0.1", port: client.port) { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                    }
+                }
+            try? await channel.executeThenClose { inbound, outbound in
+                try await outbound.write(ByteBuffer(string: beginning))
+                // Without the deadline, the test's time limit ends this.
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask {
+                        while !Task.isCancelled {
+                            try await outbound.write(ByteBuffer(string: piece))
+                            try await Task.sleep(for: .milliseconds(20))
+                        }
+                    }
+                    group.addTask { for try await _ in inbound {} }
+                    defer { group.cancelAll() }
+                    try await group.next()
+                }
+            }
+            #expect(ContinuousClock.now - start >= .milliseconds(300))
+        }
+    }
+
+    /// What is slow, and is still whole in time, is answered, as are later requests of the same connection.
+    @Test func theTimeCountsForEachRequest() async throws {
+        let server = try TestServer(requestTimeout: .seconds(5))
+        try await server.test { client in
+            let request = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+            let answer = try await answer(to: request + request, client) { $0.split(separator: "200 OK").count == 3 }
+            #expect(answer.split(separator: "200 OK").count == 3)
+        }
+    }
+
+    /// With the type that the search for session tokens reads, and without it.
+    @Test(arguments: ["application/json", "text/plain"])
+    func aBodyThatIsTooLargeIsRefusedBeforeItComes(type: String) async throws {
+        let server = try TestServer()
+        try await server.test { client in
+            let head = "POST /clearkey HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: 99999999\r\n\r\n"
+            let answer = try await answer(to: head, client) { $0.contains("}") }
+            #expect(answer.hasPrefix("HTTP/1.1 413 "))
+        }
+    }
+
+    /// A body in chunks says no length: it is refused when it is over the limit, and not collected to its end.
+    @Test(arguments: ["application/json", "text/plain"])
+    func chunksAreRefusedAtTheLimit(type: String) async throws {
+        let server = try TestServer()
+        try await server.test { client in
+            let chunk = String(repeating: "a", count: ClearKey.maximumSize + 1)
+            let text =
+                "POST /clearkey HTTP/1.1\r\nContent-Type: \(type)\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + String(chunk.utf8.count, radix: 16) + "\r\n" + chunk + "\r\n"
+            let answer = try await answer(to: text, client) { $0.contains("}") }
+            #expect(answer.hasPrefix("HTTP/1.1 413 "))
+        }
+    }
+
+    @Test func theDefaultHostIsTheLoopback() {
+        #expect(ServerSettings().host == "127.0.0.1")
+        #expect(ServerSettings.isLoopback("127.0.0.1"))
+        #expect(ServerSettings.isLoopback("127.1.2.3"))
+        #expect(ServerSettings.isLoopback("::1"))
+        #expect(ServerSettings.isLoopback("localhost"))
+        for host in ["0.0.0.0", "::", "192.168.0.1", "127.0.0.1.example", "example", ""] {
+            #expect(!ServerSettings.isLoopback(host), "\(host)")
+        }
+    }
+}

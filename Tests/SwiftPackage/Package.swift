@@ -1,0 +1,14 @@
+// swift-tools-version: 6.3
+// SPDX-License-Identifier: MPL-2.0
+
+// A package that depends on Latchkey, as Tests/suites/04-swift-package builds it.
+
+import PackageDescription
+
+let package = Package(
+    name: "probe",
+    dependencies: [.package(path: "../latchkey")],
+    targets: [
+        .executableTarget(name: "probe", dependencies: [.product(name: "LatchkeyControl", package: "latchkey")])
+    ]
+)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Processes that end at random moments, with calls and downloads under way and while media plays. None may crash, hang or
+fail."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+
+import children
+import corpus
+from playready_world import World, demand
+from reference_server import ReferenceServer
+
+DASH, MP4, HLS = "dash-cenc-static-live", "shaka-cbcs-alldrm", "hls-ts-sampleaes-skd-aac"
+PROGRAMS = {
+    "c": ("exit-program",),
+    "python": ("/usr/bin/python3", os.path.join(corpus.REPOSITORY, "Tests", "suites", "lib", "exit_program.py")),
+}
+SINKS = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+DEADLINE = 30
+
+
+def wait(chance, *longest):
+    """So many microseconds. As much is tried in the first milliseconds as behind them."""
+    return int(chance.random() * chance.choice(longest))
+
+
+def end_in_the_middle(language, microseconds, content, played, label):
+    """Runs the program, which ends after so many microseconds."""
+    with children.Folder() as cache:
+        done = children.run(
+            [*PROGRAMS[language], str(microseconds), content, cache.path, *played], DEADLINE,
+            children.with_stack(dict(os.environ)))
+    demand(done.ending is None, f"{done.ending} in {label}, after {microseconds} µs: {crash(done.errors)}")
+
+
+def crash(errors):
+    """The thread that crashed comes first."""
+    return errors[max(errors.find("CRASH STACK"), 0):][:2000]
+
+
+def in_calls(language, rounds, seed):
+    """Processes that end in the middle of calls and a download."""
+    chance = random.Random(seed)
+    with World(name=DASH) as world:
+        for number in range(rounds):
+            content = f"{world.server.url}/media/stream.mpd"
+            end_in_the_middle(
+                language, wait(chance, 3_000, 30_000, 300_000), content, (), f"round {number} of seed {seed}")
+
+
+def in_playback(system, language, rounds, seed):
+    """The same while media of one key system plays. Other content is downloaded."""
+    chance = random.Random(seed)
+    other = corpus.case(DASH)
+    with PLAYED[system]() as (played, asked), ReferenceServer(other.keys_file, other.folder) as downloads:
+        for number in range(rounds):
+            # Start, keys, preroll, and a second of playback.
+            microseconds = wait(chance, 100_000, 500_000, 1_500_000)
+            end_in_the_middle(
+                language, microseconds, f"{downloads.url}/media/stream.mpd", (played,),
+                f"round {number} of seed {seed}, of {played}")
+        count = asked()
+        # What ends at its start has asked for nothing.
+        demand(count >= max(rounds // 4, 1), f"keys were asked for in {count} of {rounds} rounds")
+
+
+@contextlib.contextmanager
+def clearkey():
+    case = corpus.case(MP4)
+    with children.Folder() as folder, ReferenceServer(case.keys_file, case.folder) as server:
+        os.environ["LATCHKEY_CONFIG"] = folder.write(
+            "latchkey.conf", f"[latchkey]\nlicense-url={server.url}/clearkey\n")
+        yield f"file://{case.path('video.mp4')}", lambda: len(server.licence_requests())
+
+
+@contextlib.contextmanager
+def fairplay():
+    case = corpus.case(HLS)
+    with children.Folder() as folder, ReferenceServer(
+            case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+        os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
+
+        def asked():
+            return sum(entry["path"].startswith("/fairplay/license") for entry in server.log())
+
+        yield f"{server.url}/media/master.m3u8", asked
+
+
+@contextlib.contextmanager
+def playready():
+    # A license that is not stored is asked for each time.
+    with World("persist:0") as world:
+        yield f"file://{world.case.path('video.mp4')}", world.asked
+
+
+PLAYED = {"clearkey": clearkey, "fairplay": fairplay, "playready": playready}
+
+
+def of_command(rounds, seed):
+    """The command: it looks at content in the cache and ends by itself, and is interrupted while it plays, downloads and
+    acquires, by turns."""
+    chance = random.Random(seed)
+    film, other = corpus.case(HLS), corpus.case(DASH)
+    with children.Folder() as folder, World(name=DASH) as world, ReferenceServer(
+            film.key_server_file, film.folder, os.path.join(folder.path, "authority")) as server:
+        with open(os.environ["LATCHKEY_CONFIG"], encoding="utf-8") as file:
+            licenses = file.read()
+        keys = server.fairplay_configuration().replace("/fairplay/license", "/fairplay/license?persist=unlimited")
+        os.environ["LATCHKEY_CONFIG"] = folder.write(
+            "both.conf", f"{keys}stored-keys={folder.path}/keys\n{licenses}")
+        os.environ["XDG_DATA_HOME"] = folder.path
+        cached, fetched = f"{server.url}/media/master.m3u8", f"{world.server.url}/media/stream.mpd"
+        run(("cache", "add", cached), None, "the download", status=0)
+        for number in range(rounds):
+            arguments, longest = (
+                (("inspect", cached), None), (("play", *SINKS, cached), (100_000, 1_500_000)),
+                (("cache", "add", "--cache", os.path.join(folder.path, str(number)), fetched), (30_000, 300_000)),
+                (("acquire", fetched), (30_000, 300_000)),
+            )[number % 4]
+            run(arguments, longest and wait(chance, *longest), f"round {number} of seed {seed}")
+
+
+def run(arguments, microseconds, label, status=None):
+    """Runs the command, which is interrupted after so many microseconds, if it still runs."""
+    process = subprocess.Popen(
+        ["latchkey", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=children.with_stack(dict(os.environ)), errors="replace")
+    label = f"{arguments} of {label}, interrupted after {microseconds} µs"
+    try:
+        output, errors = process.communicate(timeout=DEADLINE if microseconds is None else microseconds / 1e6)
+    except subprocess.TimeoutExpired:
+        if microseconds is not None:
+            process.send_signal(signal.SIGINT)
+        try:
+            output, errors = process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            demand(False, f"no end: {label}")
+    is_crash = process.returncode < 0 and process.returncode != -signal.SIGINT
+    demand(not is_crash and "CRASH STACK" not in errors, f"status {process.returncode}: {label}: {crash(errors)}")
+    demand(status is None or process.returncode == status, f"status {process.returncode}: {label}: {errors[-500:]}")
+    if status is None and microseconds is None:
+        demand(process.returncode == 0 and output, f"status {process.returncode}: {label}: {errors[-500:]}")

@@ -1,0 +1,643 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 24-manual, one function each: what an application asks for is what is seen, heard and sent."""
+
+import http.server
+import os
+import queue
+import re
+import struct
+import sys
+import threading
+import urllib.error
+import urllib.request
+import zlib
+
+import agent_scenes
+import children
+import corpus
+import embedding_scenes
+import hls_origin
+from agent_scenes import DASH, PACED, PIFF, SMOOTH, events, play, url
+from playready_world import World, Wrong, demand
+
+# The account of the reference server's domain.
+DOMAIN = "4C4B444D-0000-0000-0000-000000000001"
+
+
+class Recorder:
+    """Stands in front of a licence service and keeps what comes."""
+
+    def __init__(self, target):
+        recorder = self
+        self.requests = []
+        self.target = target
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                recorder.requests.append((dict(self.headers.items()), body))
+                kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")}
+                request = urllib.request.Request(recorder.target + self.path, body, kept, method="POST")
+                try:
+                    with urllib.request.urlopen(request, timeout=20) as answer:
+                        status, data, fields = answer.status, answer.read(), answer.headers
+                except urllib.error.HTTPError as error:
+                    status, data, fields = error.code, error.read(), error.headers
+                # A fault says where the domain is.
+                data = data.replace(recorder.target.encode(), recorder.url.encode()) if status == 500 else data
+                self.send_response(status)
+                self.send_header("Content-Type", fields.get("Content-Type", "text/xml"))
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def service(self, policy=""):
+        return f"{self.url}/playready/rightsmanager.asmx" + (f"?cfg=({policy})" if policy else "")
+
+    def of(self, operation):
+        """Fields and body of each request of an operation."""
+        return [entry for entry in self.requests if operation in entry[0].get("SOAPAction", "")]
+
+
+# Licences
+
+
+def delegate():
+    """Each challenge goes through the delegate, with its field; without a delegate none has the field."""
+    with World(name=DASH) as world, Recorder(world.server.url) as recorder:
+        world.configure("", server=recorder.service())
+        run = play("--yes", "--delegate-header", "X-User: anna", url(world, "stream.mpd")).demand(0, "acquired: valid")
+        run.states("playing", "ended")
+        sent = recorder.of("AcquireLicense")
+        demand(sent and all(fields.get("X-User") == "anna" for fields, _ in sent), f"{[fields for fields, _ in sent]}")
+        play("--reset").demand(0)
+        recorder.requests.clear()
+        play("--yes", url(world, "stream.mpd")).demand(0, "acquired: valid").states("playing", "ended")
+        sent = recorder.of("AcquireLicense")
+        demand(sent and not any("X-User" in fields for fields, _ in sent), f"{[fields for fields, _ in sent]}")
+
+
+def custom_data():
+    """What the application sets before it acquires is in each challenge, as it is; nothing is where nothing was set."""
+    with World(name=DASH) as world, Recorder(world.server.url) as recorder:
+        world.configure("", server=recorder.service())
+        data = "<user><name>anna &amp; ben</name></user>"
+        play("--yes", "--custom-data", data, url(world, "stream.mpd")).demand(0, "acquired: valid").states("ended")
+        escaped = data.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").encode()
+        sent = recorder.of("AcquireLicense")
+        demand(sent and all(b"<CustomData>" + escaped + b"</CustomData>" in body for _, body in sent),
+               f"custom data: {[body[body.find(b'<CustomData'):][:200] for _, body in sent]}")
+        play("--reset").demand(0)
+        recorder.requests.clear()
+        play("--yes", url(world, "stream.mpd")).demand(0).states("ended")
+        demand(not any(b"CustomData" in body for _, body in recorder.of("AcquireLicense")), "custom data by itself")
+
+
+def delegated_join():
+    """The service wants a member of a domain: the delegate is given the join too, then another challenge, and it plays."""
+    for language in ("c", "python"):
+        with World(name=DASH) as world, Recorder(world.server.url) as recorder:
+            world.configure("", server=recorder.service(f"domain:{DOMAIN}"))
+            run = embedding_scenes.play(
+                language, "--yes", "--delegate-header", "X-User: anna", url(world, "stream.mpd"))
+            run.demand(0, "acquired: valid").states("playing", "ended")
+            operations = [fields["SOAPAction"].strip('"').rsplit("/", 1)[-1] for fields, _ in recorder.requests]
+            asked = [name for name in operations if name in ("AcquireLicense", "JoinDomain")]
+            demand(asked[:3] == ["AcquireLicense", "JoinDomain", "AcquireLicense"], f"{language}: {operations}")
+            demand(asked.count("JoinDomain") == 1, f"{language}: {operations}")
+            without = [fields["SOAPAction"] for fields, _ in recorder.of("AcquireLicense") + recorder.of("JoinDomain")
+                       if fields.get("X-User") != "anna"]
+            demand(not without, f"{language}: not by the delegate: {without}")
+
+
+# Keys that do not fit
+
+
+def wrong_key_hls():
+    """At the URL of the key is another one: playback should be aborted, and the application ends it."""
+    with hls_origin.Origin() as origin:
+        folder = corpus.case("hls-ts-aes128-shaka").folder
+        for name in os.listdir(folder):
+            if os.path.isfile(os.path.join(folder, name)):
+                with open(os.path.join(folder, name), "rb") as file:
+                    origin.files[name] = file.read()
+                if len(origin.files[name]) == 16:
+                    origin.files[name] = bytes(16)
+        open(os.environ["LATCHKEY_CONFIG"], "w").close()
+        run = play("--yes", f"{origin.url}/master.m3u8", sink=PACED).demand(1)
+        demand(events(run, "playback should be aborted"), f"events {run.values('event')}, states {run.values('state')}")
+
+
+# Audio tracks
+
+
+def two_languages(origin):
+    """Smooth Streaming with two audio tracks: the second has the sound of the first under URLs of its own."""
+    case = corpus.case(SMOOTH)
+    with open(case.path("Manifest")) as file:
+        text = file.read()
+    start, end = text.index('<StreamIndex Type="audio"'), text.index("</StreamIndex>", text.index('Type="audio"'))
+    track = text[start:end]
+    # That of the corpus begins at almost a second, and the times of its last chunks are too large.
+    times = [int(time) for time in re.findall(r'<c n="\d" t="(\d+)"', track)][:4]
+    chunks = "".join(f'<c n="{n}" t="{time - times[0]}" d="10026667" />' for n, time in enumerate(times))
+    track = track[:track.index("<c ")].replace('Chunks="5"', 'Chunks="4"') + chunks + "</StreamIndex>"
+    first = track.replace('Type="audio"', 'Type="audio" Name="english"')
+    second = track.replace('Type="audio"', 'Type="audio" Name="finnish"').replace("Fragments(audio=", "Fragments(finnish=")
+    origin.files["Manifest"] = text[:start] + first + second + text[end + len("</StreamIndex>"):]
+    for folder, _, names in os.walk(case.folder):
+        for name in names:
+            if not name.startswith("Fragments("):
+                continue
+            with open(os.path.join(folder, name), "rb") as file:
+                data = file.read()
+            kind, time = re.match(r"Fragments\((\w+)=(\d+)\)", name).groups()
+            paths = [f"video={time}"] if kind == "video" else [
+                f"{language}={int(time) - times[0]}" for language in ("audio", "finnish")]
+            for path in paths:
+                origin.files[f"{os.path.basename(folder)}/Fragments({path})"] = data
+
+
+def fragments(origin, name):
+    return [request.path for request in origin.requests if f"Fragments({name}=" in request.path]
+
+
+def audio_tracks():
+    """The names of both, the first where none is chosen, and the chosen one and no other."""
+    with World(name=SMOOTH), hls_origin.Origin() as origin:
+        two_languages(origin)
+        names = play("--info", f"{origin.url}/Manifest", "smooth").demand(0).values("audio tracks")
+        demand(names == ["english, finnish"], f"names {names}")
+        for chosen, heard, silent in ((None, "audio", "finnish"), ("finnish", "finnish", "audio"), ("english", "audio", "finnish")):
+            origin.requests.clear()
+            choice = ("--audio", chosen) if chosen else ()
+            play("--yes", *choice, f"{origin.url}/Manifest", "smooth").demand(0).states("playing", "ended")
+            demand(len(fragments(origin, heard)) >= 4, f"{chosen}: {heard} was fetched {fragments(origin, heard)}")
+            demand(not fragments(origin, silent), f"{chosen}: {silent} was fetched {fragments(origin, silent)}")
+
+
+def audio_track_later():
+    """Another track in the middle of playback."""
+    sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
+    import gi
+    gi.require_version("Gst", "1.0")
+    from gi.repository import Gst
+    import latchkey
+
+    Gst.init(None)
+    latchkey.register_elements()
+    with World(name=SMOOTH) as world, hls_origin.Origin() as origin:
+        two_languages(origin)
+        agent = latchkey.Agent(f"{origin.url}/Manifest", "smooth", automatic=True)
+        player = Gst.ElementFactory.make("playbin3")
+        player.props.uri = f"{origin.url}/Manifest"
+        for name in ("video_sink", "audio_sink"):
+            setattr(player.props, name, Gst.parse_bin_from_description("latchkeyguard outputs=application ! fakesink sync=true", True))
+        agent.attach(player)
+        bus = player.get_bus()
+        player.set_state(Gst.State.PLAYING)
+        demand(not fragments(origin, "finnish"), "the second track plays from the start")
+        try:
+            message = bus.timed_pop_filtered(30 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.ASYNC_DONE)
+            demand(message and message.type == Gst.MessageType.ASYNC_DONE, "it does not start")
+            agent.set_audio_track("finnish")
+            message = bus.timed_pop_filtered(40 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+            demand(message, "it does not end")
+            if message.type == Gst.MessageType.ERROR:
+                raise Wrong(f"it ends with {message.parse_error()}")
+        finally:
+            player.set_state(Gst.State.NULL)
+            agent.close()
+        demand(fragments(origin, "finnish"), "the chosen track was not fetched")
+        demand(world.asked() >= 1, "no licence was acquired")
+
+
+# HDMI
+
+
+# In bytes: grey, a byte for each pixel.
+FRAME = 320 * 180
+
+
+def picture(path, size=FRAME):
+    """What the frames of a file are, in their order: each kind once where it follows itself."""
+    kinds = []
+    with open(path, "rb") as file:
+        while len(frame := file.read(size)) == size:
+            low, high = min(frame), max(frame)
+            kind = "black" if high <= 20 else "white" if low >= 230 else "even" if high - low <= 20 else "picture"
+            if not kinds or kinds[-1] != kind:
+                kinds.append(kind)
+    return kinds
+
+
+def grey_image(folder):
+    """A PNG of one colour, in the middle between black and white."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + b"\x80" * 320) * 180
+    path = os.path.join(folder.path, "even.png")
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 320, 180, 8, 0, 0, 0, 0))
+                   + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return path
+
+
+class Screen:
+    """A playback whose pictures and sound go to files."""
+
+    def __init__(self, world, outputs):
+        self.world = world
+        self.script = world.folder.write("outputs.txt", outputs)
+        self.video = os.path.join(world.folder.path, "video.raw")
+        self.audio = os.path.join(world.folder.path, "audio.raw")
+
+    def play(self, *arguments, content=None, begun=None):
+        for path in (self.video, self.audio):
+            open(path, "wb").close()
+        run = play(
+            "--yes", "--outputs", f"script:{self.script}",
+            "--video-sink", f"videoconvert ! video/x-raw,format=GRAY8 ! filesink sync=true location={self.video}",
+            "--audio-sink", f"audioconvert ! audio/x-raw,format=S16LE ! filesink sync=true location={self.audio}",
+            *arguments, *(content or (url(self.world, "stream.mpd"),)), begun=begun)
+        with open(self.audio, "rb") as file:
+            sound = file.read()
+        return run, picture(self.video), any(sound)
+
+    def watch(self, count):
+        """What the first frames are; then it is stopped."""
+        stopped = threading.Event()
+
+        def stop(process):
+            def look():
+                while os.path.getsize(self.video) < count * FRAME and process.poll() is None:
+                    stopped.wait(0.02)
+                process.kill()
+
+            threading.Thread(target=look).start()
+
+        _quietly(lambda: self.play(begun=stop))
+        stopped.set()
+        return picture(self.video)
+
+
+def hdmi_modes():
+    """What each mode makes of a screen at HDMI without HDCP, with a licence that wants HDCP and with one that does not."""
+    with World(name=DASH) as world:
+        screen = Screen(world, "0 HDMI-A-1:digital:none\n")
+        play("--yes", url(world, "stream.mpd")).demand(0)
+        # The licence has no rules.
+        for arguments, status, seen, is_heard in (
+                ((), 0, ["picture"], True),
+                (("--hdmi-mode", "default"), 0, ["picture"], True),
+                (("--hdmi-mode", "audio-only"), 0, ["black"], True),
+                (("--hdmi-mode", "alternative"), 0, ["white"], True),
+                (("--hdmi-mode", "alternative", "--hdmi-image", grey_image(world.folder)), 0, ["even"], True)):
+            run, pictures, sound = screen.play(*arguments)
+            run.demand(status)
+            demand(pictures == seen and sound == is_heard, f"{arguments}: {pictures}, sound {sound}")
+        run, pictures, _ = screen.play("--hdmi-mode", "disable")
+        demand(run.status == 1 and "picture" not in pictures, f"disable: status {run.status}, {pictures}")
+        run.states("aborted")
+
+
+def hdmi_overrides():
+    """A licence that wants HDCP: it counts by default, and not where the application allows the output."""
+    with World("ucvopl:300", name=DASH) as world:
+        play("--yes", "--hdmi-mode", "allow", url(world, "stream.mpd")).demand(0)
+        screen = Screen(world, "0 HDMI-A-1:digital:none\n")
+        run, pictures, _ = screen.play("--hdmi-mode", "allow")
+        run.demand(0).states("ended")
+        demand(pictures == ["picture"], f"allow: {pictures}")
+        demand(screen.watch(count=25) == ["black"], f"default: {picture(screen.video)}")
+
+
+def hdmi_elsewhere():
+    """Without HDMI, and for clear media, the mode is of no account."""
+    with World(name=DASH) as world:
+        screen = Screen(world, "0 eDP-1:internal:none\n")
+        for mode in ("disable", "audio-only", "alternative"):
+            run, pictures, sound = screen.play("--hdmi-mode", mode)
+            run.demand(0).states("ended")
+            demand(pictures == ["picture"] and sound, f"{mode} on a panel: {pictures}, sound {sound}")
+        screen = Screen(world, "0 HDMI-A-1:digital:none\n")
+        run, pictures, sound = screen.play("--hdmi-mode", "disable", content=(f"file://{clear_piff(world)}", "piff"))
+        run.demand(0, "protected: no").states("ended")
+        demand(pictures == ["picture"] and sound, f"clear media: {pictures}, sound {sound}")
+
+
+def hdmi_each_agent():
+    """One agent forbids HDMI, and the other one of the same process plays there."""
+    sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
+    import gi
+    gi.require_version("Gst", "1.0")
+    from gi.repository import Gst
+    import latchkey
+
+    Gst.init(None)
+    latchkey.register_elements()
+    with World(name=DASH) as world:
+        script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
+        agents = [latchkey.Agent(url(world, "stream.mpd"), automatic=True) for _ in range(2)]
+        agents[0].set_hdmi_mode("disable")
+        ends = []
+        for agent in agents:
+            player = Gst.ElementFactory.make("playbin3")
+            player.props.uri = url(world, "stream.mpd")
+            for name in ("video_sink", "audio_sink"):
+                setattr(player.props, name, Gst.parse_bin_from_description(
+                    f"latchkeyguard outputs=script:{script} ! fakesink sync=false", True))
+            agent.attach(player)
+            player.set_state(Gst.State.PLAYING)
+            message = player.get_bus().timed_pop_filtered(40 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+            player.set_state(Gst.State.NULL)
+            ends.append(message and message.type)
+        for agent in agents:
+            agent.close()
+        demand(ends == [Gst.MessageType.ERROR, Gst.MessageType.EOS], f"they end with {ends}")
+
+
+def clear_piff(world):
+    """A PIFF file without protection."""
+    import playready_media
+
+    case = corpus.case(PIFF)
+    keys = {number: bytes.fromhex(pair["key"]) for number, pair in enumerate(case.fields["keys"], 1)}
+    with open(case.path("media.ismv"), "rb") as file:
+        return world.folder.write("clear.ismv", playready_media.clear_file(file.read(), keys))
+
+
+# Viewing sessions
+
+
+def occupied(scene, body):
+    """Calls `body` while another player has the one session of the account."""
+    begun = threading.Event()
+    holder = queue.Queue()
+
+    def during(line):
+        if line == "state: playing":
+            begun.set()
+
+    def first():
+        holder.put(play("--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during,
+                        begun=lambda process: processes.append(process)))
+
+    processes = []
+    thread = threading.Thread(target=lambda: _quietly(first))
+    thread.start()
+    try:
+        demand(begun.wait(60), "the first one does not play")
+        body()
+    finally:
+        for process in processes:
+            process.terminate()
+        thread.join()
+
+
+def _quietly(body):
+    try:
+        body()
+    except Exception:
+        pass
+
+
+def session_setup_error():
+    """The limit is reached: an event with the server's status, code and words; nothing plays, and no licence is asked for."""
+    with children.Folder() as folder, agent_scenes.viewing(folder, 24) as scene:
+        def second():
+            licences = len(scene.requests("/clearkey"))
+            run = play("--automatic", "--no", f"{scene.server.url}/media/stream.mpd", sink=PACED).demand(1)
+            told = events(run, "session setup error")
+            demand(len(told) == 1 and "HTTP 403" in told[0] and "1007" in told[0] and "limit" in told[0].lower(), f"events {told}")
+            demand("playing" not in run.values("state"), f"it plays: {run.values('state')}")
+            demand(len(scene.requests("/clearkey")) == licences, "a licence was asked for without a session")
+            demand(scene.metric("session_setups_refused_total") >= 1, "the server refused nothing")
+
+        occupied(scene, second)
+
+
+def no_session_no_licence():
+    """A session server that nobody reaches: in both ways of acquisition nothing is asked of the licence service."""
+    for how in ("--automatic", "--yes"):
+        with World(name=DASH) as world:
+            with open(os.environ["LATCHKEY_CONFIG"]) as file:
+                text = file.read()
+            os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+                "session.conf", text + "[session]\nserver-url=http://127.0.0.1:9\n"
+                f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
+            run = play(how, url(world, "stream.mpd"))
+            demand(run.status != 0 and "playing" not in run.values("state"), f"{how}: {run.status} {run.values('state')}")
+            demand(world.asked() == 0, f"{how}: a licence was acquired without a session")
+            demand(not any("playready" in entry["path"] for entry in world.server.log()), f"{how}: the service was asked")
+
+
+def picture_in_picture():
+    """The session is kept by heartbeats as in the foreground, beyond the time for which one may be away."""
+    import pipelines
+    import session_scenes
+
+    with session_scenes.Scene(count=24, settings="pause-limit=2\n") as scene:
+        player = scene.player("dash", paced=True)
+        player.play()
+        session_scenes.wait_for_frames(player, 10)
+        demuxer = player.pipeline.iterate_recurse()
+        found = None
+        while found is None:
+            result, element = demuxer.next()
+            demand(result == pipelines.Gst.IteratorResult.OK, "no demuxer")
+            if element.get_factory() and element.get_factory().get_name() == "latchkeydashdemux":
+                found = element
+        demand(found.emit("session-event", "picture-in-picture"), "picture-in-picture is not known")
+        before = scene.metric("session_heartbeats_total")
+        scene.wait("session_heartbeats_total", before + 2, "no heartbeats come", deadline=40.0)
+        shown = len(player.frames.arrivals)
+        session_scenes.wait_for_frames(player, shown + 10)
+        demand(scene.metric("sessions_active") == 1, f"sessions: {scene.server.session_metrics()}")
+        demand(scene.metric("session_setups_total") == 1, f"sessions: {scene.server.session_metrics()}")
+        player.stop()
+        scene.wait("sessions_active", 0, "the session is not ended")
+
+
+# FairPlay-style keys in an application
+
+
+SKD = "hls-ts-sampleaes-skd-aac"
+
+
+class Application:
+    """One call registers a resource loader for every pipeline; playback needs nothing else."""
+
+    def __init__(self):
+        import corpus as media
+
+        self.case = media.case(SKD)
+        self.folder = children.Folder().__enter__()
+        self.media = os.path.join(self.folder.path, "media")
+        os.mkdir(self.media)
+        from reference_server import ReferenceServer
+
+        self.authority = os.path.join(self.folder.path, "authority")
+        self.server = ReferenceServer(self.case.key_server_file, self.media, self.authority).__enter__()
+        self.identifiers = []
+        self.device("11" * 20)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.__exit__(None, None, None)
+        self.folder.__exit__(None, None, None)
+
+    def device(self, identifier):
+        # The URLs lead nowhere: the loader of the configuration is not asked.
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(
+                "[fairplay]\ncertificate-url=http://127.0.0.1:9/\nkey-server-url=http://127.0.0.1:9/\n"
+                f"device-id={identifier}\ntest-ask-file={self.authority}/fairplay-ask.hex\n")
+
+    def package(self, uri):
+        """The presentation with this key URI."""
+        for name in os.listdir(self.case.folder):
+            path = os.path.join(self.case.folder, name)
+            if not os.path.isfile(path):
+                continue
+            with open(path, "rb") as file:
+                data = file.read()
+            if name.endswith(".m3u8"):
+                data = data.replace(b"skd://ts-0042", uri.encode())
+            with open(os.path.join(self.media, name), "wb") as file:
+                file.write(data)
+
+    def fetch(self, path, data=None):
+        with urllib.request.urlopen(path, data=data, timeout=10) as answer:
+            return answer.read()
+
+    def play(self, where):
+        """The error, or None where every picture is right. `where(uri)` gives the key server's URL and the identifier."""
+        import c_loader
+        import pipelines
+
+        def answer(request):
+            demand(request.key_system == "fairplay", f"key system {request.key_system}")
+            target, identifier = where(request.key_uri)
+            self.identifiers.append(identifier)
+            spc = request.spc(self.fetch(f"{self.server.url}/fairplay/certificate"), identifier.encode())
+            request.finish_with_license(self.fetch(target, spc))
+
+        with c_loader.Loader(answer) as loader:
+            watched = pipelines.Player(f"{self.server.url}/media/master.m3u8")
+            watched.play()
+            error = watched.until_end(40)
+            watched.stop()
+        demand(loader.requests, "the loader was not asked")
+        if error is not None:
+            return str(error)
+        expected = next(track for track in self.case.tracks if track.kind == "video").frames
+        reason = corpus.compare(watched.frames.sums, expected)
+        demand(reason is None, f"pictures: {reason}")
+        return None
+
+    def plays(self, where):
+        error = self.play(where)
+        demand(error is None, error)
+
+    def entitled(self, user, enforced=False):
+        def where(uri):
+            identifier = uri.split("://", 1)[1]
+            query = f"cid={identifier}&user={user}" + ("&device=enforce" if enforced else "")
+            token = self.fetch(f"{self.server.url}/entitlement?{query}").decode().strip()
+            return token, identifier
+
+        return where
+
+
+def default_factory():
+    """Registered once, a loader serves every pipeline of the process, and no pipeline any more when it is taken back."""
+    import pipelines
+
+    with Application() as application:
+        application.package("skd://ts-0042")
+        for _ in range(2):
+            application.plays(lambda uri: (f"{application.server.url}/fairplay/license", uri.split("://", 1)[1]))
+        demand(application.identifiers == ["ts-0042"] * 2, f"identifiers {application.identifiers}")
+        watched = pipelines.Player(f"{application.server.url}/media/master.m3u8")
+        watched.play()
+        error = watched.until_end(40)
+        watched.stop()
+        demand(error is not None and "127.0.0.1:9" in str(error), f"without the loader: {error}")
+
+
+def use_case_1():
+    """A key server of one's own: its URL is known to the application, or stands in the key URI."""
+    with Application() as application:
+        application.package("skd://ts-0042")
+        application.plays(lambda uri: (f"{application.server.url}/fairplay/license", uri.split("://", 1)[1]))
+        application.package(f"skd:{application.server.url}/fairplay/license?cid=ts-0042")
+        application.plays(lambda uri: (uri.split(":", 1)[1].split("?")[0], uri.split("cid=", 1)[1]))
+        demand(application.identifiers == ["ts-0042"] * 2, f"identifiers {application.identifiers}")
+
+
+def use_case_2():
+    """An entitlement server gives a token; bound to the device of the first playback where that is enforced."""
+    first, other = "11" * 20, "22" * 20
+    with Application() as application:
+        application.package("skd://ts-0042")
+        error = application.play(application.entitled("anna", enforced=True))
+        demand(error is not None and "403" in error, f"enforced before the first playback: {error}")
+        application.plays(application.entitled("anna"))
+        application.plays(application.entitled("anna", enforced=True))
+        application.device(other)
+        error = application.play(application.entitled("anna", enforced=True))
+        demand(error is not None and "403" in error, f"another device: {error}")
+        application.plays(application.entitled("ben"))
+        application.device(first)
+        application.plays(application.entitled("anna", enforced=True))
+
+
+def use_case_3():
+    """The key URI is the token's URL with another scheme: by the application's loader, and by a preset alone."""
+    import pipelines
+
+    with Application() as application:
+        def packaged():
+            token = application.fetch(f"{application.server.url}/entitlement?cid=ts-0042&user=anna").decode().strip()
+            application.package(token.replace("http://", "skd://"))
+
+        packaged()
+        application.plays(lambda uri: (uri.replace("skd://", "http://"), uri.split("cid=", 1)[1]))
+        demand(application.identifiers == ["ts-0042"], f"identifiers {application.identifiers}")
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(
+                f"[fairplay]\ncertificate-url={application.server.url}/fairplay/certificate\npreset=expressplay\n"
+                f"key-uri-scheme=http\ntest-ask-file={application.authority}/fairplay-ask.hex\n")
+        packaged()
+        watched = pipelines.Player(f"{application.server.url}/media/master.m3u8")
+        watched.play()
+        error = watched.until_end(40)
+        watched.stop()
+        demand(error is None, f"by the preset: {error}")
+
+
+ALL = {
+    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join, "audio-tracks": audio_tracks,
+    "audio-track-later": audio_track_later, "hdmi-modes": hdmi_modes, "hdmi-overrides": hdmi_overrides,
+    "hdmi-elsewhere": hdmi_elsewhere, "hdmi-each-agent": hdmi_each_agent, "session-setup-error": session_setup_error,
+    "no-session-no-licence": no_session_no_licence, "picture-in-picture": picture_in_picture,
+    "default-factory": default_factory, "use-case-1": use_case_1, "use-case-2": use_case_2, "use-case-3": use_case_3,
+}

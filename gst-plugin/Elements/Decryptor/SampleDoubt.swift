@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyProtection
+
+/// Whether the first samples behind a key look as if that were the right one. Nothing is looked at any more when that is
+/// settled, or after `sampleLimit` samples.
+struct SampleDoubt {
+    /// So many samples that break a rule of their codec, and a third of those that tell anything, are no damage.
+    static let wrongLimit = 8
+    /// So many that tell anything settle it.
+    static let verdictLimit = 48
+    /// So many breaches inside NAL units, where random bytes seldom show any.
+    static let breachLimit = 3
+    /// Pictures have no more slices; H.265 allows 75 up to level 4.1 (ISO/IEC 23008-2, A.4.1).
+    static let unitsOfPicture = 96
+    static let sampleLimit = 2000
+    private static let keyLimit = 64
+
+    struct Use: Hashable {
+        var keyID: KeyID?
+        var codec: SampleCodec
+    }
+
+    struct Count: Equatable {
+        private(set) var samples = 0
+        private(set) var wrong = 0
+        private(set) var plausible = 0
+        private(set) var units = 0
+        private(set) var zeroEnds = 0
+        private(set) var startCodes = 0
+        private var oddElement: UInt8?
+        private var isStructureSettled = false
+        private(set) var isSettled = false
+
+        /// Takes what one more sample tells. True, once, when the key has to be a wrong one.
+        mutating func isConfirmed(by signs: SampleSigns) -> Bool {
+            guard !isSettled else { return false }
+            samples += 1
+            switch signs.verdict {
+            case .wrong where signs.oddElement != nil && signs.oddElement == oddElement: plausible += 1
+            case .wrong: wrong += 1
+            case .plausible: plausible += 1
+            case .unknown: break
+            }
+            if signs.oddElement != nil { oddElement = signs.oddElement }
+            units += signs.units
+            zeroEnds += signs.zeroEnds
+            startCodes += signs.startCodes
+            var isWrong = false
+            if !isStructureSettled {
+                isWrong = wrong >= SampleDoubt.wrongLimit && wrong * 3 >= wrong + plausible
+                isStructureSettled = wrong + plausible >= SampleDoubt.verdictLimit
+            }
+            // Some packagers leave the first byte of the next picture's start code behind the last unit of a picture.
+            let ends = zeroEnds * SampleDoubt.unitsOfPicture < units ? zeroEnds : 0
+            if startCodes + ends >= SampleDoubt.breachLimit { isWrong = true }
+            // What the structure shows to be right is not looked into.
+            isSettled =
+                isWrong || samples >= SampleDoubt.sampleLimit || (isStructureSettled && wrong == 0)
+            return isWrong
+        }
+    }
+
+    private var counts: [Use: Count] = [:]
+    private var settled: Use?
+
+    /// Whether samples that were decrypted with this key are still looked at.
+    mutating func isOpen(for keyID: KeyID?, _ codec: SampleCodec) -> Bool {
+        let use = Use(keyID: keyID, codec: codec)
+        if settled == use { return false }
+        guard let count = counts[use] else { return counts.count < Self.keyLimit }
+        if count.isSettled { settled = use }
+        return !count.isSettled
+    }
+
+    /// Looks at a sample of ISO media, if that is still of interest. True, once a key, when that has to be a wrong one.
+    mutating func isConfirmed(by sample: UnsafeMutableRawBufferPointer, _ plan: SamplePlan, _ key: ISOKeyUse) -> Bool {
+        guard let codec = key.codec, isOpen(for: key.keyID, codec) else { return false }
+        return isConfirmed(by: SampleSigns(UnsafeRawBufferPointer(sample), plan, codec), key.keyID, codec)
+    }
+
+    /// Takes what a decrypted sample tells. True, once a key, when that has to be a wrong one.
+    mutating func isConfirmed(by signs: SampleSigns, _ keyID: KeyID?, _ codec: SampleCodec) -> Bool {
+        counts[Use(keyID: keyID, codec: codec), default: Count()].isConfirmed(by: signs)
+    }
+}

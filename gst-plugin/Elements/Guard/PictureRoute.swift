@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
+import Synchronization
+
+/// Whether the pictures that leave a decryptor come to a guard in front of any sink. Thread-safe.
+///
+/// Players link what is behind a decryptor step by step, as media flows. So the way is walked when a key with rules for
+/// pictures is used for the first time, and where it ends without a sink, a gate stands there from then on: the first
+/// buffer that passes has it walked again, and waits for that. So no buffer is ahead of what is known of its way, and
+/// none is looked at behind a guard.
+final class PictureRoute: Sendable {
+    private enum Verdict {
+        /// Every branch is guarded, or ends nowhere yet.
+        case closed
+        /// A branch leads to this sink, without a guard.
+        case open(sink: String)
+    }
+
+    private struct State {
+        var verdict: Verdict?
+        /// The key that was used last.
+        var keyID: KeyID?
+        var gates: [(pad: PadReference, probe: PadProbe)] = []
+        var watches: [PadsWatch] = []
+        var reconfigurations: PadProbe?
+        var isForgotten = false
+    }
+
+    private let source: PadReference
+    private let session: KeySession
+    /// Hears that pictures of a key were dropped, and why.
+    private let onOpen: @Sendable (KeyID?, KeyError) -> Void
+    private let state = Mutex(State())
+    /// Held during a walk: what comes to a gate meanwhile waits.
+    private let turn = Monitor()
+
+    init(from source: PadReference, session: KeySession, onOpen: @escaping @Sendable (KeyID?, KeyError) -> Void) {
+        self.source = source
+        self.session = session
+        self.onOpen = onOpen
+    }
+
+    /// Why pictures of this key, whose license has rules for them, may not leave; nil where they may. On the stream's
+    /// thread.
+    func refusal(of keyID: KeyID?) -> KeyError? {
+        let known = state.withLock { state in
+            state.keyID = keyID
+            return state.verdict
+        }
+        return Self.error(known ?? walk(), keyID)
+    }
+
+    /// The element stops.
+    func forget() {
+        turn.withLock {
+            let old = state.withLock { state in
+                defer {
+                    state = State()
+                    state.isForgotten = true
+                }
+                return state
+            }
+            old.reconfigurations?.remove()
+            for gate in old.gates { gate.probe.remove() }
+        }
+    }
+
+    private static func error(_ verdict: Verdict, _ keyID: KeyID?) -> KeyError? {
+        guard case .open(let sink) = verdict else { return nil }
+        return .denied(
+            "\(DecryptorFailure.name(keyID)): its license has rules for the outputs of pictures, and no guard is in front of "
+                + "the sink for pictures \u{201C}\(sink)\u{201D}: put latchkeyguard there, as in "
+                + "video-sink=\"latchkeyguard ! autovideosink\"")
+    }
+
+    // MARK: Walks
+
+    /// Media has come to a gate. Whether it may pass.
+    private func passes() -> Bool {
+        let verdict = walk()
+        let keyID = state.withLock { $0.keyID }
+        guard let error = Self.error(verdict, keyID) else { return true }
+        onOpen(keyID, error)
+        return false
+    }
+
+    /// Follows every branch, and puts gates where one ends.
+    @discardableResult
+    private func walk() -> Verdict {
+        turn.lock()
+        let (verdict, isNews, old) = walkInTurn()
+        turn.unlock()
+        // What the old ones keep may go here.
+        withExtendedLifetime(old) {}
+        if isNews { session.pictureRouteDidChange() }
+        return verdict
+    }
+
+    /// `isNews`: keys that were usable here are not, or the other way round.
+    private func walkInTurn() -> (Verdict, isNews: Bool, old: State) {
+        var state = state.withLock { $0 }
+        let old = state
+        guard !state.isForgotten else { return (.closed, false, old) }
+        if state.reconfigurations == nil {
+            state.reconfigurations = source.probeEvents(.upstream) { [weak self] event in
+                if event.isReconfigure { self?.walk() }
+                return event
+            }
+        }
+        var walk = RouteWalk(
+            session: session,
+            gate: { pad in
+                old.gates.first { $0.pad.isSame(as: pad) }?.probe
+                    ?? pad.gateBuffers { [weak self] in self?.passes() ?? true }
+            },
+            watch: { element in
+                old.watches.first { $0.element.isSame(as: element) }
+                    ?? element.watchPads { [weak self] in self?.walk() }
+            })
+        walk.follow(source)
+        for gate in old.gates where !walk.gates.contains(where: { $0.pad.isSame(as: gate.pad) }) { gate.probe.remove() }
+        (state.gates, state.watches) = (walk.gates, walk.watches)
+        let verdict = walk.openSink.map { Verdict.open(sink: $0) } ?? .closed
+        let isNews =
+            switch (old.verdict, verdict) {
+            case (.closed, .open), (.open, .closed): true
+            default: false
+            }
+        state.verdict = verdict
+        self.state.withLock {
+            state.keyID = $0.keyID
+            $0 = state
+        }
+        return (verdict, isNews, old)
+    }
+}
+
+/// One walk along all branches behind a pad.
+private struct RouteWalk {
+    let session: KeySession
+    /// The gate at a pad, which may be there from before.
+    let gate: (PadReference) -> PadProbe
+    let watch: (SharedElement) -> PadsWatch
+    private(set) var gates: [(pad: PadReference, probe: PadProbe)] = []
+    private(set) var watches: [PadsWatch] = []
+    private(set) var openSink: String?
+    private var visited: Set<UnsafeMutableRawPointer> = []
+
+    /// More pads than any pipeline has.
+    private static let limit = 10_000
+
+    init(
+        session: KeySession, gate: @escaping (PadReference) -> PadProbe, watch: @escaping (SharedElement) -> PadsWatch
+    ) {
+        self.session = session
+        self.gate = gate
+        self.watch = watch
+    }
+
+    /// Follows what leaves a source pad. `hasPictures`: what is known of it from what is in front.
+    mutating func follow(_ source: PadReference, hasPictures inherited: Bool? = nil) {
+        guard visited.insert(UnsafeMutableRawPointer(source.pointer)).inserted else { return }
+        guard visited.count <= Self.limit else {
+            openSink = source.name
+            return
+        }
+        let hasPictures = Self.mayHavePictures(source) ?? inherited
+        if hasPictures == false { return }
+        guard let arrival = source.peer else {
+            add(gate(source), at: source)
+            // Linked before the gate was there.
+            if source.peer != nil {
+                visited.remove(UnsafeMutableRawPointer(source.pointer))
+                follow(source, hasPictures: inherited)
+            }
+            return
+        }
+        guard let element = arrival.element else { return follow(arrival.internalLinks, hasPictures) }
+        if let outputGuard = element.implementation as? GuardElement, outputGuard.guards(for: session) { return }
+        let isDemuxer = element.addsSourcePads
+        let mayGrow = isDemuxer || element.givesSourcePads
+        // Before its pads are listed.
+        if mayGrow { add(watch(element)) }
+        let links = arrival.internalLinks
+        if !links.isEmpty { return follow(links, isDemuxer ? nil : hasPictures) }
+        if mayGrow { return }
+        if !element.isSink, let around = Self.demuxer(around: element) {
+            // Such as an adaptive demuxer, which takes over what the elements inside make.
+            add(watch(around))
+            return follow(around.sourcePads, nil)
+        }
+        end(source, at: element, hasPictures)
+    }
+
+    private mutating func follow(_ pads: [PadReference], _ hasPictures: Bool?) {
+        for pad in pads { follow(pad, hasPictures: hasPictures) }
+    }
+
+    /// The stream ends in a sink. What is not known to be pictures may be sound: its caps will tell.
+    private mutating func end(_ source: PadReference, at element: SharedElement, _ hasPictures: Bool?) {
+        add(gate(source), at: source)
+        if hasPictures == true { openSink = openSink ?? element.reference.name }
+    }
+
+    private mutating func add(_ probe: PadProbe, at pad: PadReference) {
+        if !gates.contains(where: { $0.pad.isSame(as: pad) }) { gates.append((pad, probe)) }
+    }
+
+    private mutating func add(_ watch: PadsWatch) {
+        if !watches.contains(where: { $0.element.isSame(as: watch.element) }) { watches.append(watch) }
+    }
+
+    /// The innermost bin around an element that something may come out of.
+    private static func demuxer(around element: SharedElement) -> SharedElement? {
+        var parent = element.parent
+        while let bin = parent {
+            if !bin.sourcePads.isEmpty || bin.addsSourcePads { return bin }
+            parent = bin.parent
+        }
+        return nil
+    }
+
+    /// Containers that are named after the sound which they mostly have.
+    private static let soundContainers: Set = ["audio/x-m4a", "audio/ogg", "audio/webm", "audio/x-matroska"]
+
+    private static let typesWithoutPictures = [
+        "audio/", "text/", "subpicture/", "closedcaption/", "meta/", "application/x-ass", "application/x-ssa",
+        "application/x-subtitle", "application/x-teletext", "application/ttml+xml",
+    ]
+
+    /// Nil where the caps do not tell.
+    private static func mayHavePictures(_ pad: PadReference) -> Bool? {
+        let current = pad.currentCaps
+        let caps = current ?? pad.templateCaps
+        guard !caps.isAny, !caps.isEmpty else { return nil }
+        let isWithout = (0..<caps.count).allSatisfy { index in
+            let type = caps.mediaType(at: index) ?? ""
+            return !soundContainers.contains(type) && typesWithoutPictures.contains { type.hasPrefix($0) }
+        }
+        return isWithout ? false : current == nil ? nil : true
+    }
+}

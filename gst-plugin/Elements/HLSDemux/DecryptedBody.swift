@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyContainers
+import LatchkeyProtection
+
+/// The body of a segment that is encrypted as a whole, decrypted on its way to the stock demuxer.
+actor DecryptedBody {
+    private let encrypted: LoopbackStream
+    private var cipher: SegmentCipher
+    private let onEnd: @Sendable (DecryptionError?) -> Void
+    private var filter = ID3Filter()
+    private var count: UInt64 = 0
+    private var hasEnded = false
+
+    /// `onEnd` hears that all was decrypted and the padding was right, or why not.
+    init(
+        _ encrypted: LoopbackStream, _ cipher: consuming SegmentCipher,
+        onEnd: @escaping @Sendable (DecryptionError?) -> Void
+    ) {
+        self.encrypted = encrypted
+        self.cipher = cipher
+        self.onEnd = onEnd
+    }
+
+    /// The next piece; nil after the last one.
+    func next() async throws(LoopbackStream.Broken) -> [UInt8]? {
+        while !hasEnded {
+            // The stream is not to be asked again when all of it came.
+            let piece = count == encrypted.length ? nil : try await encrypted.next()
+            let clear: [UInt8]
+            do throws(DecryptionError) {
+                clear = try decrypt(piece)
+            } catch {
+                onEnd(error)
+                throw LoopbackStream.Broken()
+            }
+            if !clear.isEmpty { return clear }
+        }
+        return nil
+    }
+
+    /// What goes on, now that this piece has come, or the end.
+    private func decrypt(_ piece: [UInt8]?) throws(DecryptionError) -> [UInt8] {
+        if let piece {
+            count += UInt64(piece.count)
+            return filter.filter(try cipher.decrypt(piece))
+        }
+        hasEnded = true
+        let clear = filter.filter(try cipher.finish()) + filter.end()
+        onEnd(nil)
+        return clear
+    }
+}

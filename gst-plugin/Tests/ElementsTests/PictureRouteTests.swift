@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
+import Latchkey
+import LatchkeyKeySession
+import LatchkeyProtection
+import Synchronization
+import Testing
+
+@testable import LatchkeyElements
+
+extension ElementTests {
+    /// Whether pictures that leave a pad come to a guard, in pipelines that are there and in those that grow.
+    @Suite struct PictureRouteTests {
+        private let session = KeySession()
+
+        init() {
+            TestProcess.prepare
+            #expect(Latchkey.registerElements())
+        }
+
+        /// A pipeline whose elements have seen caps, and a route from the source pad of its element `start`.
+        private final class Bench {
+            let launched: LaunchedPipeline
+            let route: PictureRoute
+            let told: Told
+
+            init(_ description: String, _ session: KeySession, recorded: [String] = []) throws {
+                launched = try LaunchedPipeline(description, recorded: recorded)
+                Latchkey.attach(session, to: launched.pipeline)
+                let start = try #require(gst_bin_get_by_name(Self.bin(launched), "start"))
+                defer { gst_object_unref(start) }
+                let pad = try #require(gst_element_get_static_pad(start, "src"))
+                let told = Told()
+                route = PictureRoute(from: PadReference(owning: pad), session: session) { _, _ in told.tell() }
+                self.told = told
+            }
+
+            deinit {
+                gst_element_set_state(launched.pipeline, GST_STATE_NULL)
+                route.forget()
+            }
+
+            static func bin(_ launched: LaunchedPipeline) -> UnsafeMutablePointer<GstBin> {
+                UnsafeMutableRawPointer(launched.pipeline).assumingMemoryBound(to: GstBin.self)
+            }
+
+            func element(_ name: String) throws -> UnsafeMutablePointer<GstElement> {
+                let element = try #require(gst_bin_get_by_name(Self.bin(launched), name))
+                gst_object_unref(element)
+                return element
+            }
+
+            func preroll() {
+                gst_element_set_state(launched.pipeline, GST_STATE_PAUSED)
+                _ = gst_element_get_state(launched.pipeline, nil, nil, 10_000_000_000)
+            }
+
+            /// How many buffers came to a sink.
+            func cameTo(_ name: String) -> Int { launched.recorders[name]?.samples.count ?? 0 }
+
+            var refusal: String? { route.refusal(of: KeyID(high: 1, low: 2))?.description }
+        }
+
+        private final class Told: Sendable {
+            private let count = Atomic(0)
+            func tell() { count.add(1, ordering: .relaxed) }
+            var times: Int { count.load(ordering: .relaxed) }
+        }
+
+        private static let pictures = "videotestsrc ! identity name=start ! "
+
+        @Test(arguments: [
+            "latchkeyguard ! fakesink",
+            "queue ! videoconvert ! latchkeyguard ! queue ! fakesink",
+            "tee name=tee ! queue ! latchkeyguard ! fakesink tee. ! queue ! latchkeyguard ! fakesink",
+            "latchkeyguard ! tee name=tee ! queue ! fakesink tee. ! queue ! fakesink",
+            "bin.( latchkeyguard ! fakesink )",
+        ])
+        func everyBranchHasAGuard(_ rest: String) throws {
+            let bench = try Bench(Self.pictures + rest, session)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+        }
+
+        @Test(arguments: [
+            ("fakesink name=end", "end"),
+            ("fakesink name=end latchkeyguard ! fakesink async=false", "end"),
+            ("fakesink name=end latchkeyguard ! appsink async=false", "end"),
+            ("appsink name=end", "end"),
+            ("videoconvert ! queue ! fakesink name=end", "end"),
+            ("tee name=tee ! queue ! latchkeyguard ! fakesink tee. ! queue ! fakesink name=end", "end"),
+            ("tee name=tee ! queue ! fakesink name=end tee. ! queue ! latchkeyguard ! fakesink", "end"),
+            ("bin.( queue ! fakesink name=end )", "end"),
+        ])
+        func aBranchHasNone(_ rest: String, _ sink: String) throws {
+            let bench = try Bench(Self.pictures + rest, session)
+            bench.preroll()
+            let refusal = try #require(bench.refusal)
+            #expect(refusal.contains("pictures") && refusal.contains("latchkeyguard") && refusal.contains(sink))
+        }
+
+        @Test func soundNeedsNone() throws {
+            let bench = try Bench("audiotestsrc ! identity name=start ! queue ! fakesink", session)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+        }
+
+        /// The guard of another session does not know what this one's keys want.
+        @Test func aGuardOfAnotherSessionIsNone() throws {
+            let bench = try Bench(Self.pictures + "latchkeyguard ! fakesink name=end", KeySession())
+            bench.preroll()
+            let start = try bench.element("start")
+            let pad = try #require(gst_element_get_static_pad(start, "src"))
+            let route = PictureRoute(from: PadReference(owning: pad), session: session) { _, _ in }
+            defer { route.forget() }
+            #expect(route.refusal(of: nil) != nil)
+        }
+
+        /// A way that ends nowhere yet is open, until it is linked to a sink: nothing comes there.
+        @Test func whatIsLinkedLaterIsLookedAt() throws {
+            let bench = try Bench(
+                Self.pictures + "valve name=gate drop=true ! identity name=last fakesink name=end async=false", session,
+                recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.refusal == nil)
+            let (last, end) = (try bench.element("last"), try bench.element("end"))
+            #expect(gst_element_link(last, end) != 0)
+            try bench.element("gate").setProperty("drop", .boolean(false))
+            let deadline = MonotonicTime.now + TestProcess.deadline
+            while bench.told.times == 0, MonotonicTime.now < deadline { g_usleep(1000) }
+            #expect(bench.told.times > 0)
+            #expect(bench.cameTo("end") == 0)
+            #expect(bench.refusal?.contains("end") == true)
+        }
+
+        @Test func aGuardThatIsLinkedLaterCounts() throws {
+            let bench = try Bench(
+                Self.pictures + "valve name=gate drop=true ! identity name=last "
+                    + "latchkeyguard name=guard ! fakesink name=end async=false", session, recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.refusal == nil)
+            let (last, outputGuard) = (try bench.element("last"), try bench.element("guard"))
+            #expect(gst_element_link(last, outputGuard) != 0)
+            try bench.element("gate").setProperty("drop", .boolean(false))
+            let deadline = MonotonicTime.now + TestProcess.deadline
+            while bench.cameTo("end") == 0, MonotonicTime.now < deadline { g_usleep(1000) }
+            #expect(bench.cameTo("end") > 0)
+            #expect(bench.told.times == 0)
+            #expect(bench.refusal == nil)
+        }
+
+        /// A branch of a tee that comes while it plays.
+        @Test func aLaterBranchIsLookedAt() throws {
+            let bench = try Bench(
+                Self.pictures + "tee name=tee ! queue ! latchkeyguard ! fakesink name=guarded "
+                    + "fakesink name=end async=false", session, recorded: ["guarded", "end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            let (tee, end) = (try bench.element("tee"), try bench.element("end"))
+            #expect(gst_element_link(tee, end) != 0)
+            #expect(bench.refusal?.contains("end") == true)
+            let deadline = MonotonicTime.now + TestProcess.deadline
+            while bench.told.times == 0, MonotonicTime.now < deadline { g_usleep(1000) }
+            #expect(bench.cameTo("end") == 0)
+        }
+
+        /// Clear media costs nothing: without a key with rules nothing is looked at.
+        @Test func nothingStandsBehindAGuard() throws {
+            let bench = try Bench(Self.pictures + "queue name=queue ! latchkeyguard ! fakesink", session)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+            let queue = try bench.element("queue")
+            let pad = try #require(gst_element_get_static_pad(queue, "src"))
+            defer { gst_object_unref(UnsafeMutableRawPointer(pad)) }
+            #expect(pad.pointee.num_probes == 0)
+        }
+    }
+}
