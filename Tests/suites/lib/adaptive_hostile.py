@@ -16,12 +16,13 @@ import pipelines
 import playready_media
 import versions
 from behaviour_scenes import Wrong, demand  # noqa: F401
+from bounds import PATIENCE
 from hls_origin import Origin, Paced
 from pipelines import Gst
 
 COUNT = 6
 # In seconds: 10 for the error, and some for the start on a busy machine.
-DEADLINE = 16.0
+DEADLINE = 16.0 * PATIENCE
 # More than the 8 s after which playback ends, and the second until the watch looks.
 STILL = 10.5
 # Of every URL; no error shows it.
@@ -236,12 +237,12 @@ def live_noise(first):
         with Scene(Live(noise, first).files, paced=True) as scene:
             player = scene.player
             player.play()
-            says(scene.error(30.0), (SEGMENT, NOTHING))
+            says(scene.error(18.0 + 12.0 * PATIENCE), (SEGMENT, NOTHING))
             last = max(player.frames.arrivals[-1:] + player.audio_buffers.arrivals[-1:], default=None)
             demand(bool(first) == bool(last), f"{len(player.frames.sums)} pictures")
             if last:
                 waited = time.monotonic() - last
-                demand(waited <= 12.0, f"the error came {waited:.1f} s behind the last picture")
+                demand(waited <= 12.0 * PATIENCE, f"the error came {waited:.1f} s behind the last picture")
 
     return behaviour
 

@@ -12,6 +12,7 @@ import children
 import corpus
 import hls_origin
 from agent_scenes import DASH, PACED, SMOOTH, events, play, protected
+from bounds import PATIENCE
 from playready_world import World, demand
 
 HLS = "hls-ts-sampleaes-skd-aac"
@@ -193,7 +194,7 @@ def film_missing():
         good = film.files[film.manifest]
         film.files[film.manifest] = lambda request: good if request.headers.get("Range") not in (None, "bytes=0-") else 404
         run = film.play().demand(1)
-        demand(time.monotonic() - begun < 30, "it waited")
+        demand(time.monotonic() - begun < min(30 * PATIENCE, 90), "it waited")
         demand(events(run, "server error"), f"{run.values('event')}")
 
 

@@ -6,6 +6,7 @@ import threading
 
 import corpus
 import pipelines
+from bounds import PATIENCE
 from pipelines import GLib, Gst
 from reference_server import ReferenceServer
 
@@ -100,7 +101,7 @@ def in_thread(function):
     result = []
     thread = threading.Thread(target=lambda: result.append(function()), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(10 * PATIENCE)
     demand(not thread.is_alive(), "the call does not return")
     demand(result, "the call raised an exception")
     return result[0]
@@ -122,6 +123,7 @@ def end_well(scene, watched, deadline=20.0, on_request=None):
 
 def end_without_key(scene, watched, *words, deadline=20.0, on_request=None):
     """The pipeline has to end with an error that names a KID and says the words, and stop at once."""
+    deadline *= PATIENCE
     demand(watched.until_end(deadline, on_request) is not None, "ended as if nothing was wrong")
     last = watched.messages[-1]
     demand(last.type == Gst.MessageType.ERROR, f"no error within {deadline} s")
@@ -141,5 +143,6 @@ def end_without_key(scene, watched, *words, deadline=20.0, on_request=None):
 
 
 def demand_stop(watched, limit=2.0):
+    limit *= PATIENCE
     elapsed = in_thread(watched.stop)
     demand(elapsed < limit, f"to NULL took {elapsed * 1000:.0f} ms, more than {limit * 1000:.0f}")

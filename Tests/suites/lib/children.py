@@ -45,8 +45,11 @@ class Child:
 
 
 def environment(**extra):
-    """The environment of a child: nothing of the user's settings, and every GLib warning is fatal."""
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("LATCHKEY_")}
+    """The environment of a child: nothing of the user's settings but for the patience of bounds, and every GLib warning is
+    fatal."""
+    variables = {
+        key: value for key, value in os.environ.items()
+        if not key.startswith("LATCHKEY_") or key == "LATCHKEY_TEST_PATIENCE"}
     variables["G_DEBUG"] = "fatal-warnings"
     variables["XDG_CONFIG_HOME"] = "/dev/null/config"
     variables["NO_AT_BRIDGE"] = "1"

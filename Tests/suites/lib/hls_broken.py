@@ -6,6 +6,7 @@ import time
 
 import hls_media as media
 import versions
+from bounds import PATIENCE
 from hls_changes import CONTENTS, URI, master
 from hls_origin import Halves
 from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad
@@ -41,7 +42,7 @@ def after_first_output(scene, player, name):
 
     def answer(_request):
         def wait():
-            end = time.monotonic() + 5
+            end = time.monotonic() + 5 * PATIENCE
             while not (player.frames.sums or player.audio_buffers.sums) and time.monotonic() < end:
                 time.sleep(0.01)
 

@@ -9,6 +9,7 @@ import time
 import hls_media as media
 import pipelines
 import versions
+from bounds import PATIENCE
 from hls_scenes import Gst, Scene, demand, demand_stop
 
 COUNT = 6
@@ -16,7 +17,7 @@ URI = "skd://hostile"
 PACKET = 188
 NONE = "#EXT-X-KEY:METHOD=NONE"
 # In seconds: 10 for the error, and some for the start on a busy machine.
-DEADLINE = 16.0
+DEADLINE = 16.0 * PATIENCE
 
 
 def payload(packet):
@@ -173,7 +174,7 @@ def live(good):
         with Scene(LiveNoise(good).files) as scene:
             player = scene.player(paced=True)
             player.play()
-            end = player.until_end(30.0)
+            end = player.until_end(18.0 + 12.0 * PATIENCE)
             last = player.messages[-1] if player.messages else None
             demand(last is not None and last.type == Gst.MessageType.ERROR, f"no error: {end}")
             says(last, SEGMENT, NOTHING)
@@ -181,7 +182,7 @@ def live(good):
             demand(bool(good) == bool(begun), f"{len(player.frames.sums)} pictures")
             if begun:
                 waited = time.monotonic() - begun
-                demand(waited <= 12.0, f"the error came {waited:.1f} s behind the last picture")
+                demand(waited <= 12.0 * PATIENCE, f"the error came {waited:.1f} s behind the last picture")
             scene.origin.wait_until_quiet()
             demand_stop(player)
 

@@ -8,6 +8,7 @@ import urllib.request
 
 import hls_media as media
 import pipelines
+from bounds import PATIENCE
 from hls_keys import fragmented_presentation
 from hls_scenes import Gst, Scene, demand, end_of_stream, identifier, same_frames
 
@@ -47,7 +48,7 @@ def lease_renewal(buffered):
             same_frames(player, [sum for number in range(count) for sum in video.frames(number)])
             arrivals = player.frames.arrivals
             gap = max(after - before for before, after in zip(arrivals, arrivals[1:]))
-            demand(gap < GAP, f"a gap of {gap:.2f} s between pictures")
+            demand(gap < GAP * PATIENCE, f"a gap of {gap:.2f} s between pictures")
             asked = scene.key_requests()
             for uri in keys:
                 number = asked.count(identifier(uri))
@@ -70,10 +71,10 @@ def lease_end(renewals, buffered):
             player.play()
             first = len(keys)
             demand(
-                scene.server.wait_for_answers(first * (1 + renewals), "/fairplay/license", 20.0),
+                scene.server.wait_for_answers(first * (1 + renewals), "/fairplay/license", 20.0 * PATIENCE),
                 f"not asked so often: {scene.key_requests()}")
             refuse_keys(scene)
-            message = player.element_message("latchkey-key-expired", 10.0)
+            message = player.element_message("latchkey-key-expired")
             said = time.monotonic()
             demand(message is not None, "no latchkey-key-expired message")
             demand(
@@ -84,11 +85,11 @@ def lease_end(renewals, buffered):
             text = pipelines.describe(player.messages[-1])
             demand("lease" in text, f"the error does not name the lease: {text}")
             # One second after the message: nothing may come later.
-            player.next_message(lambda _message: False, said + 2 - time.monotonic())
+            player.next_message(lambda _message: False, said + PATIENCE + 1 - time.monotonic())
             arrivals = player.frames.arrivals
             demand(len(arrivals) > 10, f"only {len(arrivals)} pictures came before")
             late = arrivals[-1] - said
-            demand(late < 1, f"pictures come {late:.2f} s after the end of the lease")
+            demand(late < PATIENCE, f"pictures come {late:.2f} s after the end of the lease")
             demand(len(arrivals) < 300, "all was shown")
 
     return behaviour

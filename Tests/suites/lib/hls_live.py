@@ -5,6 +5,7 @@ import time
 import urllib.parse
 
 import hls_media as media
+from bounds import PATIENCE
 from hls_scenes import Scene, demand, end_of_stream, identifier
 
 WINDOW = 5
@@ -80,7 +81,7 @@ class LowLatency(Live):
         return text
 
     def _wait_for(self, uri):
-        end = time.monotonic() + 5
+        end = time.monotonic() + 5 * PATIENCE
         while identifier(uri) not in self.scene.key_requests():
             if time.monotonic() > end:
                 return False

@@ -7,6 +7,8 @@ import threading
 import time
 import urllib.parse
 
+from bounds import PATIENCE
+
 TYPES = {".m3u8": "application/vnd.apple.mpegurl", ".m4s": "video/iso.segment", ".mp4": "video/mp4",
          ".ts": "video/mp2t", ".aac": "audio/aac", ".mpd": "application/dash+xml",
          ".ismc": "application/vnd.ms-sstr+xml"}
@@ -231,13 +233,13 @@ class Origin:
         with self._changed:
             return [request.path for request in self.requests]
 
-    def wait_for(self, path, count=1, deadline=10.0):
+    def wait_for(self, path, count=1, deadline=10.0 * PATIENCE):
         """Whether a path was asked for so often before the deadline."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: sum(request.path == path for request in self.requests) >= count, deadline)
 
-    def wait_until_quiet(self, deadline=5.0):
+    def wait_until_quiet(self, deadline=5.0 * PATIENCE):
         """Whether nothing is being answered any more. The stock demuxer of GStreamer 1.22 uses freed memory now and then
         when it is stopped in a download."""
         with self._changed:

@@ -10,6 +10,7 @@ import children
 import corpus
 import hls_media as media
 import pipelines
+from bounds import PATIENCE
 from behaviour_scenes import Wrong, demand, demand_stop, in_thread, kids_of, respond  # noqa: F401
 from hls_origin import Origin
 from pipelines import GLib, Gst  # noqa: F401
@@ -103,6 +104,7 @@ def same_frames(player, expected):
 
 def ends_with_error(player, quark, code, *words, deadline=20.0, secrets=(), on_request=None):
     """The presentation has to end with that error, whose text and details say the words. And then stop at once."""
+    deadline *= PATIENCE
     end = player.until_end(deadline, on_request)
     last = player.messages[-1] if player.messages else None
     demand(end is not None, "it ended as if nothing was wrong")

@@ -8,6 +8,7 @@ import threading
 
 import hls_media as media
 import versions
+from bounds import PATIENCE
 from hls_answers import COUNT, Content, name_of
 from hls_live import Live
 from hls_origin import Answer, Halves, Origin, Paced
@@ -146,7 +147,7 @@ def other_download_live():
     def watch(scene):
         player = scene.player(paced=True)
         player.play()
-        end_of_stream(player, 19.0)
+        end_of_stream(player, 19.0 * PATIENCE)
 
     with_other_download(live.scene.origin.files, live.scene.keys, watch)
 

@@ -8,6 +8,8 @@ import time
 
 import gi
 
+from bounds import PATIENCE
+
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst  # noqa: E402
 
@@ -132,7 +134,7 @@ class Watched:
             self.arrived.notify_all()
         return PROBE_OK
 
-    def wait_for_input(self, decryptors, buffers=1, end=False, deadline=10.0):
+    def wait_for_input(self, decryptors, buffers=1, end=False, deadline=10.0 * PATIENCE):
         """Whether so many decryptors were given so many buffers, and the end, before the deadline."""
 
         def there():
@@ -180,7 +182,7 @@ class Watched:
         self.pipeline.set_state(Gst.State.NULL)
         return time.monotonic() - before
 
-    def next_message(self, wanted, deadline=10.0):
+    def next_message(self, wanted, deadline=10.0 * PATIENCE):
         """The next message for which `wanted` is true, or None after `deadline` seconds."""
         end = time.monotonic() + deadline
         while True:
@@ -192,7 +194,7 @@ class Watched:
             if wanted(message):
                 return message
 
-    def element_message(self, name, deadline=10.0):
+    def element_message(self, name, deadline=10.0 * PATIENCE):
         return self.next_message(lambda message: structure_name(message) == name, deadline)
 
     def wrong_keys(self):

@@ -402,7 +402,7 @@ def refused_once(name, how, make_uri, licenses=1):
         for playback in (1, 2):
             watched = pipelines.Player(make_uri(world))
             watched.play()
-            failed, errors = behaviour_services.refusals(watched, 4.0)
+            failed, errors = behaviour_services.refusals(watched, kids)
             watched.stop()
             demand(sorted(failed) == kids, f"latchkey-key-failed of {failed}, the keys are {kids}")
             demand(errors and len(errors) == len(set(errors)), f"errors of {errors}")

@@ -5,6 +5,7 @@ import os
 import time
 
 import children
+from bounds import PATIENCE
 
 DEADLINE = 120
 # Video with PlayReady's pssh beside others'.
@@ -65,7 +66,7 @@ class World:
 
     def waits_for(self, action, count=1):
         """So many requests of an operation, which nobody waits for while it plays."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 20 * PATIENCE
         while self.asked(action) < count and time.monotonic() < end:
             time.sleep(0.02)
         demand(self.asked(action) == count, f"{self.asked(action)} requests {action}")

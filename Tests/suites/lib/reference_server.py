@@ -8,6 +8,8 @@ import tempfile
 import time
 import urllib.request
 
+from bounds import PATIENCE
+
 
 class ReferenceServer:
     """Runs for as long as the `with` block lasts; `url` is its address."""
@@ -82,7 +84,7 @@ class ReferenceServer:
             lines = answer.read().decode().splitlines()
         return {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in lines}
 
-    def wait_for_metric(self, name, number, deadline=20.0):
+    def wait_for_metric(self, name, number, deadline=20.0 * PATIENCE):
         """When the counter was seen to have come to the number, by time.monotonic(); None after the deadline."""
         end = time.monotonic() + deadline
         while time.monotonic() < end:
@@ -95,7 +97,7 @@ class ReferenceServer:
         """The KIDs of each licence request so far."""
         return [entry.get("kids", []) for entry in self.log() if entry["path"] == "/clearkey"]
 
-    def wait_for_answers(self, count, path, deadline=10.0):
+    def wait_for_answers(self, count, path, deadline=10.0 * PATIENCE):
         """Whether so many requests for a path were answered before the deadline."""
         end = time.monotonic() + deadline
         while sum(entry["path"] == path and "status" in entry for entry in self.log()) < count:

@@ -11,6 +11,7 @@ import hls_media as media
 import pipelines
 import quality_media
 from behaviour_scenes import demand
+from bounds import PATIENCE
 from hls_keys import fragmented_presentation
 from hls_scenes import VECTOR
 from pipelines import Gst
@@ -136,13 +137,13 @@ class Scene:
     def metric(self, name):
         return self.server.session_metrics()[f"latchkey_{name}"]
 
-    def wait(self, name, number, what, deadline=20.0):
+    def wait(self, name, number, what, deadline=20.0 * PATIENCE):
         """When the counter came to that number."""
         seen = self.server.wait_for_metric(f"latchkey_{name}", number, deadline)
         demand(seen is not None, f"{what}: {self.server.session_metrics()}")
         return seen
 
-    def wait_for_no_record(self, deadline=20.0):
+    def wait_for_no_record(self, deadline=20.0 * PATIENCE):
         """The client removes the record of a session when it has the answer to its teardown, after the server counted that."""
         end = time.monotonic() + deadline
         while os.listdir(self.records):
@@ -178,11 +179,11 @@ def wait_for_frames(player, number, deadline=30.0):
         demand(time.monotonic() < end, f"only {len(player.frames.arrivals)} pictures; {player.what_happened()[:500]}")
 
 
-def frames_after(player, moment, window=2.0):
-    """Watches until `window` seconds after the moment. How many pictures came more than a second after it."""
-    while (left := moment + window - time.monotonic()) > 0:
+def frames_after(player, moment, window=1.0, late=PATIENCE):
+    """How many pictures come more than `late` seconds after the moment, within `window` seconds."""
+    while (left := moment + late + window - time.monotonic()) > 0:
         player.next_message(lambda message: False, left)
-    return sum(arrival > moment + 1 for arrival in player.frames.arrivals)
+    return sum(arrival > moment + late for arrival in player.frames.arrivals)
 
 
 def message_of(player, name):
