@@ -467,7 +467,7 @@ def in_background():
     another one up."""
     import offline_scenes
 
-    with children.Folder() as folder, viewing(folder, 24, "pause-limit=4\n") as scene, \
+    with children.Folder() as folder, viewing(folder, 24, "pause-limit=2\n") as scene, \
             offline_scenes.Console(folder.path) as console:
         def beats(number):
             before = scene.metric("session_heartbeats_total")
