@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""All behaviours that 20-behaviour checks, one function each; a `Wrong` says what is not as it has to be."""
+"""All behaviors that 19-behaviour-alone and 20-behaviour check, one function each; a `Wrong` says what is not as it has to be."""
 
 import gc
 

@@ -11,7 +11,7 @@ import tempfile
 from report import Report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-sys.path.insert(0, os.path.join(ROOT, "Tests"))
+sys.path.insert(0, os.path.join(ROOT, "Tests", "runner"))
 import results  # noqa: E402
 
 # The tests of each. AddressSanitizer gets what handles memory by hand, and what reads XML. ThreadSanitizer gets what has

@@ -1,20 +1,15 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
 """Turns the reports of test runners into the lines of a suite: PASS name, FAIL name: reason, SKIP name: reason.
-
-  results.py swift EVENTS LOG    `swift test` with --event-stream-output-path EVENTS, its output in LOG
-  results.py meson TESTLOG       `meson test`, its testlog.json
 
 A test that began and did not end, and one that was announced and never began, is a failure: the test process died.
 """
 
 import json
 import re
-import sys
 
 
 def one_line(text):
-    """The text on one line, cut where nobody reads on. The log has all of it."""
+    """The text on one line, cut where it gets long. The log has all of it."""
     text = " ".join(text.split())
     return text if len(text) <= 600 else text[:600] + "…"
 
@@ -102,6 +97,7 @@ def read_xctest(path, tests):
 
 
 def swift(events, log):
+    """Of `swift test` with --event-stream-output-path `events`, its output in `log`."""
     tests = Tests()
     try:
         read_swift_testing(events, tests)
@@ -112,24 +108,10 @@ def swift(events, log):
 
 
 def meson(path):
+    """Of `meson test`, its testlog.json."""
     results = {"OK": "PASS", "EXPECTEDFAIL": "PASS", "SKIP": "SKIP"}
     for record in json_lines(path):
         result = results.get(record["result"], "FAIL")
         reason = one_line(record.get("stdout", "") + " " + record.get("stderr", ""))
         reason = reason or "ended with status %s" % record.get("returncode")
         yield f"{result} shipping/{record['name']}" + (f": {reason}" if result != "PASS" else "")
-
-
-def main():
-    if len(sys.argv) == 4 and sys.argv[1] == "swift":
-        lines = swift(sys.argv[2], sys.argv[3])
-    elif len(sys.argv) == 3 and sys.argv[1] == "meson":
-        lines = meson(sys.argv[2])
-    else:
-        sys.exit(__doc__)
-    for line in lines:
-        print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The options of Tests/run.sh, and its exit status."""
+
+import os
+import re
+import signal
+import sys
+
+import units
+from test_run import BUDGET, SLOTS, Options, TestRun
+from verdict import Verdict
+
+USAGE = f"""\
+Usage: Tests/run.sh [OPTION]...
+
+Without an option: the gate, which .ci/run is. In half an hour on two quiet processors it runs the checks, the Swift tests,
+the build that ships, the suites of pipelines here, and some of them on GStreamer {units.RELEASES["trixie"]}.
+
+  --everywhere      the gate, all suites of pipelines on each release, the sanitizers, and the build without GStreamer
+  --strict          one suite at a time, nothing runs twice, and bounds on time are not loosened
+  --long            also the suites of Tests/suites/long
+  --on RELEASE      the suites of pipelines in a folder of that Debian release (trixie or forky), with the binaries that
+                    are built here; nothing else
+  --only PATTERN    only the steps whose names match the extended regular expression
+  --budget SECONDS  what has not begun then is skipped, but for what the gate is never without ({BUDGET} in the gate)
+  --slots N         so many suites at a time ({SLOTS})
+  --record          puts a line with the counts into Tests/suites/RESULTS.md
+  --list            names the steps
+
+LATCHKEY_BUILD            the build folder (build)
+LATCHKEY_JOBS             parallel jobs of the Swift builds (all processors)
+LATCHKEY_SUITES           the folder of the suites (Tests/suites)
+LATCHKEY_SUITE_TIMEOUT    seconds that a suite may take (600; 1500 with a sanitizer; 3600 with --long)
+LATCHKEY_SUITE_SILENCE    seconds for which it may print nothing (240; any with a sanitizer or --long)
+LATCHKEY_VERDICT          a file that gets the verdict, as build/gate.json does after a whole gate
+"""
+
+
+class Wrong(Exception):
+    """The options make no sense."""
+
+
+def read(arguments):
+    """The options, and whether to name the steps only, and to record the run."""
+    mode, is_strict, is_long, releases, pattern, budget, slots = "gate", False, False, [], ".", None, None
+    is_list = is_recorded = False
+    left = list(arguments)
+
+    def value():
+        if not left:
+            raise Wrong
+        return left.pop(0)
+
+    def number():
+        text = value()
+        if not re.fullmatch("[0-9]+", text) or int(text) == 0:
+            raise Wrong
+        return int(text)
+
+    while left:
+        option = left.pop(0)
+        if option == "--everywhere":
+            mode = "everywhere"
+        elif option == "--strict":
+            is_strict = True
+        elif option == "--long":
+            is_long = True
+        elif option == "--on":
+            releases.append(value())
+            if releases[-1] not in units.RELEASES:
+                raise Wrong
+        elif option == "--only":
+            pattern = value()
+            try:
+                re.compile(pattern)
+            except re.error:
+                raise Wrong from None
+        elif option == "--budget":
+            budget = number()
+        elif option == "--slots":
+            slots = number()
+        elif option == "--list":
+            is_list = True
+        elif option == "--record":
+            is_recorded = True
+        else:
+            raise Wrong
+    if releases:
+        mode = "on"
+    return Options(mode, is_strict, is_long, releases, pattern, budget, slots), is_list, is_recorded
+
+
+def end(_number, _frame):
+    raise KeyboardInterrupt
+
+
+def main(arguments):
+    if "-h" in arguments or "--help" in arguments:
+        print(USAGE, end="")
+        return 0
+    try:
+        options, is_list, is_recorded = read(arguments)
+    except Wrong:
+        print(USAGE, end="", file=sys.stderr)
+        return 2
+    run = TestRun(options)
+    if is_list:
+        for unit in run.units:
+            print(unit.name)
+        return 0
+    # Also SIGINT, which a shell has ignored in what it starts in the background, and in all that this starts.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    try:
+        run.run()
+    except KeyboardInterrupt:
+        return 130
+    verdict = Verdict(options.mode, run.units, run.versions, run.flaky, run.seconds, run.skipped_for_time)
+    verdict.show()
+    paths = [os.environ["LATCHKEY_VERDICT"]] if os.environ.get("LATCHKEY_VERDICT") else []
+    if options.is_gate and options.is_whole and not options.is_long:
+        paths.append(os.path.join(run.build, "gate.json"))
+    verdict.write(paths)
+    if is_recorded:
+        verdict.record()
+    return 0 if verdict.is_passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MPL-2.0
+"""What failed runs once more, alone. What passes then is flaky: it is told, and counted for itself."""
+
+import time
+
+from units import Result, first_words, say
+
+# In the gate.
+MOST_FLAKY = 3
+MOST_FAILURES = 8
+MOST_SECONDS = 600
+
+
+class Flaky:
+    """A check that failed, and passed the second time."""
+
+    def __init__(self, name, reason):
+        self.name = name
+        self.reason = first_words(reason)
+
+
+class SecondLook:
+    """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure."""
+
+    def __init__(self, is_bounded, clock=time.monotonic):
+        self._is_bounded = is_bounded
+        self._clock = clock
+        self.flaky = []
+
+    def take(self, units):
+        """Runs again what failed, and puts what comes out in the place of the failures."""
+        failures = self._failures(units)
+        if not failures:
+            return
+        if self._is_bounded and len(failures) > MOST_FAILURES:
+            say(f"NOTE no second look: {len(failures)} processes failed, and at most {MOST_FAILURES} run again")
+            return
+        begun = self._clock()
+        for number, (unit, names) in enumerate(failures):
+            if self._is_bounded and self._clock() - begun > MOST_SECONDS:
+                say(f"NOTE no second look at {len(failures) - number} more: the others took {MOST_SECONDS} s")
+                return
+            self._look(unit, names)
+
+    def _failures(self, units):
+        """The processes in which something failed, in order: the unit, and the names with which it runs again."""
+        found = []
+        for unit in units:
+            if not unit.has_second_look:
+                continue
+            processes = list(dict.fromkeys(unit.process_of(result) for result in unit.results if result.is_failed))
+            # If all of it runs again, no part does.
+            found += [(unit, names) for names in ([()] if () in processes else processes)]
+        return found
+
+    def _look(self, unit, names):
+        again = unit.again(names)
+        again.is_again = True
+        say(f"== once more: {' '.join((unit.name, *names))}")
+        again.run()
+        unit.seconds += again.seconds
+        was_of_it = [result for result in unit.results if not names or unit.process_of(result) == names]
+        failed = [result for result in was_of_it if result.is_failed]
+        still = [result for result in again.results if result.is_failed]
+        # What failed has to have passed now, not only something else.
+        passed = {result.name for result in again.results if result.kind != "FAIL"}
+        missing = [result for result in failed if names and result.name not in passed and result.name != unit.name]
+        if still or missing or not passed:
+            told = {result.name: result.reason for result in still}
+            for result in failed:
+                # A unit as a whole fails in words of its own.
+                result.reason += f" (again: {first_words(told.get(result.name, 'as before' if still else 'no result'))})"
+            return
+        name, reason = failed[0].name, failed[0].reason
+        if self._is_bounded and len(self.flaky) >= MOST_FLAKY:
+            for result in failed:
+                result.reason = f"flaky, and at most {MOST_FLAKY} flaky checks pass: {result.reason}"
+            self.flaky.append(Flaky(name, reason))
+            return
+        self.flaky.append(Flaky(name, reason))
+        say(f"NOTE flaky {name}: {first_words(reason)}")
+        kept = [result for result in unit.results if result not in was_of_it]
+        # Another result of the same name is replaced, too.
+        names_now = {result.name for result in again.results}
+        unit.results = [result for result in kept if result.name not in names_now] + [
+            Result(result.kind, result.name, result.reason) for result in again.results]
