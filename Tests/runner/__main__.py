@@ -7,7 +7,9 @@ import signal
 import sys
 
 import units
-from test_run import BUDGET, SLOTS, Options, TestRun
+from affected import Affected, changed_since
+from test_run import BUDGET, SLOTS, Options, TestRun, build_folder
+from units import say
 from verdict import Verdict
 
 USAGE = f"""\
@@ -18,6 +20,8 @@ the build that ships, the suites of pipelines here, and some of them on GStreame
 
   --everywhere      the gate, all suites of pipelines on each release, the sanitizers, and the build without GStreamer
   --strict          one suite at a time, nothing runs twice, and bounds on time are not loosened
+  --changed         what the files that changed since the newest commit that the gate passed can affect
+  --since COMMIT    the same since another commit
   --long            also the suites of Tests/suites/long
   --on RELEASE      the suites of pipelines in a folder of that Debian release (trixie or forky), with the binaries that
                     are built here; nothing else
@@ -36,12 +40,17 @@ LATCHKEY_VERDICT          a file that gets the verdict, as build/gate.json does 
 """
 
 
+# Has the newest commit that the gate passed.
+PASSED = "gate-passed"
+
+
 class Wrong(Exception):
-    """The options make no sense."""
+    """The options make no sense. The text says why, if it is not plain."""
 
 
 def read(arguments):
     """The options, and whether to name the steps only, and to record the run."""
+    since = None
     mode, is_strict, is_long, releases, pattern, budget, slots = "gate", False, False, [], ".", None, None
     is_list = is_recorded = False
     left = list(arguments)
@@ -79,6 +88,9 @@ def read(arguments):
             budget = number()
         elif option == "--slots":
             slots = number()
+        elif option in ("--changed", "--since"):
+            mode = "changed"
+            since = value() if option == "--since" else since
         elif option == "--list":
             is_list = True
         elif option == "--record":
@@ -87,7 +99,29 @@ def read(arguments):
             raise Wrong
     if releases:
         mode = "on"
-    return Options(mode, is_strict, is_long, releases, pattern, budget, slots), is_list, is_recorded
+    affected = find_affected(since or passed_commit()) if mode == "changed" else None
+    return Options(mode, is_strict, is_long, releases, pattern, budget, slots, affected), is_list, is_recorded
+
+
+def find_affected(commit):
+    if commit is None:
+        raise Wrong("The gate has passed no commit in this folder. Name one: --since COMMIT")
+    try:
+        affected = Affected(changed_since(commit))
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+    say(f"== changed since {commit[:12]}")
+    say(f"Swift tests: {' '.join(sorted(affected.targets)) or 'none'}")
+    say(f"steps: {' '.join(sorted(affected.steps)) or 'none'}")
+    return affected
+
+
+def passed_commit():
+    try:
+        with open(os.path.join(build_folder(), PASSED), encoding="utf-8") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return None
 
 
 def end(_number, _frame):
@@ -100,8 +134,8 @@ def main(arguments):
         return 0
     try:
         options, is_list, is_recorded = read(arguments)
-    except Wrong:
-        print(USAGE, end="", file=sys.stderr)
+    except Wrong as wrong:
+        print(wrong if wrong.args else USAGE, end="\n" if wrong.args else "", file=sys.stderr)
         return 2
     run = TestRun(options)
     if is_list:
@@ -118,9 +152,13 @@ def main(arguments):
     verdict = Verdict(options.mode, run.units, run.versions, run.flaky, run.seconds, run.skipped_for_time)
     verdict.show()
     paths = [os.environ["LATCHKEY_VERDICT"]] if os.environ.get("LATCHKEY_VERDICT") else []
-    if options.is_gate and options.is_whole and not options.is_long:
+    is_whole_gate = options.is_gate and options.is_whole and not options.is_long
+    if is_whole_gate:
         paths.append(os.path.join(run.build, "gate.json"))
     verdict.write(paths)
+    if verdict.is_passed and is_whole_gate and not verdict.has_changes:
+        with open(os.path.join(run.build, PASSED), "w", encoding="utf-8") as file:
+            file.write(f"{verdict.commit}\n")
     if is_recorded:
         verdict.record()
     return 0 if verdict.is_passed else 1

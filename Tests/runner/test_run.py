@@ -25,15 +25,19 @@ REQUIRED = re.compile(r"2[1-3]-hls|31-sessions|19-behaviour|20-behaviour|10-corp
 # The release on which the gate runs some suites, and those that it runs whole.
 GATE_RELEASE = "trixie"
 GATE_SUITES = ("10-corpus", "16-manifests")
+SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls")
 # How much looser bounds on time are, but for --strict.
 PATIENCE = 5
 
 
 class Options:
-    """What a test run is asked for. `mode`: gate, everywhere, or on, for some releases alone."""
+    """What a test run is asked for. `mode`: gate, everywhere, on, for some releases alone, or changed, for what the change of
+    some files can affect."""
 
-    def __init__(self, mode="gate", is_strict=False, is_long=False, releases=(), pattern=".", budget=None, slots=None):
+    def __init__(self, mode="gate", is_strict=False, is_long=False, releases=(), pattern=".", budget=None, slots=None,
+                 affected=None):
         self.mode = mode
+        self.affected = affected
         self.is_strict = is_strict
         self.is_long = is_long
         self.releases = tuple(releases)
@@ -51,7 +55,12 @@ class Options:
 
     @property
     def is_whole(self):
-        return self.pattern == "."
+        return self.pattern == "." and not self.affected
+
+    @property
+    def test_targets(self):
+        """The targets of Swift tests that run; None: all."""
+        return self.affected and self.affected.targets
 
 
 class TestRun:
@@ -62,7 +71,7 @@ class TestRun:
         self._clock = clock
         self._begun = clock()
         self.suites_folder = os.path.abspath(os.environ.get("LATCHKEY_SUITES") or units.SUITES)
-        self.build = os.path.abspath(os.environ.get("LATCHKEY_BUILD") or os.path.join(ROOT, "build"))
+        self.build = build_folder()
         self.logs = os.path.join(self.build, "test-logs")
         self.scratch = os.path.join(self.build, "swift-tests")
         self.commands = Commands()
@@ -91,12 +100,13 @@ class TestRun:
                 Check(self, "layers", 300, [os.path.join(HELPERS, "check_imports.py")]),
                 Check(self, "first-calls", 60, [os.path.join(HELPERS, "check_first_calls.py")]),
             ]
-            if not options.is_gate:
+            if options.mode == "everywhere":
                 # The same scratch folder as the tests: what is compiled here is not compiled again.
                 found.append(Check(self, "core", 1500, ["swift", "build", *self._jobs, "--scratch-path", self.scratch],
                                    LATCHKEY_NO_GSTREAMER="1"))
             found.append(self._swift_build())
-            found += [SwiftGroup(self, group) for group in units.SWIFT_GROUPS]
+            found += [SwiftGroup(self, group, options.test_targets) for group in units.SWIFT_GROUPS
+                      if options.test_targets is None or units.targets_of(group, options.test_targets)]
             found += [self._shipping_build(), Shipping(self)]
             found += [self._suite(path) for path in self._suite_paths()]
             # It compares with the results of all that runs here, so it is no part of a run of some steps.
@@ -105,13 +115,25 @@ class TestRun:
                     os.path.join(HELPERS, "check_manual.py"), "--repository", ROOT, "--results", self.results_file(HERE)]))
         for release in self._releases():
             found += self._on_release(release)
+        if options.affected:
+            found = [unit for unit in found if self._is_affected(unit)]
         # A pattern may name one on a release, or the release, or the suite alone.
         return [unit for unit in found
                 if any(re.search(options.pattern, name) for name in {unit.name, *unit.name.split("/", 1)})]
 
+    def _is_affected(self, unit):
+        if isinstance(unit, SwiftGroup) or unit.name in SOURCE_CHECKS:
+            return True
+        steps = self.options.affected.steps
+        if unit.name in ("swift-build", "build"):
+            return bool(self.options.test_targets if unit.name == "swift-build" else steps)
+        return unit.name in steps
+
     def _swift_build(self):
+        targets = self.options.test_targets
         return Check(self, "swift-build", 1800, [
-            "swift", "build", *self._jobs, "--build-tests", "--scratch-path", self.scratch])
+            "swift", "build", *self._jobs, "--build-tests", "--scratch-path", self.scratch],
+            **({"LATCHKEY_TESTS": ",".join(sorted(targets))} if targets else {}))
 
     def _shipping_build(self):
         return Check(self, "build", 1800, [os.path.join(HELPERS, "with-plugin"), "true"])
@@ -215,7 +237,7 @@ class TestRun:
         by_name = {unit.name: unit for unit in self.units}
         suites = [unit for unit in self.units if isinstance(unit, Suite)]
         here = [unit for unit in suites if unit.place == HERE]
-        for name in ("lint", "commits", "layers", "first-calls", "core"):
+        for name in (*SOURCE_CHECKS, "core"):
             self._one(by_name.get(name))
         self._build_ahead(by_name, here)
         self._swift_tests(by_name.get("swift-build"))
@@ -451,6 +473,10 @@ class Progress:
             self._process.communicate(b"\n")
         except BrokenPipeError:
             self._process.wait()
+
+
+def build_folder():
+    return os.path.abspath(os.environ.get("LATCHKEY_BUILD") or os.path.join(ROOT, "build"))
 
 
 def find_swift():

@@ -23,12 +23,20 @@ BY_FIRST_PART = ("10-corpus", "11-sample-aes", "17-wrong-keys", "27-envelope")
 # So many Swift tests at once. Without a limit all begin together, and have more files open than Foundation's Process can
 # bear: above 1,365 it reads beyond the list of them.
 WIDTH = ("--experimental-maximum-parallelization-width", "16")
-# Pipelines apart from what computes: both want the few threads that Swift's tasks have.
+# Pipelines apart from what computes: both want the few threads that Swift's tasks have. Each group has the targets whose names
+# the expression fits, and library the others.
+PIPELINES = "Latchkey(ElementKit|Elements|HLSDemux)Tests"
 SWIFT_GROUPS = {
-    "library": (*WIDTH, "--skip", "Latchkey(ElementKit|Elements|HLSDemux)Tests"),
+    "library": (*WIDTH, "--skip", PIPELINES),
     "elements": (*WIDTH, "--filter", "Latchkey(ElementKit|Elements)Tests"),
     "hls": (*WIDTH, "--filter", "LatchkeyHLSDemuxTests"),
 }
+
+
+def targets_of(group, targets):
+    """Those of the targets that are in the group."""
+    return sorted(target for target in targets if (
+        not re.fullmatch(PIPELINES, target) if group == "library" else re.fullmatch(SWIFT_GROUPS[group][-1], target)))
 
 
 class Result:
@@ -161,15 +169,17 @@ class SwiftGroup(Unit):
     # that ends the whole process.
     STOCK = re.compile(r"^ERROR:\.\./ext/adaptivedemux2/.*", re.MULTILINE)
 
-    def __init__(self, run, group):
+    def __init__(self, run, group, targets=None):
+        """`targets`: only these of its targets."""
         super().__init__(run, f"swift/{group}")
-        self._arguments = SWIFT_GROUPS[group]
+        self._group = group
+        self._targets = targets
 
     def process_of(self, _result):
         return ()
 
     def again(self, _names):
-        return SwiftGroup(self.run_, self.name.partition("/")[2])
+        return SwiftGroup(self.run_, self._group, self._targets)
 
     def command(self):
         ended = self._once()
@@ -192,9 +202,13 @@ class SwiftGroup(Unit):
         if os.path.exists(events):
             os.unlink(events)
         environment = {**self.run_.isolated(), "G_DEBUG": "fatal-warnings", "GST_REGISTRY": self.run_.registry}
+        arguments = SWIFT_GROUPS[self._group]
+        if self._targets is not None:
+            environment["LATCHKEY_TESTS"] = ",".join(sorted(self._targets))
+            arguments = (*WIDTH, *(f"--filter=^{target}\\." for target in targets_of(self._group, self._targets)))
         ended = self.run_.commands.run(
             ["swift", "test", "--skip-build", "--scratch-path", self.run_.scratch, "--event-stream-output-path", events,
-             *self._arguments], self.log, self.limit(900), environment=environment)
+             *arguments], self.log, self.limit(900), environment=environment)
         self.results = list(parsed(results.swift(events, self.log)))
         return ended
 

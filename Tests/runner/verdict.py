@@ -32,6 +32,10 @@ class Verdict:
         self.flaky = flaky
         self.seconds = seconds
         self.skipped_for_time = skipped_for_time
+        self.commit = git("rev-parse", "HEAD")
+        status = git("status", "--porcelain")
+        # None: this is no git repository.
+        self.has_changes = status != "" if status is not None else None
 
     def results(self, place=None):
         return [result for unit in self.units if place in (None, unit.place) for result in unit.results]
@@ -78,12 +82,11 @@ class Verdict:
         say(in_words(self.all_counts()))
 
     def as_json(self):
-        status = git("status", "--porcelain")
         return {
             "mode": self.mode,
             "passed": self.is_passed,
-            "commit": git("rev-parse", "HEAD"),
-            "clean": status == "" if status is not None else None,
+            "commit": self.commit,
+            "clean": None if self.has_changes is None else not self.has_changes,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "seconds": round(self.seconds),
             "steps": {unit.name: round(unit.seconds, 1) for unit in self.units},
@@ -109,7 +112,7 @@ class Verdict:
         counts = "; ".join(
             f"{self.versions.get(place) or place}: {in_words(self.counts(place))}" for place in self.places)
         flaky = "; ".join(f"`{one.name}`" for one in self.flaky) or "none"
-        commit = (verdict["commit"] or "unknown")[:8] + ("" if verdict["clean"] else " and changes")
+        commit = (self.commit or "unknown")[:8] + (" and changes" if self.has_changes else "")
         return f"| {verdict['date'][:10]} | {commit} | {self.mode} | {self.seconds / 60:.0f} | {counts} | {flaky} |"
 
     def record(self, path=TABLE):
