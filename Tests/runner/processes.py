@@ -29,6 +29,30 @@ class Ended:
         return self.status == 0
 
 
+class Background:
+    """A command that runs beside others, with what they leave of the processors."""
+
+    def __init__(self, mark, process, end):
+        self._mark = mark
+        self._process = process
+        self._end = end
+
+    def wait(self):
+        self._process.wait()
+        self._end()
+
+    def hurry(self):
+        """Gives it the usual share of the processors from now on, if this process may."""
+        for pid in family(self._mark):
+            try:
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    os.setpriority(os.PRIO_PROCESS, int(thread), 0)
+                with open(f"/proc/{pid}/autogroup", "w", encoding="utf-8") as file:
+                    file.write("0")
+            except OSError:
+                pass
+
+
 class Commands:
     """Runs commands, and ends all that run when the test run is interrupted. Thread-safe."""
 
@@ -67,14 +91,9 @@ class Commands:
         return Ended(None if stopped else command_process.returncode, time.monotonic() - begun, stopped)
 
     def start(self, command, log, environment=None):
-        """Starts a command that goes on by itself. The function that waits for its end is returned."""
+        """Starts a command that goes on by itself."""
         process, mark = self._start(command, log, environment)
-
-        def wait():
-            process.wait()
-            self._end(process, mark)
-
-        return wait
+        return Background(mark, process, lambda: self._end(process, mark))
 
     def _start(self, command, log, environment):
         mark = uuid.uuid4().hex

@@ -79,7 +79,7 @@ class TestRun:
         self.is_built = True
         self.skipped_for_time = []
         self.flaky = []
-        self._ahead = []
+        self._ahead = {}
         self._folders = {}
         self._printing = threading.Lock()
         self._jobs = ["--jobs", os.environ["LATCHKEY_JOBS"]] if os.environ.get("LATCHKEY_JOBS", "0") != "0" else []
@@ -251,8 +251,8 @@ class TestRun:
         self._in_slots([unit for unit in here if unit not in alone and unit not in slow] + elsewhere)
         if slow:
             # SwiftPM's lock lies in TMPDIR, which a suite has of its own: it would build beside the build ahead.
-            for wait in self._ahead:
-                wait()
+            for build in self._ahead.values():
+                build.wait()
         for unit in slow:
             self._one(unit)
         if not self.options.is_strict:
@@ -330,6 +330,9 @@ class TestRun:
         """The shipped form, for the checks and for the suites."""
         if not (build or shipping or suites):
             return
+        if "build" in self._ahead:
+            # Nothing else is left to do until it is at its end.
+            self._ahead["build"].hurry()
         self.is_built = self._is_built_now(build or self._shipping_build())
         if self.is_built:
             self._one(shipping)
@@ -349,9 +352,9 @@ class TestRun:
         since the kernel divides the processors among sessions first."""
         script = '{ echo "$1" >/proc/self/autogroup; } 2>/dev/null; shift; for build; do $build; done'
         arguments = [str(nice), *(" ".join(command) for command in commands)]
-        self._ahead.append(self.commands.start(
+        self._ahead[name] = self.commands.start(
             ["nice", "-n", str(nice), "chrt", policy, "0", "bash", "-c", script, "ahead", *arguments],
-            os.path.join(self.logs, f"build-ahead-{name}.log")))
+            os.path.join(self.logs, f"build-ahead-{name}.log"))
 
     # Suites side by side
 
