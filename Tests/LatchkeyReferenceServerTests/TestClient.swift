@@ -25,10 +25,10 @@ struct TestClient: Sendable {
         head.headers.add(name: "Connection", value: "close")
         if let body { head.headers.add(name: "Content-Length", value: String(body.readableBytes)) }
         for field in headers { head.headers.add(name: field.name.rawName, value: field.value) }
-        return try await channel.executeThenClose { [head] inbound, outbound in
-            try await outbound.write(.head(head))
-            if let body { try await outbound.write(.body(.byteBuffer(body))) }
-            try await outbound.write(.end(nil))
+        let parts: [HTTPClientRequestPart] = [.head(head)] + (body.map { [.body(.byteBuffer($0))] } ?? []) + [.end(nil)]
+        return try await channel.executeThenClose { inbound, outbound in
+            // At once: the server closes when it has answered, which it may do before the end is written.
+            try await outbound.write(contentsOf: parts)
             return try await TestResponse(inbound)
         }
     }

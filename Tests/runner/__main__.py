@@ -10,7 +10,7 @@ import units
 from affected import Affected, changed_since
 from test_run import BUDGET, SLOTS, Options, TestRun, build_folder
 from units import say
-from verdict import Verdict
+from verdict import Verdict, source_now
 
 USAGE = f"""\
 Usage: Tests/run.sh [OPTION]...
@@ -34,8 +34,8 @@ the build that ships, the suites of pipelines here, and some of them on GStreame
 LATCHKEY_BUILD            the build folder (build)
 LATCHKEY_JOBS             parallel jobs of the Swift builds (all processors)
 LATCHKEY_SUITES           the folder of the suites (Tests/suites)
-LATCHKEY_SUITE_TIMEOUT    seconds that a suite may take (600; 1500 with a sanitizer; 3600 with --long)
-LATCHKEY_SUITE_SILENCE    seconds for which it may print nothing (240; any with a sanitizer or --long)
+LATCHKEY_SUITE_TIMEOUT    seconds that a suite may take (600; 1500 from 40 on; 3600 with --long)
+LATCHKEY_SUITE_SILENCE    seconds for which it may print nothing (240; no limit from 40 on and with --long)
 LATCHKEY_VERDICT          a file that gets the verdict, as build/gate.json does after a whole gate
 """
 
@@ -69,7 +69,7 @@ def read(arguments):
     while left:
         option = left.pop(0)
         if option == "--everywhere":
-            mode = "everywhere"
+            mode = "everywhere" if mode == "gate" else mode
         elif option == "--strict":
             is_strict = True
         elif option == "--long":
@@ -99,6 +99,8 @@ def read(arguments):
             raise Wrong
     if releases:
         mode = "on"
+    if is_recorded and (mode in ("on", "changed") or pattern != "."):
+        raise Wrong("--record is for whole runs: the gate, and --everywhere")
     affected = find_affected(since or passed_commit()) if mode == "changed" else None
     return Options(mode, is_strict, is_long, releases, pattern, budget, slots, affected), is_list, is_recorded
 
@@ -145,18 +147,23 @@ def main(arguments):
     # Also SIGINT, which a shell has ignored in what it starts in the background, and in all that this starts.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    try:
-        run.run()
-    except KeyboardInterrupt:
-        return 130
-    verdict = Verdict(options.mode, run.units, run.versions, run.flaky, run.seconds, run.skipped_for_time)
-    verdict.show()
     paths = [os.environ["LATCHKEY_VERDICT"]] if os.environ.get("LATCHKEY_VERDICT") else []
     is_whole_gate = options.is_gate and options.is_whole and not options.is_long
     if is_whole_gate:
         paths.append(os.path.join(run.build, "gate.json"))
+    # A run that is broken off leaves no verdict of another.
+    for path in paths:
+        if os.path.exists(path):
+            os.unlink(path)
+    source = source_now()
+    try:
+        run.run()
+    except KeyboardInterrupt:
+        return 130
+    verdict = Verdict(options.mode, run.units, run.versions, run.flaky, run.seconds, run.skipped_for_time, source)
+    verdict.show()
     verdict.write(paths)
-    if verdict.is_passed and is_whole_gate and not verdict.has_changes:
+    if verdict.is_passed and is_whole_gate and verdict.is_clean and not verdict.skipped_for_time:
         with open(os.path.join(run.build, PASSED), "w", encoding="utf-8") as file:
             file.write(f"{verdict.commit}\n")
     if is_recorded:

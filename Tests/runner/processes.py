@@ -10,9 +10,11 @@ import time
 import uuid
 
 # Each command and all that it starts have this variable in their environment, with a value of the command's own. It finds
-# what has left the process group of the command, too.
+# what has left the process group of the command. What has another environment is found by the group alone.
 MARK = "TEST_RUN_MARK"
+# Seconds for the stacks of one process, and for all of one command.
 TRACE_DEADLINE = 20
+TRACES_DEADLINE = 60
 
 
 class Ended:
@@ -108,6 +110,10 @@ class Commands:
 
     def _end(self, process, mark):
         end_family(mark)
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         process.wait()
         with self._lock:
             self._running.pop(mark, None)
@@ -165,7 +171,7 @@ def is_alive(pid):
 
 def stacks(pids):
     """Where each thread of the processes is."""
-    parts = []
+    parts, end = [], time.monotonic() + TRACES_DEADLINE
     for pid in pids:
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -175,15 +181,17 @@ def stacks(pids):
         if not name:
             continue
         parts.append(f"---- process {pid}: {name[:200]}")
-        if shutil.which("gdb"):
+        if shutil.which("gdb") and time.monotonic() < end:
             try:
                 done = subprocess.run(
                     ["gdb", "--batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(pid), "-ex",
                      "thread apply all bt 30"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                     timeout=TRACE_DEADLINE)
                 lines = done.stdout.splitlines()
-                parts += [line for line in lines if line.startswith(("#", "Thread"))][:400]
-                continue
+                frames = [line for line in lines if line.startswith(("#", "Thread"))][:400]
+                parts += frames
+                if frames:
+                    continue
             except (OSError, subprocess.TimeoutExpired):
                 pass
         try:

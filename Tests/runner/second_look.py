@@ -19,6 +19,11 @@ class Flaky:
         self.reason = first_words(reason)
 
 
+def is_failure_alone(unit, name):
+    """Whether such a name is printed of failures alone: of a unit as a whole, or of the end of its process."""
+    return name in (unit.name, "the test run", "swift testing") or name.endswith(("/end", "/report"))
+
+
 class SecondLook:
     """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure."""
 
@@ -26,6 +31,7 @@ class SecondLook:
         self._is_bounded = is_bounded
         self._clock = clock
         self.flaky = []
+        self._number = 0
 
     def take(self, units):
         """Runs again what failed, and puts what comes out in the place of the failures."""
@@ -37,10 +43,11 @@ class SecondLook:
             return
         begun = self._clock()
         for number, (unit, names) in enumerate(failures):
-            if self._is_bounded and self._clock() - begun > MOST_SECONDS:
+            left = begun + MOST_SECONDS - self._clock() if self._is_bounded else float("inf")
+            if left <= 0:
                 say(f"NOTE no second look at {len(failures) - number} more: the others took {MOST_SECONDS} s")
                 return
-            self._look(unit, names)
+            self._look(unit, names, left)
 
     def _failures(self, units):
         """The processes in which something failed, in order: the unit, and the names with which it runs again."""
@@ -53,18 +60,24 @@ class SecondLook:
             found += [(unit, names) for names in ([()] if () in processes else processes)]
         return found
 
-    def _look(self, unit, names):
-        again = unit.again(names)
-        again.is_again = True
-        say(f"== once more: {' '.join((unit.name, *names))}")
-        again.run()
-        unit.seconds += again.seconds
+    def _look(self, unit, names, seconds):
         was_of_it = [result for result in unit.results if not names or unit.process_of(result) == names]
         failed = [result for result in was_of_it if result.is_failed]
+        if not failed:
+            # An earlier look ran the same process.
+            return
+        self._number += 1
+        again = unit.again(names)
+        again.look = self._number
+        again.most_seconds = seconds
+        say(f"== once more: {' '.join((unit.name, *names))}")
+        again.run()
+        again.show()
+        unit.seconds += again.seconds
         still = [result for result in again.results if result.is_failed]
         # What failed has to have passed now, not only something else.
-        passed = {result.name for result in again.results if result.kind != "FAIL"}
-        missing = [result for result in failed if names and result.name not in passed and result.name != unit.name]
+        passed = {result.name for result in again.results if result.kind == "PASS"}
+        missing = [result for result in failed if result.name not in passed and not is_failure_alone(unit, result.name)]
         if still or missing or not passed:
             told = {result.name: result.reason for result in still}
             for result in failed:

@@ -5,6 +5,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -223,6 +224,9 @@ class TestRun:
             try:
                 self._run_all()
             finally:
+                # A second signal must not break off what ends the others.
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)
                 self.commands.end_all()
 
     def _run_all(self):
@@ -231,7 +235,7 @@ class TestRun:
             self._fail_at_once("dependencies", "meson-helpers/install-deps --for-tests ends with an error")
             return
         find_swift()
-        self.versions[HERE] = gstreamer_version([])
+        self.versions[HERE] = gstreamer_version()
         subprocess.run([os.path.join(HELPERS, "swift_dependencies.py"), "use"])
         os.environ["LATCHKEY_PROGRAMS"] = "1"
         by_name = {unit.name: unit for unit in self.units}
@@ -248,7 +252,11 @@ class TestRun:
         for unit in alone:
             self._one(unit)
         self._make_folders(elsewhere)
-        self._in_slots([unit for unit in here if unit not in alone and unit not in slow] + elsewhere)
+        side_by_side = [unit for unit in elsewhere if not unit.is_alone]
+        self._in_slots([unit for unit in here if unit not in alone and unit not in slow] + side_by_side)
+        for unit in elsewhere:
+            if unit.is_alone and not self._is_skipped(unit) and not self._has_no_folder(unit):
+                self._one(unit)
         if slow:
             # SwiftPM's lock lies in TMPDIR, which a suite has of its own: it would build beside the build ahead.
             for build in self._ahead.values():
@@ -290,17 +298,9 @@ class TestRun:
         return True
 
     def _show(self, unit):
-        """What a unit said that did not pass. All of a suite in one piece."""
+        """What a unit said that did not pass, in one piece."""
         with self._printing:
-            if any(result.is_failed for result in unit.results):
-                say(f"---- the end of {unit.log}")
-                say("\n".join(tail(unit.log)))
-                say("----")
-            for note in unit.notes:
-                say(note)
-            for result in unit.results:
-                if result.kind != "PASS":
-                    say(str(result))
+            unit.show()
 
     def _swift_tests(self, build):
         groups = [unit for unit in self.units if isinstance(unit, SwiftGroup)]
@@ -315,6 +315,7 @@ class TestRun:
                 self._one(unit)
             else:
                 unit.failed(unit.name, f"gst-inspect-1.0 does not work; see {log}")
+                unit.has_second_look = False
 
     def _is_built_now(self, build):
         """Runs a build. One that no pattern selects counts only if it fails."""
@@ -403,6 +404,7 @@ class TestRun:
             return False
         kind, reason = problem
         unit.results = [Result(kind, unit.name, f"there is no folder of Debian {unit.place}: {reason}")]
+        unit.has_second_look = False
         self._show(unit)
         return True
 
@@ -413,8 +415,9 @@ class TestRun:
         if manual is None:
             return
         self._write_results()
-        if self.skipped_for_time:
-            manual.results = [Result("SKIP", "manual", f"no time left for {', '.join(self.skipped_for_time)}")]
+        skipped = [unit.name for unit in self.units if unit.place == HERE and unit.name in self.skipped_for_time]
+        if skipped:
+            manual.results = [Result("SKIP", "manual", f"no time left for {', '.join(skipped)}")]
             self._show(manual)
         else:
             self._one(manual)
@@ -435,13 +438,17 @@ class Folder(threading.Thread):
         self._run = run
         self._release = release
         self._ended = None
+        self._reason = "it was not made"
 
     def run(self):
         log = os.path.join(self._run.logs, f"{self._release}-folder.log")
         seconds = FOLDER_SECONDS if self._run.options.is_gate else 1800
-        self._ended = self._run.commands.run([*self._run.in_folder(self._release), "true"], log, seconds)
+        inside = self._run.in_folder(self._release)
+        self._ended = self._run.commands.run([*inside, "gst-inspect-1.0", "--version"], log, seconds)
         if self._ended.is_good:
-            self._run.versions[self._release] = gstreamer_version(self._run.in_folder(self._release))
+            self._run.versions[self._release] = version_in("\n".join(tail(log)))
+            # Between two suites, no other test run makes the folder anew.
+            self._run.commands.start([*inside, "sleep", "infinity"], os.path.join(self._run.logs, f"{self._release}-lock.log"))
         else:
             last = tail(log, 1)
             self._reason = self._ended.stopped or (last[0] if last else f"status {self._ended.status}")
@@ -454,7 +461,7 @@ class Folder(threading.Thread):
         # A release that cannot be had today is no failure of ours.
         options = self._run.options
         is_skip = options.is_gate or (options.mode == "everywhere" and self._ended and self._ended.status == units.NO_FOLDER)
-        return ("SKIP" if is_skip else "FAIL", getattr(self, "_reason", "it was not made"))
+        return ("SKIP" if is_skip else "FAIL", self._reason)
 
 
 class Progress:
@@ -490,11 +497,15 @@ def find_swift():
     os.environ["PATH"] = found.stdout or os.environ["PATH"]
 
 
-def gstreamer_version(command):
+def gstreamer_version():
     try:
-        done = subprocess.run([*command, "gst-inspect-1.0", "--version"], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True)
+        return version_in(subprocess.run(["gst-inspect-1.0", "--version"], stdin=subprocess.DEVNULL, capture_output=True,
+                                         text=True).stdout)
     except OSError:
         return None
-    found = re.search(r"^GStreamer (\S+)", done.stdout, re.MULTILINE)
+
+
+def version_in(text):
+    """What gst-inspect-1.0 says of GStreamer's version."""
+    found = re.search(r"^GStreamer (\S+)", text, re.MULTILINE)
     return found[1] if found else None

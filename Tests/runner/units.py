@@ -15,6 +15,8 @@ HERE = "here"
 RELEASES = {"trixie": "1.26", "forky": "1.28"}
 # Tests/debian-folder says with this status that the folder cannot be made.
 NO_FOLDER = 69
+# A suite ends so, at its end, if checks failed: lib/report.py. With any other status it did not come so far.
+CHECKS_FAILED = 3
 # In a comment of a suite that measures time: it runs with nothing beside it.
 ALONE = re.compile(r"^# Runs alone: ", re.MULTILINE)
 # Suites whose checks run in processes for several results. The first part of a name says which.
@@ -62,11 +64,12 @@ def parsed(lines, prefix=""):
     """The results among the lines that a suite printed."""
     for line in lines:
         found = LINE.fullmatch(line.rstrip("\n"))
-        if not found or (found[1] != "PASS" and not found[3]):
+        # A check that is skipped says why.
+        if not found or (found[1] == "SKIP" and not found[3]):
             continue
         # "PASS name (note)"
         name = found[2].split(" (")[0] if found[1] == "PASS" else found[2]
-        yield Result(found[1], prefix + name, found[3] or "")
+        yield Result(found[1], prefix + name.rstrip(": "), found[3] or ("no reason given" if found[1] == "FAIL" else ""))
 
 
 def first_words(text, most=160):
@@ -93,7 +96,9 @@ class Unit:
     def __init__(self, run, name):
         self.run_ = run
         self.name = name
-        self.is_again = False
+        # Of a second look: its number, and the seconds that are left for it.
+        self.look = None
+        self.most_seconds = float("inf")
         # Of the last run.
         self.results = []
         self.notes = []
@@ -101,25 +106,38 @@ class Unit:
 
     @property
     def log(self):
-        return os.path.join(self.run_.logs, self.name.replace("/", "-") + (".again.log" if self.is_again else ".log"))
+        return os.path.join(self.run_.logs, self.name.replace("/", "-") + (f".again-{self.look}.log" if self.look else ".log"))
 
     def run(self):
         """Runs it, and has the results then."""
         self.results = []
         self.notes = []
-        ended = self.command()
+        try:
+            ended = self.command()
+        except Exception as problem:  # noqa: B902: the other units go on
+            self.failed(self.name, f"the test run cannot run it: {problem!r}")
+            return
         self.seconds += ended.seconds if ended else 0.0
+
+    def show(self):
+        """Prints what did not pass, and notes."""
+        lines = [*self.notes, *(str(result) for result in self.results if result.kind != "PASS")]
+        if any(result.is_failed for result in self.results):
+            lines = [f"---- the end of {self.log}", *tail(self.log), "----", *lines]
+        if lines:
+            say("\n".join(lines))
 
     def command(self):
         raise NotImplementedError
 
     def limit(self, seconds):
         """The seconds that it may take: what is required has to be at an end when the test run is out of time."""
-        return max(1.0, min(seconds, self.run_.seconds_left())) if self.is_required else seconds
+        return max(1.0, min(seconds, self.most_seconds, self.run_.seconds_left() if self.is_required else seconds))
 
     def stopped(self, ended):
         """The reason of a failure, of a command that was stopped."""
-        return "not at an end when the test run was out of time" if self.run_.seconds_left() <= 0 else ended.stopped
+        is_out_of_time = self.is_required and self.run_.seconds_left() <= 0
+        return "not at an end when the test run was out of time" if is_out_of_time else ended.stopped
 
     def failed(self, name, reason):
         self.results.append(Result("FAIL", name, reason))
@@ -183,7 +201,7 @@ class SwiftGroup(Unit):
 
     def command(self):
         ended = self._once()
-        if not ended.is_good and self.run_.versions.get(HERE, "").startswith("1.22."):
+        if not ended.is_good and (self.run_.versions.get(HERE) or "").startswith("1.22."):
             found = self.STOCK.search("\n".join(tail(self.log, 400)))
             if found:
                 self.notes.append(f"NOTE {self.name} runs again after: {found[0]}")
@@ -260,7 +278,7 @@ class Suite(Unit):
         """The arguments with which the process that printed a result runs again; none for all of the suite."""
         name = result.name[len(self.name) + 1:]
         # The suite as a whole failed, or cannot be asked for a part.
-        if not name or self.is_sanitizer:
+        if not name or self.is_slow:
             return ()
         return (name.split("/")[0] if self.step in BY_FIRST_PART else name,)
 
@@ -273,10 +291,11 @@ class Suite(Unit):
             return None
         if not self.run_.is_built:
             self.failed(self.name, "not run, the build failed")
+            self.has_second_look = False
             return None
         seconds, silence = self.run_.suite_limits(self)
         folder = os.path.join(self.run_.work, "suites", self.name.replace("/", "-"))
-        os.makedirs(folder)
+        os.makedirs(folder, exist_ok=True)
         environment = {**self.run_.isolated(), "TMPDIR": folder, **self.run_.suite_environment(self)}
         command = [os.path.join(HELPERS, "with-plugin"), self.path, *self.names]
         if self.place != HERE:
@@ -290,7 +309,9 @@ class Suite(Unit):
         self.notes = [line for line in lines if line.startswith("NOTE ")]
         if ended.stopped:
             self.failed(self.name, self.stopped(ended))
-        elif ended.status and not any(result.is_failed for result in self.results):
+        elif ended.status == NO_FOLDER and self.place != HERE and self.run_.options.is_gate:
+            self.results.append(Result("SKIP", self.name, " ".join(tail(self.log, 1)) or "there is no folder"))
+        elif ended.status and not (ended.status == CHECKS_FAILED and any(result.is_failed for result in self.results)):
             self.failed(self.name, f"ends with status {ended.status}")
         elif not self.results:
             self.failed(self.name, "printed no result")

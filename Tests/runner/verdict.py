@@ -22,20 +22,26 @@ def git(*arguments):
         return None
 
 
+def source_now():
+    """The commit, and whether nothing differs from it. None: this is no git repository."""
+    status = git("status", "--porcelain")
+    return git("rev-parse", "HEAD"), None if status is None else status == ""
+
+
 class Verdict:
     """Of the units that ran, the versions of GStreamer by place, and what was flaky."""
 
-    def __init__(self, mode, units, versions, flaky, seconds, skipped_for_time):
+    def __init__(self, mode, units, versions, flaky, seconds, skipped_for_time, source=(None, None)):
+        """`source`: of `source_now`, when the run began."""
         self.mode = mode
         self.units = units
         self.versions = versions
         self.flaky = flaky
         self.seconds = seconds
         self.skipped_for_time = skipped_for_time
-        self.commit = git("rev-parse", "HEAD")
-        status = git("status", "--porcelain")
-        # None: this is no git repository.
-        self.has_changes = status != "" if status is not None else None
+        self.commit, was_clean = source
+        # None: this is no git repository. What changed while the run went on counts as a change, too.
+        self.is_clean = was_clean and source_now() == source
 
     def results(self, place=None):
         return [result for unit in self.units if place in (None, unit.place) for result in unit.results]
@@ -86,7 +92,7 @@ class Verdict:
             "mode": self.mode,
             "passed": self.is_passed,
             "commit": self.commit,
-            "clean": None if self.has_changes is None else not self.has_changes,
+            "clean": self.is_clean,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "seconds": round(self.seconds),
             "steps": {unit.name: round(unit.seconds, 1) for unit in self.units},
@@ -103,8 +109,9 @@ class Verdict:
         text = json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n"
         for path in paths:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            with open(path, "w", encoding="utf-8") as file:
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
                 file.write(text)
+            os.replace(f"{path}.new", path)
 
     def row(self):
         """The line of the table of runs."""
@@ -112,7 +119,7 @@ class Verdict:
         counts = "; ".join(
             f"{self.versions.get(place) or place}: {in_words(self.counts(place))}" for place in self.places)
         flaky = "; ".join(f"`{one.name}`" for one in self.flaky) or "none"
-        commit = (self.commit or "unknown")[:8] + (" and changes" if self.has_changes else "")
+        commit = (self.commit or "unknown")[:8] + ("" if self.is_clean else " and changes")
         return f"| {verdict['date'][:10]} | {commit} | {self.mode} | {self.seconds / 60:.0f} | {counts} | {flaky} |"
 
     def record(self, path=TABLE):

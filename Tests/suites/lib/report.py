@@ -4,6 +4,9 @@
 import sys
 import threading
 
+# The status of a suite that came to its end, and in which checks failed.
+CHECKS_FAILED = 3
+
 
 def is_wanted(name, arguments):
     """Whether the arguments of a suite choose a check. No arguments choose every check. An argument chooses the check of that
@@ -47,7 +50,7 @@ class Report:
         for argument in arguments:
             if not any(_is_of(name, argument) for name in self._names):
                 self.failed(argument, "there is no such check")
-        sys.exit(1 if self._failed else 0)
+        sys.exit(CHECKS_FAILED if self._failed else 0)
 
     def _print(self, name, line):
         with self._lock:
