@@ -2,8 +2,10 @@
 """Many keys in one presentation: rotation, renditions with keys of their own, and clear parts between encrypted ones."""
 
 import threading
+import time
 
 import hls_media as media
+from bounds import PATIENCE
 from hls_scenes import Gst, Scene, demand, end_of_stream, exactly_once, identifier, in_thread, same_frames
 
 SEGMENTS = 200
@@ -25,17 +27,20 @@ def rotation_fragmented():
     ahead = {}
     with Scene(files, keys) as scene:
 
-        def looking(number):
-            """What the key server was asked for when the segment is fetched."""
+        def looking(number, *wanted):
+            """What the key server was asked for before the segment is there. The segment waits for the wanted requests."""
 
             def answer(_request):
+                end = time.monotonic() + 5 * PATIENCE
+                while not set(wanted) <= set(scene.key_requests()) and time.monotonic() < end:
+                    time.sleep(0.02)
                 ahead[number] = scene.key_requests()
                 return files[f"v{number}.m4s"]
 
             return answer
 
-        for number in (0, 50):
-            scene.origin.files[f"v{number}.m4s"] = looking(number)
+        scene.origin.files["v0.m4s"] = looking(0)
+        scene.origin.files["v50.m4s"] = looking(50, "rotation/50", "rotation/51")
         player = scene.player()
         player.play()
         end_of_stream(player, 120.0)
