@@ -25,9 +25,11 @@ FREE = "fakesink sync=false"
 class Run:
     """What play-protected said, and how it ended."""
 
-    def __init__(self, status, lines):
+    def __init__(self, status, lines, errors=""):
         self.status = status
         self.lines = lines
+        # What it wrote to stderr.
+        self.errors = errors
 
     def values(self, name):
         """What stands behind `name: `, in order."""
@@ -37,6 +39,7 @@ class Run:
         said = " | ".join(line for line in self.lines if not line.startswith(("log:", "message:")))[-1500:]
         # What GStreamer said of the end, if it said something.
         said += "".join(f" | {line}" for line in self.lines if line.startswith("log: error:"))[-600:]
+        said += f" | {' '.join(self.errors.split())[-600:]}"
         demand(self.status == status, f"status {self.status}, not {status}: {said}")
         for text in wanted:
             demand(any(text in line for line in self.lines), f"nothing says “{text}”: {said}")
@@ -78,7 +81,7 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         reader.join()
     demand(process.returncode >= 0,
            f"ended by signal {-process.returncode}: {lines[-3:]} {''.join(errors)[-600:]}")
-    return Run(process.returncode, lines)
+    return Run(process.returncode, lines, "".join(errors))
 
 
 def url(world, name):

@@ -87,7 +87,8 @@ def lease_end(renewals, buffered):
             # One second after the message: nothing may come later.
             player.next_message(lambda _message: False, said + PATIENCE + 1 - time.monotonic())
             arrivals = player.frames.arrivals
-            demand(len(arrivals) > 10, f"only {len(arrivals)} pictures came before")
+            # In two seconds.
+            demand(len(arrivals) > 10 / PATIENCE, f"only {len(arrivals)} pictures came before")
             late = arrivals[-1] - said
             demand(late < PATIENCE, f"pictures come {late:.2f} s after the end of the lease")
             demand(len(arrivals) < 300, "all was shown")
