@@ -128,7 +128,8 @@ def holds(range_):
 
 
 # Two threads that read encrypted Matroska at once register these types twice, which GLib warns of. Of processes with eight of
-# filesrc ! matroskademux at once, without Latchkey: 13 of 600 on 1.26, 1 of 250 on 1.28; on 1.22 too.
+# filesrc ! matroskademux at once, without Latchkey: on 1.26 none of 250, and 13 of 600 where two such loops ran side by side;
+# 1 of 250 on 1.28; on 1.22 too.
 STOCK_RACE = re.compile("cannot register existing type 'Matroska")
 
 # What stock elements do now and then without Latchkey and with clear media: a pattern of what a failed check says then, and
@@ -147,7 +148,7 @@ RACES = {
     "clear DASH does not preroll": ">=1.26",
     "gst_adaptive_demux2_stream_load_a_fragment: code should not be reached": ">=1.26",
     # playbin with the old DASH demuxer is stopped or sought while its HTTP client fetches: a stream of libsoup's is closed twice,
-    # in the thread of souphttpsrc. Of 4,000 playbacks of clear DASH, each sought and then stopped within half a second: one of
+    # in the thread of souphttpsrc. Of 4,300 playbacks of clear DASH, each sought and then stopped within half a second: one of
     # each of the first two on 1.26, and one of the third; none on 1.28.
     r"^(?!.*latchkey).*g_atomic_ref_count_dec: assertion 'old_value > 0' failed.*libgstsoup": ">=1.26 <1.28",
     r"^crash: SIGSEGV (?!.*latchkey).*libsoup-3\.0\.so.*libgstsoup": ">=1.26 <1.28",
