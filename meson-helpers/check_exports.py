@@ -82,15 +82,6 @@ def check_needed(what, entries):
             yield f"{what}: needs {name} at its start; it is to be loaded with the first request (link_first.cfg)"
 
 
-def check_services(path):
-    """The services of tests, which give keys to anyone who asks, are no part of the library. Stripped, it shows nothing."""
-    names = output_of("nm", path).split()
-    for module in "LatchkeyTestServices", "LatchkeyReferenceServer":
-        found = [name for name in names if f"{len(module)}{module}" in name]
-        if found:
-            yield f"the library has {len(found)} symbols of {module}, such as {found[0]}"
-
-
 def problems(arguments):
     library = dynamic_entries(arguments.library)
     plugin = dynamic_entries(arguments.plugin)
@@ -118,7 +109,6 @@ def problems(arguments):
     if "gst_plugin_latchkey_get_desc" not in entries:
         yield "the plug-in has no gst_plugin_latchkey_get_desc; GStreamer cannot load it"
 
-    yield from check_services(arguments.library)
     if library.get("SONAME") != [arguments.soname]:
         yield f"the library's SONAME is {library.get('SONAME')}, not {arguments.soname}"
     if arguments.soname not in plugin.get("NEEDED", []):

@@ -150,3 +150,129 @@ private func runLoop(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPo
     start.loop.run(start.multi)
     return nil
 }
+
+/// The transfers in one multi handle. Lives on the thread of its `CurlLoop` only.
+struct CurlTransfers {
+    private let multi: MultiHandle
+    private let settings: CurlSettings
+    private var running: [UnsafeMutableRawPointer: CurlTransfer] = [:]
+
+    init(multi: MultiHandle, settings: CurlSettings) {
+        self.multi = multi
+        self.settings = settings
+    }
+
+    mutating func start(_ exchange: CurlExchange) {
+        guard !exchange.isCancelled else {
+            exchange.finish(.failure(.cancelled(exchange.url.text)))
+            return
+        }
+        do throws(HTTPError) {
+            let transfer = try CurlTransfer(exchange, settings: settings, curl: multi.curl)
+            guard multi.curl.pointee.multi_add_handle(multi.pointer, transfer.handle) == CURLM_OK else {
+                throw .other(exchange.url.text, "libcurl does not take the transfer")
+            }
+            running[transfer.handle] = transfer
+        } catch {
+            exchange.finish(.failure(error))
+        }
+    }
+
+    mutating func cancel(_ exchange: CurlExchange) {
+        guard let transfer = running.values.first(where: { $0.exchange === exchange }) else { return }
+        finish(transfer, .failure(.cancelled(exchange.url.text)))
+    }
+
+    /// Hands over what had to wait.
+    mutating func resume(_ exchange: CurlExchange) {
+        guard let transfer = running.values.first(where: { $0.exchange === exchange }) else { return }
+        let code = multi.curl.pointee.easy_pause(transfer.handle, CURLPAUSE_CONT)
+        if code != CURLE_OK { finish(transfer, transfer.outcome(code)) }
+    }
+
+    mutating func cancelAll() {
+        for transfer in running.values { finish(transfer, .failure(.cancelled(transfer.exchange.url.text))) }
+    }
+
+    /// Moves all transfers on, and finishes those that ended.
+    mutating func perform() {
+        var count: Int32 = 0
+        guard multi.curl.pointee.multi_perform(multi.pointer, &count) == CURLM_OK else {
+            for transfer in running.values {
+                finish(transfer, .failure(.other(transfer.exchange.url.text, "libcurl cannot go on")))
+            }
+            return
+        }
+        // SAFETY: a message is valid until its handle is removed, so that its result is copied before that.
+        while let message = multi.curl.pointee.multi_info_read(multi.pointer, &count) {
+            let code = message.pointee.data.result
+            guard message.pointee.msg == CURLMSG_DONE, let handle = message.pointee.easy_handle,
+                let transfer = running[handle]
+            else { continue }
+            finish(transfer, transfer.outcome(code))
+        }
+    }
+
+    private mutating func finish(_ transfer: CurlTransfer, _ outcome: CurlExchange.Outcome) {
+        // First, because libcurl before 7.87 may wait for a look-up while it removes the handle.
+        transfer.exchange.finish(outcome)
+        running[transfer.handle] = nil
+        _ = multi.curl.pointee.multi_remove_handle(multi.pointer, transfer.handle)
+    }
+}
+
+/// A libcurl multi handle: connections, look-ups and running transfers. Freed by hand, once.
+struct MultiHandle: @unchecked Sendable {
+    // SAFETY: `curl_multi_wakeup` may be called from any thread. All else happens on the thread of the loop.
+    let pointer: UnsafeMutableRawPointer
+    let curl: UnsafePointer<latchkey_curl>
+
+    /// As many connections as are kept open while nobody uses them.
+    private static let keptConnections = 16
+    /// As many as are open at once, to one host and in all: a few hosts that do not answer leave room for others. Further
+    /// requests wait, and their timeouts run.
+    private static let maximumHostConnections = 64
+    private static let maximumConnections = 256
+
+    /// Nil where libcurl has no memory left.
+    init?(_ library: CurlLibrary) {
+        curl = library.functions
+        guard library.isReady, let pointer = curl.pointee.multi_init() else { return nil }
+        self.pointer = pointer
+        guard latchkey_curl_multi_set_long(curl, pointer, CURLMOPT_MAXCONNECTS, Self.keptConnections) == CURLM_OK,
+            latchkey_curl_multi_set_long(curl, pointer, CURLMOPT_MAX_HOST_CONNECTIONS, Self.maximumHostConnections)
+                == CURLM_OK,
+            latchkey_curl_multi_set_long(curl, pointer, CURLMOPT_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
+                == CURLM_OK
+        else {
+            free()
+            return nil
+        }
+    }
+
+    func free() { _ = curl.pointee.multi_cleanup(pointer) }
+
+    /// Ends the `wait` under way, or the next one.
+    func wakeUp() { _ = curl.pointee.multi_wakeup(pointer) }
+
+    /// Waits for sockets, for libcurl's own timeouts, or for `wakeUp`.
+    func wait() {
+        if curl.pointee.multi_poll(pointer, nil, 0, 3_600_000, nil) != CURLM_OK {
+            // Out of memory or descriptors: without a pause, the thread would spin until there are some.
+            usleep(10_000)
+        }
+    }
+}
+
+/// Runs `body`, in which threads are started that take no signals: those are the application's business, and a write to
+/// a closed connection must not raise SIGPIPE. Faults stay with who causes them.
+package func withSignalsBlocked<Result>(_ body: () -> Result) -> Result {
+    // A thread inherits the mask of the one that starts it.
+    var mask = sigset_t()
+    var previous = sigset_t()
+    sigfillset(&mask)
+    for fault in [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS] { sigdelset(&mask, fault) }
+    pthread_sigmask(SIG_BLOCK, &mask, &previous)
+    defer { pthread_sigmask(SIG_SETMASK, &previous, nil) }
+    return body()
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyCurl
+import Synchronization
 
 /// One libcurl easy handle and what it has received. Lives on the thread of its `CurlLoop` only.
 final class CurlTransfer {
@@ -288,5 +289,112 @@ private func receive(
     case .taken: total
     case .ends: 0
     case .waits: Int(CURL_WRITEFUNC_PAUSE)
+    }
+}
+
+/// One request on its way to the thread of a `CurlLoop`, and its result on the way back. Thread-safe.
+final class CurlExchange: Sendable {
+    typealias Outcome = Result<HTTPResponse, HTTPError>
+
+    let request: HTTPRequest
+    let url: HTTPURL
+    /// What is left for this exchange; greater than zero.
+    let timeout: Duration
+    /// Takes the body of a success; nil: the response has it.
+    let receiver: HTTPBodyReceiver?
+    private let gate: HTTPBodyGate?
+    private let resume: @Sendable (CurlExchange) -> Void
+
+    private let cancelled = Atomic(false)
+    private let waiter = Mutex<CheckedContinuation<Outcome, Never>?>(nil)
+
+    /// `resume` hears that a body which had to wait may come.
+    init(
+        _ request: HTTPRequest, at url: HTTPURL, within timeout: Duration, _ receiver: HTTPBodyReceiver? = nil,
+        _ gate: HTTPBodyGate? = nil, resume: @escaping @Sendable (CurlExchange) -> Void = { _ in }
+    ) {
+        self.receiver = receiver
+        self.gate = gate
+        self.resume = resume
+        self.request = request
+        self.url = url
+        self.timeout = timeout
+    }
+
+    /// Set before the loop is told, so that a cancellation which overtakes the start is not lost.
+    var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
+
+    func cancel() { cancelled.store(true, ordering: .releasing) }
+
+    /// Whether the body has to wait. Asked again for what had to.
+    var isHeldBack: Bool {
+        gate?.holds { [weak self] in
+            if let self { resume(self) }
+        } ?? false
+    }
+
+    /// Names who waits. Called once, before the exchange is handed to the loop.
+    func setWaiter(_ continuation: CheckedContinuation<Outcome, Never>) {
+        waiter.withLock { $0 = continuation }
+    }
+
+    /// Resumes who waits, once. Later outcomes are dropped.
+    func finish(_ outcome: Outcome) {
+        let continuation = waiter.withLock { waiter in
+            defer { waiter = nil }
+            return waiter
+        }
+        continuation?.resume(returning: outcome)
+    }
+}
+
+/// The header fields of a response, from the lines that libcurl hands on one at a time.
+///
+/// libcurl has read the status line and the framing by then. Interim responses (1xx) and the answers of a proxy start
+/// over; trailers are left out.
+struct ResponseHead {
+    /// The most bytes that all fields of one response may have.
+    static let maximumSize = 65_536
+
+    private(set) var headers: [HTTPHeader] = []
+    private var size = 0
+    private var isComplete = false
+
+    /// Takes one line with or without its line end. False where the fields are larger than `maximumSize`.
+    mutating func receive(_ line: [UInt8]) -> Bool {
+        guard line.count <= Self.maximumSize - size else { return false }
+        size += line.count
+        // A field name has no slash, so that this is a status line.
+        if line.starts(with: "HTTP/".utf8) {
+            self = ResponseHead()
+            size = line.count
+            return true
+        }
+        let text = Self.trimmed(line[...])
+        if text.isEmpty {
+            isComplete = true
+        } else if isComplete {
+            return true
+        } else if let first = line.first, Self.isBlank(first) {
+            // Obsolete line folding (RFC 9112, section 5.2).
+            guard let last = headers.indices.last else { return true }
+            headers[last].value += " " + String(decoding: text, as: UTF8.self)
+        } else if let colon = text.firstIndex(of: UInt8(ascii: ":")) {
+            headers.append(
+                HTTPHeader(
+                    name: String(decoding: Self.trimmed(text[..<colon]), as: UTF8.self),
+                    value: String(decoding: Self.trimmed(text[text.index(after: colon)...]), as: UTF8.self)))
+        }
+        return true
+    }
+
+    private static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        var bytes = bytes.drop(while: isBlank)
+        while let last = bytes.last, isBlank(last) { bytes.removeLast() }
+        return bytes
+    }
+
+    private static func isBlank(_ byte: UInt8) -> Bool {
+        byte == 0x20 || byte == 0x09 || byte == 0x0D || byte == 0x0A
     }
 }

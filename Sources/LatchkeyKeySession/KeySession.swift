@@ -342,3 +342,411 @@ public final class KeySession: Sendable {
 
     static func makeID() -> UInt64 { lastID.add(1, ordering: .relaxed).newValue }
 }
+
+extension KeySession {
+    /// Runs `body` when the session is over; now, where it is. One body for each owner: the latest.
+    func atEnd(_ owner: ObjectIdentifier, _ body: @escaping @Sendable () -> Void) {
+        let (isOver, old) = core.withLock { core in
+            guard core.state.closure == nil else { return (true, nil as (@Sendable () -> Void)?) }
+            // The old one may own something whose end calls the session, so it goes after the lock.
+            return (false, core.endings.updateValue(body, forKey: owner))
+        }
+        if isOver { body() }
+        withExtendedLifetime(old) {}
+    }
+
+    /// Changes the state under the lock, then acts.
+    @discardableResult
+    func perform<Value: Sendable>(_ change: (inout Core) -> (KeySessionState.Action, Value)) -> Value {
+        let (value, settled) = core.withLock { core in
+            let (action, value) = change(&core)
+            core.events += action.events
+            core.keepOrigins(of: action)
+            // Inside the lock, so that nobody reads a new status under an old revision and keeps it as current.
+            if action.changesStatus { statusRevision.add(1, ordering: .releasing) }
+            setTimer(&core)
+            return (
+                value,
+                action.settled.compactMap { id in
+                    core.open.removeValue(forKey: id).map { ($0, action.failed.contains(id)) }
+                }
+            )
+        }
+        for (open, hasFailed) in settled {
+            open.request.dismiss(hasFailed: hasFailed)
+            if !hasFailed { for request in open.renewed { request.setStatus(.renewed) } }
+        }
+        deliver()
+        return value
+    }
+
+    /// Delivers what is queued, unless somebody does already: that keeps the order without a lock around observers.
+    private func deliver() {
+        let isMine = core.withLock { core in
+            if core.isDelivering || core.events.isEmpty { return false }
+            core.isDelivering = true
+            return true
+        }
+        guard isMine else { return }
+        while let (event, observers) = nextEvent() {
+            for observer in observers { observer.body(event) }
+        }
+    }
+
+    private func nextEvent() -> (KeyEvent, [Observer])? {
+        core.withLock { core in
+            guard !core.events.isEmpty else {
+                core.isDelivering = false
+                return nil
+            }
+            return (core.events.removeFirst(), core.observers)
+        }
+    }
+
+    /// Offers the request to its loaders, one by one, until one takes it. The process has to be as it was built, where that
+    /// is watched, and where there is a session server, that has to agree first. The task does not keep the session.
+    func ask(for request: KeyLoadingRequest) {
+        let storedKeys = request.keySystem == .fairPlay ? configuration.persistableKeys : nil
+        Task { [weak self, viewing, integrity = configuration.integrity] in
+            if let violation = await integrity?.violation() {
+                self?.close(violation)
+                return
+            }
+            do throws(KeyError) {
+                if self?.needsNoViewing == false {
+                    self?.beginViewing(retryFailuresUpTo: 0)
+                    try await viewing?.established()
+                }
+                // Loaders may answer on threads that must not wait for the store.
+                await storedKeys?.prepare()
+                while let loader = self?.nextLoader(for: request.id) {
+                    if self?.beginViewing(for: loader) == true { try await viewing?.established() }
+                    if Self.offer(request, to: loader) { return }
+                }
+            } catch {
+                self?.fail(requestID: request.id, with: error)
+            }
+        }
+    }
+
+    /// Whether nobody else is to be asked.
+    private static func offer(_ request: KeyLoadingRequest, to loader: any ResourceLoader) -> Bool {
+        if request.isFinished { return true }
+        request.willOffer(to: loader)
+        let isTaken =
+            request.isRenewal ? loader.shouldWaitForRenewal(of: request) : loader.shouldWaitForLoading(of: request)
+        guard isTaken else { return request.isFinished }
+        if !request.take(by: loader) { loader.didCancel(request) }
+        return true
+    }
+
+    /// Nil when all were asked, which is then an event, or when the request is over.
+    private func nextLoader(for id: UInt64) -> (any ResourceLoader)? {
+        let loader = core.withLock { core -> (any ResourceLoader)? in
+            guard let open = core.open[id] else { return nil }
+            if let next = core.nextLoader(for: open) {
+                core.open[id]?.asked.append(next)
+                return next
+            }
+            core.open[id]?.isAsking = false
+            core.events.append(.untaken(open.request, origin: open.origin))
+            return nil
+        }
+        if loader == nil { deliver() }
+        return loader
+    }
+}
+
+extension KeySession {
+    /// Asks for the keys of a request anew, ahead of the end of their lease, as AVFoundation's
+    /// `renewExpiringResponseData(for:)`. Loaders get a request whose `isRenewal` is set. The keys stay usable
+    /// meanwhile. False where there is nothing to renew: no key of it is usable, or a renewal is under way.
+    @discardableResult
+    public func renewExpiringResponseData(for request: KeyLoadingRequest) -> Bool {
+        let id = Self.makeID()
+        let now = clock.now()
+        let slots: Set<KeySessionState.Slot> =
+            request.keyIDs.isEmpty ? [nil] : Set(request.keyIDs.map { Optional($0) })
+        let requests = perform { core -> (KeySessionState.Action, [KeyLoadingRequest]) in
+            var action = core.state.renew(slots, keySystem: request.keySystem, as: id, at: now)
+            let requests = core.open(&action, renewing: request, for: self)
+            return (action, requests)
+        }
+        for request in requests { ask(for: request) }
+        return !requests.isEmpty
+    }
+
+    /// These keys may not be used any more: they are forgotten, and asked for again when somebody wants them. Other keys
+    /// that came under the same names stay.
+    func withdraw(_ keys: [KeyID: ContentKey], because error: KeyError) {
+        perform { core in (core.state.withdraw(keys, because: error), ()) }
+    }
+
+    /// The clock has come to a deadline.
+    func advance() {
+        let now = clock.now()
+        let requests = perform { core -> (KeySessionState.Action, [KeyLoadingRequest]) in
+            var action = core.state.advance(to: now, makeID: Self.makeID)
+            let requests = core.open(&action, renewing: nil, for: self)
+            return (action, requests)
+        }
+        for request in requests { ask(for: request) }
+    }
+
+    /// Sees to it that `advance` is called at the next deadline. Blocks no thread.
+    func setTimer(_ core: inout Core) {
+        let deadline = core.state.deadline
+        guard deadline != core.timer?.deadline else { return }
+        core.timer?.task.cancel()
+        core.timer = deadline.map { deadline in
+            let sleep = clock.sleep
+            let task = Task { [weak self] in
+                guard (try? await sleep(deadline)) != nil else { return }
+                self?.timerFired(deadline)
+            }
+            return (deadline, task)
+        }
+    }
+
+    private func timerFired(_ deadline: ContinuousClock.Instant) {
+        let isCurrent = core.withLock { core in
+            guard core.timer?.deadline == deadline else { return false }
+            core.timer = nil
+            return true
+        }
+        if isCurrent { advance() }
+    }
+
+    // MARK: Answers
+
+    /// The answer of the loader that took the request. Where it cannot be used for a reason that may pass, the loader
+    /// says whether to make the request again.
+    func respond(to request: KeyLoadingRequest, with result: Result<KeyAnswer, KeyError>) -> Bool {
+        guard let keySystem = core.withLock({ $0.state.keySystem(ofRequest: request.id) }) else { return false }
+        let loader = request.answerer
+        let outcome = result.flatMap { answer in
+            Result { () throws(KeyError) in try answer.keys(for: keySystem, of: request) }
+        }
+        if let reason = retryReason(of: outcome, for: request), request.attempt < KeyLoadingRequest.maximumAttempts,
+            let loader, loader.shouldRetry(request, reason: reason), retry(request)
+        {
+            return false
+        }
+        switch outcome {
+        case .success(let keys):
+            guard retryReason(of: outcome, for: request) == .receivedObsoleteContentKey else {
+                let isCounted = answer(request.id, with: keys)
+                if isCounted {
+                    if let key = keys.updatedPersistableKey {
+                        loader?.didUpdatePersistableContentKey(key, for: request)
+                    }
+                    report(request, to: loader)
+                }
+                return isCounted
+            }
+            return fail(requestID: request.id, with: .leaseExpired("the renewal brings no more time than there is"))
+        case .failure(let error):
+            let isCounted = refuse(request.id, with: error)
+            if isCounted { loader?.didFail(request, with: error) }
+            return isCounted
+        }
+    }
+
+    /// Whoever answers has no key. That counts unless the media has said since which KID is meant: then the request is
+    /// made again for that one.
+    func refuse(_ id: UInt64, with error: KeyError) -> Bool {
+        let request = core.withLock { $0.state.isUntold(id) ? $0.open[id]?.request : nil }
+        if let request, request.attempt < KeyLoadingRequest.maximumAttempts, retry(request) { return false }
+        return fail(requestID: id, with: error)
+    }
+
+    /// In seconds since 1970-01-01 00:00 UTC, by the trusted clock of stored keys, or the session's if there is none. Throws
+    /// `invalidConfiguration` if the trusted clock cannot be used.
+    func storedKeyTime() throws(KeyError) -> UInt64 {
+        guard let keys = configuration.persistableKeys else { return UInt64(clamping: clock.date()) }
+        return try keys.time()
+    }
+
+    func didNotStore(_ request: KeyLoadingRequest, _ error: KeyError) {
+        log("\(request.description): \(error)")
+        perform { _ in
+            (KeySessionState.Action(events: [.notStored(request, error, origin: request.origin)]), ())
+        }
+    }
+
+    private func report(_ request: KeyLoadingRequest, to loader: (any ResourceLoader)?) {
+        guard let loader else { return }
+        let error = (request.keyIDs.isEmpty ? [nil] : request.keyIDs.map(Optional.some)).lazy.compactMap { keyID in
+            if case .failed(let error, _) = self.core.withLock({ $0.state.status(of: keyID) }) { error } else { nil }
+        }.first
+        if let error { loader.didFail(request, with: error) } else { loader.didSucceed(request) }
+    }
+
+    private func retryReason(
+        of outcome: Result<KeySessionState.Keys, KeyError>, for request: KeyLoadingRequest
+    ) -> KeyRetryReason? {
+        switch outcome {
+        case .failure(let error):
+            if error.isSameKind(as: .timedOut("")) { return .timedOut }
+            return error.isSameKind(as: .leaseExpired("")) ? .receivedResponseWithExpiredLease : nil
+        case .success(let keys):
+            let now = clock.now()
+            return core.withLock { core in
+                if core.state.isOver(keys.terms, for: request.id, at: now) { return .receivedResponseWithExpiredLease }
+                return core.state.isObsolete(keys, for: request.id) ? .receivedObsoleteContentKey : nil
+            }
+        }
+    }
+
+    /// Makes the request again for the keys that are missing. False where it is over.
+    private func retry(_ request: KeyLoadingRequest) -> Bool {
+        let id = Self.makeID()
+        let now = clock.now()
+        let again = perform { core -> (KeySessionState.Action, KeyLoadingRequest?) in
+            var action = core.state.retry(request.id, as: id, at: now)
+            guard let slots = action.requested, let open = core.open[request.id] else { return (action, nil) }
+            let again = KeyLoadingRequest(id: id, repeating: request, keyIDs: slots.compactMap(\.self), session: self)
+            core.open[id] = OpenRequest(
+                request: again, origin: open.origin, loaders: open.loaders, renewed: open.renewed)
+            action.events.append(.requested(again, origin: open.origin))
+            return (action, again)
+        }
+        guard let again else { return false }
+        request.setStatus(.retried)
+        ask(for: again)
+        return true
+    }
+}
+
+extension KeySession {
+    /// Says that somebody plays with this session from now on; nil where no session server counts that.
+    ///
+    /// What is not played any more is ended at the session server, so keep the answer while you play.
+    public func beginPlayback() -> PlaybackUse? { viewing.map { PlaybackUse($0, id: Self.makeID()) } }
+
+    /// Whether the session is closed, for good.
+    public var isClosed: Bool { core.withLock { $0.state.closure != nil } }
+
+    /// Sets the viewing session up, and waits for it, as ahead of a licence that no request of this session asks for.
+    /// Throws why there is none. Nobody counts: returns at once.
+    package func establishViewing() async throws(KeyError) {
+        guard let viewing else { return }
+        // What is stored plays on meanwhile.
+        if needsNoViewing { viewing.begin() } else { beginViewing(retryFailuresUpTo: generation) }
+        try await viewing.established()
+    }
+
+    /// Whether the content is stored on this device: then its stored keys need no viewing session, where the configuration
+    /// allows that. What has to be asked of a server brings one about.
+    package func setContentIsStored(_ isStored: Bool) {
+        guard let viewing, viewing.allowsOffline else { return }
+        let begins = perform { core -> (KeySessionState.Action, Bool) in
+            core.contentIsStored = isStored
+            switch (core.gate, isStored) {
+            case (.closed, true), (.opening, true), (.refused, true):
+                var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
+                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+                return (action, false)
+            case (.unneeded, false):
+                let action = KeySessionState.Action(events: core.setGate(.closed), changesStatus: true)
+                return (action, !core.state.entries.isEmpty)
+            default: return (KeySessionState.Action(), false)
+            }
+        }
+        if begins { beginViewing(retryFailuresUpTo: generation) }
+    }
+
+    /// Whether what plays is stored on this device.
+    var needsNoViewing: Bool { core.withLock { core in if case .unneeded = core.gate { true } else { false } } }
+
+    /// Has a viewing session set up, if one is wanted before this loader is asked; false if none is.
+    func beginViewing(for loader: any ResourceLoader) -> Bool {
+        guard let viewing, needsNoViewing, !loader.isLocal else { return false }
+        viewing.begin()
+        return true
+    }
+
+    /// Sees to it that a viewing session is there or on its way, where a demand wants one.
+    func beginViewing(retryFailuresUpTo generation: UInt64) {
+        guard let viewing else { return }
+        let begins = core.withLock { core in
+            guard core.state.closure == nil, core.gate.begins(retryFailuresUpTo: generation) else { return false }
+            core.gate = .opening
+            return true
+        }
+        if begins { viewing.begin() }
+    }
+
+    /// The viewing session is there, or not: keys that the session has are of use, or not.
+    func setGate(_ gate: ViewingGate) {
+        perform { core in
+            guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
+            var action = KeySessionState.Action(events: core.setGate(gate), changesStatus: true)
+            if case .open = gate {
+                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+            }
+            return (action, ())
+        }
+    }
+
+    /// Nobody plays any more. What begins then may be clear at first, and is not withheld.
+    func endViewing() {
+        perform { core in
+            guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
+            let gate = core.contentIsStored ? ViewingGate.unneeded : .closed
+            core.wasOpen = false
+            return (KeySessionState.Action(events: core.setGate(gate), changesStatus: true), ())
+        }
+    }
+
+    /// Whether the process is watched, so that keys have to come through a session.
+    package var isWatched: Bool { configuration.integrity != nil }
+
+    /// Nobody looks into the process, and it is as it was built: keys that the session has may be used.
+    func processIsSound() {
+        perform { core in
+            guard core.state.closure == nil, core.awaitsFirstLook else { return (KeySessionState.Action(), ()) }
+            core.awaitsFirstLook = false
+            var action = KeySessionState.Action(changesStatus: true)
+            action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+            return (action, ())
+        }
+    }
+
+    /// There is no viewing session, and so no key. Requests that wait for it fail by themselves.
+    func refuse(_ error: KeyError) {
+        perform { core in
+            guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
+            guard !core.contentIsStored else {
+                // What is stored plays on; what was asked for fails.
+                var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
+                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+                return (action, ())
+            }
+            core.state.generation += 1
+            let gate = ViewingGate.refused(error, generation: core.state.generation)
+            var action = KeySessionState.Action(events: core.setGate(gate), changesStatus: true)
+            action.events += core.state.usableKeyIDs.map { .failed(requestID: 0, $0, error) }
+            return (action, ())
+        }
+    }
+
+    func tell(_ notice: ClockNotice) {
+        perform { _ in (KeySessionState.Action(events: [.clockSetBack(notice)]), ()) }
+    }
+
+    func tell(_ notice: ViewingNotice) {
+        perform { _ in (KeySessionState.Action(events: [.viewing(notice)]), ()) }
+    }
+}
+
+extension KeySessionState {
+    /// As events name them: the KIDs, and an empty list for the key of media without a KID.
+    fileprivate var usableKeyIDs: [[KeyID]] {
+        let usable = entries.compactMap { slot, value -> Slot? in
+            if case .usable = value.entry { slot } else { nil }
+        }
+        let keyIDs = Self.sorted(usable)
+        return (keyIDs.isEmpty ? [] : [keyIDs]) + (usable.contains(nil) ? [[]] : [])
+    }
+}

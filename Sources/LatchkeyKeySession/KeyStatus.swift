@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyProtection
+import Synchronization
 
 /// How a session stands to one key.
 public enum KeyStatus: Sendable {
@@ -49,4 +50,37 @@ public enum KeyEvent: Sendable {
     case clockSetBack(ClockNotice)
     /// The session is closed. Nothing comes after it but failures of later demands.
     case closed(KeyError)
+}
+
+/// A registration for a session's events. Ends with `cancel()` or when the last reference to it goes.
+///
+/// A delivery that has begun on another thread may still finish after `cancel()`.
+public final class KeyObservation: Sendable, Identifiable {
+    /// Unique in the process, never zero. `KeyDemand.origin` takes it.
+    public let id: UInt64
+    private weak let session: KeySession?
+
+    init(id: UInt64, session: KeySession) {
+        self.id = id
+        self.session = session
+    }
+
+    deinit { cancel() }
+
+    /// No event comes after this returns, but for one that is under way.
+    public func cancel() { session?.removeObserver(id) }
+}
+
+/// The trusted clock found that the system clock was set back. Thread-safe; all observers share one.
+public final class ClockNotice: Sendable {
+    /// What that means, and what to do.
+    public let reason =
+        "the system clock was set back: licences with an end are of no use until the time service says what time it is; "
+        + "configure time-url where there is none"
+    private let isClaimed = Atomic<Bool>(false)
+
+    init() {}
+
+    /// True for the first who asks: one of several observers tells the application.
+    public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
 }

@@ -2,6 +2,7 @@
 
 import LatchkeyContainers
 import LatchkeyProtection
+import Synchronization
 
 /// Content keys that are known beforehand, from a property or a keys file. Prints without keys.
 public struct StaticKeys: Sendable {
@@ -67,7 +68,7 @@ extension StaticKeys {
     ///
     /// Throws `invalidConfiguration` with the path and the reason.
     public static func read(path: String) throws(KeyError) -> StaticKeys {
-        var bytes = try RegularFile(path: path).contents(limit: KeysFile.maximumSize)
+        var bytes = try RegularFile(path: path, kind: "keys file", has: .secrets).contents(limit: KeysFile.maximumSize)
         defer { wipe(&bytes) }
         return try parse(file: bytes, name: path)
     }
@@ -129,4 +130,70 @@ extension StaticKeys: CustomStringConvertible, CustomReflectable {
     public var description: String { "\(entries.count) static keys" }
     /// Empty, so that `dump` shows no key.
     public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+/// Answers from keys that are known beforehand, whatever the key system.
+///
+/// Takes a request when it has every key that is missing. Where it has some of them, it hands these over and the next
+/// loader is asked for the rest. For media without a KID it has the key of the request's URL or the `*` key.
+/// Thread-safe.
+public final class StaticKeyLoader: ResourceLoader {
+    /// Names the loader in error texts.
+    public let name: String
+    /// Yes.
+    public var needsNoNetwork: Bool { true }
+    private let keys: StaticKeys
+
+    /// The keys are shared and not copied.
+    public init(_ keys: StaticKeys, name: String = "static keys") {
+        self.keys = keys
+        self.name = name
+    }
+
+    /// Takes a request that the keys answer whole, and hands over what it has of others.
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { keys.load(request) }
+}
+
+/// Answers from a keys file, as `StaticKeyLoader` does.
+///
+/// The file is read at the first request and again when it changed. A request for a key that the file lacks goes on to
+/// the next loader. Where the file cannot be read, the request fails with `invalidConfiguration`, which names the path
+/// and the reason: a file that was asked for and does not work is not passed over in silence.
+///
+/// Thread-safe; the keys are held as long as the loader.
+public final class KeysFileLoader: ResourceLoader {
+    /// For logs.
+    public let name: String
+    /// Yes.
+    public var needsNoNetwork: Bool { true }
+    /// The path of the file, as it was given.
+    public let path: String
+    private let cache = Mutex<(stamp: RegularFile.Stamp, keys: StaticKeys)?>(nil)
+
+    /// Reads nothing yet: a file that is missing shows with the first request.
+    public init(path: String) {
+        self.path = path
+        name = "keys file \(path)"
+    }
+
+    /// Takes what the file has keys for, and every request where the file cannot be read.
+    public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        do throws(KeyError) {
+            return try keys().load(request)
+        } catch {
+            request.finishLoading(with: error)
+            return true
+        }
+    }
+
+    private func keys() throws(KeyError) -> StaticKeys {
+        let file = try RegularFile(path: path, kind: "keys file", has: .secrets)
+        let stamp = file.stamp
+        if let cached = cache.withLock({ $0?.stamp == stamp ? $0?.keys : nil }) { return cached }
+        var bytes = try file.contents(limit: KeysFile.maximumSize)
+        defer { wipe(&bytes) }
+        let keys = try StaticKeys.parse(file: bytes, name: "keys file \(path)")
+        cache.withLock { $0 = (stamp, keys) }
+        return keys
+    }
 }

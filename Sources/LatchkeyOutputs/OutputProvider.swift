@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Synchronization
+
 /// Where the facts come from.
 public protocol OutputProvider: AnyObject, Sendable {
     /// Reads all outputs anew. Never waits for a link; may be called on any thread, on one at a time.
@@ -13,4 +15,23 @@ public protocol OutputProvider: AnyObject, Sendable {
 extension OutputProvider {
     public var hintDescriptor: Int32? { nil }
     public func takeHints() {}
+}
+
+/// Outputs as the application tells them: it owns the screen, or knows a platform's own interface. Thread-safe.
+public final class ApplicationOutputs: OutputProvider {
+    private let facts: Mutex<OutputFacts>
+    private let signal = WakeUp()
+
+    /// Until the application says something, nothing is known.
+    public init(_ facts: OutputFacts = .untold) { self.facts = Mutex(facts) }
+
+    /// Tells the outputs as they are from now on. Whoever watches hears of it at once.
+    public func set(_ facts: OutputFacts) {
+        self.facts.withLock { $0 = facts }
+        signal.send()
+    }
+
+    public func read() -> OutputFacts { facts.withLock { $0 } }
+    public var hintDescriptor: Int32? { signal.descriptor }
+    public func takeHints() { signal.clear() }
 }

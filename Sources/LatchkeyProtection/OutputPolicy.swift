@@ -69,3 +69,108 @@ public struct OutputPolicy: Hashable, Sendable {
         }
     }
 }
+
+extension OutputPolicy {
+    /// What an output is given: each kind has rules of its own.
+    public enum Media: Hashable, Sendable {
+        /// Pictures; the rules of video outputs count.
+        case video
+        /// Sound; the rules of audio outputs count.
+        case audio
+    }
+
+    /// The rule for a digital link that carries this medium uncompressed, as players' sinks have it.
+    public func digitalRule(for media: Media) -> OutputRule {
+        switch media {
+        case .video: digitalVideo
+        case .audio: digitalAudio
+        }
+    }
+
+    /// The rule for a link that carries the stream still compressed.
+    public func compressedRule(for media: Media) -> OutputRule {
+        switch media {
+        case .video: compressedVideo
+        case .audio: compressedAudio
+        }
+    }
+
+    /// Why no digital output may have this medium, in words; nil where one may. What is compressed has links of its own,
+    /// and what is analog too: whoever watches the outputs asks for those.
+    public func refusal(of media: Media) -> String? {
+        guard digitalRule(for: media) == .block else { return nil }
+        return switch media {
+        case .video: "the licence allows no output for digital video"
+        case .audio: "the licence allows no output for digital audio"
+        }
+    }
+}
+
+extension OutputPolicy {
+    /// Everything may go anywhere: what a key without a rule has.
+    public static let unrestricted: OutputPolicy = {
+        var policy = OutputPolicy()
+        policy.compressedVideo = .pass
+        policy.unknownOutputs = .pass
+        policy.allowsAirPlay = true
+        return policy
+    }()
+
+    /// What one HDCP value means for all kinds of outputs: that of a FairPlay-style licence, a playlist's HDCP-LEVEL, or
+    /// the application's own. Analog links and those that nobody knows have no HDCP. It is a rule for pictures alone.
+    public init(requirement: OutputRequirement) {
+        self = .unrestricted
+        guard requirement != .unprotected else { return }
+        digitalVideo = .require(requirement)
+        (analogVideo, analogMonitor, unknownOutputs, compressedVideo) = (.block, .block, .block, .block)
+        allowsAirPlay = false
+    }
+
+    /// Whether there are outputs that this medium may not reach, or not in full: then somebody has to watch them.
+    public func hasRules(for media: Media) -> Bool {
+        switch media {
+        case .video:
+            digitalVideo.isRestrictive || analogVideo.isRestrictive || analogMonitor.isRestrictive
+                || maximumFrame != nil
+        case .audio: digitalAudio.isRestrictive
+        }
+    }
+}
+
+extension OutputRule {
+    fileprivate var isRestrictive: Bool {
+        switch self {
+        case .pass, .tryToProtect, .copyNever(isRequired: false), .require(.unprotected): false
+        case .protectOrReduce, .require, .copyNever(isRequired: true), .block: true
+        }
+    }
+}
+
+extension OutputRequirement {
+    /// The value of the attribute HDCP-LEVEL (RFC 8216bis, section 4.4.6.2): `NONE`, `TYPE-0` or `TYPE-1`. Another value
+    /// asks for the most.
+    public init(hdcpLevel: String) {
+        switch hdcpLevel {
+        case "NONE": self = .unprotected
+        case "TYPE-0": self = .hdcpType0
+        default: self = .hdcpType1
+        }
+    }
+}
+
+/// What a licence wants of an output before it may show the picture. Ordered: the larger one is stricter.
+public enum OutputRequirement: UInt8, Sendable, CaseIterable {
+    /// No protection is needed.
+    case unprotected = 0
+    /// HDCP of any version.
+    case hdcpType0 = 1
+    /// HDCP 2.2 or later, on all links up to the screen.
+    case hdcpType1 = 2
+}
+
+extension OutputRequirement: Comparable {
+    /// By strictness: `unprotected` is the least.
+    public static func < (left: OutputRequirement, right: OutputRequirement) -> Bool {
+        left.rawValue < right.rawValue
+    }
+}

@@ -2,8 +2,18 @@
 
 import Glibc
 
-/// An open file on disk: no directory, no pipe, no device, and nothing that others may write to.
+/// A file that is open for reading: no directory, no pipe and no device. The only reader and writer of small files.
 package struct RegularFile: ~Copyable {
+    /// What a file has in it, which decides what others may do with it.
+    package enum Contents: Sendable {
+        /// A file that others may write to is refused. If others may read it, `FileWarnings` says so.
+        case secrets
+        /// A file that others may write to is refused.
+        case settings
+        /// Others may write to it.
+        case media
+    }
+
     /// Differs where the contents may differ.
     package struct Stamp: Hashable, Sendable {
         let device: UInt64
@@ -19,11 +29,9 @@ package struct RegularFile: ~Copyable {
     private let subject: String
     private let descriptor: Int32
 
-    /// `kind` is for error texts. If others may read a file with secrets, `FileWarnings` says so. A link in the place of the
-    /// file is followed unless `followsLinks` is false. Throws `invalidConfiguration` with the path and the reason.
-    package init(
-        path: String, kind: String = "keys file", hasSecrets: Bool = true, followsLinks: Bool = true
-    ) throws(KeyError) {
+    /// `kind` is for error texts. A link in the place of the file is followed unless `followsLinks` is false. Throws
+    /// `invalidConfiguration` with the path and the reason.
+    package init(path: String, kind: String, has contents: Contents, followsLinks: Bool = true) throws(KeyError) {
         guard !path.isEmpty, !path.utf8.contains(0) else {
             throw .invalidConfiguration("\(kind): the path is empty or has a NUL in it")
         }
@@ -43,11 +51,11 @@ package struct RegularFile: ~Copyable {
             throw .invalidConfiguration("\(subject): not a regular file")
         }
         let access = FileAccess(status)
-        if let flaw = access.writeFlaw {
+        if contents != .media, let flaw = access.writeFlaw {
             _ = Glibc.close(descriptor)
             throw .invalidConfiguration("\(subject): \(flaw)")
         }
-        if hasSecrets, access.othersMayRead { FileWarnings.othersMayRead(subject) }
+        if contents == .secrets, access.othersMayRead { FileWarnings.othersMayRead(subject) }
         othersMayRead = access.othersMayRead
         self.subject = subject
         self.descriptor = descriptor
@@ -59,20 +67,40 @@ package struct RegularFile: ~Copyable {
 
     deinit { _ = Glibc.close(descriptor) }
 
-    /// The whole file. The caller wipes the bytes where they are secret. Throws where there are more than `limit`.
+    /// The whole file. The caller wipes the bytes if they are secret. Throws if there are more than `limit`. Files of the
+    /// kernel, such as those in `/proc`, say that they have no bytes, and are read to their end.
     package func contents(limit: Int) throws(KeyError) -> [UInt8] {
         guard stamp.size <= limit else {
             throw .invalidConfiguration("\(subject): \(stamp.size) bytes are too many; \(limit) are read")
         }
-        // Reserved at once, so that growing leaves no copy of a secret behind. One more shows whether the file grew.
-        var bytes = [UInt8](repeating: 0, count: Int(stamp.size) + 1)
-        var count = 0
-        while count < bytes.count {
-            let space = count
+        let hasSize = stamp.size > 0
+        // One more byte shows whether the file grew.
+        let bytes = try read(at: 0, count: (hasSize ? Int(stamp.size) : limit) + 1)
+        guard hasSize ? bytes.count == Int(stamp.size) : bytes.count <= limit else {
+            var bytes = bytes
+            wipe(&bytes)
+            throw .invalidConfiguration("\(subject): changed while it was read; replace it in one step")
+        }
+        return bytes
+    }
+
+    /// The bytes from `offset` on, `count` of them; fewer only if the file ends before.
+    package func part(at offset: UInt64, count: Int) throws(KeyError) -> [UInt8] {
+        let size = UInt64(clamping: stamp.size)
+        guard offset < size else { return [] }
+        return try read(at: Int64(offset), count: min(count, Int(size - offset)))
+    }
+
+    private func read(at offset: Int64, count: Int) throws(KeyError) -> [UInt8] {
+        // Reserved at once, so that growing leaves no copy of a secret behind.
+        var bytes = [UInt8](repeating: 0, count: count)
+        var filled = 0
+        while filled < count {
+            let space = filled
             let received = bytes.withUnsafeMutableBytes { buffer in
                 // SAFETY: a part of the buffer, whose bounds the slice checks.
                 let free = UnsafeMutableRawBufferPointer(rebasing: buffer[space...])
-                return Glibc.read(descriptor, free.baseAddress, free.count)
+                return pread(descriptor, free.baseAddress, free.count, offset + Int64(space))
             }
             if received < 0 && errno == EINTR { continue }
             guard received >= 0 else {
@@ -81,17 +109,62 @@ package struct RegularFile: ~Copyable {
                 throw Self.failure(subject, code)
             }
             if received == 0 { break }
-            count += received
+            filled += received
         }
-        guard count == Int(stamp.size) else {
-            wipe(&bytes)
-            throw .invalidConfiguration("\(subject): changed while it was read; replace it in one step")
-        }
-        bytes.removeLast()
+        bytes.removeLast(count - filled)
         return bytes
     }
 
-    private static func failure(_ subject: String, _ code: Int32) -> KeyError {
+    /// Writes a new file next to `path`, and moves it there: a crash leaves the old or the new one, on disk too. Only its
+    /// owner may read it. Without `replacing`, a file that is there already stays. Throws `invalidConfiguration` with
+    /// `subject` and the reason.
+    package static func write(
+        _ bytes: [UInt8], to path: String, replacing: Bool = true, subject: String
+    ) throws(KeyError) {
+        let code = write(bytes, to: path, replacing: replacing)
+        guard code == 0 else { throw failure(subject, code) }
+    }
+
+    /// The same. Returns 0, or the system's error number.
+    package static func write(_ bytes: [UInt8], to path: String, replacing: Bool = true) -> Int32 {
+        guard !path.isEmpty, !path.utf8.contains(0) else { return EINVAL }
+        let temporary = "\(path).\(UInt64.random(in: 0 ... .max)).new"
+        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { return errno }
+        var rest = bytes[...]
+        var code: Int32 = 0
+        while !rest.isEmpty, code == 0 {
+            let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if written > 0 {
+                rest = rest.dropFirst(written)
+            } else if written == 0 || errno != EINTR {
+                code = written == 0 ? EIO : errno
+            }
+        }
+        if code == 0, fsync(descriptor) != 0 { code = errno }
+        if Glibc.close(descriptor) != 0, code == 0 { code = errno }
+        if code == 0 {
+            // Unlike a rename, a link never replaces.
+            let result = replacing ? rename(temporary, path) : link(temporary, path)
+            if result != 0, replacing || errno != EEXIST { code = errno }
+        }
+        // Gone after a rename.
+        _ = unlink(temporary)
+        if code == 0 { syncFolder(of: path) }
+        return code
+    }
+
+    /// So that the name outlives a power cut as the content does. A file system that cannot do that is no error.
+    private static func syncFolder(of path: String) {
+        let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+        let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return }
+        fsync(descriptor)
+        _ = Glibc.close(descriptor)
+    }
+
+    /// An error number of the system as an error of a file.
+    package static func failure(_ subject: String, _ code: Int32) -> KeyError {
         // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
         let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
         return .invalidConfiguration("\(subject): \(reason)")

@@ -2,6 +2,7 @@
 
 import FoundationEssentials
 import Glibc
+import LatchkeyProtection
 
 /// Where standard output goes.
 struct Terminal {
@@ -33,3 +34,69 @@ struct Terminal {
         line.count <= width || !isInteractive ? line : line.prefix(max(width - 1, 1)) + "…"
     }
 }
+
+/// Standard output and standard error, past the buffer of `print`.
+enum StandardStream: Int32 {
+    case output = 1
+    case error = 2
+
+    /// Writes at once, also into a pipe. What cannot be written is lost.
+    func write(_ text: String) {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(rawValue, $0.baseAddress, $0.count) }
+            guard count > 0 || errno == EINTR else { return }
+            rest = rest.dropFirst(max(count, 0))
+        }
+    }
+}
+
+/// Rows for people. Columns are as wide as they have to be, and the last one ends as it will.
+struct TextTable {
+    private let rows: [[String]]
+    private let isRight: Set<Int>
+
+    /// Each row has as many cells as there are titles. The columns `right` are aligned at their right side.
+    init(titles: [String], rows: [[String]], right: Set<Int> = []) {
+        self.rows = [titles] + rows
+        isRight = right
+    }
+
+    var lines: [String] {
+        let widths = (rows.first ?? []).indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+        return rows.map { row in
+            var cells = row.indices.map { column in
+                let space = String(repeating: " ", count: widths[column] - row[column].count)
+                return isRight.contains(column) ? space + row[column] : row[column] + space
+            }
+            if let last = row.indices.last, !isRight.contains(last) { cells[last] = row[last] }
+            let line = cells.joined(separator: "  ")
+            return String(line.prefix(line.count - line.reversed().prefix { $0 == " " }.count))
+        }
+    }
+}
+
+/// What is written with `--json`.
+enum JSONText {
+    /// Keys sorted, indented.
+    static func of(_ value: some Encodable) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
+    }
+
+    /// ISO 8601, in UTC.
+    static func time(_ time: UnixTime) -> String {
+        Date(timeIntervalSince1970: Double(time.seconds)).formatted(.iso8601)
+    }
+}
+
+/// Why a command failed, in words for people. Names the file.
+struct ToolError: Error, Hashable, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) { self.description = description }
+}
+
+/// Says something beside the result.
+func warn(_ text: String) { StandardStream.error.write("Warning: \(text)\n") }

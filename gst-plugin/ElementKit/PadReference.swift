@@ -118,3 +118,126 @@ public final class WeakPad: @unchecked Sendable {
         g_weak_ref_get(reference).map { PadReference(owning: $0.assumingMemoryBound(to: GstPad.self)) }
     }
 }
+
+extension PadReference {
+    /// Puts a new element into a stream that is under way: between the typefinder of the `parsebin` whose sink pad this is,
+    /// and the element that this one chose. The bin owns the new one from then on.
+    ///
+    /// Call it on the thread that feeds the pad, between two buffers, while the bin is at PAUSED or PLAYING. The new element
+    /// gets the sticky events of the stream before the next buffer. Returns false where the bin has no such place; it is as
+    /// it was then, and the element is gone.
+    public func insertBehindTypefinder(_ element: ElementReference) -> Bool {
+        // A new element floats.
+        gst_object_ref_sink(UnsafeMutableRawPointer(element.pointer))
+        defer { gst_object_unref(UnsafeMutableRawPointer(element.pointer)) }
+        guard let arrival = entrance?.peer, let finder = gst_pad_get_parent_element(arrival.pointer) else {
+            return false
+        }
+        defer { gst_object_unref(UnsafeMutableRawPointer(finder)) }
+        guard ElementReference(finder).factoryName == "typefind", let source = ElementReference(finder).pad("src"),
+            let next = source.peer, let sink = element.pad("sink"), let exit = element.pad("src"),
+            let parent = gst_object_get_parent(ek_as_object(finder))
+        else { return false }
+        defer { gst_object_unref(UnsafeMutableRawPointer(parent)) }
+        let bin = ek_as_bin(UnsafeMutableRawPointer(parent))
+        guard gst_bin_add(bin, element.pointer) != 0 else { return false }
+        gst_pad_unlink(source.pointer, next.pointer)
+        let isThere =
+            Self.link(exit, next) && gst_element_sync_state_with_parent(element.pointer) != 0
+            && Self.link(source, sink)
+        if isThere { return true }
+        gst_element_set_state(element.pointer, GST_STATE_NULL)
+        // Takes its links away too.
+        gst_bin_remove(bin, element.pointer)
+        _ = Self.link(source, next)
+        return false
+    }
+
+    private static func link(_ source: PadReference, _ sink: PadReference) -> Bool {
+        gst_pad_link_full(source.pointer, sink.pointer, GST_PAD_LINK_CHECK_NOTHING) == GST_PAD_LINK_OK
+    }
+}
+
+/// Where a stream may go from a pad.
+extension PadReference {
+    /// The pads to which what comes to this one, a sink pad, may go on: through its element, or through the border of a bin.
+    public var internalLinks: [PadReference] {
+        guard let list = ek_internal_links(pointer) else { return [] }
+        defer { g_ptr_array_unref(list) }
+        return Self.pads(in: list)
+    }
+
+    /// The element whose pad this is; nil for the inner end of a bin's pad, and where the element is gone.
+    public var element: SharedElement? { gst_pad_get_parent_element(pointer).map { SharedElement(owning: $0) } }
+
+    /// What the pad's template allows.
+    public var templateCaps: Caps { gst_pad_get_pad_template_caps(pointer).map { Caps(owning: $0) } ?? .any }
+
+    fileprivate static func pads(in list: UnsafeMutablePointer<GPtrArray>) -> [PadReference] {
+        // SAFETY: the array holds pads, with references of its own.
+        (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
+            .map { PadReference(sharing: $0.assumingMemoryBound(to: GstPad.self)) }
+    }
+}
+
+/// An element that another one made, with a reference to it. Thread-safe.
+public final class SharedElement: @unchecked Sendable {
+    // SAFETY: GstElement is thread-safe where its API says so; only such functions are called.
+    private let pointer: UnsafeMutablePointer<GstElement>
+
+    /// Takes over the caller's reference.
+    public init(owning pointer: UnsafeMutablePointer<GstElement>) { self.pointer = pointer }
+
+    deinit { gst_object_unref(UnsafeMutableRawPointer(pointer)) }
+
+    /// Good for as long as this object is.
+    public var reference: ElementReference { ElementReference(pointer) }
+
+    /// The Swift object, if the element is one of this kit.
+    public var implementation: Element? { Element.implementation(of: pointer) }
+
+    /// The bin around the element; nil for the outermost one.
+    public var parent: SharedElement? {
+        gst_object_get_parent(ek_as_object(pointer)).map {
+            // SAFETY: elements have elements around them and nothing else.
+            SharedElement(owning: UnsafeMutableRawPointer($0).assumingMemoryBound(to: GstElement.self))
+        }
+    }
+
+    /// Whether the element says that it is where a stream ends, or has such an element in it.
+    public var isSink: Bool { ek_is_flagged_as_sink(pointer) != 0 }
+
+    /// Whether it adds source pads itself, as a demuxer does.
+    public var addsSourcePads: Bool { ek_has_source_template(pointer, GST_PAD_SOMETIMES) != 0 }
+
+    /// Whether source pads come on request, as with a tee.
+    public var givesSourcePads: Bool { ek_has_source_template(pointer, GST_PAD_REQUEST) != 0 }
+
+    /// The source pads at this moment.
+    public var sourcePads: [PadReference] {
+        guard let list = ek_source_pads(pointer) else { return [] }
+        defer { g_ptr_array_unref(list) }
+        return PadReference.pads(in: list)
+    }
+
+    /// Whether both are references to one element.
+    public func isSame(as other: SharedElement) -> Bool { pointer == other.pointer }
+
+    /// Calls `body` for every pad that comes, on the thread that adds it, until the watch is gone.
+    public func watchPads(_ body: @escaping () -> Void) -> PadsWatch { PadsWatch(self, body) }
+}
+
+/// Hears of pads that come to an element. Ends when the last reference to it goes. Thread-safe.
+public final class PadsWatch: Sendable {
+    /// The element that is watched.
+    public let element: SharedElement
+    private let handler: gulong
+
+    fileprivate init(_ element: SharedElement, _ body: @escaping () -> Void) {
+        self.element = element
+        handler = element.reference.onPadAdded { _ in body() }
+    }
+
+    // A call of the handler that is under way goes on.
+    deinit { g_signal_handler_disconnect(UnsafeMutableRawPointer(element.reference.pointer), handler) }
+}

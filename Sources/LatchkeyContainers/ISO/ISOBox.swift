@@ -68,3 +68,78 @@ public struct ISOBox: Hashable, Sendable {
         ByteReader(bytes[body.clamped(to: 0..<bytes.count)], structure: "box “\(type)”")
     }
 }
+
+/// The header of a box that is not there as a whole (ISO/IEC 14496-12, 4.2).
+package struct ISOBoxHeader: Hashable, Sendable {
+    /// The most bytes that a header without `uuid` has.
+    package static let maximumSize = 16
+
+    /// Four characters; one outside printable ASCII is `.`.
+    package var type: String
+    /// In bytes: 8 or 16.
+    package var headerSize: Int
+    /// With the header; nil for a box that goes to the end of the file.
+    package var size: UInt64?
+
+    /// Nil where `bytes` end too early. Throws `malformed` for a size below that of the header.
+    package init?(_ bytes: ArraySlice<UInt8>, at position: UInt64) throws(FormatError) {
+        var reader = ByteReader(bytes, structure: "box header")
+        guard reader.remaining >= 8 else { return nil }
+        let short = try reader.readUInt32()
+        type = try reader.readFourCC()
+        headerSize = 8
+        size = short == 0 ? nil : UInt64(short)
+        if short == 1 {
+            guard reader.remaining >= 8 else { return nil }
+            headerSize = 16
+            size = try reader.readUInt64()
+        }
+        guard size ?? 16 >= UInt64(headerSize) else {
+            throw .malformed("box “\(type)” at \(position): a size of \(size ?? 0) bytes")
+        }
+    }
+
+    /// Behind the last byte of the box that starts at `position`; the largest number for one that goes to the end.
+    package func end(from position: UInt64) throws(FormatError) -> UInt64 {
+        guard let size else { return .max }
+        let (end, overflow) = position.addingReportingOverflow(size)
+        guard !overflow else { throw .malformed("box “\(type)” at \(position): a size of \(size) bytes") }
+        return end
+    }
+}
+
+/// A table of big-endian numbers in a box: rows of one size, all of them there.
+package struct ISORows: Sendable {
+    package let count: Int
+    private let bytes: ArraySlice<UInt8>
+    private let stride: Int
+
+    /// Takes `count` rows off a cursor, which checks the count before anything grows by it.
+    package init(_ reader: inout ByteReader, count: UInt32, stride: Int) throws(FormatError) {
+        bytes = try reader.readBytes(UInt64(count) * UInt64(stride))
+        self.count = Int(count)
+        self.stride = stride
+    }
+
+    package static let none = ISORows()
+
+    private init() {
+        count = 0
+        bytes = []
+        stride = 1
+    }
+
+    package func uint8(_ row: Int, _ offset: Int = 0) -> UInt8 { bytes[bytes.startIndex + row * stride + offset] }
+
+    package func uint16(_ row: Int, _ offset: Int = 0) -> UInt16 {
+        UInt16(uint8(row, offset)) << 8 | UInt16(uint8(row, offset + 1))
+    }
+
+    package func uint32(_ row: Int, _ offset: Int = 0) -> UInt32 {
+        UInt32(uint16(row, offset)) << 16 | UInt32(uint16(row, offset + 2))
+    }
+
+    package func uint64(_ row: Int, _ offset: Int = 0) -> UInt64 {
+        UInt64(uint32(row, offset)) << 32 | UInt64(uint32(row, offset + 4))
+    }
+}

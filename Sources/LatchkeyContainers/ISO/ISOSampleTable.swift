@@ -115,3 +115,172 @@ struct ISOSampleTable: Sendable {
             count: Int(count), table: UnsafeRawBufferPointer(rebasing: bytes[(vectorSize + 2)...]))
     }
 }
+
+/// The sample groups of the type `seig` in an `stbl` or `traf` box (ISO/IEC 14496-12, 8.9; ISO/IEC 23001-7, 6).
+struct ISOSampleGroups: Sendable {
+    private static let type = "seig"
+
+    /// Whose scheme is that of the sample entry, which is not known here.
+    private(set) var descriptions: [ISOEncryption] = []
+    /// For samples that `sbgp` does not name; 0 for none.
+    private(set) var defaultIndex: UInt32 = 0
+    /// `UInt32 sample_count, UInt32 group_description_index` each.
+    private(set) var runs = ISORows.none
+
+    init() {}
+
+    init(_ boxes: [ISOBox], in bytes: [UInt8]) throws(FormatError) {
+        for box in boxes {
+            switch box.type {
+            case "sgpd" where descriptions.isEmpty: try readDescriptions(box, in: bytes)
+            case "sbgp" where runs.count == 0: try readRuns(box, in: bytes)
+            default: break
+            }
+        }
+    }
+
+    /// Whether an `sgpd` or `sbgp` box is about encryption.
+    static func isAboutEncryption(_ box: ISOBox, in bytes: [UInt8]) -> Bool {
+        guard var (reader, _, _) = try? box.fullReader(bytes) else { return false }
+        return (try? reader.readFourCC()) == type
+    }
+
+    private mutating func readDescriptions(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
+        var (reader, version, _) = try box.fullReader(bytes)
+        guard try reader.readFourCC() == Self.type else { return }
+        let size = version >= 1 ? try reader.readUInt32() : 0
+        if version >= 2 { defaultIndex = try reader.readUInt32() }
+        let count = try reader.readUInt32()
+        guard count <= 0x10000 else { throw .tooLarge("\(reader.place): \(count) sample groups") }
+        for _ in 0..<count {
+            if version >= 1 {
+                let size = size > 0 ? size : try reader.readUInt32()
+                guard let size = Int(exactly: size) else { throw .malformed(reader.place) }
+                var entry = try reader.readStructure(size, "seig entry")
+                descriptions.append(try ISOEncryption(seig: &entry, scheme: .cenc))
+            } else {
+                descriptions.append(try ISOEncryption(seig: &reader, scheme: .cenc))
+            }
+        }
+    }
+
+    private mutating func readRuns(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
+        var (reader, version, _) = try box.fullReader(bytes)
+        guard try reader.readFourCC() == Self.type else { return }
+        if version >= 1 { try reader.skip(4) }
+        let count = try reader.readUInt32()
+        runs = try ISORows(&reader, count: count, stride: 8)
+    }
+
+    /// Goes through the samples in order.
+    struct Cursor {
+        private let groups: ISOSampleGroups
+        private var row = 0
+        private var left: UInt32 = 0
+        private var index: UInt32 = 0
+
+        init(_ groups: ISOSampleGroups) { self.groups = groups }
+
+        /// The index of the next sample's group description; 0 for none. Counts that go past the last sample do no
+        /// harm.
+        mutating func next() -> UInt32 {
+            while left == 0 {
+                guard row < groups.runs.count else { return groups.defaultIndex }
+                left = groups.runs.uint32(row, 0)
+                index = groups.runs.uint32(row, 4)
+                row += 1
+            }
+            left -= 1
+            return index
+        }
+    }
+}
+
+/// Where the samples of one track lie, in the track's order, clear ones too, and how each is encrypted: what a table of
+/// encrypted samples is made from.
+struct ISOSampleLayout {
+    struct Sample {
+        var offset: UInt64
+        var size: UInt32
+        /// Index into the encryptions; nil for a clear sample.
+        var encryption: UInt16?
+    }
+
+    /// The most samples of one box.
+    let limit: Int
+    let place: String
+    private(set) var samples: [Sample] = []
+    /// The first sample of each chunk or track run.
+    private(set) var runs: [Int] = []
+    private(set) var encryptions: [ISOEncryption]
+    private(set) var protectedCount = 0
+
+    private let entries: [ISOEncryption?]
+    private let trackGroups: [ISOEncryption]
+    private let ownGroups: [ISOEncryption]
+    private var cursor: ISOSampleGroups.Cursor
+    private var known: [UInt64: UInt16?] = [:]
+    private var last: (key: UInt64, encryption: UInt16?)?
+
+    /// - Parameters:
+    ///   - entries: what the sample entries of the track say; nil for a clear one. None at all: nothing is encrypted.
+    ///   - groups: those beside the samples. Of a fragment, index 0x10001 and on are its own, others the track's.
+    ///   - encryptions: those that samples of other tracks have; the indices go on from there.
+    init(
+        entries: [ISOEncryption?], groups: ISOSampleGroups, trackGroups: [ISOEncryption],
+        encryptions: [ISOEncryption], limit: Int, place: String
+    ) {
+        self.entries = entries
+        self.trackGroups = trackGroups
+        ownGroups = groups.descriptions
+        cursor = ISOSampleGroups.Cursor(groups)
+        self.encryptions = encryptions
+        self.limit = limit
+        self.place = place
+    }
+
+    mutating func startRun() { runs.append(samples.count) }
+
+    /// Adds the next sample. `entry` counts from 1, as `sample_description_index` does.
+    mutating func append(offset: UInt64, size: UInt32, entry: UInt32) throws(FormatError) {
+        guard samples.count < limit else { throw .tooLarge("\(place): more than \(limit) samples") }
+        guard offset <= UInt64(Int64.max) - UInt64(size) else { throw .malformed("\(place): a sample at \(offset)") }
+        let encryption = try encryption(entry: entry, group: cursor.next())
+        if encryption != nil { protectedCount += 1 }
+        samples.append(Sample(offset: offset, size: size, encryption: encryption))
+    }
+
+    private mutating func encryption(entry: UInt32, group: UInt32) throws(FormatError) -> UInt16? {
+        let key = UInt64(entry) << 32 | UInt64(group)
+        if let last, last.key == key { return last.encryption }
+        if let index = known[key] {
+            last = (key, index)
+            return index
+        }
+        guard !entries.isEmpty else { return nil }
+        guard entry >= 1, entry <= entries.count else { throw .malformed("\(place): no sample entry \(entry)") }
+        var found = entries[Int(entry) - 1]
+        if let scheme = found?.scheme, group > 0 {
+            let isOwn = group > 0x10000
+            let groups = isOwn ? ownGroups : trackGroups
+            let index = Int(group) - (isOwn ? 0x10001 : 1)
+            guard index < groups.count else { throw .malformed("\(place): no sample group \(group)") }
+            let partial = found?.encryptsPartialBlocks ?? false
+            let (media, codec) = (found?.media ?? .video, found?.codec)
+            found = groups[index]
+            found?.scheme = scheme
+            found?.encryptsPartialBlocks = partial
+            found?.media = media
+            found?.codec = codec
+        }
+        var index: UInt16?
+        if let found, found.isProtected {
+            index = UInt16(exactly: encryptions.count)
+            guard index != nil else { throw .tooLarge("\(place): more than \(UInt16.max) kinds of encryption") }
+            encryptions.append(found)
+        }
+        known[key] = index
+        last = (key, index)
+        return index
+    }
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// Protected ISO media that comes in order, on its way to clear media of the same size.
 ///
@@ -183,6 +183,237 @@ public struct ISOStream: Sendable {
             throw .truncated("box “\(name)” at \(region.start): the stream ends within its bytes")
         case .media where movie == nil: throw Self.mediaFirst
         case .passing, .media: return
+        }
+    }
+}
+
+/// The boxes at the top of the file, one after the other.
+extension ISOStream {
+    mutating func readHeader() throws(FormatError) -> Bool {
+        if cursor == 0 { try ISORecognition.checkStart(queue.bytes(from: 0)) }
+        guard let header = try ISOBoxHeader(queue.bytes(from: cursor), at: cursor) else { return false }
+        let region = ISORegion(
+            kind: ISORegion.kind(of: header.type), start: cursor, end: try header.end(from: cursor),
+            headerSize: header.headerSize)
+        guard !isUnverified || Self.typesAtTop.contains(header.type) else {
+            throw .malformed("a start at \(cursor), where no box starts")
+        }
+        isUnverified = false
+        // Fragments go on for ever, and nobody starts in the middle of one.
+        if region.kind == .fragment { isFragmented = true }
+        if !isFragmented, regions.index(containing: cursor) == nil { try regions.insert(header, at: cursor) }
+        switch region.kind {
+        case .other:
+            try checkNoSample(within: region)
+            state = .passing(until: region.end)
+        case .media:
+            hasMedia = true
+            hideMedia(region)
+            state = .media(region)
+        case .movie, .fragment:
+            let isMovie = region.kind == .movie
+            let limit = isMovie ? ISOMovie.maximumSize : ISOFragment.maximumSize
+            guard region.end - region.start <= limit else {
+                throw .tooLarge("box “\(header.type)” at \(region.start): \(limit) bytes are read at most")
+            }
+            try checkNoSample(within: region)
+            state = .whole(region, until: region.end)
+        }
+        return true
+    }
+
+    /// A demuxer that gets bytes in order takes media without a fragment for the end of the stream.
+    private mutating func hideMedia(_ region: ISORegion) {
+        guard !fragments.isEmpty, fragments.allSatisfy(\.isHidden) else { return }
+        queue.withBytes(in: region.start + 4..<region.start + 8) { $0.copyBytes(from: ISOPatch.free) }
+    }
+
+    private func checkNoSample(within region: ISORegion) throws(FormatError) {
+        guard let (_, sample) = nextSample(), sample.offset < region.end else { return }
+        try sample.check(liesIn: region)
+    }
+
+    /// Reads a box that is there. Where it points to bytes behind it that are not, waits for them.
+    mutating func readBox(_ region: ISORegion) throws(FormatError) {
+        var missing: UInt64?
+        do throws(FormatError) {
+            try read(region) { range in
+                if range.lowerBound >= region.end { missing = max(missing ?? 0, range.upperBound) }
+                return nil
+            }
+        } catch {
+            let limit = region.end + UInt64(ISOAuxiliaryInformation.externalLimit)
+            guard let missing, missing <= limit, missing > queue.end else { throw error }
+            state = .whole(region, until: missing)
+            return
+        }
+        cursor = region.end
+        state = .header
+    }
+
+    mutating func read(
+        _ region: ISORegion, missing: (Range<UInt64>) -> ArraySlice<UInt8>?
+    ) throws(FormatError) {
+        guard let bytes = queue.bytes(in: region.start..<region.end) else { return }
+        let queue = queue
+        func external(_ range: Range<UInt64>) -> ArraySlice<UInt8>? { queue.bytes(in: range) ?? missing(range) }
+        let patches: ISOPatches
+        if region.kind == .movie {
+            let found = try ISOMovie(Array(bytes), at: region.start, external: external)
+            patches = found.patches
+            // Another one comes with another quality of the same stream.
+            newProtections += found.protections
+            nextOfMovie = found.table.firstIndex(endingAfter: region.end)
+            movie = found
+            fragments.removeAll()
+            nextSamples.removeAll()
+        } else {
+            guard let movie else {
+                throw .malformed("box “moof” at \(region.start): no box “moov” tells of its tracks")
+            }
+            let found = try ISOFragment(Array(bytes), at: region.start, of: movie, external: external)
+            patches = found.patches
+            try add(found, at: region.start)
+        }
+        self.queue.withBytes(in: region.start..<region.end) { patches.apply(to: $0, at: region.start) }
+    }
+
+    private mutating func add(_ fragment: ISOFragment, at offset: UInt64) throws(FormatError) {
+        if hasMedia {
+            if let (index, sample) = nextSample(), index >= 0 {
+                throw .malformed("the encrypted sample at \(sample.offset) is not in front of the next fragment")
+            }
+            fragments.removeAll(keepingCapacity: true)
+            nextSamples.removeAll(keepingCapacity: true)
+            hasMedia = false
+        }
+        let cost = fragments.reduce(fragment.cost) { $0 + $1.cost }
+        guard fragments.count < Self.fragmentLimit, cost <= Self.fragmentBudget else {
+            throw .tooLarge(
+                "box “moof” at \(offset): more than \(Self.fragmentLimit) fragments, or \(Self.fragmentBudget >> 20) "
+                    + "MiB of sample tables, in front of their media")
+        }
+        newProtections += fragment.protections
+        fragments.append(fragment)
+        nextSamples.append(0)
+    }
+}
+
+/// The encrypted samples of the media that the boxes tell of.
+extension ISOStream {
+    /// The first sample that is not done, and whose it is; -1 for the movie.
+    func nextSample() -> (fragment: Int, sample: ISOSampleTable.Sample)? {
+        var found: (fragment: Int, sample: ISOSampleTable.Sample)?
+        if let movie, nextOfMovie < movie.table.samples.count { found = (-1, movie.table.samples[nextOfMovie]) }
+        for (index, next) in nextSamples.enumerated() where next < fragments[index].table.samples.count {
+            let sample = fragments[index].table.samples[next]
+            if found.map({ sample.offset < $0.sample.offset }) ?? true { found = (index, sample) }
+        }
+        return found
+    }
+
+    /// Nil where the media is at its end.
+    mutating func proceed(in region: ISORegion) throws(FormatError) -> Step? {
+        guard let (fragment, sample) = current ?? nextSample(), sample.offset < region.end else {
+            cursor = min(region.end, queue.end)
+            guard cursor == region.end else { return .nothing }
+            state = .header
+            return nil
+        }
+        try sample.check(liesIn: region)
+        guard sample.offset >= cursor else {
+            throw .malformed("the encrypted sample at \(sample.offset) shares bytes with the one before it")
+        }
+        cursor = min(sample.offset, queue.end)
+        guard queue.end >= sample.end else { return .nothing }
+        current = (fragment, sample)
+        if fragment < 0 {
+            try movie?.table.fill(&plan, for: sample)
+            return .sample(movie?.table.key(of: sample) ?? ISOKeyUse(keyID: nil, media: .video))
+        }
+        try fragments[fragment].table.fill(&plan, for: sample)
+        return .sample(fragments[fragment].table.key(of: sample))
+    }
+
+    /// Lends the sample that `next` announced last: its bytes, and how to decrypt them. When `body` throws, the sample
+    /// stays.
+    public mutating func withSample<Failure: Error>(
+        _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
+    ) throws(Failure) {
+        guard let (fragment, sample) = current else { return }
+        let plan = plan
+        try queue.withBytes(in: sample.offset..<sample.end) { bytes throws(Failure) in try body(plan, bytes) }
+        current = nil
+        cursor = sample.end
+        if fragment < 0 { nextOfMovie += 1 } else { nextSamples[fragment] += 1 }
+    }
+}
+
+/// Bytes of a file in order, from a place that moves forward: those in front of it have gone on.
+struct ISOByteQueue: Sendable {
+    private var bytes: [UInt8] = []
+    private var head = 0
+    /// Where the first byte stands in the file.
+    private(set) var start: UInt64 = 0
+
+    var count: Int { bytes.count - head }
+    /// Behind the last byte.
+    var end: UInt64 { start &+ UInt64(count) }
+
+    /// Forgets everything; the next byte is that at `position`.
+    mutating func restart(at position: UInt64) {
+        bytes.removeAll(keepingCapacity: true)
+        head = 0
+        start = position
+    }
+
+    mutating func append(_ added: UnsafeRawBufferPointer) {
+        // Moved where that frees at least half, so that the moves together stay linear.
+        if head > 0, head * 2 >= bytes.count {
+            bytes.removeFirst(head)
+            head = 0
+        }
+        bytes.append(contentsOf: added)
+    }
+
+    /// The bytes from `position` on, which is not in front of `start`.
+    func bytes(from position: UInt64) -> ArraySlice<UInt8> {
+        guard position >= start, position < end else { return [] }
+        return bytes[(head + Int(position - start))...]
+    }
+
+    /// The bytes of a range; nil where not all are there.
+    func bytes(in range: Range<UInt64>) -> ArraySlice<UInt8>? {
+        guard range.lowerBound >= start, range.upperBound <= end else { return nil }
+        let first = head + Int(range.lowerBound - start)
+        return bytes[first..<first + Int(range.upperBound - range.lowerBound)]
+    }
+
+    /// Lends bytes that are all there.
+    mutating func withBytes<Failure: Error>(
+        in range: Range<UInt64>, _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Void
+    ) throws(Failure) {
+        guard range.lowerBound >= start, range.upperBound <= end else { return }
+        let first = head + Int(range.lowerBound - start)
+        let last = first + Int(range.upperBound - range.lowerBound)
+        // SAFETY: the range was compared with what is held; the queue cannot change while it is lent.
+        try bytes.withUnsafeMutableBufferPointer { bytes throws(Failure) in
+            try body(UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(rebasing: bytes[first..<last])))
+        }
+    }
+
+    /// Moves the first bytes into `target`, which is not larger than `count`.
+    mutating func take(into target: UnsafeMutableRawBufferPointer) {
+        let size = min(target.count, count)
+        // SAFETY: `size` is at most what either side has, and the two do not overlap.
+        bytes.withUnsafeBytes { bytes in
+            target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[head..<head + size]))
+        }
+        head += size
+        start &+= UInt64(size)
+        if head == bytes.count {
+            bytes.removeAll(keepingCapacity: bytes.count <= 1 << 20)
+            head = 0
         }
     }
 }

@@ -170,3 +170,175 @@ struct SampleEntry {
         }
     }
 }
+
+extension InitSegment {
+    /// The section with `keyID` for the KID of each protected track, and with `protectionBoxes` and no others. Throws
+    /// as the other form does.
+    public func rewriting(keyID: KeyID, protectionBoxes: [PSSHBox]) throws(FormatError) -> [UInt8] {
+        let keyIDs = Dictionary(tracks.map { ($0.id, keyID) }, uniquingKeysWith: { first, _ in first })
+        return try rewriting(keyIDs: keyIDs, protectionBoxes: protectionBoxes, removesOthers: true)
+    }
+
+    /// The section with new KIDs for the tracks of `keyIDs`, and with `protectionBoxes` at the end of `moov`.
+    ///
+    /// With `removesOthers`, the `pssh` boxes that are there go, and so does the PlayReady box of PIFF, for which the
+    /// stock demuxer refuses a file. Throws `tooLarge` where a box would need more than 4 GiB.
+    public func rewriting(
+        keyIDs: [UInt32: KeyID], protectionBoxes: [PSSHBox], removesOthers: Bool
+    ) throws(FormatError) -> [UInt8] {
+        var changed = bytes
+        for track in tracks {
+            guard let keyID = keyIDs[track.id] else { continue }
+            for encryption in track.encryptions {
+                changed.replaceSubrange(encryption.keyIDOffset..<encryption.keyIDOffset + 16, with: keyID.bytes)
+            }
+        }
+        var writer = InitSegmentWriter(source: changed, clearTracks: nil)
+        try writer.write(protectionBoxes: protectionBoxes, removesOthers: removesOthers)
+        return writer.output
+    }
+
+    /// The section of clear segments, made to look like that of encrypted ones: video and audio sample entries become
+    /// `encv` and `enca` with `default_isProtected` 0 and `keyID`. Entries that are already so stay, with 0 there too.
+    ///
+    /// A decryptor that is plugged for them passes such samples on, and can go on with encrypted ones; without it, a
+    /// change from clear to encrypted segments is not negotiated. Throws `tooLarge` where a box would need more than 4
+    /// GiB.
+    public func markingProtected(
+        scheme: ProtectionScheme, keyID: KeyID, protectionBoxes: [PSSHBox]
+    ) throws(FormatError) -> [UInt8] {
+        var changed = bytes
+        for encryption in tracks.flatMap(\.encryptions) {
+            changed[encryption.protectedOffset] = 0
+            changed.replaceSubrange(encryption.keyIDOffset..<encryption.keyIDOffset + 16, with: keyID.bytes)
+        }
+        var writer = InitSegmentWriter(source: changed, clearTracks: (scheme, keyID))
+        try writer.write(protectionBoxes: protectionBoxes, removesOthers: true)
+        return writer.output
+    }
+}
+
+/// Writes a section anew, box by box. Each byte is copied once; the containers on the way get their new sizes.
+private struct InitSegmentWriter {
+    let source: [UInt8]
+    /// What clear sample entries are to become.
+    let clearTracks: (scheme: ProtectionScheme, keyID: KeyID)?
+    private(set) var output: [UInt8] = []
+
+    init(source: [UInt8], clearTracks: (scheme: ProtectionScheme, keyID: KeyID)?) {
+        self.source = source
+        self.clearTracks = clearTracks
+        output.reserveCapacity(source.count + 1024)
+    }
+
+    mutating func write(protectionBoxes: [PSSHBox], removesOthers: Bool) throws(FormatError) {
+        var isWritten = false
+        for box in try ISOBox.boxes(in: source, range: 0..<source.count) {
+            guard box.type == "moov", !isWritten else {
+                copy(box)
+                continue
+            }
+            isWritten = true
+            let start = begin("moov")
+            for child in try box.children(in: source) {
+                if child.type == "trak" {
+                    try writeTrack(child)
+                } else if !removesOthers || !isProtection(child) {
+                    copy(child)
+                }
+            }
+            for protection in protectionBoxes {
+                guard let bytes = protection.serialized() else { throw .tooLarge("a pssh box of 4 GiB") }
+                output += bytes
+            }
+            try end(start)
+        }
+    }
+
+    private func isProtection(_ box: ISOBox) -> Bool {
+        // PIFF 1.1, 5.3.1
+        let uuid: [UInt8] = [
+            0xD0, 0x8A, 0x4F, 0x18, 0x10, 0xF3, 0x4A, 0x82, 0xB6, 0xC8, 0x32, 0xD8, 0xAB, 0xA1, 0x83, 0xD3,
+        ]
+        return box.type == "pssh" || box.type == "uuid" && source[box.body].starts(with: uuid)
+    }
+
+    private mutating func writeTrack(_ trak: ISOBox) throws(FormatError) {
+        guard let clearTracks else { return copy(trak) }
+        let media = try trak.children(in: source).first { $0.type == "mdia" }
+        let handler = try media.map { media throws(FormatError) in
+            try InitSegment.handler(try media.children(in: source), in: source)
+        }
+        switch handler {
+        case "vide": try writeContainer(trak, path: Self.path, entry: ("encv", 78), clearTracks)
+        case "soun": try writeContainer(trak, path: Self.path, entry: ("enca", 28), clearTracks)
+        default: copy(trak)
+        }
+    }
+
+    /// From a track to its sample entries.
+    private static let path: ArraySlice<String> = ["mdia", "minf", "stbl", "stsd"]
+
+    /// Goes down `path`, which bounds the depth.
+    private mutating func writeContainer(
+        _ container: ISOBox, path: ArraySlice<String>, entry: (type: String, fieldSize: Int),
+        _ clearTracks: (scheme: ProtectionScheme, keyID: KeyID)
+    ) throws(FormatError) {
+        let start = begin(container.type)
+        let isTable = path.isEmpty
+        if isTable { output += source[container.body].prefix(8) }
+        for child in try container.children(in: source, skipping: isTable ? 8 : 0) {
+            if isTable, !child.type.hasPrefix("enc"), child.body.count >= entry.fieldSize {
+                let sample = begin(entry.type)
+                output += source[child.body]
+                output += Self.protection(of: source[child.range], clearTracks)
+                try end(sample)
+            } else if child.type == path.first {
+                try writeContainer(child, path: path.dropFirst(), entry: entry, clearTracks)
+            } else {
+                copy(child)
+            }
+        }
+        try end(start)
+    }
+
+    /// The `sinf` box of a sample entry that was clear.
+    private static func protection(
+        of entry: ArraySlice<UInt8>, _ clearTracks: (scheme: ProtectionScheme, keyID: KeyID)
+    ) -> [UInt8] {
+        let isConstant = clearTracks.scheme == .cbcs || clearTracks.scheme == .cbc1
+        var tenc: [UInt8] = [isConstant ? 1 : 0, 0, 0, 0, 0, 0, 0, 0] + clearTracks.keyID.bytes
+        // A constant IV means nothing where nothing is protected. The stock demuxer reads one all the same.
+        if isConstant { tenc += [16] + [UInt8](repeating: 0, count: 16) }
+        let schm = [0, 0, 0, 0] + Array(clearTracks.scheme.rawValue.utf8) + [0, 1, 0, 0]
+        let format = Array(entry.dropFirst(4).prefix(4))
+        return box("sinf", box("frma", format) + box("schm", schm) + box("schi", box("tenc", tenc)))
+    }
+
+    private static func box(_ type: String, _ body: [UInt8]) -> [UInt8] {
+        let size = UInt8(truncatingIfNeeded: body.count + 8)
+        return [0, 0, 0, size] + Array(type.utf8) + body
+    }
+
+    private mutating func copy(_ box: ISOBox) {
+        let start = output.count
+        output += source[box.range]
+        // A size of 0 means "to the end", and the end is elsewhere now.
+        let isOpen = source[box.range].prefix(4).allSatisfy { $0 == 0 }
+        if isOpen { setSize(UInt32(truncatingIfNeeded: box.range.count), at: start) }
+    }
+
+    private mutating func begin(_ type: String) -> Int {
+        defer { output += [0, 0, 0, 0] + Array(type.utf8) }
+        return output.count
+    }
+
+    private mutating func end(_ start: Int) throws(FormatError) {
+        guard let size = UInt32(exactly: output.count - start) else { throw .tooLarge("a box of 4 GiB") }
+        setSize(size, at: start)
+    }
+
+    private mutating func setSize(_ size: UInt32, at start: Int) {
+        for position in 0..<4 { output[start + position] = UInt8(truncatingIfNeeded: size >> (24 - 8 * position)) }
+    }
+}

@@ -88,3 +88,75 @@ struct AudioFrame: Equatable {
         }
     }
 }
+
+/// The checksum that AC-3 and E-AC-3 frames carry over all of their bytes behind the sync word (ETSI TS 102 366, 6.1.7
+/// and E.1.3.5), with the polynomial x¹⁶ + x¹⁵ + x² + 1: computed over them, it gives zero.
+///
+/// With `AudioFrameEnds`, it is all in samples of SAMPLE-AES that tells a wrong key. ADTS has a checksum in few streams, over
+/// too few bytes, and slices of H.264 have none.
+public enum AudioFrameChecksum {
+    /// Looks at the whole AC-3 and E-AC-3 frames that lie one behind the other from the first byte on, at most `limit`:
+    /// how many have the right checksum, and how many have not. Frames too short to be encrypted do not count. Pure.
+    public static func count(in bytes: UnsafeRawBufferPointer, limit: Int) -> (right: Int, wrong: Int) {
+        var (right, wrong, offset) = (0, 0, 0)
+        while right + wrong < limit, case .frame(let frame) = AudioFrame.read(bytes, at: offset) {
+            guard frame.codec == .ac3 || frame.codec == .eac3, frame.size <= bytes.count - offset else { break }
+            let end = offset + frame.size
+            if frame.size >= frame.clearSize + 16 {
+                if remainder(bytes[offset + 2..<end]) == 0 { right += 1 } else { wrong += 1 }
+            }
+            offset = end
+        }
+        return (right, wrong)
+    }
+
+    private static func remainder(_ bytes: Slice<UnsafeRawBufferPointer>) -> UInt16 {
+        var value: UInt16 = 0
+        for byte in bytes {
+            value ^= UInt16(byte) << 8
+            for _ in 0..<8 { value = value & 0x8000 != 0 ? value << 1 ^ 0x8005 : value << 1 }
+        }
+        return value
+    }
+}
+
+/// How AAC frames end: an ADTS frame ends in the element `ID_END`, which is three one bits, and at most seven zero bits
+/// behind it (ISO/IEC 14496-3, 4.4.2.1). SAMPLE-AES encrypts blocks of 16 bytes, and leaves what is behind the last whole
+/// one: the ends of one frame in 16 are encrypted. Those of the others tell whether the stream keeps the rule at all. Pure.
+public struct AudioFrameEnds: Hashable, Sendable {
+    /// Frames whose end was encrypted: those that end so, and those that do not.
+    public private(set) var right = 0
+    public private(set) var wrong = 0
+    /// The same of frames whose end is clear.
+    public private(set) var clearRight = 0
+    public private(set) var clearWrong = 0
+
+    public init() {}
+
+    /// Looks at the whole AAC frames that lie one behind the other from the first byte on.
+    public mutating func add(_ bytes: UnsafeRawBufferPointer) {
+        var offset = 0
+        while case .frame(let frame) = AudioFrame.read(bytes, at: offset), frame.codec == .aac,
+            frame.size <= bytes.count - offset
+        {
+            let end = offset + frame.size
+            let (blocks, rest) = (frame.size - frame.clearSize).quotientAndRemainder(dividingBy: 16)
+            if blocks > 0 {
+                let isRight = Self.isEnd(bytes[end - 2], bytes[end - 1])
+                switch rest {
+                case 0: if isRight { right += 1 } else { wrong += 1 }
+                // The three bits may lie in the last two bytes.
+                case 1: break
+                default: if isRight { clearRight += 1 } else { clearWrong += 1 }
+                }
+            }
+            offset = end
+        }
+    }
+
+    private static func isEnd(_ first: UInt8, _ last: UInt8) -> Bool {
+        guard last != 0 else { return false }
+        let bits = (UInt16(first) << 8 | UInt16(last)) >> last.trailingZeroBitCount
+        return bits & 7 == 7
+    }
+}

@@ -307,3 +307,262 @@ struct SampleAESTransportStream: ~Copyable {
         for index in streams.indices where store.end - streams[index].first > Self.maximumHeldPackets { close(index) }
     }
 }
+
+// Program association and program maps.
+extension SampleAESTransportStream {
+    /// Tables that need more packets are passed on unread: with SAMPLE-AES a program map has to fit in one.
+    private static let maximumTablePackets = 8
+
+    /// Reads the sections of the packets that are put together, once they are complete.
+    mutating func readSections(_ index: Int) {
+        let first = streams[index].first
+        let size = streams[index].size
+        collect(first: first, size: size)
+        var bytes = unitBuffer.withBytes(from: 0, to: size) { Array($0) }
+        guard let sections = Self.sections(in: bytes) else {
+            if size > Self.maximumTablePackets * TransportPacket.size { close(index) }
+            return
+        }
+        let pid = streams[index].pid
+        close(index)
+        var isChanged = false
+        // From the last, so that a shorter section does not move those that are still to come.
+        for range in sections.reversed() {
+            let section = Array(bytes[range])
+            // A table that cannot be read is not for anybody: receivers check the same.
+            if pid == ProgramAssociation.pid {
+                if let table = try? ProgramAssociation(section: section) { adopt(table) }
+            } else if let table = try? ProgramMap(section: section) {
+                adopt(table)
+                guard let clear = table.clearSection, clear.count <= section.count else { continue }
+                bytes.replaceSubrange(range, with: clear)
+                isChanged = true
+            }
+        }
+        guard isChanged else { return }
+        bytes += [UInt8](repeating: 0xFF, count: max(0, size - bytes.count))
+        var offset = 0
+        bytes.withUnsafeBytes { bytes in
+            forEachPacket(from: first) { _, payload in
+                // SAFETY: `count` is at most what is left of either.
+                let count = min(payload.count, bytes.count - offset)
+                payload.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count]))
+                offset += count
+            }
+        }
+    }
+
+    /// Where the sections lie behind the pointer field. Nil where the last one is not complete.
+    static func sections(in bytes: [UInt8]) -> [Range<Int>]? {
+        guard let pointer = bytes.first else { return nil }
+        var sections: [Range<Int>] = []
+        var offset = 1 + Int(pointer)
+        while offset < bytes.count, bytes[offset] != 0xFF {
+            guard offset + 3 <= bytes.count else { return nil }
+            let end = offset + 3 + (Int(bytes[offset + 1] & 0x0F) << 8 | Int(bytes[offset + 2]))
+            guard end <= bytes.count else { return nil }
+            sections.append(offset..<end)
+            offset = end
+        }
+        return offset > bytes.count ? nil : sections
+    }
+
+    private mutating func adopt(_ table: ProgramAssociation) {
+        for pid in programMapPIDs where !table.programMapPIDs.contains(pid) {
+            removeStream(pid: pid, unless: .samples(.h264))
+        }
+        programMapPIDs = table.programMapPIDs.filter { $0 != ProgramAssociation.pid }
+        for pid in programMapPIDs { addStream(pid: pid, .sections) }
+    }
+
+    private mutating func adopt(_ table: ProgramMap) {
+        check(table)
+        for stream in table.streams where stream.pid != ProgramAssociation.pid && !programMapPIDs.contains(stream.pid) {
+            if let codec = stream.codec {
+                addStream(pid: stream.pid, .samples(codec))
+            } else {
+                removeStream(pid: stream.pid, unless: .sections)
+            }
+        }
+    }
+}
+
+// Units between their packets and the buffer where they lie in one piece.
+extension SampleAESTransportStream {
+    /// Puts the unit into the buffer and finds out what is encrypted. `isPlanned` says whether anything is.
+    mutating func plan(_ unit: ElementaryStream.Unit) {
+        collect(first: unit.first, size: unit.size)
+        let header = unitBuffer.withBytes(from: 0, to: unit.size) { PESHeader(UnsafeRawBufferPointer($0)) }
+        guard let header else {
+            // No PES packet, so it cannot be decrypted.
+            forEachPacket(from: unit.first) { packet, _ in packet.makeNull() }
+            return
+        }
+        unitStart = min(header.payloadOffset, unit.size)
+        unitEnd = unitBuffer.withBytes(from: unitStart, to: unit.size) { bytes in
+            if unit.codec == .h264 { return planner.planVideo(bytes) }
+            planner.planAudio(UnsafeRawBufferPointer(bytes))
+            return bytes.count
+        }
+        unitEnd += unitStart
+        isPlanned = planner.isProtected
+        // All its NAL units were too short, but had emulation prevention bytes to take out.
+        if !isPlanned, unitEnd < unit.size { write(unit) }
+    }
+
+    /// Puts the unit back into its packets.
+    mutating func write(_ unit: ElementaryStream.Unit) {
+        var size = unitEnd
+        if size < unit.size {
+            var packets = 0
+            forEachPacket(from: unit.first) { _, _ in packets += 1 }
+            // Each packet keeps a byte of payload, so that the continuity counters stay right. Zeros may follow a NAL
+            // unit.
+            if size < packets {
+                unitBuffer.clear(from: size, to: packets)
+                size = packets
+            }
+            unitBuffer.withBytes(from: 0, to: size) { PESHeader.setPacketSize(size, in: $0) }
+            spread(size, over: packets, from: unit.first)
+        }
+        unitBuffer.withBytes(from: 0, to: size) { bytes in
+            var offset = 0
+            forEachPacket(from: unit.first) { packet, payload in
+                let count = min(payload.count, bytes.count - offset)
+                payload.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count]))
+                offset += count
+            }
+        }
+    }
+
+    /// Makes room for `size` bytes, no more, in the packets of a unit: the last ones shrink.
+    private func spread(_ size: Int, over packets: Int, from first: Int) {
+        var (left, behind) = (size, packets)
+        forEachPacket(from: first) { packet, payload in
+            behind -= 1
+            let kept = min(payload.count, left - behind)
+            packet.shrinkPayload(to: kept)
+            left -= kept
+        }
+    }
+
+    /// Copies the payloads of linked packets into the buffer.
+    func collect(first: Int, size: Int) {
+        unitBuffer.reserve(size)
+        unitBuffer.withBytes(from: 0, to: size) { bytes in
+            var offset = 0
+            forEachPacket(from: first) { _, payload in
+                let count = min(payload.count, bytes.count - offset)
+                UnsafeMutableRawBufferPointer(rebasing: bytes[offset..<offset + count]).copyMemory(
+                    from: UnsafeRawBufferPointer(rebasing: payload[..<count]))
+                offset += count
+            }
+        }
+    }
+
+    @inline(__always)
+    func forEachPacket(from first: Int, _ body: (TransportPacket, UnsafeMutableRawBufferPointer) -> Void) {
+        var number = first
+        while number >= 0 {
+            let packet = store.packet(number)
+            // SAFETY: the payload is inside the packet; links lead to packets that are held.
+            let payload = UnsafeMutableRawBufferPointer(
+                start: packet.bytes + packet.payloadOffset, count: packet.payloadSize)
+            number = store.link(of: number)
+            body(packet, payload)
+        }
+    }
+}
+
+/// Memory for one unit at a time, which grows and stays.
+final class UnitBuffer {
+    // SAFETY: `memory` has `capacity` bytes; the offsets below are cut to that.
+    private var memory = UnsafeMutableRawPointer.allocate(byteCount: 1 << 16, alignment: 64)
+    private var capacity = 1 << 16
+
+    deinit { memory.deallocate() }
+
+    /// Room for `size` bytes; what was there is lost.
+    func reserve(_ size: Int) {
+        guard size > capacity else { return }
+        memory.deallocate()
+        capacity = max(size, capacity * 2)
+        memory = .allocate(byteCount: capacity, alignment: 64)
+    }
+
+    @inline(__always)
+    func withBytes<Result, Failure: Error>(
+        from start: Int, to end: Int, _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let end = min(max(end, 0), capacity)
+        let start = min(max(start, 0), end)
+        return try body(UnsafeMutableRawBufferPointer(start: memory + start, count: end - start))
+    }
+
+    func clear(from start: Int, to end: Int) {
+        withBytes(from: start, to: end) { bytes in
+            for offset in bytes.indices { bytes[offset] = 0 }
+        }
+    }
+}
+
+/// One PID whose packets are put together: a protected elementary stream, or sections.
+struct ElementaryStream {
+    enum Content: Equatable {
+        case samples(SampleAESCodec)
+        case sections
+    }
+
+    /// Packets whose payloads belong together, linked in the store.
+    struct Unit {
+        var codec: SampleAESCodec
+        /// The number of the first packet.
+        var first: Int
+        /// Of all payloads, in bytes.
+        var size: Int
+    }
+
+    let pid: Int
+    var content: Content {
+        didSet { isSamples = content != .sections }
+    }
+    private(set) var isSamples: Bool
+    /// The first packet of the unit that is being put together, or -1.
+    var first = -1
+    var last = -1
+    /// In bytes, up to now.
+    var size = 0
+    /// In bytes; zero where only the next unit's start tells the end.
+    var expectedSize = 0
+    /// From this size on, there is something to do.
+    var wantedSize = 0
+    /// -1: any is right.
+    var lastCounter = -1
+
+    init(pid: Int, content: Content) {
+        self.pid = pid
+        self.content = content
+        isSamples = content != .sections
+    }
+
+    var isOpen: Bool { first >= 0 }
+
+    /// Takes a packet in the middle of a PES packet, as most are. False: it needs a closer look.
+    @inline(__always)
+    mutating func goOn(_ packet: TransportPacket, _ number: Int) -> Bool {
+        let counter = Int(packet.continuityCounter)
+        let size = packet.payloadSize
+        guard packet.isPlain, isOpen, isSamples, counter == (lastCounter + 1) & 0x0F, size > 0,
+            self.size + size < wantedSize
+        else { return false }
+        last = number
+        self.size += size
+        lastCounter = counter
+        return true
+    }
+
+    mutating func reset() {
+        first = -1
+        lastCounter = -1
+    }
+}

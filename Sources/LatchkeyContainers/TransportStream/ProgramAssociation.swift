@@ -49,3 +49,116 @@ struct SectionReader {
         body = try reader.readStructure(reader.remaining - Self.crcSize, name)
     }
 }
+
+/// A program map section (ISO/IEC 13818-1, 2.4.4.8): the elementary streams of a programme.
+///
+/// ```
+/// section header, 111 PCR_PID(13), 1111 program_info_length(12), descriptors,
+/// for each stream: UInt8 stream_type, 111 PID(13), 1111 ES_info_length(12), descriptors
+/// UInt32 CRC
+/// ```
+struct ProgramMap {
+    static let tableID: UInt8 = 0x02
+
+    struct Stream: Equatable {
+        var type: UInt8
+        var pid: Int
+        /// What the samples are, where they are encrypted.
+        var codec: SampleAESCodec?
+    }
+
+    var streams: [Stream] = []
+    /// The section with the stream types and descriptors of clear media, and its CRC. Nil where nothing changes.
+    private(set) var clearSection: [UInt8]?
+
+    /// Reads a whole section, CRC included. Nil where the section is not in force yet.
+    init?(section: [UInt8]) throws(FormatError) {
+        var reader = try SectionReader(section, tableID: Self.tableID, name: "program map section")
+        guard reader.isCurrent else { return nil }
+        var clear = Array(section.prefix(SectionReader.headerSize))
+        clear += try reader.body.readBytes(2)
+        let programInfo = try Descriptors(&reader.body)
+        clear += programInfo.serialized
+        var isProtected = false
+        while !reader.body.isAtEnd {
+            let type = try reader.body.readUInt8()
+            let pid = try reader.body.readBytes(2)
+            var descriptors = try Descriptors(&reader.body)
+            let codec = SampleAESCodec(streamType: type)
+            streams.append(
+                Stream(type: type, pid: pid.reduce(0) { $0 << 8 | Int($1) } & 0x1FFF, codec: codec))
+            if codec != nil {
+                isProtected = true
+                descriptors.removeSampleAES()
+            }
+            clear += [codec?.clearStreamType ?? type] + pid + descriptors.serialized
+        }
+        guard isProtected else { return }
+        let length = clear.count - 3 + SectionReader.crcSize
+        clear[1] = clear[1] & 0xF0 | UInt8(truncatingIfNeeded: length >> 8)
+        clear[2] = UInt8(truncatingIfNeeded: length)
+        clearSection = clear + CRC32.checksum(clear).bigEndianBytes
+    }
+}
+
+/// A list of descriptors with its length in front (ISO/IEC 13818-1, 2.6).
+struct Descriptors {
+    private static let registration: UInt8 = 0x05
+    private static let privateDataIndicator: UInt8 = 0x0F
+    private static let sampleAESIndicators = ["zavc", "aacd", "ac3d", "ec3d"].map { Array($0.utf8) }
+    private static let audioSetup = Array("apad".utf8)
+
+    private var items: [(tag: UInt8, content: ArraySlice<UInt8>)] = []
+    /// Bytes behind the last whole descriptor, which some producers leave.
+    private var rest: ArraySlice<UInt8>
+
+    init(_ reader: inout ByteReader) throws(FormatError) {
+        let length = Int(try reader.readUInt16() & 0x0FFF)
+        var list = try reader.readStructure(length, "descriptors")
+        while list.remaining >= 2 {
+            var ahead = list
+            let tag = try ahead.readUInt8()
+            let size = Int(try ahead.readUInt8())
+            guard size <= ahead.remaining else { break }
+            items.append((tag, try ahead.readBytes(size)))
+            list = ahead
+        }
+        rest = list.rest
+    }
+
+    /// Takes out what says that the samples are encrypted ("HLS Sample Encryption", transport stream signalling).
+    mutating func removeSampleAES() {
+        items.removeAll { tag, content in
+            switch tag {
+            case Self.privateDataIndicator: Self.sampleAESIndicators.contains { content.starts(with: $0) }
+            case Self.registration: content.starts(with: Self.audioSetup)
+            default: false
+            }
+        }
+    }
+
+    var serialized: [UInt8] {
+        let content = items.flatMap { [$0.tag, UInt8(truncatingIfNeeded: $0.content.count)] + $0.content } + rest
+        return [0xF0 | UInt8(truncatingIfNeeded: content.count >> 8), UInt8(truncatingIfNeeded: content.count)]
+            + content
+    }
+}
+
+/// The CRC-32 of MPEG sections (ISO/IEC 13818-1, annex A): polynomial 0x04C11DB7, most significant bit first, started
+/// with ones, not inverted at the end.
+enum CRC32 {
+    private static let table: [UInt32] = (0..<256).map { index in
+        (0..<8).reduce(UInt32(index) << 24) { value, _ in
+            value & 0x8000_0000 != 0 ? value << 1 ^ 0x04C1_1DB7 : value << 1
+        }
+    }
+
+    /// Zero where the last four bytes are the right CRC of those before.
+    static func checksum(_ bytes: some Sequence<UInt8>) -> UInt32 {
+        bytes.reduce(UInt32.max) { $0 << 8 ^ table[Int(UInt8(truncatingIfNeeded: $0 >> 24) ^ $1)] }
+    }
+}
+
+extension UInt32 {
+    var bigEndianBytes: [UInt8] { (0..<4).map { UInt8(truncatingIfNeeded: self >> UInt32(24 - $0 * 8)) } }
+}

@@ -2,6 +2,7 @@
 
 import NIOCore
 import NIOHTTP1
+import Synchronization
 
 /// What all connections of one server share.
 struct LoopbackService: Sendable {
@@ -184,5 +185,141 @@ extension LoopbackStream {
             return false
         }
         return length == sent
+    }
+}
+
+/// The open connections of one server. Thread-safe.
+final class LoopbackConnections: Sendable {
+    private struct Entry {
+        let channel: any Channel
+        /// Showed the token once.
+        var isKnown = false
+    }
+
+    private struct State {
+        /// In the order of arrival.
+        var entries: [Entry] = []
+        var isClosed = false
+    }
+
+    private let limit: Int
+    private let state = Mutex(State())
+
+    init(limit: Int) { self.limit = limit }
+
+    var count: Int { state.withLock { $0.entries.count } }
+
+    /// Takes a connection in and makes it answer, or fails, which ends it.
+    func add(_ channel: any Channel, _ service: LoopbackService) -> EventLoopFuture<Void> {
+        let (isWelcome, evicted) = state.withLock { state -> (Bool, (any Channel)?) in
+            guard !state.isClosed else { return (false, nil) }
+            var evicted: (any Channel)?
+            if state.entries.count >= limit {
+                guard let stranger = state.entries.firstIndex(where: { !$0.isKnown }) else { return (false, nil) }
+                evicted = state.entries.remove(at: stranger).channel
+            }
+            state.entries.append(Entry(channel: channel))
+            return (true, evicted)
+        }
+        evicted?.close(promise: nil)
+        guard isWelcome else { return channel.eventLoop.makeFailedFuture(ChannelError.eof) }
+        channel.closeFuture.whenComplete { [weak self] _ in self?.remove(channel) }
+        return channel.eventLoop.makeCompletedFuture {
+            try LoopbackSocket.keepFromChildren(channel)
+            var limits = NIOHTTPDecoderLimitConfiguration()
+            limits.maxHeaderFieldSize = service.limits.requestSize
+            limits.maxHeaderListSize = service.limits.requestSize
+            limits.maxHeaderFieldCount = service.limits.fieldCount
+            let pipeline = channel.pipeline.syncOperations
+            let gate = LoopbackGate(limits: service.limits)
+            try pipeline.addHandler(gate)
+            try pipeline.configureHTTPServerPipeline(
+                withErrorHandling: false, withEncoderConfiguration: .init(), withDecoderLimitConfiguration: limits)
+            try pipeline.addHandler(
+                LoopbackConnection(service: service, gate: gate) { [weak self] in self?.know(channel) })
+        }
+    }
+
+    /// The connections to close; nil where that was asked for before.
+    func close() -> [any Channel]? {
+        state.withLock { state in
+            guard !state.isClosed else { return nil }
+            state.isClosed = true
+            defer { state.entries = [] }
+            return state.entries.map(\.channel)
+        }
+    }
+
+    private func know(_ channel: any Channel) {
+        state.withLock { state in
+            if let index = state.entries.firstIndex(where: { $0.channel === channel }) {
+                state.entries[index].isKnown = true
+            }
+        }
+    }
+
+    private func remove(_ channel: any Channel) {
+        state.withLock { $0.entries.removeAll { $0.channel === channel } }
+    }
+}
+
+/// The first handler of a connection: counts bytes and time before anything reads them. Used on the loop only.
+final class LoopbackGate: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+
+    private enum Stage {
+        case idle
+        case reading
+        case answering
+    }
+
+    private let limits: LoopbackLimits
+    private var stage = Stage.idle
+    private var size = 0
+    private var alarm: Scheduled<Void>?
+
+    init(limits: LoopbackLimits) { self.limits = limits }
+
+    func channelActive(context: ChannelHandlerContext) {
+        enter(.idle, limits.idleTime, context.channel)
+        context.fireChannelActive()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        alarm?.cancel()
+        context.fireChannelInactive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        // A request may have no body, so a client has nothing more to say until the answer is there.
+        size += unwrapInboundIn(data).readableBytes
+        guard size <= limits.requestSize else {
+            context.close(promise: nil)
+            return
+        }
+        if case .idle = stage { enter(.reading, limits.requestTime, context.channel) }
+        context.fireChannelRead(data)
+    }
+
+    /// The request is there and may take as long as its handler needs.
+    func requestDidEnd() {
+        stage = .answering
+        alarm?.cancel()
+    }
+
+    /// The answer is on its way out.
+    func answerDidStart(_ channel: any Channel) { enter(.answering, limits.answerTime, channel) }
+
+    /// The client has the answer.
+    func answerDidEnd(_ channel: any Channel) {
+        size = 0
+        enter(.idle, limits.idleTime, channel)
+    }
+
+    private func enter(_ next: Stage, _ time: Duration, _ channel: any Channel) {
+        stage = next
+        alarm?.cancel()
+        alarm = channel.eventLoop.scheduleTask(in: TimeAmount(time)) { channel.close(promise: nil) }
     }
 }

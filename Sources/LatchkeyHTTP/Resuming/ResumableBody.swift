@@ -87,3 +87,95 @@ package struct ResumableBody: Sendable {
         return new.resourceSize.map { $0 == head.resourceSize } ?? false
     }
 }
+
+/// What of a resource goes on to the client of a relay, where an origin may send more than was asked for. Places are counted
+/// in the resource. A value.
+package struct RelayedPart: Sendable {
+    /// Where what the origin sends begins, and how much that is, in bytes; nil: it does not tell.
+    package let sent: (first: Int, length: Int?)
+    /// Where what goes on begins and ends; nil: with what the origin sends.
+    package let first: Int
+    package let end: Int?
+    /// The value of a `Content-Range` field of its own, where that is not all that the origin sends.
+    package let contentRange: String?
+
+    /// In bytes; nil where that is not known.
+    package var length: Int? { end.map { $0 - first } }
+
+    /// Nil where the head does not tell enough of it: a part that is cut out of a resource needs that one's length.
+    package init?(of head: HTTPResponse, for request: LoopbackRequest) {
+        let range = head.status == 206 ? head.contentRange : nil
+        guard let first = head.status == 206 ? range?.first : 0 else { return nil }
+        var length = head.contentLength.flatMap { $0 > 0 ? $0 : nil }
+        if length == nil, let last = range?.last { length = last - first + 1 }
+        sent = (first, length)
+        guard head.status == 200, let wanted = request.range else {
+            (self.first, end, contentRange) = (first, length.map { first + $0 }, nil)
+            return
+        }
+        guard let length, let bounds = wanted.bounds(in: length) else { return nil }
+        (self.first, end) = (bounds.lowerBound, bounds.upperBound)
+        contentRange =
+            bounds == 0..<length ? nil : "bytes \(bounds.lowerBound)-\(bounds.upperBound - 1)/\(length)"
+    }
+}
+
+/// Which bytes of a resource an answer has, as its `Content-Range` field tells (RFC 9110, section 14.4). A value.
+package struct ContentRange: Sendable, Hashable {
+    /// In bytes. No resource has so many, and sums do not overflow.
+    package static let limit = 1 << 47
+
+    /// Counted from 0; nil where the answer has none of them, which then is one with the status 416.
+    package let first: Int?
+    /// Nil where the field does not tell.
+    package let last: Int?
+    /// Of the whole resource, in bytes; nil where the field does not tell.
+    package let size: Int?
+
+    /// Reads `bytes 0-99/1000`, with `*` for an unknown size and for no bytes. The last byte and the size count as untold
+    /// where they cannot be read. Nil for anything else that is malformed, and for places that contradict each other.
+    package init?(_ field: String) {
+        guard field.utf8.starts(with: "bytes ".utf8) else { return nil }
+        let halves = field.utf8.dropFirst(6).split(
+            separator: UInt8(ascii: "/"), maxSplits: 1, omittingEmptySubsequences: false)
+        size = halves.count == 2 ? Self.number(halves[1]) : nil
+        if halves[0].elementsEqual("*".utf8) {
+            (first, last) = (nil, nil)
+            return
+        }
+        let ends = halves[0].split(separator: UInt8(ascii: "-"), maxSplits: 1, omittingEmptySubsequences: false)
+        guard let first = Self.number(ends[0]) else { return nil }
+        let last = ends.count == 2 ? Self.number(ends[1]) : nil
+        guard last ?? .max >= first, size ?? .max > last ?? first else { return nil }
+        (self.first, self.last) = (first, last)
+    }
+
+    /// Digits only: `Int` would take a sign as well.
+    static func number(_ text: Substring.UTF8View) -> Int? {
+        guard text.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else { return nil }
+        return Int(Substring(text)).flatMap { $0 < limit ? $0 : nil }
+    }
+}
+
+extension HTTPResponse {
+    /// Nil without a `Content-Range` that can be read.
+    package var contentRange: ContentRange? { header("Content-Range").flatMap { ContentRange($0) } }
+
+    /// What `Content-Length` tells, in bytes; nil without one that can be read.
+    package var contentLength: Int? { header("Content-Length").flatMap { ContentRange.number($0[...].utf8) } }
+
+    /// Of the whole resource, in bytes; nil where the answer does not tell.
+    package var resourceSize: Int? { status == 206 || status == 416 ? contentRange?.size : contentLength }
+}
+
+/// Tells the same bytes from others, however they are cut into pieces (FNV-1a, 64 bits: RFC 9923). Against accidents, not
+/// against an origin that means to deceive.
+struct BodyFingerprint: Sendable, Equatable {
+    private var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    mutating func add(_ bytes: ArraySlice<UInt8>) {
+        bytes.withUnsafeBufferPointer { bytes in
+            for byte in bytes { value = (value ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+        }
+    }
+}

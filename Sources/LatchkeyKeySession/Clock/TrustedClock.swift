@@ -163,3 +163,97 @@ public final class TrustedClock: Sendable {
         }
     }
 }
+
+/// Where signed time comes from: a time service, or a licence service that acts as one. Thread-safe.
+public protocol SignedTimeSource: Sendable {
+    /// The name for messages: the printable URL, say.
+    var name: String { get }
+
+    /// The service's answer for a random nonce of 16 bytes, as it came. Nothing of it is believed before a
+    /// `SignedTimeVerifier` has looked at it.
+    func response(toNonce nonce: [UInt8]) async throws(TrustedClockError) -> [UInt8]
+}
+
+/// Reads and verifies the answers of a time service. Thread-safe.
+public protocol SignedTimeVerifier: Sendable {
+    /// The time in the answer. Throws `notGenuine` unless the answer is signed by who may, and for this nonce.
+    func time(in response: [UInt8], nonce: [UInt8]) throws(TrustedClockError) -> UnixTime
+}
+
+/// A time service: how to ask it, and how to tell that it was the one that answered.
+public struct SignedTimeService: Sendable {
+    /// How to ask.
+    public var source: any SignedTimeSource
+    /// How to tell who answered.
+    public var verifier: any SignedTimeVerifier
+
+    /// Both are kept as long as the service and called on any task.
+    public init(source: any SignedTimeSource, verifier: any SignedTimeVerifier) {
+        self.source = source
+        self.verifier = verifier
+    }
+}
+
+/// How strict the trusted clock is.
+public struct TrustedClockPolicy: Hashable, Sendable {
+    /// Whether the system clock is taken for good as long as it does not go back (an anti-rollback clock). If not, only
+    /// signed time counts (a secure clock), which has to come again after each start of the machine.
+    public var takesSystemClock = true
+    /// Milliseconds by which the system clock may be set back without losing trust, in all, between two signed times or
+    /// starts: time services correct clocks that ran ahead.
+    public var tolerance: Int64 = 300_000
+    /// A system clock that shows an earlier time than this, in milliseconds since 1970, is not set: clocks without a
+    /// battery start in 1970 or at the date of some build. 2026-01-01.
+    public var earliestTime: Int64 = 1_767_225_600_000
+    /// Milliseconds that a signed time may take from request to response. The true time may be so much later.
+    public var maximumRoundTrip: Int64 = 60_000
+    /// Milliseconds after which the latest good time is written again.
+    public var saveInterval: Int64 = 60_000
+
+    /// The defaults above: an anti-rollback clock.
+    public init() {}
+}
+
+/// Why the trusted clock was not repaired.
+public struct TrustedClockError: Error, Hashable, Sendable {
+    private enum Code: String {
+        case noService = "no time service"
+        case serviceFailed = "time service failed"
+        case notGenuine = "not genuine"
+        case goesBack = "goes back"
+        case tooSlow = "too slow"
+        case notSaved = "not saved"
+    }
+
+    private let code: Code
+    private let detail: String
+
+    private init(_ code: Code, _ detail: String) {
+        self.code = code
+        self.detail = detail
+    }
+
+    /// No time service is configured.
+    public static func noService(_ detail: String) -> Self { Self(.noService, detail) }
+    /// The time service cannot be reached, or answers with an error.
+    public static func serviceFailed(_ detail: String) -> Self { Self(.serviceFailed, detail) }
+    /// The answer is not signed by the configured time service, or answers another question.
+    public static func notGenuine(_ detail: String) -> Self { Self(.notGenuine, detail) }
+    /// The signed time is earlier than one that was taken before.
+    public static func goesBack(_ detail: String) -> Self { Self(.goesBack, detail) }
+    /// The answer took so long that its time says too little.
+    public static func tooSlow(_ detail: String) -> Self { Self(.tooSlow, detail) }
+    /// The clock is repaired, but could not be saved: after a start it may not know so.
+    public static func notSaved(_ detail: String) -> Self { Self(.notSaved, detail) }
+
+    /// The kind of failure alone.
+    public var shortDescription: String { code.rawValue }
+
+    /// Whether `other` is of the same kind, whatever the details.
+    public func isSameKind(as other: Self) -> Bool { code == other.code }
+}
+
+extension TrustedClockError: CustomStringConvertible {
+    /// The kind and the details, with the service's name and what to do.
+    public var description: String { detail.isEmpty ? code.rawValue : "\(code.rawValue): \(detail)" }
+}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+public import LatchkeyContainers
 public import LatchkeyProtection
 
 /// What the trusted clock knows: a value that readings of the machine's clocks and signed times change.
@@ -189,5 +191,133 @@ extension Int64 {
     fileprivate func minus(_ other: Int64) -> Int64 {
         let (difference, isTooMuch) = subtractingReportingOverflow(other)
         return isTooMuch ? (other > 0 ? .min : .max) : difference
+    }
+}
+
+extension TrustedClockState {
+    private static let formatVersion: UInt8 = 1
+    private static let maximumBootIDSize = 64
+
+    /// Latchkey's own format, version 1; integers are big-endian, times are signed milliseconds:
+    ///
+    ///     1  version (1)
+    ///     1  trust: 0 unset, 1 observed, 2 signed, 3 rolled back
+    ///     1  what is there: 1 latest signed time, 2 anchor
+    ///     8  latest good time
+    ///     8  time that the machine has been running without trust
+    ///     8  number of signed times taken
+    ///     8  latest signed time, where it is there
+    ///     8+8+8+1  anchor, where it is there: time, system clock, time since the start, size of the boot id, then the id
+    public func serialized() -> [UInt8] {
+        var bytes: [UInt8] = [Self.formatVersion, Self.number(trust)]
+        bytes.append((latestSigned == nil ? 0 : 1) | (anchor == nil ? 0 : 2))
+        for value in [latestGood, untrusted] { bytes.appendBigEndian(UInt64(bitPattern: value), size: 8) }
+        bytes.appendBigEndian(repairs, size: 8)
+        if let latestSigned { bytes.appendBigEndian(UInt64(bitPattern: latestSigned), size: 8) }
+        if let anchor {
+            for value in [anchor.time, anchor.wall, anchor.sinceBoot] {
+                bytes.appendBigEndian(UInt64(bitPattern: value), size: 8)
+            }
+            let bootID = anchor.bootID.utf8.prefix(Self.maximumBootIDSize)
+            bytes.append(UInt8(bootID.count))
+            bytes += bootID
+        }
+        return bytes
+    }
+
+    /// Reads what `serialized()` writes. Throws `truncated`, `malformed`, and `unsupported` for another version.
+    public init(serialized bytes: [UInt8]) throws(FormatError) {
+        self.init()
+        var reader = ByteReader(bytes, structure: "trusted clock record")
+        let version = try reader.readUInt8()
+        guard version == Self.formatVersion else { throw .unsupported("trusted clock record, version \(version)") }
+        let number = try reader.readUInt8()
+        guard let trust = [.unset, .observed, .signed, .rolledBack].first(where: { Self.number($0) == number }) else {
+            throw .malformed("\(reader.place): trust \(number)")
+        }
+        self.trust = trust
+        let presence = try reader.readUInt8()
+        guard presence < 4 else { throw .malformed("\(reader.place): unknown fields") }
+        latestGood = try reader.readTime()
+        untrusted = try reader.readTime()
+        repairs = try reader.readUInt64()
+        if presence & 1 != 0 { latestSigned = try reader.readTime() }
+        if presence & 2 != 0 {
+            let times = (try reader.readTime(), try reader.readTime(), try reader.readTime())
+            let size = try reader.readUInt8()
+            guard size <= Self.maximumBootIDSize else { throw .tooLarge("\(reader.place): boot id") }
+            guard let bootID = String(validating: try reader.readBytes(UInt64(size)), as: UTF8.self) else {
+                throw .malformed("\(reader.place): boot id")
+            }
+            anchor = Anchor(time: times.0, wall: times.1, sinceBoot: times.2, bootID: bootID)
+        }
+        guard reader.isAtEnd else { throw .malformed("\(reader.place): \(reader.remaining) bytes too many") }
+    }
+
+    private static func number(_ trust: TrustedTime.Trust) -> UInt8 {
+        switch trust {
+        case .unset: 0
+        case .observed: 1
+        case .signed: 2
+        case .rolledBack: 3
+        }
+    }
+}
+
+extension ByteReader {
+    fileprivate mutating func readTime() throws(FormatError) -> Int64 { Int64(bitPattern: try readUInt64()) }
+}
+
+/// What the machine's clocks say at one moment.
+public struct ClockReading: Hashable, Sendable {
+    /// Milliseconds since 1970 by the system clock, which anybody may have set.
+    public var wall: Int64
+    /// Milliseconds since the machine started, suspended ones included; nobody can set it back.
+    public var sinceBoot: Int64
+    /// Names this run of the machine; another one after each start.
+    public var bootID: String
+
+    /// For clocks of one's own, as in tests. Times are milliseconds.
+    public init(wall: Int64, sinceBoot: Int64, bootID: String) {
+        self.wall = wall
+        self.sinceBoot = sinceBoot
+        self.bootID = bootID
+    }
+}
+
+/// Where the trusted clock reads the machine's clocks. Thread-safe; must not block.
+public protocol ClockSource: Sendable {
+    /// All three at one moment.
+    func reading() -> ClockReading
+}
+
+/// `CLOCK_REALTIME`, `CLOCK_BOOTTIME` and the kernel's boot id (see proc(5), `/proc/sys/kernel/random/boot_id`).
+public struct SystemClocks: ClockSource {
+    private let bootID: String
+
+    /// Reads the boot id once; it does not change while the process runs.
+    public init() { bootID = Self.readBootID() }
+
+    /// Two system calls; does not block.
+    public func reading() -> ClockReading {
+        ClockReading(
+            wall: Self.milliseconds(CLOCK_REALTIME), sinceBoot: Self.milliseconds(CLOCK_BOOTTIME), bootID: bootID)
+    }
+
+    private static func milliseconds(_ clock: clockid_t) -> Int64 {
+        var time = timespec()
+        clock_gettime(clock, &time)
+        return Int64(time.tv_sec).multipliedReportingOverflow(by: 1000).partialValue &+ Int64(time.tv_nsec) / 1_000_000
+    }
+
+    /// Empty where the kernel gives none: then a start is told by the time since it alone.
+    private static func readBootID() -> String {
+        let descriptor = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return "" }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        // SAFETY: exactly the array's bytes.
+        let count = read(descriptor, &bytes, bytes.count)
+        return String(decoding: bytes.prefix(max(0, count)).prefix { $0 > 0x20 }, as: UTF8.self)
     }
 }

@@ -109,7 +109,7 @@ public final class ApplicationCertificate: Sendable {
         switch source {
         case .data(let data): bytes = data
         case .file(let path):
-            bytes = try RegularFile(path: path, kind: "application certificate", hasSecrets: false)
+            bytes = try RegularFile(path: path, kind: "application certificate", has: .settings)
                 .contents(limit: FairPlayCertificate.maximumSize)
         case .url(let url, let headers): bytes = try await fetch(url, headers)
         }
@@ -149,4 +149,41 @@ extension ApplicationCertificate: CustomStringConvertible, CustomReflectable {
     public var description: String { name }
     /// The same; the headers for the URL do not show in `dump`.
     public var customMirror: Mirror { Mirror(self, children: ["source": name]) }
+}
+
+/// Application certificates that were loaded from URLs, for the sessions that come later: the next playback then takes one
+/// round trip less. Thread-safe.
+final class LoadedCertificates: Sendable {
+    /// Those of the process.
+    static let shared = LoadedCertificates()
+    /// How long one is taken for the server's, in seconds.
+    static let lifetime: Int64 = 3600
+    /// A process knows few services.
+    static let limit = 32
+
+    private struct Entry {
+        let certificate: FairPlayCertificate
+        let date: Int64
+    }
+
+    private let entries = Mutex<[ApplicationCertificate.Source: Entry]>([:])
+
+    /// The certificate that was loaded from there; nil where that is too long ago. `date` in seconds since 1970.
+    func certificate(of source: ApplicationCertificate.Source, at date: Int64) -> FairPlayCertificate? {
+        entries.withLock { entries in
+            guard let entry = entries[source], entry.date <= date, date - entry.date < Self.lifetime else { return nil }
+            return entry.certificate
+        }
+    }
+
+    /// Only a URL costs a round trip: what other sources have is read again each time.
+    func keep(_ certificate: FairPlayCertificate, of source: ApplicationCertificate.Source, at date: Int64) {
+        guard case .url = source else { return }
+        entries.withLock { entries in
+            if entries.count >= Self.limit, entries[source] == nil {
+                entries = [:]
+            }
+            entries[source] = Entry(certificate: certificate, date: date)
+        }
+    }
 }

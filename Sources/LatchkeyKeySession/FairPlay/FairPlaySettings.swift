@@ -166,7 +166,7 @@ public struct FairPlaySettings: Sendable, Hashable {
             configuration.persistableKeys = try clock(beside: playReady)
         }
         guard let testASkFile else { return }
-        var bytes = try RegularFile(path: testASkFile, kind: "test application secret key").contents(limit: 256)
+        var bytes = try RegularFile(path: testASkFile, kind: "test application secret key", has: .secrets).contents(limit: 256)
         defer { wipe(&bytes) }
         var digits = bytes.filter { $0 > 0x20 }
         defer { wipe(&digits) }

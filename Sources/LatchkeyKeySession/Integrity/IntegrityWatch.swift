@@ -129,12 +129,33 @@ final class IntegrityWatch: Sendable {
     }
 }
 
+extension IntegrityWatch {
+    /// A file of the kernel, or a small one: 8 MiB at most. Nil if it cannot be read.
+    static func contents(of path: String) -> [UInt8]? {
+        try? RegularFile(path: path, kind: "file", has: .settings).contents(limit: 8 << 20)
+    }
+}
+
 extension IntegrityWatch.Checks {
     /// No tracer, and the code as it was built.
     static var ofThisProcess: IntegrityWatch.Checks {
         let library = LibraryCheck()
-        let tracer: @Sendable () -> String? = { TracerCheck.violation(status: SmallFile.read("/proc/self/status")) }
+        let tracer: @Sendable () -> String? = { TracerCheck.violation(status: IntegrityWatch.contents(of: "/proc/self/status")) }
         return IntegrityWatch.Checks(
             atStart: { tracer() ?? library.violationAtStart() }, again: { tracer() ?? library.violation() })
+    }
+}
+
+/// Whether a debugger is attached to this process, as the kernel says in `/proc/self/status` (proc(5), `TracerPid`).
+enum TracerCheck {
+    /// Why not to decrypt; nil where nobody is attached. `status` is what the file says; nil where it cannot be read.
+    static func violation(status: [UInt8]?) -> String? {
+        guard let status else { return "/proc/self/status cannot be read, so that nobody knows who traces the process" }
+        for line in status.split(separator: UInt8(ascii: "\n")) where line.starts(with: "TracerPid:".utf8) {
+            let text = String(decoding: line.dropFirst(10), as: UTF8.self)
+            guard let number = UInt32(text.split(whereSeparator: \.isWhitespace).first ?? "") else { break }
+            return number == 0 ? nil : "process \(number) traces this one"
+        }
+        return "/proc/self/status does not say who traces the process"
     }
 }

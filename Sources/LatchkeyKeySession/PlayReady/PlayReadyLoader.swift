@@ -372,3 +372,125 @@ extension KeyError {
     /// Whether the license service has answered that it gives none, which says nothing of other licenses.
     fileprivate var isOfService: Bool { isSameKind(as: .denied("")) || isSameKind(as: .serverStatus("")) }
 }
+
+/// The licences whose keys sessions have, as a value: to find them again at the first play.
+struct LicensesInUse {
+    struct Entry: Sendable {
+        let license: InstalledLicense
+        /// What the session calls the key.
+        var names: Set<KeyID>
+        let session: UInt64
+        /// What brought it, for a renewal that has nothing of the media's.
+        let origin: Origin
+        /// Its first play in this session is noted, or being so.
+        var hasStarted = false
+    }
+
+    struct Origin: Sendable {
+        var header: WRMHeader?
+        var place: MediaPlace
+        /// `PlayReadyNeed.isNamedByURI`.
+        var isNamedByURI = false
+    }
+
+    /// The oldest go when there are more, and all go with their session. A stream that rotates keys brings new ones for ever.
+    private let limit: Int
+    private var entries: [Entry] = []
+
+    init(limit: Int = 4096) { self.limit = limit }
+
+    mutating func add(_ license: InstalledLicense, for name: KeyID, in session: UInt64, from origin: Origin) {
+        remove(name, in: session)
+        if entries.count >= limit { entries.removeFirst() }
+        entries.append(Entry(license: license, names: [name], session: session, origin: origin))
+    }
+
+    /// The session is over: its keys go.
+    mutating func end(_ session: UInt64) { entries.removeAll { $0.session == session } }
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    func entries(in session: UInt64) -> [Entry] { entries.filter { $0.session == session } }
+
+    func entries(for names: [KeyID], in session: UInt64) -> [Entry] {
+        let names = Set(names)
+        return entries.filter { $0.session == session && !$0.names.isDisjoint(with: names) }
+    }
+
+    func has(_ names: [KeyID], in session: UInt64) -> Bool {
+        entries.contains { $0.session == session && !$0.names.isDisjoint(with: names) }
+    }
+
+    /// Those whose key, by any of its names, is played for the first time. Nil: all of the session's, for media without a
+    /// KID.
+    mutating func start(_ names: [KeyID]?, in session: UInt64) -> [Entry] {
+        var started: [Entry] = []
+        for index in entries.indices where entries[index].session == session && !entries[index].hasStarted {
+            guard names.map({ !entries[index].names.isDisjoint(with: $0) }) ?? true else { continue }
+            entries[index].hasStarted = true
+            started.append(entries[index])
+        }
+        return started
+    }
+
+    /// The first play could not be noted: the next one counts.
+    mutating func forgetStart(of license: RecordID, in session: UInt64) {
+        for index in entries.indices where entries[index].session == session && entries[index].license.id == license {
+            entries[index].hasStarted = false
+        }
+    }
+
+    private mutating func remove(_ name: KeyID, in session: UInt64) {
+        entries.removeAll { $0.session == session && $0.names.contains(name) }
+    }
+}
+
+/// Looks at the trusted clock while sessions play what depends on the date: nothing else reads it then. Thread-safe.
+final class ClockWatch: Sendable {
+    static let interval = Duration.seconds(5)
+
+    private let client: PlayReadyClient
+    private let pause: @Sendable (Duration) async throws -> Void
+    private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
+
+    init(_ client: PlayReadyClient, pause: @escaping @Sendable (Duration) async throws -> Void) {
+        self.client = client
+        self.pause = pause
+    }
+
+    /// From now until the session's end; again does nothing. `withdraw` takes away what may not be used with a clock that was
+    /// set back, at each look that finds it so: a licence may allow some time. The first leaves it to what asks for its key
+    /// again to ask the time service; each one after it asks too, where one is configured, so that a service that did not
+    /// answer is not the end of what waits for it.
+    func begin(for session: KeySession, withdraw: @escaping @Sendable (KeySession) async -> Void) {
+        let id = session.playbackSessionID
+        tasks.withLock { tasks in
+            guard tasks[id] == nil else { return }
+            tasks[id] = Task { [weak session, client, pause] in
+                var wasSetBack = false
+                while !Task.isCancelled, (try? await pause(Self.interval)) != nil, session != nil {
+                    let time = try? await client.trustedTime()
+                    // A clock that was set back, and cannot be read any more, is no better.
+                    let isSetBack = time.map { $0.trust == .rolledBack } ?? wasSetBack
+                    let isNew = isSetBack && !wasSetBack
+                    wasSetBack = isSetBack
+                    guard isSetBack else { continue }
+                    if isNew { session?.tell(ClockNotice()) }
+                    if let session { await withdraw(session) }
+                    if !isNew { await Self.repair(client) }
+                }
+            }
+        }
+    }
+
+    private static func repair(_ client: PlayReadyClient) async {
+        guard client.configuration.timeURL != nil else { return }
+        do throws(TrustedClockError) {
+            try await client.repairClock()
+        } catch {
+            client.configuration.log("the clock was not repaired: \(error)")
+        }
+    }
+
+    func end(for session: UInt64) { tasks.withLock { $0.removeValue(forKey: session) }?.cancel() }
+}

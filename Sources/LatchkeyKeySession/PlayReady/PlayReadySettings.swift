@@ -164,14 +164,14 @@ public struct PlayReadySettings: Sendable, Hashable {
                 throw KeyError.invalidConfiguration(
                     "set model-certificate, model-private-key, root-key and server-key in [playready]")
             }
-            var key = try Self.read(modelPrivateKeyFile, "model private key", hasSecrets: true)
+            var key = try Self.read(modelPrivateKeyFile, "model private key", has: .secrets)
             defer { wipe(&key) }
             return try PlayReadyProvisioning(
                 modelCertificate: try Self.read(modelCertificateFile, "model certificate"), modelPrivateKeyPEM: key,
                 rootKey: try Self.read(rootKeyFile, "root key"), serverKey: try Self.read(serverKeyFile, "server key"),
                 timeKey: try timeKeyFile.map { try Self.read($0, "time key") },
                 revocationLists: try revocationListFiles.map {
-                    try RegularFile(path: $0, kind: "revocation list", hasSecrets: false)
+                    try RegularFile(path: $0, kind: "revocation list", has: .settings)
                         .contents(limit: RevocationList.maximumSize)
                 })
         } catch let error as PlayReadyError {
@@ -184,9 +184,9 @@ public struct PlayReadySettings: Sendable, Hashable {
     }
 
     private static func read(
-        _ path: String, _ kind: String, hasSecrets: Bool = false
+        _ path: String, _ kind: String, has contents: RegularFile.Contents = .settings
     ) throws(KeyError) -> [UInt8] {
-        try RegularFile(path: path, kind: kind, hasSecrets: hasSecrets).contents(limit: 64 * 1024)
+        try RegularFile(path: path, kind: kind, has: contents).contents(limit: 64 * 1024)
     }
 }
 

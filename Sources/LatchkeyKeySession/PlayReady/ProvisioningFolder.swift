@@ -191,18 +191,18 @@ extension ProvisioningFolder {
     private func exists(_ file: File) -> Bool { access(path(of: file), F_OK) == 0 }
 
     private func read(_ file: File) throws(ProvisioningError) -> [UInt8] {
-        try Self.contents(of: path(of: file), hasSecrets: file.isSecret)
+        try Self.contents(of: path(of: file), has: file.isSecret ? .secrets : .settings)
     }
 
     /// The bytes of a file that is provisioned. The caller wipes them where they are secret. Throws `ProvisioningError`
     /// where it cannot be read, is no regular file, or has more than 1 MiB.
     public static func contents(of path: String) throws(ProvisioningError) -> [UInt8] {
-        try contents(of: path, hasSecrets: false)
+        try contents(of: path, has: .settings)
     }
 
-    private static func contents(of path: String, hasSecrets: Bool) throws(ProvisioningError) -> [UInt8] {
+    private static func contents(of path: String, has contents: RegularFile.Contents) throws(ProvisioningError) -> [UInt8] {
         do throws(KeyError) {
-            return try RegularFile(path: path, kind: "file", hasSecrets: hasSecrets).contents(limit: limit)
+            return try RegularFile(path: path, kind: "file", has: contents).contents(limit: limit)
         } catch {
             throw ProvisioningError(path: path, reason: "cannot be read (\(error))")
         }
@@ -217,7 +217,7 @@ extension ProvisioningFolder {
 
     private func write(_ bytes: [UInt8], to file: File) throws(ProvisioningError) {
         do throws(KeyError) {
-            try PrivateFile.write(bytes, to: path(of: file), kind: file.rawValue)
+            try RegularFile.write(bytes, to: path(of: file), subject: file.rawValue)
         } catch {
             throw ProvisioningError(path: path(of: file), reason: "cannot be written (\(error))")
         }
@@ -236,4 +236,21 @@ extension ProvisioningFolder {
         case .modelCertificate, nil: .modelCertificate
         }
     }
+}
+
+/// A file of a provisioning folder, or one that is to get into it, that cannot be used.
+public struct ProvisioningError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The path of the file that the error is about.
+    public let path: String
+    /// Never has the file's content in it.
+    public let reason: String
+
+    /// `reason` must not quote the file: it may be a private key.
+    public init(path: String, reason: String) {
+        self.path = path
+        self.reason = reason
+    }
+
+    /// Path and reason.
+    public var description: String { "\(path): \(reason)" }
 }

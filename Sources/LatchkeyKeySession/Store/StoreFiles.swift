@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
+import LatchkeyProtection
 import LatchkeyStorage
 
 /// The files of a store: made in one step, moved aside together, and locked while they are in use.
@@ -10,27 +11,8 @@ enum StoreFiles {
     /// Makes a file of mode 0600 with these contents, in one step and on disk when the call returns. A file that is
     /// already there stays.
     static func create(_ path: String, contents: [UInt8]) throws(LicenseStoreError) {
-        let temporary = path + ".new-" + RecordID.random().description
-        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw failure(temporary, errno) }
-        defer { unlink(temporary) }
-        var problem: Int32 = fchmod(descriptor, 0o600) == 0 ? 0 : errno
-        var written = 0
-        while problem == 0, written < contents.count {
-            // SAFETY: a part of the array, whose bounds the slice checks.
-            let count = contents[written...].withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-            if count > 0 {
-                written += count
-            } else if count == 0 || errno != EINTR {
-                problem = count == 0 ? EIO : errno
-            }
-        }
-        if problem == 0, fsync(descriptor) != 0 { problem = errno }
-        close(descriptor)
-        guard problem == 0 else { throw failure(temporary, problem) }
-        // Unlike a rename, a link never replaces.
-        guard link(temporary, path) == 0 || errno == EEXIST else { throw failure(path, errno) }
-        try synchronizeFolder(of: path)
+        let code = RegularFile.write(contents, to: path, replacing: false)
+        guard code == 0 else { throw failure(path, code) }
     }
 
     /// Which file has a name.

@@ -226,3 +226,111 @@ public final class ViewingPermit: Sendable {
         .sessionClosed("the viewing session is lost: \(failure)")
     }
 }
+
+/// Somebody plays with a `KeySession`. While at least one does, its viewing session is kept. Ends with `end()` or when
+/// the last reference to it goes. Thread-safe.
+public final class PlaybackUse: Sendable {
+    private let id: UInt64
+    private let permit: ViewingPermit
+
+    init(_ permit: ViewingPermit, id: UInt64) {
+        self.permit = permit
+        self.id = id
+        permit.enter(id)
+    }
+
+    deinit { end() }
+
+    /// Whether it plays, or is paused. Not at first.
+    public func setPlaying(_ isPlaying: Bool) { permit.setPlaying(isPlaying, id) }
+
+    /// Gives the use up. A second call does nothing.
+    public func end() { permit.leave(id) }
+}
+
+/// Whether the viewing session lets keys be used.
+enum ViewingGate {
+    /// There is no session server.
+    case unguarded
+    /// Nobody wants a session, or it is not there at the moment.
+    case closed
+    /// What plays is stored here, with keys that are: nobody has to be asked.
+    case unneeded
+    case opening
+    case open
+    /// No session, until somebody asks who retries failures of this generation.
+    case refused(KeyError, generation: UInt64)
+
+    /// Whether keys may be used, and what they have decrypted may be shown.
+    var isOpen: Bool {
+        switch self {
+        case .unguarded, .unneeded, .open: true
+        case .closed, .opening, .refused: false
+        }
+    }
+
+    /// How a key stands that the session has.
+    func hold(_ status: KeyStatus) -> KeyStatus {
+        guard case .usable = status else { return status }
+        switch self {
+        case .unguarded, .unneeded, .open: return status
+        case .closed: return .absent
+        case .opening: return .pending(requestID: 0)
+        case .refused(let error, let generation): return .failed(error, generation: generation)
+        }
+    }
+
+    /// Whether who retries failures up to that generation brings about a session.
+    func begins(retryFailuresUpTo limit: UInt64) -> Bool {
+        switch self {
+        case .closed: true
+        case .refused(_, let generation): generation <= limit
+        case .unguarded, .unneeded, .opening, .open: false
+        }
+    }
+}
+
+/// What went wrong with the viewing session, for the application. Thread-safe; all observers share one.
+public final class ViewingNotice: Sendable {
+    /// Which of the session's exchanges it was.
+    public enum Kind: Sendable, Hashable {
+        /// There is no session, and so no licence.
+        case setupError
+        /// `isFinal`: the session is lost, and playback ends.
+        case heartbeatError(isFinal: Bool)
+        /// The server may count the session on. The next start tries to end it.
+        case teardownError
+    }
+
+    /// Decides whether playback can go on.
+    public let kind: Kind
+    /// With the HTTP status, the server's code and its words, and the sessions that are in the way.
+    public let failure: SessionFailure
+    private let isClaimed = Atomic<Bool>(false)
+
+    init(_ kind: Kind, _ failure: SessionFailure) {
+        self.kind = kind
+        self.failure = failure
+    }
+
+    /// True for the first who asks: one of several observers tells the application.
+    public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
+}
+
+/// The session server of a `KeySession`, and how licence requests show its token.
+public struct ViewingConfiguration: Sendable {
+    /// Server, policy and records.
+    public var session: ViewingSession.Configuration
+    /// How licence requests show that a session is there.
+    public var token: SessionTokenPlacement
+    /// Whether content that is stored here, with keys that are stored too, plays without a session.
+    public var allowsOffline = true
+    /// Makes a session that is not started. Tests bring their own transport and clock.
+    public var makeSession: @Sendable (ViewingSession.Configuration) -> ViewingSession = { ViewingSession($0) }
+
+    /// The session is made with libcurl and the system's clock, unless `makeSession` says otherwise.
+    public init(_ session: ViewingSession.Configuration, token: SessionTokenPlacement = SessionTokenPlacement()) {
+        self.session = session
+        self.token = token
+    }
+}

@@ -100,12 +100,12 @@ public struct ViewingSettings: Sendable, Hashable {
                     + SessionAdapter.shipped.map(\.name).joined(separator: ", "))
         }
         let path = resolve(name)
-        let bytes = try RegularFile(path: path, kind: "session adapter", hasSecrets: false).contents(limit: 256 * 1024)
+        let bytes = try RegularFile(path: path, kind: "session adapter", has: .settings).contents(limit: 256 * 1024)
         return try SessionAdapter(json: bytes, name: path)
     }
 
     private static func credential(_ path: String) throws(KeyError) -> String {
-        var bytes = try RegularFile(path: path, kind: "session credential").contents(limit: 16 * 1024)
+        var bytes = try RegularFile(path: path, kind: "session credential", has: .secrets).contents(limit: 16 * 1024)
         defer { wipe(&bytes) }
         let text = String(decoding: bytes, as: UTF8.self)
         return String(text.prefix { !$0.isNewline })

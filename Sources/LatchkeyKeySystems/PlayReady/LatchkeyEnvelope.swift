@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyContainers
+public import LatchkeyContainers
+public import LatchkeyProtection
 
 /// Latchkey's own envelope, version 1: a whole segment in AES-128-CTR, with a PlayReady object in front.
 ///
@@ -66,5 +67,76 @@ public struct LatchkeyEnvelope: EnvelopeParser {
         let object = try playReadyObject.serialized()
         let head = magic + [version, counterMode, 0, 0] + initialCounter
         return head + bigEndian(UInt32(clamping: object.count)) + object
+    }
+}
+
+/// What an envelope needs before it can be opened: the key, by way of the PlayReady object, and how the bytes are
+/// encrypted.
+public struct EnvelopeHeader: Hashable, Sendable {
+    /// Names the keys, as a `pssh` box would.
+    public var playReadyObject: PlayReadyObject
+    /// The first counter block of AES-128-CTR, 16 bytes. The counter is the last 8 of them, big-endian.
+    public var initialCounter: [UInt8]
+    /// Where the ciphertext starts, in bytes from the start of the file. It goes to the end.
+    public var payloadOffset: Int
+
+    /// For parsers of other envelopes. `initialCounter` has 16 bytes; nothing is checked here.
+    public init(playReadyObject: PlayReadyObject, initialCounter: [UInt8], payloadOffset: Int) {
+        self.playReadyObject = playReadyObject
+        self.initialCounter = initialCounter
+        self.payloadOffset = payloadOffset
+    }
+}
+
+/// Reads the front of a file that is encrypted as a whole.
+///
+/// How PlayReady's own envelope is laid out is not public. Latchkey comes with a container of its own
+/// (`LatchkeyEnvelope`); whoever has the specification of another one plugs in a parser for it. Called from any thread.
+public protocol EnvelopeParser: Sendable {
+    /// How many bytes of a file `isEnvelope` wants to see.
+    var probeSize: Int { get }
+
+    /// Whether a file that starts with `bytes` is an envelope of this kind. With fewer than `probeSize` bytes the answer
+    /// is no where it is open.
+    func isEnvelope(_ bytes: [UInt8]) -> Bool
+
+    /// Reads the header. Nil where it goes on behind `bytes`: ask again with more. Throws where it cannot be read.
+    func header(of bytes: [UInt8]) throws(FormatError) -> EnvelopeHeader?
+}
+
+extension LatchkeyEnvelope {
+    /// The envelope of a whole segment, for a packager. The counter block starts with 8 random bytes and a counter of 0.
+    ///
+    /// `object` names the key. Throws `internalError` where OpenSSL refuses, and `malformedRequest` where the object
+    /// cannot be written.
+    public static func seal(
+        _ segment: [UInt8], object: PlayReadyObject, key: ContentKey, random: RandomSource = .system
+    ) throws(PlayReadyError) -> [UInt8] {
+        do {
+            let counter = try random.bytes(8) + [UInt8](repeating: 0, count: 8)
+            let front = try serialized(playReadyObject: object, initialCounter: counter)
+            return front + (try AES.counter(key: key, initial: counter, segment))
+        } catch let error as FormatError {
+            throw .malformedRequest(error.description)
+        } catch {
+            throw .internalError("no envelope can be made")
+        }
+    }
+
+    /// The segment in an envelope whose header was read with `header(of:)`. Nothing says whether the key was the right
+    /// one: the envelope has no code for it.
+    ///
+    /// Throws `malformedResponse` where the header is that of a longer file, and `internalError` where OpenSSL refuses.
+    public static func open(
+        _ envelope: [UInt8], header: EnvelopeHeader, key: ContentKey
+    ) throws(PlayReadyError) -> [UInt8] {
+        guard (0...envelope.count).contains(header.payloadOffset) else {
+            throw .malformedResponse("the envelope ends within its header")
+        }
+        do throws(CryptoError) {
+            return try AES.counter(key: key, initial: header.initialCounter, Array(envelope[header.payloadOffset...]))
+        } catch {
+            throw .internalError("the envelope cannot be opened")
+        }
     }
 }

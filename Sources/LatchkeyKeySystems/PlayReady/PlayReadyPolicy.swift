@@ -102,3 +102,123 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         }
     }
 }
+
+extension PlayReadyPolicy {
+    /// Judges the licence in a situation.
+    public func evaluate(_ situation: Situation) -> Verdict {
+        let rights = rights(in: situation)
+        let use: RightsStatus.Use = situation.isPlaying ? .continuing : .start
+        var verdict = Verdict(RightsStatus(of: rights, at: situation.time, for: use))
+        verdict.error = Self.error(of: verdict.rights, for: use)
+        if let error = refusal(situation) {
+            (verdict.rights.kind, verdict.rights.reason) = (.none, error.description)
+            verdict.error = error
+        }
+        verdict.expiresAfterFirstPlay = situation.firstPlay == nil ? terms.playDuration : nil
+        if situation.time.isTrusted {
+            verdict.isRemovable = rights.removal.map { situation.time.time >= $0 } ?? false
+        }
+        return verdict
+    }
+
+    /// What the terms say of time, with what the device keeps of the licence.
+    private func rights(in situation: Situation) -> Rights {
+        func date(_ seconds: UInt32?) -> UnixTime? { seconds.map { UnixTime(seconds: Int64($0)) } }
+        var rights = Rights(
+            begins: date(terms.begin == 0 ? nil : terms.begin), ends: date(terms.end), removal: date(terms.removalDate),
+            expiresAfterFirstPlay: terms.playDuration, firstPlay: date(situation.firstPlay),
+            expiresAfterStored: terms.expirationAfterFirstStore, stored: date(situation.stored),
+            isRealTimeExpiration: terms.hasRealTimeExpiration, grace: terms.gracePeriod)
+        if situation.graceRule == .afterEnd, let grace = terms.gracePeriod {
+            rights.ends = rights.ends?.advanced(bySeconds: Int64(grace))
+            rights.expiresAfterStored = rights.expiresAfterStored.map { Self.sum($0, grace) }
+            rights.grace = nil
+        }
+        return rights
+    }
+
+    /// What a refusal for time is called.
+    private static func error(of rights: RightsStatus, for use: RightsStatus.Use) -> PlayReadyError? {
+        switch rights.kind {
+        case .valid: nil
+        case .none: .licenseNotFound(rights.reason)
+        case .future: .licenseNotYetValid(rights.reason)
+        case .expired:
+            use == .continuing
+                ? .licenseRealTimeExpired("\(rights.reason); get a new one")
+                : .licenseExpired("\(rights.reason); get a new one")
+        case .untrustedTime: .clockNotSet(rights.reason)
+        }
+    }
+
+    /// Judges a leaf licence with its root: both have to allow the use, and the earlier end counts.
+    ///
+    /// `root` nil stands for a root that is not there.
+    public static func evaluate(leaf: PlayReadyPolicy, root: PlayReadyPolicy?, _ situation: Situation) -> Verdict {
+        func missing(_ text: String) -> Verdict {
+            let error = PlayReadyError.rootLicenseMissing(text)
+            return Verdict(RightsStatus(kind: .none, reason: error.description), error)
+        }
+        guard let root else {
+            return missing("get the licence with KID \(leaf.terms.uplinkText)")
+        }
+        guard leaf.terms.uplink?.keyID == root.terms.key?.keyID else {
+            return missing("the root is another one than KID \(leaf.terms.uplinkText)")
+        }
+        let (lower, upper) = (leaf.evaluate(situation), root.evaluate(situation))
+        var verdict = upper.mayPlay ? lower : upper
+        verdict.rights.begins = [lower.rights.begins, upper.rights.begins].compactMap(\.self).max()
+        verdict.rights.ends = [lower.rights.ends, upper.rights.ends].compactMap(\.self).min()
+        verdict.rights.stops = [lower.rights.stops, upper.rights.stops].compactMap(\.self).min()
+        verdict.isRemovable = lower.isRemovable || upper.isRemovable
+        return verdict
+    }
+
+    /// What has nothing to do with time.
+    private func refusal(_ situation: Situation) -> PlayReadyError? {
+        let level = terms.minimumSecurityLevel ?? 0
+        guard UInt32(level) <= situation.securityLevel else {
+            return .securityLevel("the licence asks for \(level), the device has \(situation.securityLevel)")
+        }
+        guard terms.allowsPlayback else { return .rightNotAvailable("the licence does not allow playback") }
+        if terms.cannotPersist {
+            guard situation.stored == nil, situation.sessionNonce == rightsID.uuidOrderBytes else {
+                return .sessionOnly("get a new licence")
+            }
+        }
+        if let domain = terms.domain {
+            guard let revisions = situation.domains[domain.accountID] else {
+                return .domainRequired("join domain \(domain.accountID)")
+            }
+            guard revisions.contains(domain.revision) else {
+                return .domainKeyMissing("join domain \(domain.accountID) again, for revision \(domain.revision)")
+            }
+        }
+        if let source = terms.sourceID, let allowed = situation.allowedSources, !allowed.contains(source) {
+            return .rightNotAvailable("content of source \(source) may not be played")
+        }
+        if let wanted = terms.revocationInformationVersion, let version = situation.revocationInformationVersion,
+            version < wanted
+        {
+            return .unsupportedLicense("it needs revocation information \(wanted); get a new licence to have it")
+        }
+        if terms.meteringID != nil, !situation.canMeter { return .unsupportedLicense("it asks for metering") }
+        if terms.secureStopID != nil, !situation.canStopSecurely {
+            return .unsupportedLicense("it asks for secure stop")
+        }
+        return nil
+    }
+
+    /// The largest number that there is, where the sum is beyond.
+    private static func sum(_ start: UInt32, _ duration: UInt32) -> UInt32 {
+        let (time, overflow) = start.addingReportingOverflow(duration)
+        return overflow ? .max : time
+    }
+}
+
+extension XMRTerms {
+    /// Seconds from the first play; the earlier of the two objects that say so.
+    var playDuration: UInt32? { [expirationAfterFirstPlay, expirationAfterFirstUse].compactMap(\.self).min() }
+
+    fileprivate var uplinkText: String { uplink?.keyID.description ?? "?" }
+}

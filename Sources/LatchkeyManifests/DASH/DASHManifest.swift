@@ -53,3 +53,358 @@ extension DASHManifest.Protection {
         descriptors.first { $0.scheme == .system(system) }
     }
 }
+
+extension XMLLimits {
+    /// For manifests of adaptive streaming. Long timelines have an element for each segment. GStreamer's demuxers
+    /// read no more bytes; with the documents that they make of it, the largest manifest takes less than 256 MiB.
+    public static let manifest = XMLLimits(size: 10_000_000, elements: 131_072, markup: 440_000)
+}
+
+extension XMLElement {
+    /// The value of the attribute with this local name, in whatever namespace.
+    func attribute(anyNamespace localName: String) -> String? {
+        self[attribute: localName] ?? attributes.first { $0.localName == localName }?.value
+    }
+}
+
+extension DASHManifest {
+    /// The most different sets of descriptors that are kept; ads and languages repeat the same ones.
+    private static let protectionLimit = 1024
+    /// The most AdaptationSets and Representations that are looked at, and the most descriptors of one element.
+    private static let setLimit = 8192
+    private static let descriptorLimit = 32
+    /// Initialization data of all different descriptors together, in bytes.
+    private static let dataLimit = 2 << 20
+
+    /// Reads a manifest. Throws what `XMLElement(reading:limits:)` throws, and `malformed` where the document is none.
+    ///
+    /// What is wrong inside a descriptor is no error: it is told by `flaws`.
+    public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
+        let root = try XMLElement(reading: bytes, limits: .manifest)
+        guard root.localName == "MPD" else { throw .malformed("no MPD: the document is something else") }
+        isDynamic = root[attribute: "type"] == "dynamic"
+        minimumUpdatePeriod = root[attribute: "minimumUpdatePeriod"].flatMap { Duration(iso8601: $0) }
+        location = root.child("Location").map(\.trimmedText).flatMap { $0.isEmpty ? nil : $0 }
+        protections = []
+        qualities = []
+        var collector = Collector()
+        collector.collect(root)
+        protections = collector.protections
+        qualities = collector.qualities
+    }
+
+    /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most
+    /// are repeated many times.
+    private struct Collector {
+        private var descriptors: [DASHContentProtection] = []
+        private var numbers: [DASHContentProtection: Int] = [:]
+        private var sets: [[Int]] = []
+        private var known: Set<[Int]> = []
+        /// By `refId`; a `ref` anywhere stands for them (23009-1, fifth edition).
+        private var shared: [String: Int] = [:]
+        private var setCount = 0
+        private var dataSize = 0
+        private(set) var qualities: [PictureQuality] = []
+
+        var protections: [Protection] {
+            sets.map { numbers in Protection(descriptors: numbers.map { descriptors[$0] }) }
+        }
+
+        mutating func collect(_ root: XMLElement) {
+            let common = numbers(of: root)
+            for period in root.children where period.localName == "Period" {
+                let inPeriod = common + numbers(of: period)
+                for set in period.children where set.localName == "AdaptationSet" {
+                    collect(set: set, inherited: inPeriod)
+                }
+            }
+        }
+
+        private mutating func collect(set: XMLElement, inherited: [Int]) {
+            let ofSet = numbers(of: set)
+            var hasOwn = false
+            for representation in set.children where representation.localName == "Representation" {
+                note(representation)
+                let own = numbers(of: representation)
+                if own.isEmpty { continue }
+                hasOwn = true
+                keep(inherited + ofSet + own)
+            }
+            if !hasOwn { keep(inherited + ofSet) }
+        }
+
+        /// GStreamer's demuxer goes by what the Representation says itself, and not by what it inherits.
+        private mutating func note(_ representation: XMLElement) {
+            guard qualities.count < DASHManifest.setLimit,
+                let rate = representation[attribute: "bandwidth"].flatMap({ UInt32($0) }),
+                let width = representation[attribute: "width"].flatMap({ UInt32($0) }),
+                let height = representation[attribute: "height"].flatMap({ UInt32($0) })
+            else { return }
+            qualities.append(PictureQuality(bitRate: rate, width: width, height: height))
+        }
+
+        private mutating func keep(_ numbers: [Int]) {
+            guard !numbers.isEmpty, sets.count < DASHManifest.protectionLimit, known.insert(numbers).inserted else {
+                return
+            }
+            sets.append(numbers)
+        }
+
+        private mutating func numbers(of element: XMLElement) -> [Int] {
+            setCount += 1
+            guard setCount <= DASHManifest.setLimit else { return [] }
+            let elements = element.children.lazy.filter { $0.localName == "ContentProtection" }
+            return elements.prefix(DASHManifest.descriptorLimit).compactMap { number(of: $0) }
+        }
+
+        private mutating func number(of element: XMLElement) -> Int? {
+            if let reference = element[attribute: "ref"], let known = shared[reference] { return known }
+            let descriptor = DASHContentProtection(element)
+            let number: Int
+            if let known = numbers[descriptor] {
+                number = known
+            } else {
+                dataSize += descriptor.dataSize
+                guard dataSize <= DASHManifest.dataLimit else { return nil }
+                number = descriptors.count
+                descriptors.append(descriptor)
+                numbers[descriptor] = number
+            }
+            if let id = element[attribute: "refId"] { shared[id] = number }
+            return number
+        }
+    }
+}
+
+extension Duration {
+    /// Reads `P…DT…H…M…S` (ISO 8601), whole days and less. Nil for anything else, for months and years, which have no
+    /// fixed length, and for a thousand years and more.
+    public init?(iso8601 text: String) {
+        var rest = Substring(text)
+        guard rest.popFirst() == "P", !rest.isEmpty else { return nil }
+        var seconds = 0.0
+        var isTime = false
+        while let first = rest.first {
+            if first == "T" {
+                isTime = true
+                rest.removeFirst()
+                continue
+            }
+            let digits = rest.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
+            rest = rest.dropFirst(digits.count)
+            guard let number = Double(digits), let unit = rest.popFirst() else { return nil }
+            switch (unit, isTime) {
+            case ("D", false): seconds += number * 86_400
+            case ("H", true): seconds += number * 3600
+            case ("M", true): seconds += number * 60
+            case ("S", true): seconds += number
+            default: return nil
+            }
+        }
+        guard seconds < 3.2e10 else { return nil }
+        self = .milliseconds(Int64((seconds * 1000).rounded()))
+    }
+}
+
+extension DASHManifest {
+    /// The manifest that was fetched from `url`, with the media at other origins: those that `route` gives for
+    /// `scheme://authority`, without a slash at the end. `route` gives nil for an origin whose media is to stay there.
+    ///
+    /// The result has an absolute BaseURL, so that it may come from anywhere. Nil where media cannot be led elsewhere
+    /// soundly: where parts of the manifest come from another place (`xlink:href`), where a reference leads above the root of
+    /// its origin, where one without an origin may belong to several, and where the result is too large for any reader.
+    /// Throws as `init` does.
+    public static func routed(
+        _ bytes: some Collection<UInt8>, from url: String, route: (String) -> String?
+    ) throws(FormatError) -> [UInt8]? {
+        let root = try XMLElement(reading: bytes, limits: .manifest)
+        guard root.localName == "MPD" else { throw .malformed("no MPD: the document is something else") }
+        return withoutActuallyEscaping(route) { route in
+            var routing = DASHRouting(routes: OriginRoutes(route: route))
+            guard let text = routing.routed(root, from: url)?.canonicalText else { return nil }
+            return text.utf8.count <= XMLLimits.manifest.size ? Array(text.utf8) : nil
+        }
+    }
+}
+
+/// One manifest on the way. Bases are combined as GStreamer's demuxer does: of several BaseURLs at one place, the first
+/// holds for what is below.
+private struct DASHRouting {
+    let routes: OriginRoutes
+    /// Of the bases of all media.
+    private var origins: Set<String> = []
+    /// Of the directory of the base that is nearest to its root.
+    private var depth = Int.max
+    /// The most steps up in a reference.
+    private var steps = 0
+    /// A reference has no origin of its own, or no scheme.
+    private var hasRooted = false
+    private var isSound = true
+    /// The reader fetches the manifest again, at a place that stands for its own: what it fetches from elsewhere then, it
+    /// would name that place to.
+    private var isDynamic = false
+
+    private static let containers: Set<String> = ["MPD", "Period", "AdaptationSet", "Representation"]
+    /// Attributes that are URLs of media, by their elements (ISO/IEC 23009-1, 5.3.9).
+    private static let references: [String: Set<String>] = [
+        "SegmentTemplate": ["media", "index", "initialization", "bitstreamSwitching"],
+        "SegmentURL": ["media", "index"], "Initialization": ["sourceURL"], "RepresentationIndex": ["sourceURL"],
+        "BitstreamSwitching": ["sourceURL"],
+    ]
+
+    init(routes: OriginRoutes) { self.routes = routes }
+
+    mutating func routed(_ root: XMLElement, from url: String) -> XMLElement? {
+        var base = URIReference(url).target(of: "")
+        guard let home = OriginRoutes.origin(of: base), routes.route(home) != nil else { return nil }
+        isDynamic = root[attribute: "type"] == "dynamic"
+        look(at: root, base)
+        // Without an origin of its own, a reference needs one that is the same everywhere.
+        guard isSound, steps <= depth, !hasRooted || origins.count == 1 else { return nil }
+        var result = written(root, base, origins.first ?? home)
+        if root.child("BaseURL") == nil {
+            // Its query is no matter of the media.
+            base.query = nil
+            let name = XMLElement(
+                "BaseURL", prefix: root.prefix, namespace: root.namespace, nodes: [.text(absolute(base.text))])
+            result.nodes.insert(.element(name), at: 0)
+        }
+        return result
+    }
+
+    private func absolute(_ url: String) -> String { routes.routed(absolute: url) ?? url }
+
+    // MARK: What there is
+
+    private mutating func look(at element: XMLElement, _ outer: URIReference) {
+        var base = outer
+        if Self.containers.contains(element.localName) {
+            let own = element.children.filter { $0.localName == "BaseURL" }.map(\.trimmedText)
+            for text in own.dropFirst() { note(outer.target(of: text)) }
+            if let first = own.first { base = outer.target(of: first) }
+            note(base)
+        }
+        for attribute in element.attributes {
+            if attribute.localName == "href", !attribute.namespace.isEmpty,
+                attribute.value != "urn:mpeg:dash:resolve-to-zero:2013"
+            {
+                isSound = false
+            }
+            guard Self.isReference(attribute, of: element) else { continue }
+            let count = URIReference(attribute.value).stepsUp
+            switch ReferenceKind(attribute.value) {
+            case .absolute: isSound = isSound && count == 0
+            case .ofScheme, .ofOrigin: (hasRooted, isSound) = (true, isSound && count == 0)
+            case .below: steps = max(steps, count)
+            }
+        }
+        for child in element.children { look(at: child, base) }
+    }
+
+    private mutating func note(_ base: URIReference) {
+        guard let origin = OriginRoutes.origin(of: base), !isDynamic || routes.route(origin) != nil else {
+            isSound = false
+            return
+        }
+        origins.insert(origin)
+        depth = min(depth, base.depth)
+    }
+
+    private static func isReference(_ attribute: XMLElement.Attribute, of element: XMLElement) -> Bool {
+        attribute.namespace.isEmpty && references[element.localName]?.contains(attribute.localName) == true
+    }
+
+    // MARK: What becomes of it
+
+    private func written(_ element: XMLElement, _ outer: URIReference, _ origin: String) -> XMLElement {
+        var result = element
+        var base = outer
+        if Self.containers.contains(element.localName), let first = element.child("BaseURL") {
+            base = outer.target(of: first.trimmedText)
+        }
+        for index in result.attributes.indices where Self.isReference(result.attributes[index], of: element) {
+            result.attributes[index].value = written(result.attributes[index].value, origin)
+        }
+        result.nodes = element.nodes.map { node in
+            guard case .element(var child) = node else { return node }
+            guard child.localName == "BaseURL" else { return .element(written(child, base, origin)) }
+            let text = child.trimmedText
+            // At the root it is the manifest's own place no more.
+            if element.localName == "MPD" || ReferenceKind(text) != .below || URIReference(text).stepsUp > 0 {
+                child.nodes = [.text(absolute(outer.target(of: text).text))]
+            }
+            return .element(child)
+        }
+        return result
+    }
+
+    /// `origin` is where a reference belongs that has none.
+    private func written(_ reference: String, _ origin: String) -> String {
+        switch ReferenceKind(reference) {
+        case .absolute: routes.routed(absolute: reference) ?? reference
+        case .ofScheme: absolute("\(origin.prefix { $0 != ":" }):\(reference)")
+        case .ofOrigin: absolute(origin + reference)
+        case .below: reference
+        }
+    }
+}
+
+extension DASHManifest {
+    /// How many bytes `isManifest(start:)` wants to see.
+    public static let recognitionSize = 4096
+
+    /// Whether the first bytes of a file are those of a manifest: its first element is an MPD of the namespace of DASH.
+    /// Comments, the declaration and a document type in front of it are stepped over. The bytes may end anywhere behind
+    /// the tag's name.
+    public static func isManifest(start: [UInt8]) -> Bool {
+        var rest = start.prefix(recognitionSize)
+        if rest.starts(with: [0xEF, 0xBB, 0xBF]) { rest = rest.dropFirst(3) }
+        while true {
+            rest = rest.drop { $0 == 0x20 || 0x09...0x0D ~= $0 }
+            guard rest.popFirst() == UInt8(ascii: "<"), let first = rest.first else { return false }
+            switch first {
+            case UInt8(ascii: "?"):
+                rest = rest.drop { $0 != UInt8(ascii: ">") }.dropFirst()
+            case UInt8(ascii: "!"):
+                let isComment = rest.starts(with: "!--".utf8)
+                guard isComment || rest.starts(with: "!DOCTYPE".utf8),
+                    let end = isComment ? end(ofComment: rest.dropFirst(3)) : end(ofDocumentType: rest)
+                else { return false }
+                rest = rest[end...]
+            default:
+                let tag = rest.prefix { $0 != UInt8(ascii: ">") }
+                let name = tag.prefix { $0 > 0x20 && $0 != UInt8(ascii: "/") }
+                let local = name.split(separator: UInt8(ascii: ":")).last ?? []
+                return local.elementsEqual("MPD".utf8)
+                    && String(decoding: tag, as: UTF8.self).contains("urn:mpeg:dash:")
+            }
+        }
+    }
+
+    /// Behind the end of the comment.
+    private static func end(ofComment bytes: ArraySlice<UInt8>) -> Int? {
+        var dashes = 0
+        for index in bytes.indices {
+            if dashes >= 2, bytes[index] == UInt8(ascii: ">") { return index + 1 }
+            dashes = bytes[index] == UInt8(ascii: "-") ? dashes + 1 : 0
+        }
+        return nil
+    }
+
+    /// Behind the end of the document type. Such a manifest is refused, but by whoever reads manifests.
+    private static func end(ofDocumentType bytes: ArraySlice<UInt8>) -> Int? {
+        var (depth, quote) = (0, UInt8(0))
+        for index in bytes.indices {
+            switch bytes[index] {
+            case quote where quote != 0: quote = 0
+            case _ where quote != 0: break
+            case UInt8(ascii: "\""), UInt8(ascii: "'"): quote = bytes[index]
+            case UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: ">") where depth <= 0: return index + 1
+            default: break
+            }
+        }
+        return nil
+    }
+}

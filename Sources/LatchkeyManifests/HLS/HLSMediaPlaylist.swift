@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 public import LatchkeyProtection
 
 /// The media initialization section of segments (`EXT-X-MAP`; RFC 8216, 4.3.2.5).
@@ -68,4 +69,284 @@ struct HLSMediaPlaylist: Sendable {
     /// A key that is announced behind the last segment.
     var upcomingKey: HLSKey?
     var variables: [String: String] = [:]
+}
+
+extension HLSMediaPlaylist {
+    /// Reads `playlist`. `window` is what the last refresh left behind: a delta update goes on from there.
+    ///
+    /// Throws with the number of the line.
+    init(
+        _ playlist: HLSPlaylist, base: URIBase, variables: HLSVariables, keyFormats: [HLSKeyFormat],
+        window: HLSWindow
+    ) throws(FormatError) {
+        var reader = Reader(base: base, keyFormats: keyFormats, window: window, variables: variables)
+        for line in playlist.lines {
+            do throws(FormatError) {
+                try reader.read(line)
+            } catch {
+                // The problems of keys name their own lines.
+                throw error.reason.hasPrefix("line ") ? error : error.within("line \(line.number)")
+            }
+        }
+        self = try reader.finish()
+    }
+}
+
+/// The state between two lines.
+private struct Reader {
+    /// In bytes, of all absolute URLs: a long playlist URL and many short references must not fill the memory.
+    private static let maximumURLSize = 32 * 1024 * 1024
+
+    let base: URIBase
+    let keyFormats: [HLSKeyFormat]
+    let window: HLSWindow
+    var variables: HLSVariables
+    private var result = HLSMediaPlaylist()
+    private var sequence: UInt64 = 0
+    private var map: HLSShared<HLSMap>?
+    private var key: HLSShared<HLSKey>?
+    private var isKeyKnown = false
+    private var duration: Double?
+    private var byteRange: Substring?
+    private var hasParts = false
+    private var firstLine = 0
+    private var previous: (url: String, range: HLSByteRange)?
+    private var urlSize = 0
+    private var keyAndMapCount = 0
+
+    init(base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, variables: HLSVariables) {
+        self.base = base
+        self.keyFormats = keyFormats
+        self.window = window
+        self.variables = variables
+    }
+
+    mutating func read(_ line: HLSLine) throws(FormatError) {
+        var line = line
+        line.text = try variables.substituting(line.text)
+        switch line.content {
+        case .blank, .comment: break
+        case .tag(let name, let value):
+            if name == "EXT-X-DEFINE" {
+                try variables.define(try HLSAttributeList(parsing: value ?? ""))
+                return
+            }
+            try readTag(name, value ?? "", line: line.number)
+        case .uri(let reference):
+            result.lines.append(line)
+            // Not a segment without EXTINF; the stock demuxer sees it that way too.
+            if let duration { try readSegment(reference, duration: duration) }
+            return
+        }
+        result.lines.append(line)
+    }
+
+    private mutating func readTag(_ name: Substring, _ value: Substring, line: Int) throws(FormatError) {
+        switch name {
+        case "EXTINF": duration = seconds(value.prefix { $0 != "," }) ?? 0
+        case "EXT-X-BYTERANGE": byteRange = value
+        case "EXT-X-PART": hasParts = true
+        case "EXT-X-TARGETDURATION": result.targetDuration = seconds(value)
+        case "EXT-X-ENDLIST": result.isEnded = true
+        case "EXT-X-MEDIA-SEQUENCE":
+            guard let number = hlsInteger(value) else { throw .malformed("EXT-X-MEDIA-SEQUENCE") }
+            guard result.segments.isEmpty, !result.isDelta else { break }
+            sequence = number
+            result.mediaSequence = number
+        case "EXT-X-KEY":
+            try countKeyOrMap()
+            try result.scope.apply(value, line: line, base: base.reference)
+            isKeyKnown = false
+        case "EXT-X-MAP":
+            try countKeyOrMap()
+            map = HLSShared(try readMap(value))
+        case "EXT-X-SKIP": try skip(value)
+        default: break
+        }
+    }
+
+    private mutating func countKeyOrMap() throws(FormatError) {
+        keyAndMapCount += 1
+        guard keyAndMapCount <= HLSPlaylist.maximumKeysAndMaps else {
+            throw .tooLarge("more than \(HLSPlaylist.maximumKeysAndMaps) EXT-X-KEY and EXT-X-MAP tags")
+        }
+    }
+
+    private mutating func readSegment(_ reference: Substring, duration: Double) throws(FormatError) {
+        let url = try absolute(reference)
+        var range: HLSByteRange?
+        if let byteRange {
+            let end = previous.flatMap { $0.url == url ? $0.range.end : nil }
+            range = try HLSByteRange(parsing: byteRange, previousEnd: end)
+        }
+        previous = range.map { (url, $0) }
+        try appendSegment(url: url, duration: duration, byteRange: range)
+        let (next, overflow) = sequence.addingReportingOverflow(1)
+        guard !overflow else { throw .malformed("a media sequence number above 2^64 - 1") }
+        sequence = next
+        (self.duration, byteRange, hasParts) = (nil, nil, false)
+    }
+
+    private mutating func appendSegment(url: String?, duration: Double, byteRange: HLSByteRange?) throws(FormatError) {
+        if !isKeyKnown {
+            key = try result.scope.key(formats: keyFormats).map { HLSShared($0) }
+            isKeyKnown = true
+            result.scopeChanges.append((sequence, result.scope))
+            if result.scopeChanges.count > 2 * HLSWindow.maximumScopes {
+                result.scopeChanges.removeFirst(HLSWindow.maximumScopes)
+            }
+        }
+        result.segments.append(
+            HLSMediaPlaylist.Segment(
+                url: url, sequence: sequence, duration: duration, byteRange: byteRange, sharedKey: key, sharedMap: map,
+                lines: firstLine..<result.lines.count))
+        firstLine = result.lines.count
+    }
+
+    private mutating func readMap(_ value: Substring) throws(FormatError) -> HLSMap {
+        let list = try HLSAttributeList(parsing: value)
+        guard let reference = list["URI"], !reference.isEmpty else { throw .malformed("EXT-X-MAP without a URI") }
+        var map = HLSMap(url: try absolute(reference[...]))
+        if let range = list["BYTERANGE"] {
+            // Without an offset, the section starts with the resource.
+            map.byteRange = try HLSByteRange(parsing: range, previousEnd: 0)
+        }
+        let holding = try? result.scope.key(formats: keyFormats)
+        if let holding, holding.method == .aes128 {
+            guard let vector = holding.initializationVector else {
+                if holding.keyFormat != HLSKeyFormat.identity.name {
+                    map.decryption = HLSSegmentDecryption(key: holding, initializationVector: nil)
+                    return map
+                }
+                throw .malformed("EXT-X-MAP under an AES-128 key without an IV")
+            }
+            map.decryption = HLSSegmentDecryption(key: holding, initializationVector: vector)
+        }
+        return map
+    }
+
+    /// A delta update (draft-pantos-hls-rfc8216bis, 4.4.5.2): what held for the segments left out holds on.
+    private mutating func skip(_ value: Substring) throws(FormatError) {
+        let list = try HLSAttributeList(parsing: value)
+        guard let text = list["SKIPPED-SEGMENTS"], let count = hlsInteger(text) else {
+            throw .malformed("EXT-X-SKIP without SKIPPED-SEGMENTS")
+        }
+        guard count > 0, result.segments.isEmpty else { return }
+        let (next, overflow) = sequence.addingReportingOverflow(count)
+        guard !overflow, let last = window.record(next &- 1), let scope = window.scope(next &- 1) else {
+            throw .unsupported("a delta update that goes on from segments not seen; load the whole playlist")
+        }
+        sequence = next
+        result.isDelta = true
+        result.scope = scope
+        isKeyKnown = false
+        map = last.sharedMap
+        previous = last.byteRange.map { (last.url, $0) }
+    }
+
+    mutating func finish() throws(FormatError) -> HLSMediaPlaylist {
+        if hasParts { try appendSegment(url: nil, duration: 0, byteRange: nil) }
+        if !isKeyKnown { result.upcomingKey = try? result.scope.key(formats: keyFormats) }
+        result.variables = variables.values
+        return result
+    }
+
+    private mutating func absolute(_ reference: Substring) throws(FormatError) -> String {
+        let url = base.resolve(reference)
+        guard url.utf8.count <= URIReference.maximumURLSize else {
+            throw .tooLarge("a URL of \(url.utf8.count) bytes; \(URIReference.maximumURLSize) are read")
+        }
+        urlSize += url.utf8.count
+        guard urlSize <= Self.maximumURLSize else {
+            throw .tooLarge("more than \(Self.maximumURLSize) bytes of absolute URLs")
+        }
+        return url
+    }
+
+    private func seconds(_ text: Substring) -> Double? {
+        let digits = text.utf8.drop { $0 == 0x20 }.prefix { 0x30...0x39 ~= $0 || $0 == UInt8(ascii: ".") }
+        guard digits.count <= 32, let value = Double(Substring(digits)), value.isFinite else { return nil }
+        return value
+    }
+}
+
+/// The `EXT-X-KEY` tags that hold at one place of a playlist (draft-pantos-hls-rfc8216bis, 4.4.4.4).
+///
+/// A tag holds until the next one of the same KEYFORMAT, or until METHOD=NONE.
+struct HLSKeyScope: Hashable, Sendable {
+    /// The most KEYFORMATs that hold at a time.
+    static let maximumCount = 16
+
+    private struct Tag: Hashable, Sendable {
+        var keyFormat: String
+        var line: Int
+        /// Nil for a tag that cannot be read.
+        var key: HLSKey?
+        var problem: FormatError?
+    }
+
+    private var tags: [Tag] = []
+
+    /// Takes one tag. A tag that cannot be read is kept with its problem: another KEYFORMAT may do.
+    mutating func apply(_ value: Substring, line: Int, base: URIReference) throws(FormatError) {
+        let list = try HLSAttributeList(parsing: value)
+        var tag = Tag(keyFormat: list["KEYFORMAT"] ?? HLSKeyFormat.identity.name, line: line)
+        do throws(FormatError) {
+            let key = try HLSKey(list)
+            guard key.method != .none else {
+                tags = []
+                return
+            }
+            tag.key = key.resolved(against: base)
+        } catch {
+            tag.problem = error
+        }
+        if let index = tags.firstIndex(where: { $0.keyFormat == tag.keyFormat }) {
+            tags[index] = tag
+        } else {
+            guard tags.count < Self.maximumCount else {
+                throw .tooLarge("more than \(Self.maximumCount) KEYFORMATs for one segment")
+            }
+            tags.append(tag)
+        }
+    }
+
+    /// The key to use: that of the first format of `formats` that is there and can be used. Nil where segments are clear.
+    ///
+    /// A whole-segment key that anybody can fetch (AES-128, `identity`) can always be used. Throws the problem of a
+    /// tag, or `unsupported` with what the playlist has; both name lines.
+    func key(formats: [HLSKeyFormat]) throws(FormatError) -> HLSKey? {
+        guard !tags.isEmpty else { return nil }
+        var problem: FormatError?
+        for format in formats {
+            guard let tag = tags.first(where: { $0.keyFormat == format.name }) else { continue }
+            let found = Self.problem(of: tag, format: format)
+            guard let found else { return tag.key }
+            problem = problem ?? found.within("line \(tag.line)")
+        }
+        if let tag = tags.first(where: { $0.keyFormat == HLSKeyFormat.identity.name }) {
+            let found = Self.problem(of: tag, format: .identity)
+            if found == nil, tag.key?.method == .aes128 { return tag.key }
+            if let found { problem = problem ?? found.within("line \(tag.line)") }
+        }
+        if let problem { throw problem }
+        let offered = tags.map { "\($0.key?.method.name.prefix(40) ?? "?") with \($0.keyFormat.prefix(64))" }
+        let known = formats.map(\.name).joined(separator: ", ")
+        throw .unsupported(
+            "line \(tags.last?.line ?? 0): no key format that can be used: the playlist has "
+                + "\(offered.joined(separator: ", ")); set up are \(known.isEmpty ? "none" : known)")
+    }
+
+    private static func problem(of tag: Tag, format: HLSKeyFormat) -> FormatError? {
+        guard let key = tag.key else { return tag.problem }
+        switch key.method {
+        case .aes128, .sampleAES, .sampleAESCTR: break
+        case .none, .aes256GCM, .other: return .unsupported("METHOD \(key.method.name.prefix(40))")
+        }
+        guard !format.versions.isDisjoint(with: key.keyFormatVersions) else {
+            let versions = key.keyFormatVersions.prefix(8).map(String.init).joined(separator: "/")
+            return .unsupported("KEYFORMATVERSIONS \(versions) of \(key.keyFormat.prefix(64))")
+        }
+        return nil
+    }
 }

@@ -82,3 +82,373 @@ public struct HLSPlaylistRewriter: Sendable {
         }
     }
 }
+
+extension HLSPlaylistRewriter {
+    /// Variants and renditions get routed URLs; the rest becomes absolute. Variants that the outputs may not show are left
+    /// out.
+    func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        var variables = HLSVariables(imported: [:], url: output.base.reference)
+        var sessionKeys: [HLSKey] = []
+        var isVariant = false
+        var isLeftOut = false
+        var sounds = HLSDefaultAudio()
+        let hidden = hiddenVariants(of: playlist)
+        for line in playlist.lines {
+            do throws(FormatError) {
+                var line = line
+                line.text = try variables.substituting(line.text)
+                switch line.content {
+                case .tag("EXT-X-DEFINE", let value):
+                    try variables.define(try HLSAttributeList(parsing: value ?? ""))
+                case .tag("EXT-X-SESSION-KEY", let value):
+                    // The demuxer has no use for these. One that cannot be read only means less of a head start.
+                    if let key = try? HLSKey(attributeList: value ?? ""), key.method != .none {
+                        sessionKeys.append(key.resolved(against: output.base.reference))
+                    }
+                case .tag("EXT-X-KEY", _):
+                    // Belongs in media playlists alone (RFC 8216, 4.1), and the demuxer is never told of such keys.
+                    break
+                case .tag("EXT-X-STREAM-INF", _) where hidden.contains(line.number):
+                    isLeftOut = true
+                case .tag("EXT-X-STREAM-INF", let value):
+                    (isVariant, isLeftOut) = (true, false)
+                    sounds.variantBegins(value ?? "")
+                    if let quality = Self.quality(value ?? "") { output.result.qualities.append(quality) }
+                    try output.write(line)
+                case .tag(let name, let value):
+                    try rewriteTag(line, name, value ?? "", to: &output, &sounds)
+                case .uri where isLeftOut: isLeftOut = false
+                case .uri(let reference):
+                    guard reference.utf8.count <= URIReference.maximumURLSize else {
+                        throw .tooLarge("a URL of \(reference.utf8.count) bytes")
+                    }
+                    let url = output.absolute(reference)
+                    if isVariant {
+                        output.addChild(url, role: .variant)
+                        sounds.variantEnds(url)
+                    }
+                    isVariant = false
+                    try output.write(output.url(.playlist(url: url)), ending: line.ending)
+                case .blank, .comment:
+                    try output.write(line)
+                }
+            } catch {
+                throw error.within("line \(line.number)")
+            }
+        }
+        output.result.variables = variables.values
+        output.result.defaultAudio = sounds.byVariant
+        output.result.isProtected = !sessionKeys.isEmpty
+        output.result.sessionKeys = usable(sessionKeys)
+    }
+
+    /// The numbers of the lines with variants that want more of the outputs than these have; none where all do that have
+    /// pictures.
+    private func hiddenVariants(of playlist: HLSPlaylist) -> Set<Int> {
+        guard let outputLevel else { return [] }
+        var hidden: Set<Int> = []
+        var hasOther = false
+        for line in playlist.lines {
+            guard case .tag("EXT-X-STREAM-INF", let value) = line.content else { continue }
+            let list = try? HLSAttributeList(parsing: value ?? "")
+            if let level = list?["HDCP-LEVEL"], OutputRequirement(hdcpLevel: level) > outputLevel {
+                hidden.insert(line.number)
+            } else if list.map(Self.hasPictures) ?? true {
+                hasOther = true
+            }
+        }
+        return hasOther ? hidden : []
+    }
+
+    /// As GStreamer's demuxer sorts variants: by the average bit rate where it is told. Nil where the size is not.
+    private static func quality(_ attributes: Substring) -> PictureQuality? {
+        guard let list = try? HLSAttributeList(parsing: attributes),
+            let rate = (list["AVERAGE-BANDWIDTH"] ?? list["BANDWIDTH"]).flatMap({ UInt32($0) }),
+            let size = list["RESOLUTION"]?.split(separator: "x"), size.count == 2,
+            let width = UInt32(size[0]), let height = UInt32(size[1])
+        else { return nil }
+        return PictureQuality(bitRate: rate, width: width, height: height)
+    }
+
+    /// Whether a variant may show something: not where it names its codecs, and all of them are for sound.
+    private static func hasPictures(_ list: HLSAttributeList) -> Bool {
+        guard list["RESOLUTION"] == nil, list["VIDEO"] == nil, let codecs = list["CODECS"], !codecs.isEmpty else {
+            return true
+        }
+        let names = codecs.split(separator: ",").map { $0.drop { $0 == " " }.prefix { $0 != "." && $0 != " " } }
+        return !names.allSatisfy { soundCodecs.contains(String($0).lowercased()) }
+    }
+
+    /// Sample entries of ISO media (RFC 6381), without what follows the first point.
+    private static let soundCodecs: Set<String> = [
+        "mp4a", "ac-3", "ec-3", "ac-4", "opus", "flac", "alac", "mp3", "dtsc", "dtse", "dtsh", "dtsl", "dtsx", "mhm1",
+        "mhm2", "iamf",
+    ]
+
+    private func rewriteTag(
+        _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput,
+        _ sounds: inout HLSDefaultAudio
+    ) throws(FormatError) {
+        switch name {
+        case "EXT-X-MEDIA", "EXT-X-I-FRAME-STREAM-INF", "EXT-X-IMAGE-STREAM-INF":
+            let list = try HLSAttributeList(parsing: value)
+            let role = role(of: name, list)
+            if role == .audio, let uri = list["URI"], !uri.isEmpty { sounds.add(list, output.absolute(uri)) }
+            try output.write(line, tag: name, list: list) { output, attribute in
+                guard attribute.name == "URI", !attribute.value.isEmpty else { return nil }
+                let url = output.absolute(attribute.value)
+                output.addChild(url, role: role)
+                return output.url(.playlist(url: url))
+            }
+        case "EXT-X-SESSION-DATA", "EXT-X-CONTENT-STEERING":
+            try output.writeAbsolute(line, tag: name, value: value, names: ["URI", "SERVER-URI"])
+        default:
+            try output.write(line)
+        }
+    }
+
+    private func role(of tag: Substring, _ list: HLSAttributeList) -> HLSRewriting.Child.Role {
+        switch (tag, list["TYPE"]) {
+        case ("EXT-X-I-FRAME-STREAM-INF", _): .iFrames
+        case ("EXT-X-MEDIA", "AUDIO"): .audio
+        case ("EXT-X-MEDIA", "VIDEO"): .video
+        case ("EXT-X-MEDIA", "SUBTITLES"): .subtitles
+        default: .other
+        }
+    }
+
+    /// The keys of the preferred format among those that are there and can be used, each once.
+    private func usable(_ keys: [HLSKey]) -> [HLSKey] {
+        var seen: Set<HLSKey> = []
+        for format in keyFormats {
+            let found = keys.filter { key in
+                let isKnown = key.method.encryptsSamples || key.method == .aes128
+                return isKnown && key.keyFormat == format.name
+                    && !format.versions.isDisjoint(with: key.keyFormatVersions)
+            }
+            if !found.isEmpty { return found.filter { seen.insert($0).inserted } }
+        }
+        return []
+    }
+}
+
+extension HLSOutput {
+    fileprivate mutating func addChild(_ url: String, role: HLSRewriting.Child.Role) {
+        let child = HLSRewriting.Child(url: url, role: role)
+        if routedChildren.insert(child).inserted { result.children.append(child) }
+    }
+
+    /// Writes a tag with the named attributes made absolute. A list that cannot be read stays as it is.
+    mutating func writeAbsolute(
+        _ line: HLSLine, tag: Substring, value: Substring, names: Set<String>
+    ) throws(FormatError) {
+        guard let list = try? HLSAttributeList(parsing: value) else { return try write(line) }
+        try write(line, tag: tag, list: list) { output, attribute in
+            guard names.contains(attribute.name), !attribute.value.isEmpty else { return nil }
+            return output.absolute(attribute.value)
+        }
+    }
+}
+
+extension HLSPlaylistRewriter {
+    mutating func rewriteMedia(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
+        let media = try HLSMediaPlaylist(
+            playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window)
+        let plan = HLSPlan(media, rewriter: self)
+        try plan.write(media, to: &output)
+        describe(media, plan, in: &output)
+
+        // What is complete is not refreshed.
+        guard !media.isEnded else { return }
+        window.hasSampleKeys = window.hasSampleKeys || plan.hasSamples
+        window.hasFronts = window.hasFronts || plan.placements.contains { $0.front?.value.isRouted == true }
+        window.sampleKey = media.segments.last { $0.sampleKey != nil }?.sampleKey ?? window.sampleKey
+        let records = zip(media.segments, plan.placements).compactMap { segment, placement in
+            segment.url.map { url in
+                (
+                    segment.sequence,
+                    HLSWindow.Record(
+                        url: url, byteRange: segment.byteRange, sharedKey: segment.sharedKey,
+                        sharedMap: segment.sharedMap, placement: placement)
+                )
+            }
+        }
+        window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
+    }
+
+    private func describe(_ media: HLSMediaPlaylist, _ plan: HLSPlan, in output: inout HLSOutput) {
+        output.result.targetDuration = media.targetDuration
+        output.result.mediaSequence = media.mediaSequence
+        output.result.isEnded = media.isEnded
+        output.result.isDelta = media.isDelta
+        let isPart = media.segments.last.map { $0.url == nil } ?? false
+        let last = isPart ? [output.lastPart] : [output.lastSegment?.url, output.lastSegment?.part]
+        output.result.lastURLs = Set(last.compactMap(\.self))
+        output.result.variables = media.variables
+        output.result.upcomingKey = media.upcomingKey
+        output.result.segmentToInspect = plan.segmentToInspect
+        output.result.segmentToProbe = plan.segmentToProbe
+        var start = 0.0
+        var uses: [HLSRewriting.KeyUse] = []
+        for (segment, placement) in zip(media.segments, plan.placements) {
+            defer { start += segment.duration }
+            // What opens an envelope, it says itself.
+            if placement.delivery == .enveloped { output.result.isProtected = true }
+            guard let key = segment.key, placement.delivery != .enveloped else { continue }
+            let decryptor: HLSRewriting.Decryptor = placement.delivery == .direct ? .element : .server
+            if let last = uses.indices.last, uses[last].key == key, uses[last].decryptor == decryptor,
+                uses[last].segments.upperBound &+ 1 == segment.sequence
+            {
+                uses[last].segments = uses[last].segments.lowerBound...segment.sequence
+                uses[last].end = start + segment.duration
+            } else {
+                uses.append(
+                    HLSRewriting.KeyUse(
+                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start,
+                        end: start + segment.duration))
+            }
+        }
+        output.result.announcedSegments = announced(media, plan)
+        output.result.firstSegment = media.segments.first?.sequence
+        output.result.durations = media.segments.map(\.duration)
+        output.result.keys = uses
+        if !uses.isEmpty { output.result.isProtected = true }
+    }
+
+    private func announced(_ media: HLSMediaPlaylist, _ plan: HLSPlan) -> [String: HLSRewriting.AnnouncedSegment] {
+        var announced: [String: HLSRewriting.AnnouncedSegment] = [:]
+        var last: HLSKeyNote?
+        for (segment, placement) in zip(media.segments, plan.placements) {
+            guard case .routed(.keyNote(let note)) = placement.front?.value else {
+                last = nil
+                continue
+            }
+            defer { last = note }
+            guard let url = segment.url, segment.byteRange == nil else { continue }
+            announced[url] = HLSRewriting.AnnouncedSegment(kind: note.kind, isFirst: note != last)
+        }
+        return announced
+    }
+}
+
+/// Finds out which sound goes with each variant of a master playlist, while it is read.
+struct HLSDefaultAudio {
+    private struct Group {
+        var first: String
+        var isAlone = true
+        /// The first with `DEFAULT=YES`.
+        var preferred: String?
+    }
+
+    private var groups: [String: Group] = [:]
+    private var variants: [(url: String, group: String)] = []
+    /// The `AUDIO` of the variant whose URL comes next.
+    private var pending: String?
+
+    /// An `EXT-X-MEDIA` of the type AUDIO whose playlist is at `url`.
+    mutating func add(_ list: HLSAttributeList, _ url: String) {
+        guard let name = list["GROUP-ID"] else { return }
+        var group = groups[name] ?? Group(first: url)
+        if group.first != url { group.isAlone = false }
+        if list["DEFAULT"] == "YES", group.preferred == nil { group.preferred = url }
+        groups[name] = group
+    }
+
+    mutating func variantBegins(_ attributes: Substring) {
+        pending = (try? HLSAttributeList(parsing: attributes))?["AUDIO"]
+    }
+
+    mutating func variantEnds(_ url: String) {
+        if let pending { variants.append((url, pending)) }
+        pending = nil
+    }
+
+    var byVariant: [String: String] {
+        var found: [String: String] = [:]
+        for (url, name) in variants where found[url] == nil {
+            guard let group = groups[name] else { continue }
+            found[url] = group.preferred ?? (group.isAlone ? group.first : nil)
+        }
+        return found
+    }
+}
+
+/// A rewritten playlist in the making.
+struct HLSOutput {
+    let base: URIBase
+    private let route: (HLSResource) -> String
+    private var routed: Set<HLSResource> = []
+    /// The scheme and the authority of the URL that was noted last.
+    private var lastPlace = ""
+    var routedChildren: Set<HLSRewriting.Child> = []
+    /// The URLs of the segment that was written last and of its last part.
+    var lastSegment: (url: String, part: String?)?
+    /// The last part since then.
+    var lastPart: String?
+    var result: HLSRewriting
+
+    init(kind: HLSPlaylist.Kind, base: URIBase, route: @escaping (HLSResource) -> String) {
+        self.base = base
+        self.route = route
+        result = HLSRewriting(kind: kind)
+        if let origin = base.reference.origin { result.origins.insert(origin) }
+    }
+
+    /// The URL of a resource; remembers the resource.
+    mutating func url(_ resource: HLSResource) -> String {
+        if routed.insert(resource).inserted { result.resources.append(resource) }
+        return route(resource)
+    }
+
+    /// `reference` as an absolute URL; remembers it and its origin.
+    mutating func absolute(_ reference: some StringProtocol) -> String {
+        let url = base.resolve(reference)
+        note(url)
+        return url
+    }
+
+    /// Remembers a URL and its origin.
+    mutating func note(_ url: String) {
+        if result.kind == .media { result.urls.insert(url) }
+        // Neighbours have mostly the same, and to find it out takes longer.
+        if !lastPlace.isEmpty, url.utf8.starts(with: lastPlace.utf8) { return }
+        let reference = URIReference(url)
+        guard let origin = reference.origin, let scheme = reference.scheme, let authority = reference.authority else {
+            return
+        }
+        result.origins.insert(origin)
+        lastPlace = "\(scheme)://\(authority)/"
+    }
+
+    mutating func write(_ line: HLSLine) throws(FormatError) {
+        try write(line.text, ending: line.ending)
+    }
+
+    mutating func write(_ text: some StringProtocol, ending: Substring = "\n") throws(FormatError) {
+        result.bytes += text.utf8
+        if ending.utf8.starts(with: "\r\n".utf8) {
+            result.bytes += "\r\n".utf8
+        } else if !ending.isEmpty {
+            // What a carriage return within the line hides from us is hidden from all others too.
+            result.bytes += "\n".utf8
+        }
+        guard result.bytes.count <= HLSPlaylistRewriter.maximumResultSize else {
+            throw .tooLarge("more than \(HLSPlaylistRewriter.maximumResultSize) bytes when rewritten")
+        }
+    }
+
+    /// Writes a tag whose list was changed by `change`, which gives the new value of an attribute, or nil to leave it.
+    mutating func write(
+        _ line: HLSLine, tag: Substring, list: HLSAttributeList,
+        change: (inout HLSOutput, HLSAttribute) -> String?
+    ) throws(FormatError) {
+        var list = list
+        for index in list.attributes.indices {
+            guard let value = change(&self, list.attributes[index]) else { continue }
+            list.attributes[index].value = value
+            list.attributes[index].isQuoted = true
+        }
+        try write("#\(tag):\(list.text)", ending: line.ending)
+    }
+}

@@ -167,3 +167,124 @@ extension URIReference {
         return String(decoding: bytes, as: UTF8.self)
     }
 }
+
+extension URIReference {
+    /// One spelling for all that mean the same http or https URL (RFC 3986, 6.2.2 and 6.2.3): scheme and host in lower
+    /// case, percent-encodings in capitals and only where they are needed, no dot segments, no default port, a path of at
+    /// least `/`. Without the fragment, which is never sent. What is no http or https URL comes back to the letter, and so does
+    /// what has an authority of more than 4096 bytes, which no server has.
+    ///
+    /// For comparing; a server may tell apart what is the same by the standard, so that requests keep their spelling.
+    public static func normalized(_ text: String) -> String {
+        var url = URIReference(text)
+        guard url.isHTTP, let scheme = url.scheme?.lowercased(), let authority = url.authority,
+            authority.utf8.count <= maximumAuthoritySize
+        else { return text }
+        url.scheme = scheme
+        url.authority = normalizedAuthority(authority, scheme)
+        url.path = removingDotSegments(normalizedEscapes(url.path))
+        if url.path.isEmpty { url.path = "/" }
+        url.query = url.query.map(normalizedEscapes)
+        url.fragment = nil
+        return url.text
+    }
+
+    /// Far more than names and passwords have.
+    private static let maximumAuthoritySize = 4096
+
+    private static func normalizedAuthority(_ authority: String, _ scheme: String) -> String {
+        let user = authority.utf8.lastIndex(of: UInt8(ascii: "@")).map { authority.utf8.index(after: $0) }
+        let host = Array(normalizedEscapes(authority[(user ?? authority.startIndex)...]).lowercased().utf8)
+        var end = host.count
+        // What is no authority may have several.
+        while let colon = host[..<end].lastIndex(of: UInt8(ascii: ":")) {
+            let port = host[(colon + 1)..<end]
+            let isPort = port.allSatisfy { 0x30...0x39 ~= $0 }
+            guard isPort,
+                port.isEmpty || UInt16(String(decoding: port, as: UTF8.self)) == (scheme == "https" ? 443 : 80)
+            else { break }
+            end = colon
+        }
+        return normalizedEscapes(authority[..<(user ?? authority.startIndex)])
+            + String(decoding: host[..<end], as: UTF8.self)
+    }
+
+    /// With escapes in capitals, for all that needs one and nothing else: a `%` that starts none, too.
+    private static func normalizedEscapes(_ text: some StringProtocol) -> String {
+        let bytes = Array(encoded(String(text)).utf8)
+        var result: [UInt8] = []
+        var place = 0
+        while place < bytes.count {
+            if bytes[place] == UInt8(ascii: "%"), place + 2 < bytes.count, let high = hexDigit(bytes[place + 1]),
+                let low = hexDigit(bytes[place + 2])
+            {
+                let byte = high << 4 | low
+                if isUnreserved(byte) {
+                    result.append(byte)
+                } else {
+                    result += [UInt8(ascii: "%"), capital(bytes[place + 1]), capital(bytes[place + 2])]
+                }
+                place += 3
+            } else {
+                result += bytes[place] == UInt8(ascii: "%") ? Array("%25".utf8) : [bytes[place]]
+                place += 1
+            }
+        }
+        return String(decoding: result, as: UTF8.self)
+    }
+
+    /// RFC 3986, 2.3.
+    private static func isUnreserved(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        default: "-._~".utf8.contains(byte)
+        }
+    }
+
+    private static func hexDigit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case 0x30...0x39: byte - 0x30
+        case 0x41...0x46: byte - 0x41 + 10
+        case 0x61...0x66: byte - 0x61 + 10
+        default: nil
+        }
+    }
+
+    private static func capital(_ byte: UInt8) -> UInt8 { 0x61...0x66 ~= byte ? byte - 0x20 : byte }
+}
+
+/// A URL that many references are resolved against: the same as `URIReference.resolve`, and fast for plain file names,
+/// which is what long playlists are made of.
+struct URIBase: Sendable {
+    let reference: URIReference
+    /// What stands in front of a plain reference: the URL up to its last slash. Nil where that is not all there is to it.
+    private let directory: String?
+
+    init(_ reference: URIReference) {
+        self.reference = reference
+        directory = reference.isHTTP ? URIReference.resolve(".", against: reference) : nil
+    }
+
+    func resolve(_ text: some StringProtocol) -> String {
+        if let directory, Self.isPlain(text.utf8) { return directory + text }
+        return URIReference.resolve(text, against: reference)
+    }
+
+    /// Whether `text` is a path, and maybe a query, with nothing in it to take out or to encode. Some that are so are not
+    /// found to be.
+    static func isPlain(_ text: some Sequence<UInt8>) -> Bool {
+        var previous = UInt8(ascii: "/")
+        for byte in text {
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "="),
+                UInt8(ascii: "&"), UInt8(ascii: "%"):
+                break
+            case UInt8(ascii: "."), UInt8(ascii: "/"), UInt8(ascii: "?"):
+                if previous == UInt8(ascii: "/") { return false }
+            default: return false
+            }
+            previous = byte
+        }
+        return previous != UInt8(ascii: "/")
+    }
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 import LatchkeyHTTP
+import Synchronization
 
 /// Gives the blocks of one item's resources: from disk, or from the origin, and then they are on disk.
 ///
@@ -326,4 +328,143 @@ extension CacheError {
             "bytes \(first) to \(last) of \(Self.printable(resource.url)) were altered on disk, and cannot be fetched "
                 + "again: \(reason)", httpStatus: httpStatus)
     }
+}
+
+/// How much a player asks an origin for at once: it gets the first byte when the last one is there, and each request costs
+/// the way to the origin and back. Follows the network, between a block and what a download asks for. A value.
+struct PieceSize: Sendable {
+    /// In bytes.
+    private(set) var bytes: Int
+    private let limits: ClosedRange<Int>
+
+    /// GStreamer's HTTP source waits 15 seconds, and a demuxer has less than that in stock.
+    private static let longest = Duration.seconds(4)
+    /// Twice as much stays below the longest.
+    private static let shortest = Duration.seconds(2)
+
+    init(blockSize: Int, downloadSize: Int) {
+        limits = min(blockSize, downloadSize)...downloadSize
+        bytes = min(max(256 << 10, limits.lowerBound), limits.upperBound)
+    }
+
+    /// So many bytes came as one piece.
+    mutating func note(_ count: Int, took time: Duration) {
+        if time > Self.longest, count <= bytes {
+            bytes = max(bytes / 2, limits.lowerBound)
+        } else if time < Self.shortest, count == bytes {
+            bytes = min(bytes * 2, limits.upperBound)
+        }
+    }
+}
+
+/// What an origin answered where a part of a resource was asked for, checked against what is known of the resource. A
+/// value.
+struct RangeAnswer: Sendable {
+    /// The first block that is there as a whole.
+    let first: UInt64
+    /// Whole blocks; the last may be shorter where the resource ends.
+    let bytes: [UInt8]
+    /// With its size and its validator.
+    let resource: CachedResource
+
+    /// Throws `serverError`, `invalidContent` for a web page and for a malformed answer, and `contentChanged` where size or
+    /// validator are others than before: bytes of two versions never come together. `isWhole`: whether all of the body is
+    /// there, and not only its start.
+    init(
+        _ response: HTTPResponse, to range: Range<UInt64>, of known: CachedResource, blockSize: Int,
+        isWhole: Bool = true
+    ) throws(CacheError) {
+        var resource = known
+        var offset: UInt64 = 0
+        let total: UInt64
+        switch response.status {
+        case 206:
+            guard let range = response.contentRange, let first = range.first, let last = range.last,
+                let size = range.size,
+                isWhole ? last - first + 1 == response.body.count : last - first + 1 >= response.body.count
+            else {
+                throw .invalidContent("an answer with a part has no usable Content-Range", at: response.url)
+            }
+            (offset, total) = (UInt64(first), UInt64(size))
+        case 200..<300: total = UInt64(response.body.count)
+        // A resource without bytes has no part.
+        case 416 where range.lowerBound == 0 && (known.size ?? 0) == 0: total = 0
+        case 416: throw Self.changed(known)
+        default: throw .serverError(response.status, at: response.url)
+        }
+        guard total <= CachedResource.largestSize else {
+            throw .invalidContent("the server tells a size of \(total) bytes", at: response.url)
+        }
+        let body = response.status == 416 ? [] : response.body
+        if WebPage.isOne(start: body.prefix(WebPage.size)) {
+            throw .invalidContent(
+                "a web page came in the place of media, such as the log-in page of a network: open the URL in a browser",
+                at: response.url)
+        }
+        let validator = response.header("ETag") ?? response.header("Last-Modified") ?? ""
+        let isOther = !known.validator.isEmpty && !validator.isEmpty && validator != known.validator
+        guard known.size == nil || known.size == total, !isOther else { throw Self.changed(known) }
+        resource.size = total
+        if !validator.isEmpty { resource.validator = validator }
+        resource.answeringURL = response.url
+        resource.contentType = response.header("Content-Type") ?? ""
+        self.resource = resource
+
+        // From the start of a block to the end of one, or of the resource.
+        let size = UInt64(blockSize)
+        first = (offset + size - 1) / size
+        let skipped = first * size - offset
+        let end = offset + UInt64(body.count)
+        let stop = end >= total ? end : end / size * size
+        bytes = stop > first * size ? Array(body[Int(skipped)..<Int(stop - offset)]) : []
+        guard first * size <= range.lowerBound, stop > range.lowerBound || total <= range.lowerBound || !isWhole else {
+            throw .invalidContent("the server sends other bytes than were asked for", at: response.url)
+        }
+    }
+
+    /// One array for each block.
+    func blocks(of size: Int) -> [[UInt8]] {
+        stride(from: 0, to: bytes.count, by: size).map { Array(bytes[$0..<min($0 + size, bytes.count)]) }
+    }
+
+    private static func changed(_ resource: CachedResource) -> CacheError {
+        CacheError(
+            .contentChanged,
+            "\(CacheError.printable(resource.url)) is not any more what it was when a part of it was cached; "
+                + "purge it and start again")
+    }
+}
+
+/// The body of one answer as it comes. Thread-safe.
+final class Arrival: Sendable {
+    /// One for each whole block that may have come since; ends with the answer.
+    let changes: AsyncStream<Void>
+
+    private let blockSize: Int
+    private let news: AsyncStream<Void>.Continuation
+    private let state = Mutex<HTTPResponse?>(nil)
+
+    init(blockSize: Int) {
+        self.blockSize = blockSize
+        (changes, news) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+    }
+
+    /// What came so far; nil before the first byte.
+    var response: HTTPResponse? { state.withLock { $0 } }
+
+    func take(_ head: HTTPResponse, _ bytes: [UInt8]) {
+        let isNews = state.withLock { state in
+            var response: HTTPResponse? = nil
+            swap(&response, &state)
+            let before = response?.body.count ?? 0
+            // Alone here, so that nothing is copied to append.
+            if response == nil { response = head }
+            response?.body += bytes
+            swap(&response, &state)
+            return before / blockSize != (before + bytes.count) / blockSize
+        }
+        if isNews { news.yield() }
+    }
+
+    func end() { news.finish() }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyKeySession
+import LatchkeyProtection
 import LatchkeyStorage
 
 /// What is on disk of one item: a folder with the index and a file for each resource.
@@ -404,5 +406,160 @@ actor ItemStore {
         let file = try files.open("\(folder)/\(number).data")
         open[number] = file
         return file
+    }
+}
+
+/// The keys that an item needs in playback without the network.
+extension ItemStore {
+    /// Keeps a key, sealed; nil: it is needed and cannot be kept.
+    func keep(_ key: [UInt8]?, from url: String) throws(CacheError) {
+        guard let index, let keySeal else { return }
+        try becomeWriter()
+        let sealed = try key.map { key throws(CacheError) in try keySeal.seal(key, from: url) } ?? []
+        try index.write(key: sealed, from: url)
+        tables.keys[url] = sealed
+        missing = nil
+    }
+
+    /// Takes note of the keys that the content needs: at URLs, and those that key servers give, by URI. Those that nobody
+    /// has kept, or asked for to be stored, count as missing.
+    func needKeys(_ urls: [String], ofServers uris: [String]) throws(CacheError) {
+        let new = urls.filter { tables.keys[$0] == nil }
+        let newURIs = uris.filter { tables.refusals[$0] == nil }
+        guard !new.isEmpty || !newURIs.isEmpty else { return }
+        if let index, writer != nil {
+            try index.transaction { () throws(CacheError) in
+                for url in new { try index.write(key: [], from: url) }
+                for uri in newURIs { try index.write(serverKey: uri, refusal: Self.unasked) }
+            }
+        } else {
+            isPlanUnstored = true
+        }
+        for url in new { tables.keys[url] = [] }
+        for uri in newURIs { tables.refusals[uri] = Self.unasked }
+        missing = nil
+    }
+
+    /// Forgets what the content does not name any more: all but the keys at these URLs, and those that key servers give.
+    func forgetKeys(otherThan urls: Set<String>, ofServers uris: Set<String>) throws(CacheError) {
+        let (old, oldURIs) = (
+            tables.keys.keys.filter { !urls.contains($0) },
+            tables.refusals.keys.filter { !uris.contains($0) && $0 != Self.license }
+        )
+        guard let index, !old.isEmpty || !oldURIs.isEmpty else { return }
+        try becomeWriter()
+        try index.transaction { () throws(CacheError) in
+            for url in old { try index.removeKey(from: url) }
+            for uri in oldURIs { try index.removeServerKey(uri) }
+        }
+        for url in old { tables.keys[url] = nil }
+        for uri in oldURIs { tables.refusals[uri] = nil }
+        missing = nil
+    }
+
+    /// Forgets what has become of a key that playback does without.
+    func forget(serverKey uri: String) throws(CacheError) {
+        guard let index, tables.refusals[uri] != nil else { return }
+        try becomeWriter()
+        try index.removeServerKey(uri)
+        tables.refusals[uri] = nil
+    }
+
+    /// Stands among the key URIs for what the content's licence says of all of its keys; no URI is empty.
+    static let license = ""
+
+    private static let unasked = "no download has asked for it"
+
+    /// What has become of a key that a key server gives: stored, or why not.
+    func note(serverKey uri: String, refusal: String?) throws(CacheError) {
+        guard let index, tables.refusals[uri] != refusal ?? "" else { return }
+        try becomeWriter()
+        try index.write(serverKey: uri, refusal: refusal ?? "")
+        tables.refusals[uri] = refusal ?? ""
+    }
+
+    /// The URLs of keys that cannot be used here: those that are not kept, and those that were sealed elsewhere.
+    func missingKeys() -> [String] {
+        if let missing { return missing }
+        let found = tables.keys.filter { url, sealed in keySeal?.open(sealed, from: url) == nil }.keys.sorted()
+        missing = found
+        return found
+    }
+
+    /// Those that can be read here, by URL.
+    func keptKeys() -> [String: [UInt8]] {
+        var kept: [String: [UInt8]] = [:]
+        for (url, sealed) in tables.keys { kept[url] = keySeal?.open(sealed, from: url) }
+        return kept
+    }
+}
+
+/// How far a presentation is cached without a gap from its start: the least of its tracks. A value; each call goes on
+/// from the last, so that a long presentation costs no more than a short one.
+struct LinearProgress: Sendable {
+    private struct Track {
+        var end = Duration.zero
+        var isOpen = true
+    }
+
+    private var tracks: [Int64: Track] = [:]
+    /// The pieces before this one were looked at.
+    private var next = 0
+    /// The first pieces that are missing, one of each track that came to its end.
+    private var gaps: [Int] = []
+
+    /// `pieces` are in the order of their times within each track, and only grow.
+    mutating func advance(through pieces: [CachedPiece], isPresent: (CachedPiece) -> Bool) -> Duration {
+        // What stopped a track before may be there now: its later pieces have to be looked at again.
+        if let first = gaps.min(), first < pieces.count, gaps.contains(where: { isPresent(pieces[$0]) }) {
+            for gap in gaps where gap < pieces.count { tracks[pieces[gap].track]?.isOpen = true }
+            next = first
+            gaps = []
+        }
+        while next < pieces.count {
+            let piece = pieces[next]
+            var track = tracks[piece.track] ?? Track()
+            if track.isOpen, piece.end > track.end || piece.duration == .zero {
+                if isPresent(piece) {
+                    track.end = max(track.end, piece.end)
+                } else {
+                    track.isOpen = false
+                    gaps.append(next)
+                }
+            }
+            tracks[piece.track] = track
+            next += 1
+        }
+        return tracks.values.map(\.end).min() ?? .zero
+    }
+}
+
+/// Keeps keys of content on disk sealed with the secret of this device: whoever has the files alone cannot use them. Used
+/// from the thread of the cache alone.
+struct KeySeal: Sendable {
+    /// In bytes, of a key of AES-128.
+    static let keySize = ContentKey.size
+
+    private let secret: any DeviceSecret
+
+    init(_ secret: any DeviceSecret) { self.secret = secret }
+
+    /// `url` is where the key came from: it opens for the same alone. Throws `notPermitted` where the secret cannot be used.
+    func seal(_ key: [UInt8], from url: String) throws(CacheError) -> [UInt8] {
+        do throws(LicenseStoreError) {
+            return try seal(creating: true).seal(key, authenticating: Array(url.utf8))
+        } catch {
+            throw CacheError(.notPermitted, "keys cannot be kept: \(error)")
+        }
+    }
+
+    /// Nil where it was sealed on another device, or altered.
+    func open(_ sealed: [UInt8], from url: String) -> [UInt8]? {
+        let opened = try? seal(creating: false).open(sealed, authenticating: Array(url.utf8))
+        return opened.flatMap { $0.count == Self.keySize ? $0 : nil }
+    }
+
+    private func seal(creating: Bool) throws(LicenseStoreError) -> Seal {
+        try Seal(key: try secret.key(for: "cached keys 1", creating: creating))
     }
 }

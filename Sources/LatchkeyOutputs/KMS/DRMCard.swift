@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyDRM
+import CLatchkeyUdev
 import Glibc
+public import LatchkeyProtection
 
 /// A display device through libdrm.
 public final class DRMCard: KMSDevice {
@@ -103,5 +105,70 @@ public final class DRMCard: KMSDevice {
         let number = result < -1 ? -result : errno
         if number == EACCES || number == EPERM { throw .refused(connector.name, number) }
         throw .failed("drmModeObjectSetProperty on \(connector.name)", number)
+    }
+}
+
+/// Finds the display devices.
+enum DRMCards {
+    /// Opens every device that udev knows as a card with connectors. Throws where one cannot be opened.
+    static func openAll() throws(OutputError) -> [any KMSDevice] {
+        var cards: [any KMSDevice] = []
+        for path in paths() { cards.append(try DRMCard(path: path)) }
+        return cards
+    }
+
+    /// Such as `/dev/dri/card0`, in udev's order. Devices that only render have no connectors.
+    static func paths() -> [String] {
+        guard let context = udev_new() else { return [] }
+        defer { udev_unref(context) }
+        guard let list = udev_enumerate_new(context) else { return [] }
+        defer { udev_enumerate_unref(list) }
+        udev_enumerate_add_match_subsystem(list, "drm")
+        udev_enumerate_add_match_property(list, "DEVTYPE", "drm_minor")
+        udev_enumerate_scan_devices(list)
+        var paths: [String] = []
+        var entry = udev_enumerate_get_list_entry(list)
+        while let current = entry {
+            defer { entry = udev_list_entry_get_next(current) }
+            guard let name = udev_list_entry_get_name(current),
+                let device = udev_device_new_from_syspath(context, name)
+            else { continue }
+            defer { udev_device_unref(device) }
+            guard let node = udev_device_get_devnode(device) else { continue }
+            let path = String(cString: node)
+            if path.split(separator: "/").last?.hasPrefix("card") == true { paths.append(path) }
+        }
+        return paths
+    }
+}
+
+/// Asks links for HDCP on a DRM master's descriptor, which the application or the sink supplies. Reading whether it came
+/// is `KMSOutputs`' part: to ask is no proof.
+public struct HDCPRequest {
+    private let device: any KMSDevice
+
+    public init(_ device: any KMSDevice) { self.device = device }
+
+    /// Has every external digital output that shows pictures authenticate (“Content Protection” = desired, “HDCP Content
+    /// Type”). Sets nothing where that is asked already. Throws where the process may not ask or the driver cannot.
+    ///
+    /// `.unprotected` asks for nothing, and takes nothing back: another player may need it.
+    public func request(_ requirement: OutputRequirement) throws(OutputError) {
+        guard requirement != .unprotected else { return }
+        for connector in try device.connectors() where connector.output?.kind == .digital {
+            guard let protection = connector.contentProtection else {
+                throw .notOffered(connector.name, "Content Protection")
+            }
+            let wanted: UInt64 = requirement == .hdcpType1 ? 1 : 0
+            // The stricter type stays: it is good for either.
+            if let type = connector.contentType {
+                if type.value < wanted { try device.setProperty(type.id, to: wanted, on: connector) }
+            } else if wanted == 1 {
+                throw .notOffered(connector.name, "HDCP Content Type")
+            }
+            if protection.value == 0 {
+                try device.setProperty(protection.id, to: KMSConnector.ContentProtection.desired, on: connector)
+            }
+        }
     }
 }

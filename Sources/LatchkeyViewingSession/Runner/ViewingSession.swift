@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 public import LatchkeyHTTP
 import Synchronization
 
@@ -36,9 +37,16 @@ public final class ViewingSession: Sendable {
         }
     }
 
+    /// A generator of any kind, for functions that want one of a known type.
+    struct RandomNumbers: RandomNumberGenerator, Sendable {
+        var source: any RandomNumberGenerator & Sendable
+
+        mutating func next() -> UInt64 { source.next() }
+    }
+
     struct Core {
         var state: SessionState
-        var random: any RandomNumberGenerator & Sendable
+        var random: RandomNumbers
         var credential: String?
         var termination: String?
         var hasTerminated = false
@@ -96,7 +104,7 @@ public final class ViewingSession: Sendable {
         self.clock = clock
         core = Mutex(
             Core(
-                state: SessionState(policy: configuration.policy), random: random,
+                state: SessionState(policy: configuration.policy), random: RandomNumbers(source: random),
                 credential: configuration.service.credential))
     }
 
@@ -193,4 +201,339 @@ public final class ViewingSession: Sendable {
 
     /// Waits until the session is over, and everything that belongs to it is done.
     public func closed() async { await wait { $0.isOver } }
+}
+
+extension ViewingSession {
+    /// How long a setup waits for what is ended before it.
+    static let turn: Int64 = 1_000
+
+    func write(_ change: SessionState.RecordChange) {
+        switch change {
+        case .write(let generation, let token, let reference):
+            let record = SessionRecord(
+                url: configuration.service.url, session: identifier(generation), reference: reference,
+                token: configuration.service.adapter.endsWithToken ? token : nil,
+                owner: configuration.records?.process)
+            // A new token alone changes nothing in most records.
+            let isNew = core.withLock { core in
+                defer { core.record = record }
+                return core.record != record
+            }
+            if isNew { configuration.records?.write(record) }
+            Self.endAtExit
+            Self.open.withLock { $0[identifier(generation)] = self }
+        case .remove(let generation):
+            configuration.records?.remove(identifier(generation))
+            Self.open.withLock { _ = $0.removeValue(forKey: identifier(generation)) }
+        case .leave(let generation): leaveRecord(of: generation)
+        }
+    }
+
+    /// This process is done with the session, and the server may not be.
+    private func leaveRecord(of generation: UInt32) {
+        let session = identifier(generation)
+        Self.open.withLock { _ = $0.removeValue(forKey: session) }
+        guard let records = configuration.records, var record = records.record(session) else { return }
+        record.owner = nil
+        records.write(record)
+    }
+
+    /// A process that ends without having stopped its sessions ends them all the same, unless it is killed. That takes
+    /// as long as the answers, and two seconds at most.
+    private static let endAtExit: Void = {
+        atexit {
+            let sessions = ViewingSession.open.withLock { Array($0.values) }
+            for session in sessions { session.stop() }
+            for _ in 0..<400 where ViewingSession.open.withLock({ !$0.isEmpty }) { usleep(5_000) }
+        }
+    }()
+
+    /// Sessions of this process that a server may count, by name.
+    private static let open = Mutex<[String: ViewingSession]>([:])
+
+    /// Ends what was left over at the server, and waits for sessions of this process that are being ended: a server that
+    /// allows one session would refuse this one for its predecessor.
+    func makeWay() async {
+        let url = configuration.service.url
+        let ending = Self.open.withLock { open in
+            open.values.filter { $0 !== self && $0.configuration.service.url == url }
+        }.filter { $0.state.phase == .tearingDown }
+        let end = clock.now() + Self.turn
+        // What takes longer goes on by itself.
+        let work = Task {
+            await withTaskGroup(of: Void.self) { group in
+                for session in ending { group.addTask { await session.wait { $0.phase != .tearingDown } } }
+                group.addTask { await self.endOrphans() }
+            }
+        }
+        let (turns, turn) = AsyncStream<Void>.makeStream()
+        let limit = Task { [clock] in
+            try? await clock.sleep(end)
+            turn.finish()
+        }
+        Task {
+            await work.value
+            turn.finish()
+        }
+        for await _ in turns {}
+        limit.cancel()
+    }
+
+    /// Ends the sessions that earlier processes left behind at this server. What cannot be ended is tried again at later
+    /// starts, a few times.
+    public func endOrphans() async {
+        guard let records = configuration.records else { return }
+        for var record in records.orphans(of: configuration.service.url) {
+            if Task.isCancelled { return }
+            let request = SessionState.Request(
+                kind: .teardown, generation: 0, number: 0, sentAt: clock.now(),
+                timeout: configuration.policy.requestTimeout, token: record.token, reference: record.reference)
+            var service = configuration.service
+            service.credential = core.withLock(\.credential)
+            let canEnd = record.reference != nil || record.token != nil || service.adapter.knowsClientSession
+            let reply = canEnd ? await Self.exchange(request, session: record.session, service, transport) : nil
+            switch reply {
+            case nil, .granted?: records.remove(record.session)
+            case .failed(let failure)? where failure.kind == .ended: records.remove(record.session)
+            case .failed?:
+                if Task.isCancelled { return }
+                record.attempts += 1
+                if record.attempts < SessionRecords.maximumAttempts {
+                    records.write(record)
+                } else {
+                    records.remove(record.session)
+                }
+            }
+        }
+    }
+}
+
+/// The time that viewing sessions live by. Tests bring their own.
+public struct SessionClock: Sendable {
+    /// Milliseconds. Never goes back, and goes on while the machine sleeps.
+    public var now: @Sendable () -> Int64
+    /// Waits without a thread until that time, and throws when the task is cancelled.
+    public var sleep: @Sendable (_ time: Int64) async throws -> Void
+
+    /// Both are called from any thread; `sleep` waits for a time of `now`, not for a duration.
+    public init(
+        now: @escaping @Sendable () -> Int64, sleep: @escaping @Sendable (_ time: Int64) async throws -> Void
+    ) {
+        self.now = now
+        self.sleep = sleep
+    }
+
+    /// `CLOCK_BOOTTIME`, which goes on while the machine sleeps.
+    public static let system = SessionClock(
+        now: { milliseconds },
+        sleep: { time in
+            let wait = max(0, time - milliseconds)
+            try await Task.sleep(for: .milliseconds(wait), tolerance: .zero, clock: .continuous)
+        })
+
+    private static var milliseconds: Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &time)
+        return Int64(time.tv_sec) &* 1000 &+ Int64(time.tv_nsec) / 1_000_000
+    }
+}
+
+extension ViewingSession {
+    /// Changes the state under the lock, then acts.
+    func handle(_ event: SessionState.Event) {
+        let now = clock.now()
+        let startsActing = core.withLock { core in
+            let action = core.advance(event, now)
+            setTimer(&core)
+            // Waiters look at the state after what it wants is done.
+            core.lastAction += 1
+            core.actions.append(Action(number: core.lastAction, wanted: action, state: core.state))
+            defer { core.isActing = true }
+            return !core.isActing
+        }
+        if startsActing { Task { await act() } }
+    }
+
+    /// Does what is wanted, in order, until nothing is left.
+    private func act() async {
+        while let next = nextAction() {
+            let action = next.wanted
+            if let gate = action.gate { tell(.gate(isOpen: gate == .opened)) }
+            for change in action.records { write(change) }
+            if let request = action.cancels {
+                core.withLock { $0.exchanges.removeValue(forKey: request.number) }?.cancel()
+            }
+            if let request = action.send { send(request) }
+            if let stray = action.dispose { dispose(of: stray) }
+            if action.wantsCredential { askForCredential() }
+            // Who is to go on at the cost of another one is not refused yet.
+            if stopOldest(action) { continue }
+            for notice in action.notices { tell(.notice(notice)) }
+            wake(next)
+        }
+    }
+
+    private func nextAction() -> Action? {
+        let (next, met) = core.withLock { core -> (Action?, [Waiter]) in
+            if !core.actions.isEmpty { return (core.actions.removeFirst(), []) }
+            core.isActing = false
+            // Those who came since the last action was done.
+            return (nil, core.takeWaiters(for: core.state, after: core.lastAction))
+        }
+        for waiter in met { waiter.continuation.resume() }
+        return next
+    }
+
+    private func tell(_ event: Event) {
+        for observer in core.withLock(\.observers) { observer.body(event) }
+    }
+
+    // MARK: Time
+
+    private func setTimer(_ core: inout Core) {
+        let deadline = core.state.deadline
+        guard deadline != core.timer?.deadline else { return }
+        core.timer?.task.cancel()
+        core.timer = deadline.map { deadline in
+            let task = Task { [clock] in
+                guard (try? await clock.sleep(deadline)) != nil, !Task.isCancelled else { return }
+                self.timerFired(deadline)
+            }
+            return (deadline, task)
+        }
+    }
+
+    private func timerFired(_ deadline: Int64) {
+        let isCurrent = core.withLock { core in
+            guard core.timer?.deadline == deadline else { return false }
+            core.timer = nil
+            return true
+        }
+        if isCurrent { handle(.tick) }
+    }
+
+    // MARK: Requests
+
+    private func send(_ request: SessionState.Request) {
+        core.withLock { core in
+            core.exchanges[request.number] = Task {
+                let reply = await self.reply(to: request)
+                self.core.withLock { _ = $0.exchanges.removeValue(forKey: request.number) }
+                if !Task.isCancelled { self.handle(.reply(to: request, reply)) }
+            }
+        }
+    }
+
+    private func reply(to request: SessionState.Request) async -> SessionState.Reply {
+        let (service, termination) = core.withLock { core in
+            var service = configuration.service
+            service.credential = core.credential
+            return (service, request.kind == .setup ? core.termination : nil)
+        }
+        let reply = await Self.exchange(
+            request, session: identifier(request.generation), service, termination: termination, transport)
+        if request.kind == .setup, case .granted = reply { core.withLock { $0.termination = nil } }
+        return reply
+    }
+
+    static func exchange(
+        _ request: SessionState.Request, session: String, _ service: SessionService, termination: String? = nil,
+        _ transport: any HTTPTransport
+    ) async -> SessionState.Reply {
+        let message: HTTPRequest
+        do throws(KeyError) {
+            message = try service.request(request, session: session, termination: termination)
+        } catch {
+            return .failed(SessionFailure(.refused, message: error.description))
+        }
+        do throws(HTTPError) {
+            return service.reply(to: request.kind, try await transport.send(message))
+        } catch {
+            return service.reply(to: request.kind, error)
+        }
+    }
+
+    /// The session's name at the server: each setup begins another one.
+    func identifier(_ generation: UInt32) -> String { "\(name)-\(generation)" }
+
+    private func dispose(of stray: SessionState.Stray) {
+        Task {
+            let request = SessionState.Request(
+                kind: .teardown, generation: stray.generation, number: 0, sentAt: clock.now(),
+                timeout: configuration.policy.requestTimeout, token: stray.token, reference: stray.reference)
+            _ = await reply(to: request)
+        }
+    }
+
+    private func askForCredential() {
+        guard let newCredential = configuration.newCredential else { return handle(.credential(isNew: false)) }
+        Task {
+            let credential = await newCredential()
+            if let credential { core.withLock { $0.credential = credential } }
+            handle(.credential(isNew: credential != nil))
+        }
+    }
+
+    /// Once, where that is wanted and the server offers it. Whether it does.
+    private func stopOldest(_ action: SessionState.Action) -> Bool {
+        guard configuration.stopsOldest else { return false }
+        for case .setupError(let failure) in action.notices where failure.kind == .limit {
+            guard let oldest = failure.conflicts.first(where: { $0.terminationCode != nil }) else { continue }
+            let isFirst = core.withLock { core in
+                defer { core.hasTerminated = true }
+                return !core.hasTerminated
+            }
+            guard isFirst else { continue }
+            start(terminating: oldest)
+            return true
+        }
+        return false
+    }
+
+    // MARK: Waiting
+
+    func wait(_ isMet: @escaping @Sendable (SessionState) -> Bool) async {
+        let id = core.withLock { core in
+            core.lastID += 1
+            return core.lastID
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isDone = core.withLock { core in
+                    if isMet(core.state), !core.isActing || Task.isCancelled { return true }
+                    if Task.isCancelled { return true }
+                    core.waiters.append(
+                        Waiter(id: id, since: core.lastAction, isMet: isMet, continuation: continuation))
+                    return false
+                }
+                if isDone { continuation.resume() }
+            }
+        } onCancel: {
+            let waiters = core.withLock { core in
+                let mine = core.waiters.filter { $0.id == id }
+                core.waiters.removeAll { $0.id == id }
+                return mine
+            }
+            for waiter in waiters { waiter.continuation.resume() }
+        }
+    }
+
+    private func wake(_ action: Action) {
+        for waiter in core.withLock({ $0.takeWaiters(for: action.state, after: action.number) }) {
+            waiter.continuation.resume()
+        }
+    }
+}
+
+extension ViewingSession.Core {
+    mutating func advance(_ event: SessionState.Event, _ now: Int64) -> SessionState.Action {
+        state.handle(event, at: now, random: &random)
+    }
+
+    /// `state` is that after the action of this number. To those who began to wait later, it says nothing.
+    mutating func takeWaiters(for state: SessionState, after number: UInt64) -> [ViewingSession.Waiter] {
+        let met = waiters.filter { $0.since <= number && $0.isMet(state) }
+        waiters.removeAll { waiter in met.contains { $0.id == waiter.id } }
+        return met
+    }
 }

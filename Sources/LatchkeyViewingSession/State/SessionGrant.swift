@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+
 /// What a server gives with a session and with each accepted heartbeat.
 public struct SessionGrant: Equatable, Sendable {
     /// The token for the next request. Nil: the one that is there stays.
@@ -22,4 +24,45 @@ public struct SessionGrant: Equatable, Sendable {
         self.interval = interval
         self.missedBeats = missedBeats
     }
+}
+
+/// The secret by which a server knows a session. It prints as `<redacted>` and is wiped when the last copy goes.
+///
+/// What is sent is a copy that the transport owns, and that is not wiped.
+public struct SessionToken: Sendable {
+    private let storage: Storage
+
+    /// Copies `text` into memory that is wiped; the caller's text is the caller's.
+    public init(_ text: String) { storage = Storage(Array(text.utf8)) }
+
+    /// The text, for a request.
+    public var text: String { String(decoding: storage.bytes, as: UTF8.self) }
+
+    private final class Storage: Sendable {
+        // SAFETY: written once before it is shared, then only by `deinit`, when nobody else has it.
+        nonisolated(unsafe) var bytes: [UInt8]
+
+        init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+        deinit {
+            // SAFETY: exactly the array's bytes.
+            bytes.withUnsafeMutableBytes { if let address = $0.baseAddress { explicit_bzero(address, $0.count) } }
+        }
+    }
+}
+
+extension SessionToken: Equatable {
+    /// Compares the texts. Not in constant time: both are the client's own.
+    public static func == (left: Self, right: Self) -> Bool {
+        left.storage === right.storage || left.storage.bytes == right.storage.bytes
+    }
+}
+
+extension SessionToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// `<redacted>`.
+    public var description: String { "<redacted>" }
+    /// `<redacted>`, too.
+    public var debugDescription: String { description }
+    /// Empty, so that `dump` does not show the text.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -167,3 +167,660 @@ public struct SessionState: Equatable, Sendable {
         Int64(Double(value) * Double.random(in: low...high, using: &random))
     }
 }
+
+extension SessionState {
+    /// What happens to a session.
+    public enum Event: Equatable, Sendable {
+        /// Playback wants a session. After a denial or a loss: wants one again.
+        case start
+        /// Playback is over.
+        case stop
+        /// Time has come to `deadline`.
+        case tick
+        /// The answer to a request.
+        case reply(to: Request, Reply)
+        /// A licence brought the session along: it was asked for at this time.
+        case adopt(SessionGrant, sentAt: Int64)
+        /// The application's answer to `Action.wantsCredential`: whether there is a new one.
+        case credential(isNew: Bool)
+        /// Playback stands still; the session is kept for `SessionPolicy.pauseLimit`.
+        case pause
+        /// Playback goes on.
+        case play
+        /// The application is not in front any more. What plays keeps the session; one that is lost meanwhile is set up
+        /// again in front.
+        case background
+        /// The application is in front again, or its picture is (picture-in-picture).
+        case foreground
+        /// The machine is about to sleep.
+        case suspend
+        /// The machine is awake again.
+        case resume
+    }
+
+    /// What the driver of a session makes of the server's answer.
+    public enum Reply: Equatable, Sendable {
+        /// A status of success whose answer can be read.
+        case granted(SessionGrant)
+        /// Everything else, no answer included.
+        case failed(SessionFailure)
+    }
+
+    /// A request to the server. Two are never under way at the same time.
+    public struct Request: Equatable, Sendable {
+        /// The raw value is for logs; a heartbeat's name in files is `heartbeat`.
+        public enum Kind: String, Sendable {
+            /// The three exchanges of `SessionAdapter`.
+            case setup, beat, teardown
+        }
+
+        /// Which exchange to send.
+        public let kind: Kind
+        /// Of the session that it is for: each setup begins another one.
+        public let generation: UInt32
+        /// Its own, never used twice.
+        public let number: UInt32
+        /// When it is sent, by the session's clock, in milliseconds. The lease counts from here.
+        public let sentAt: Int64
+        /// Milliseconds after which the machine gives the answer up.
+        public let timeout: Int64
+        /// The latest of the session; nil before a setup was granted. A secret.
+        public let token: SessionToken?
+        /// The server's name for the session; nil before a setup was granted.
+        public let reference: String?
+    }
+
+    /// What is to be told.
+    public enum Notice: Equatable, Sendable {
+        /// The session is there.
+        case established
+        /// The session could not be set up.
+        case setupError(SessionFailure)
+        /// A heartbeat failed. `isFinal`: the session is lost, and playback must not go on.
+        case heartbeatError(SessionFailure, isFinal: Bool)
+        /// The session could not be ended; it is left for the next start, or for the server to find out.
+        case teardownError(SessionFailure)
+        /// The session was ended for a pause that was long, or for sleep; playing on sets up another one.
+        case released
+        /// The session is over.
+        case closed
+    }
+
+    /// Whether media may be decrypted and shown from now on.
+    public enum GateChange: Equatable, Sendable {
+        /// `closed` has to be done before anything else of the action.
+        case opened, closed
+    }
+
+    /// What is to be written down, so that nobody forgets a session that the server counts.
+    public enum RecordChange: Equatable, Sendable {
+        /// A session is there, or will be: keep this.
+        case write(generation: UInt32, token: SessionToken?, reference: String?)
+        /// The server does not count the session any more.
+        case remove(generation: UInt32)
+        /// The server may count the session on, and nobody here tries to end it any more: leave that to the next start.
+        case leave(generation: UInt32)
+    }
+
+    /// A session that the server holds and nobody here wants. To be ended, whatever comes of it.
+    public struct Stray: Equatable, Sendable {
+        /// Of the setup that brought it about.
+        public let generation: UInt32
+        /// What the teardown is authorised with; nil where the server has no tokens. A secret.
+        public let token: SessionToken?
+        /// The server's name for it; nil where the client's number is enough.
+        public let reference: String?
+    }
+
+    /// What follows from an event, to be done in this order: gate, records, cancel, send, dispose, notices.
+    public struct Action: Equatable, Sendable {
+        /// Nil: nothing changes.
+        public var gate: GateChange?
+        /// In order.
+        public var records: [RecordChange] = []
+        /// This request's answer is not waited for any more.
+        public var cancels: Request?
+        /// To be sent at once. Its answer comes back as `Event.reply`.
+        public var send: Request?
+        /// A session that an old request has brought about. End it.
+        public var dispose: Stray?
+        /// The application is asked for a new credential; `.credential` is its answer.
+        public var wantsCredential = false
+        /// In order, to be told after everything else is done.
+        public var notices: [Notice] = []
+
+        /// An action that does nothing.
+        public init() {}
+    }
+
+    /// Where a session stands. The raw value is for logs.
+    public enum Phase: String, Equatable, Sendable {
+        /// Before the first `start`.
+        case idle
+        /// A setup is under way, or waits for its next try.
+        case settingUp
+        /// The server holds the session, and the last heartbeat was accepted.
+        case active
+        /// A heartbeat failed; the server still waits for another one.
+        case grace
+        /// The process stood still for longer than the server waits. One heartbeat tells what became of the session.
+        case verifying
+        /// Ended for a pause; another one is set up when playback goes on.
+        case dormant
+        /// The server refused the session; `failure` says why. `start` asks again.
+        case denied
+        /// The session ended against our will; `failure` says why. `start` asks for another.
+        case lost
+        /// A teardown is under way; what comes after it is decided.
+        case tearingDown
+        /// Over, and nothing is left to do.
+        case closed
+    }
+}
+
+extension SessionState {
+    // MARK: Setting up
+
+    mutating func failSetup(
+        _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        if failure.kind == .unknown { isUnconfirmed = true }
+        if phase == .tearingDown {
+            // Playback ended while the setup was under way.
+            if isUnconfirmed, policy.endsUnconfirmed { return send(.teardown, &action) }
+            return finishTeardown(isGone: true, &action)
+        }
+        self.failure = failure
+        switch failure.kind {
+        case .unknown:
+            let next = now + backoff(policy.retryBase, retryAfter: failure.retryAfter, &random)
+            guard next < windowEnd ?? .min else { return deny(failure, &action) }
+            nextAttempt = next
+        case .credential where !hasRefreshedCredential: askForCredential(&action)
+        case .limit, .credential, .ended, .refused, .insecure, .expired: deny(failure, &action)
+        }
+    }
+
+    /// There will be no session. The server may have one all the same: then it is ended.
+    mutating func deny(_ failure: SessionFailure, _ action: inout Action) {
+        action.notices.append(.setupError(failure))
+        forgetTimes()
+        self.failure = failure
+        if token != nil || reference != nil || isUnconfirmed && policy.endsUnconfirmed {
+            beginTeardown(.denied, &action)
+        } else {
+            removeRecord(&action)
+            phase = .denied
+        }
+    }
+
+    // MARK: Heartbeats
+
+    mutating func failBeat(
+        _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        self.failure = failure
+        switch failure.kind {
+        case .unknown: retryBeat(failure, &action, &random)
+        // A number of sessions that is too high ends this one.
+        case .ended, .limit: endedByServer(failure, &action, &random)
+        case .credential where phase == .verifying: endedByServer(failure, &action, &random)
+        case .credential where !hasRefreshedCredential: askForCredential(&action)
+        case .credential, .refused, .insecure, .expired: lose(failure, endsSession: true, &action)
+        }
+    }
+
+    private mutating func retryBeat(
+        _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        if phase == .verifying {
+            let next = now + backoff(policy.retryBase, retryAfter: failure.retryAfter, &random)
+            guard next < windowEnd ?? .min else { return lose(failure, endsSession: true, &action) }
+            nextAttempt = next
+            return
+        }
+        if phase == .active {
+            phase = .grace
+            action.notices.append(.heartbeatError(failure, isFinal: false))
+        }
+        var delay = backoff(policy.retryBase, retryAfter: failure.retryAfter, &random)
+        if retryBudget >= 10 {
+            retryBudget -= 10
+        } else {
+            delay = max(delay, part(0.5, 0.8, of: interval, &random))
+        }
+        // The last attempt leaves time for its answer.
+        let last = leaseEnd - min(policy.requestTimeout, interval / 4)
+        let next = last > now ? min(now + delay, last) : now + delay
+        nextAttempt = next < leaseEnd ? next : nil
+    }
+
+    private mutating func endedByServer(
+        _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        let wasAbsent = phase == .verifying
+        guard wasAbsent ? policy.replacesSessionAfterAbsence : policy.replacesEndedSession, !hasReplaced else {
+            return lose(failure, endsSession: failure.kind == .credential, &action)
+        }
+        hasReplaced = true
+        action.notices.append(.heartbeatError(failure, isFinal: false))
+        // A token that is refused does not say that the session is gone: its record is left for the next start.
+        if failure.kind == .credential { leaveRecord(&action) } else { removeRecord(&action) }
+        let delay = wasAbsent ? Int64.random(in: 0...SessionPolicy.returnSpread, using: &random) : 0
+        let end = wasAbsent ? .min : min(leaseEnd, now + SessionPolicy.replacementTime)
+        beginSetup(&action, after: delay, playingUntil: end)
+    }
+
+    /// Playback must not go on. `endsSession`: the server may still hold the session.
+    mutating func lose(_ failure: SessionFailure, endsSession: Bool, _ action: inout Action) {
+        action.notices.append(.heartbeatError(failure, isFinal: true))
+        wasLostWhileAway = awaySince != nil || isInBackground
+        forgetTimes()
+        self.failure = failure
+        if endsSession { return beginTeardown(.lost, &action) }
+        cancelPending(&action)
+        removeRecord(&action)
+        phase = .lost
+    }
+
+    func expiry() -> SessionFailure {
+        var failure = failure ?? SessionFailure(.expired)
+        failure.kind = .expired
+        return failure
+    }
+
+    // MARK: Credentials
+
+    private mutating func askForCredential(_ action: inout Action) {
+        hasRefreshedCredential = true
+        nextAttempt = nil
+        credentialEnd = now + policy.credentialWindow
+        action.wantsCredential = true
+    }
+
+    mutating func receiveCredential(
+        _ isNew: Bool, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        guard credentialEnd != nil else { return }
+        credentialEnd = nil
+        let failure = failure ?? SessionFailure(.credential)
+        switch phase {
+        case .settingUp: isNew ? send(.setup, &action) : deny(failure, &action)
+        case .active, .grace, .verifying: isNew ? send(.beat, &action) : lose(failure, endsSession: true, &action)
+        case .idle, .dormant, .denied, .lost, .tearingDown, .closed: break
+        }
+    }
+
+    // MARK: Ending
+
+    mutating func beginTeardown(_ ending: Ending, _ action: inout Action) {
+        self.ending = ending
+        phase = .tearingDown
+        forgetTimes()
+        attempts = 0
+        windowEnd = now + policy.teardownWindow
+        // The answer to a setup tells what there is to end.
+        if pending?.kind == .setup { return }
+        cancelPending(&action)
+        if token != nil || reference != nil || policy.endsUnconfirmed {
+            send(.teardown, &action)
+        } else {
+            finishTeardown(isGone: true, &action)
+        }
+    }
+
+    mutating func failTeardown(
+        _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        if failure.kind == .ended { return finishTeardown(isGone: true, &action) }
+        if failure.kind == .unknown {
+            let next = now + backoff(500, retryAfter: failure.retryAfter, &random)
+            if next < windowEnd ?? .min {
+                nextAttempt = next
+                return
+            }
+        }
+        action.notices.append(.teardownError(failure))
+        finishTeardown(isGone: false, &action)
+    }
+
+    /// `isGone`: the server does not hold the session. Otherwise the record stays, and tells the next start.
+    mutating func finishTeardown(isGone: Bool, _ action: inout Action) {
+        if isGone { removeRecord(&action) } else { leaveRecord(&action) }
+        cancelPending(&action)
+        token = nil
+        reference = nil
+        forgetTimes()
+        switch ending {
+        case .closed:
+            phase = .closed
+            action.notices.append(.closed)
+        case .lost: phase = .lost
+        case .denied: phase = .denied
+        case .dormant:
+            phase = .dormant
+            action.notices.append(.released)
+        }
+        if startsAgain, ending != .closed { start(&action) }
+    }
+
+    /// No time counts any more.
+    mutating func forgetTimes() {
+        nextAttempt = nil
+        windowEnd = nil
+        credentialEnd = nil
+        leaseEnd = .min
+    }
+}
+
+extension SessionState {
+    // MARK: Beginning and ending
+
+    mutating func start(_ action: inout Action) {
+        // What plays is about to stand still; `resume` sets it up.
+        if isAsleep, isReleased { return }
+        switch phase {
+        case .idle, .dormant, .denied, .lost:
+            hasReplaced = false
+            beginSetup(&action)
+        case .tearingDown: startsAgain = ending != .closed
+        case .settingUp, .active, .grace, .verifying, .closed: break
+        }
+    }
+
+    mutating func beginSetup(_ action: inout Action, after delay: Int64 = 0, playingUntil: Int64 = .min) {
+        startsAgain = false
+        wasLostWhileAway = false
+        forgetTimes()
+        generation += 1
+        token = nil
+        reference = nil
+        failure = nil
+        attempts = 0
+        hasRefreshedCredential = false
+        isUnconfirmed = false
+        phase = .settingUp
+        leaseEnd = playingUntil
+        windowEnd = now + delay + policy.setupWindow
+        if delay > 0 { nextAttempt = now + delay } else { send(.setup, &action) }
+    }
+
+    mutating func stop(_ action: inout Action) {
+        switch phase {
+        case .idle, .dormant, .denied, .lost:
+            phase = .closed
+            action.notices.append(.closed)
+        case .settingUp, .active, .grace, .verifying: beginTeardown(.closed, &action)
+        case .tearingDown:
+            ending = .closed
+            startsAgain = false
+        case .closed: break
+        }
+    }
+
+    // MARK: Time
+
+    /// Sees to it that nothing plays past the end of the lease, before anything else happens.
+    mutating func endLease(_ event: Event, _ action: inout Action) {
+        guard isLive, now >= leaseEnd else { return }
+        // A timer that is this late means that the process stood still; the server may have been patient.
+        if isAsleep || event == .resume || now - leaseEnd > SessionPolicy.lateness {
+            cancelPending(&action)
+            forgetTimes()
+            attempts = 0
+            phase = .verifying
+            if !isAsleep { verify(&action) }
+        } else {
+            lose(expiry(), endsSession: true, &action)
+        }
+    }
+
+    private mutating func verify(_ action: inout Action) {
+        windowEnd = now + policy.setupWindow
+        send(.beat, &action)
+    }
+
+    mutating func tick(_ action: inout Action, _ random: inout some RandomNumberGenerator) {
+        if let pending, now >= pending.sentAt + pending.timeout {
+            action.cancels = pending
+            self.pending = nil
+            let failure = SessionFailure(.unknown, message: "no answer within \(pending.timeout) ms")
+            fail(pending.kind, failure, &action, &random)
+        }
+        if let credentialEnd, now >= credentialEnd { receiveCredential(false, &action, &random) }
+        if let windowEnd, now >= windowEnd { windowPassed(&action) }
+        if let awaySince, isLive, now >= awaySince + policy.pauseLimit { beginTeardown(.dormant, &action) }
+        if !isAsleep, credentialEnd == nil, let nextAttempt, now >= nextAttempt { sendWhatIsDue(&action) }
+    }
+
+    private mutating func sendWhatIsDue(_ action: inout Action) {
+        switch phase {
+        case .settingUp: send(.setup, &action)
+        case .active, .grace, .verifying: send(.beat, &action)
+        case .tearingDown: send(.teardown, &action)
+        case .idle, .dormant, .denied, .lost, .closed: nextAttempt = nil
+        }
+    }
+
+    private mutating func windowPassed(_ action: inout Action) {
+        let failure = failure ?? SessionFailure(.unknown, message: "no answer in time")
+        switch phase {
+        case .settingUp:
+            cancelPending(&action)
+            isUnconfirmed = true
+            deny(failure, &action)
+        case .verifying: lose(failure, endsSession: true, &action)
+        case .tearingDown:
+            action.notices.append(.teardownError(failure))
+            finishTeardown(isGone: false, &action)
+        case .idle, .active, .grace, .dormant, .denied, .lost, .closed: windowEnd = nil
+        }
+    }
+
+    // MARK: Away
+
+    mutating func setAway(paused: Bool? = nil, _ action: inout Action) {
+        isPaused = paused ?? isPaused
+        awaySince = isPaused || isAsleep ? awaySince ?? now : nil
+        if awaySince == nil, !isInBackground || isReleased { comeBack(&action) }
+    }
+
+    private mutating func comeBack(_ action: inout Action) {
+        let mayReplace = wasLostWhileAway && policy.replacesSessionAfterAbsence
+        switch phase {
+        case .dormant: start(&action)
+        case .lost where mayReplace: start(&action)
+        case .tearingDown where ending == .dormant || ending == .lost && mayReplace: startsAgain = true
+        case .idle, .settingUp, .active, .grace, .verifying, .denied, .lost, .tearingDown, .closed: break
+        }
+    }
+
+    mutating func suspend(_ action: inout Action) {
+        isAsleep = true
+        awaySince = awaySince ?? now
+        if policy.endsBeforeSleep, isLive { beginTeardown(.dormant, &action) }
+    }
+
+    mutating func resume(_ action: inout Action, _ random: inout some RandomNumberGenerator) {
+        guard isAsleep else { return }
+        isAsleep = false
+        if !isPaused { awaySince = nil }
+        switch phase {
+        case .verifying where pending == nil && nextAttempt == nil && credentialEnd == nil: verify(&action)
+        case .active, .grace:
+            guard let due = nextAttempt, due <= now else { return }
+            let spread = min(SessionPolicy.returnSpread, max(0, leaseEnd - now) / 4)
+            nextAttempt = now + Int64.random(in: 0...spread, using: &random)
+        case .dormant where awaySince == nil:
+            hasReplaced = false
+            beginSetup(&action, after: Int64.random(in: 1...SessionPolicy.returnSpread, using: &random))
+        case .tearingDown where ending == .dormant && awaySince == nil: startsAgain = true
+        case .idle, .settingUp, .verifying, .dormant, .denied, .lost, .tearingDown, .closed: break
+        }
+    }
+}
+
+extension SessionState {
+    /// Sends the request that the phase calls for. Not while another one is under way.
+    mutating func send(_ kind: Request.Kind, _ action: inout Action) {
+        guard pending == nil, lastNumber < .max else { return }
+        if kind == .setup, !hasRecord {
+            hasRecord = true
+            action.records.append(.write(generation: generation, token: nil, reference: nil))
+        }
+        lastNumber += 1
+        let request = Request(
+            kind: kind, generation: generation, number: lastNumber, sentAt: now, timeout: timeout(of: kind),
+            token: token, reference: reference)
+        pending = request
+        nextAttempt = nil
+        action.send = request
+    }
+
+    private func timeout(of kind: Request.Kind) -> Int64 {
+        switch kind {
+        case .setup: policy.requestTimeout
+        case .beat: min(policy.requestTimeout, interval / 4)
+        case .teardown: min(policy.requestTimeout, max(policy.teardownWindow, 1))
+        }
+    }
+
+    mutating func cancelPending(_ action: inout Action) {
+        guard let pending else { return }
+        if action.send == pending { action.send = nil } else { action.cancels = pending }
+        self.pending = nil
+    }
+
+    mutating func removeRecord(_ action: inout Action) {
+        guard hasRecord else { return }
+        hasRecord = false
+        action.records.append(.remove(generation: generation))
+    }
+
+    mutating func leaveRecord(_ action: inout Action) {
+        guard hasRecord else { return }
+        hasRecord = false
+        action.records.append(.leave(generation: generation))
+    }
+
+    // MARK: Answers
+
+    mutating func receive(
+        _ reply: Reply, to request: Request, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        guard let pending, pending.number == request.number else {
+            return disposeOfStray(reply, request, &action)
+        }
+        self.pending = nil
+        switch (reply, request.kind) {
+        case (.failed(let failure), _): fail(request.kind, failure, &action, &random)
+        case (.granted(let grant), .setup): setUp(grant, request, &action, &random)
+        case (.granted(let grant), .beat): accept(grant, sentAt: request.sentAt, &action, &random)
+        case (.granted, .teardown): finishTeardown(isGone: true, &action)
+        }
+    }
+
+    /// A setup that nobody waits for any more was granted after all.
+    private func disposeOfStray(_ reply: Reply, _ request: Request, _ action: inout Action) {
+        guard request.kind == .setup, request.number != grantedSetup, case .granted(let grant) = reply else { return }
+        // A server that knows the client's own number takes a repeated setup for the same session.
+        guard request.generation != generation || !policy.endsUnconfirmed else { return }
+        action.dispose = Stray(generation: request.generation, token: grant.token, reference: grant.reference)
+    }
+
+    mutating func fail(
+        _ kind: Request.Kind, _ failure: SessionFailure, _ action: inout Action,
+        _ random: inout some RandomNumberGenerator
+    ) {
+        switch kind {
+        case .setup: failSetup(failure, &action, &random)
+        case .beat: failBeat(failure, &action, &random)
+        case .teardown: failTeardown(failure, &action, &random)
+        }
+    }
+
+    // MARK: Grants
+
+    private mutating func setUp(
+        _ grant: SessionGrant, _ request: Request, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        grantedSetup = request.number
+        if phase == .tearingDown {
+            token = grant.token
+            reference = grant.reference
+            return send(.teardown, &action)
+        }
+        if let interval = grant.interval, !SessionPolicy.intervals.contains(interval) {
+            token = grant.token
+            reference = grant.reference
+            let failure = SessionFailure(
+                .refused,
+                message: "\(grant.intervalPlace) has a heartbeat interval of \(interval) ms; "
+                    + "it must be from 5 s to 24 h")
+            return deny(failure, &action)
+        }
+        accept(grant, sentAt: request.sentAt, isFirst: true, &action, &random)
+        action.notices.append(.established)
+    }
+
+    /// The server has taken a request: the lease counts from when it was sent.
+    mutating func accept(
+        _ grant: SessionGrant, sentAt: Int64, isFirst: Bool = false, _ action: inout Action,
+        _ random: inout some RandomNumberGenerator
+    ) {
+        if let interval = grant.interval, SessionPolicy.intervals.contains(interval) { self.interval = interval }
+        if let missedBeats = grant.missedBeats {
+            self.missedBeats = Self.clamp(missedBeats, SessionPolicy.missedBeatCounts)
+        }
+        let known = (token, reference)
+        token = grant.token ?? token
+        reference = grant.reference ?? reference
+        if known.0 != token || known.1 != reference {
+            action.records.append(.write(generation: generation, token: token, reference: reference))
+        }
+        phase = .active
+        acceptedAt = sentAt
+        leaseEnd = sentAt + interval * missedBeats - policy.safety
+        attempts = 0
+        windowEnd = nil
+        failure = nil
+        hasRefreshedCredential = false
+        if !isFirst { retryBudget = min(retryBudget + 1, policy.retryReserve * 10) }
+        nextAttempt = max(now, sentAt + part(isFirst ? 0.05 : 0.5, 0.8, of: interval, &random))
+        if policy.isKeptByLicences { (nextAttempt, leaseEnd) = (nil, .max) }
+    }
+
+    mutating func adopt(
+        _ grant: SessionGrant, sentAt: Int64, _ action: inout Action, _ random: inout some RandomNumberGenerator
+    ) {
+        let sentAt = min(sentAt, now)
+        switch phase {
+        case .idle, .dormant, .denied, .lost:
+            generation += 1
+            hasRecord = true
+            action.records.append(.write(generation: generation, token: nil, reference: nil))
+            accept(grant, sentAt: sentAt, isFirst: true, &action, &random)
+            action.notices.append(.established)
+        case .active, .grace:
+            guard sentAt > acceptedAt else { return }
+            cancelPending(&action)
+            accept(grant, sentAt: sentAt, &action, &random)
+        case .settingUp, .verifying, .tearingDown, .closed:
+            action.dispose = Stray(generation: generation, token: grant.token, reference: grant.reference)
+        }
+    }
+
+    // MARK: Retries
+
+    /// Milliseconds until the next attempt: equal jitter, and what the server asks for.
+    mutating func backoff(
+        _ base: Int64, retryAfter: Int64?, _ random: inout some RandomNumberGenerator
+    ) -> Int64 {
+        let ceiling = min(policy.retryCap, base << Int64(min(attempts, 16)))
+        attempts += 1
+        let delay = part(0.5, 1, of: ceiling, &random)
+        guard let asked = retryAfter else { return delay }
+        let retryAfter = Self.clamp(asked, 0...SessionPolicy.intervals.upperBound)
+        return max(delay, retryAfter + part(0, 0.25, of: min(retryAfter, 20_000), &random))
+    }
+}

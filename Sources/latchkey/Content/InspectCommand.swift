@@ -2,7 +2,10 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
+    import FoundationEssentials
     import Latchkey
+    import LatchkeyKeySystems
+    import LatchkeyProtection
 
     struct InspectCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
@@ -40,6 +43,227 @@
                 throw ToolError(error.description)
             }
             print(json ? try JSONText.of(report.document) : report.text(Terminal()))
+        }
+    }
+
+    /// What is known of some content, for people and for programs.
+    struct ContentReport {
+        private let info: ContentInfo
+        private let type: ContentType
+        private let url: String
+
+        /// `url` is shown as it is.
+        init(_ info: ContentInfo, type: ContentType, url: String) {
+            self.info = info
+            self.type = type
+            self.url = url
+        }
+
+        // MARK: For people
+
+        func text(_ terminal: Terminal) -> String {
+            var lines = [terminal.bold(terminal.fit(url))]
+            lines +=
+                TextTable(
+                    titles: ["Type:", type.rawValue],
+                    rows: [
+                        ["Protected:", info.isProtected ? "yes" : "no"],
+                        ["Key systems:", list(info.keySystems.map(\.rawValue))], ["Rights:", "\(info.rights)"],
+                    ] + dates
+                ).lines
+            if !info.tracks.isEmpty { lines += [""] + tracks(terminal) }
+            lines += ["", terminal.bold("On play")] + onPlay.map { terminal.fit("  \($0)") }
+            return lines.joined(separator: "\n")
+        }
+
+        private var dates: [[String]] {
+            var rows: [[String]] = []
+            if let begins = info.rightsBegin { rows.append(["Rights begin:", "\(begins)"]) }
+            if let ends = info.rightsEnd { rows.append(["Rights end:", "\(ends)"]) }
+            if info.rightsExpireAfterFirstUse { rows.append(["Rights end:", "some time after the first use"]) }
+            return rows
+        }
+
+        private func list(_ names: [String]) -> String { names.isEmpty ? "-" : names.joined(separator: ", ") }
+
+        private func tracks(_ terminal: Terminal) -> [String] {
+            let table = TextTable(
+                titles: ["TRACK", "NAME", "LANGUAGE", "CODECS", "BIT RATE", "SIZE"],
+                rows: info.tracks.map { track in
+                    [
+                        track.kind.rawValue, track.name ?? "-", track.language ?? "-", track.codecs ?? "-",
+                        track.bitRate.map(Self.rate) ?? "-",
+                        track.width.flatMap { width in track.height.map { "\(width)x\($0)" } } ?? "-",
+                    ]
+                }, right: [4]
+            ).lines
+            var lines = [terminal.bold(terminal.fit(table[0]))]
+            for (track, line) in zip(info.tracks, table.dropFirst()) {
+                lines.append(terminal.fit(line))
+                lines += track.keyPeriods.map { terminal.fit("  " + Self.text($0)) }
+            }
+            return lines
+        }
+
+        private static func text(_ period: KeyPeriod) -> String {
+            let times = "\(period.start.map(time) ?? "…") – \(period.end.map(time) ?? "…")"
+            guard let method = period.method else { return "\(times)  clear" }
+            let keys = period.keyIDs.map { "KID \($0)" }
+            return ([times, method] + [period.keyFormat, period.keyURI].compactMap(\.self) + keys)
+                .joined(separator: "  ")
+        }
+
+        /// `1:02:03.5`, `0:10`
+        static func time(_ seconds: Double) -> String {
+            guard seconds.isFinite, seconds >= 0, seconds < 1e9 else { return "…" }
+            let tenths = Int((seconds * 10).rounded())
+            let (whole, rest) = (tenths / 10, tenths % 10)
+            func two(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
+            let clock =
+                whole < 3600
+                ? "\(whole / 60):\(two(whole % 60))" : "\(whole / 3600):\(two(whole / 60 % 60)):\(two(whole % 60))"
+            return rest == 0 ? clock : "\(clock).\(rest)"
+        }
+
+        /// `128 kb/s`, `2.5 Mb/s`
+        static func rate(_ bits: UInt64) -> String {
+            guard bits >= 1_000_000 else { return "\(bits / 1000) kb/s" }
+            let tenths = bits / 100_000
+            return "\(tenths / 10).\(tenths % 10) Mb/s"
+        }
+
+        private var onPlay: [String] {
+            guard info.isProtected else { return ["It plays: nothing is encrypted."] }
+            guard !info.keyNeeds.isEmpty else { return ["It plays: its keys come without a licence."] }
+            var lines = info.keyNeeds.map { need in
+                let name = need.keyURI ?? list(need.keyIDs.map { "KID \($0)" })
+                return "\(name): "
+                    + (need.source.map { "from \($0)" }
+                        ?? "nobody is asked, and playback waits in vain: configure a licence service or a keys file")
+            }
+            if info.rightsStatus != .valid, info.keyNeeds.contains(where: { $0.source != nil }) {
+                lines.append(
+                    "A licence is acquired first: latchkey acquire, or an answer to the question of latchkey play.")
+            }
+            return lines
+        }
+
+        // MARK: For programs
+
+        var document: ContentDocument { ContentDocument(info, type: type, url: url) }
+    }
+
+    /// What `latchkey inspect --json` writes. The names of the members are the format.
+    struct ContentDocument: Encodable {
+        let type: String
+        let url: String
+        let isProtected: Bool
+        let keySystems: [String]
+        let keyIds: [String]
+        let licenseUrls: [String]
+        let rights: Rights
+        let tracks: [Track]
+        let keyNeeds: [Need]
+
+        struct Rights: Encodable {
+            let status: String
+            let reason: String
+            let expiresAfterFirstUse: Bool
+            let begins: String?
+            let ends: String?
+
+            init(_ rights: RightsStatus) {
+                status = rights.kind.rawValue
+                reason = rights.reason
+                expiresAfterFirstUse = rights.rightsExpireAfterFirstUse
+                begins = rights.begins.map(JSONText.time)
+                ends = rights.ends.map(JSONText.time)
+            }
+        }
+
+        struct Track: Encodable {
+            let kind: String
+            let name: String?
+            let language: String?
+            let codecs: String?
+            let bitRate: UInt64?
+            let width: UInt32?
+            let height: UInt32?
+            let keyPeriods: [Period]
+        }
+
+        struct Period: Encodable {
+            let start: Double?
+            let end: Double?
+            let method: String?
+            let keyFormat: String?
+            let keyUri: String?
+            let keyIds: [String]
+        }
+
+        struct Need: Encodable {
+            let keySystem: String?
+            let keyIds: [String]
+            let keyUri: String?
+            let source: String?
+        }
+
+        init(_ info: ContentInfo, type: ContentType, url: String) {
+            self.type = type.rawValue
+            self.url = url
+            isProtected = info.isProtected
+            keySystems = info.keySystems.map(\.rawValue)
+            keyIds = info.keyIDs.map(\.description)
+            licenseUrls = info.licenseURLs
+            rights = Rights(info.rights)
+            tracks = info.tracks.map { track in
+                Track(
+                    kind: track.kind.rawValue, name: track.name, language: track.language, codecs: track.codecs,
+                    bitRate: track.bitRate, width: track.width, height: track.height,
+                    keyPeriods: track.keyPeriods.map { period in
+                        Period(
+                            start: period.start, end: period.end, method: period.method, keyFormat: period.keyFormat,
+                            keyUri: period.keyURI, keyIds: period.keyIDs.map(\.description))
+                    })
+            }
+            keyNeeds = info.keyNeeds.map { need in
+                Need(
+                    keySystem: need.keySystem?.rawValue, keyIds: need.keyIDs.map(\.description),
+                    keyUri: need.keyURI, source: need.source)
+            }
+        }
+    }
+
+    /// Which content a command is about.
+    struct ContentPlace: ParsableArguments {
+        @Option(
+            help: ArgumentHelp(
+                "What it is: \(ContentType.allCases.map(\.rawValue).joined(separator: ", ")). "
+                    + "Left out: the end of the URL tells.", valueName: "type"))
+        var type: String?
+
+        @Argument(help: ArgumentHelp("A file, or an http, https or file URL.", valueName: "url"))
+        var url: String
+
+        func validate() throws {
+            if let type, ContentType(rawValue: type) == nil {
+                throw ValidationError(
+                    "--type \(type): \(ContentType.allCases.map(\.rawValue).joined(separator: ", ")) are known")
+            }
+            guard type != nil || ContentType(url: url) != nil else {
+                throw ValidationError("the end of \(url) does not tell what it is; give --type")
+            }
+        }
+
+        /// Of a path, the URL.
+        var absoluteURL: String {
+            url.contains("://") ? url : URL(fileURLWithPath: url).standardizedFileURL.absoluteString
+        }
+
+        var contentType: ContentType { type.flatMap { ContentType(rawValue: $0) } ?? ContentType(url: url) ?? .mp4 }
+
+        func agent(_ configuration: Agent.Configuration = Agent.Configuration()) -> Agent {
+            Agent(contentURL: absoluteURL, type: contentType, configuration: configuration)
         }
     }
 #endif

@@ -26,7 +26,7 @@ struct IntegrityTests {
     @Test func whatCannotBeReadIsAViolation() { #expect(TracerCheck.violation(status: nil) != nil) }
 
     @Test func nobodyTracesThisProcess() throws {
-        let status = try #require(SmallFile.read("/proc/self/status"))
+        let status = try #require(IntegrityWatch.contents(of: "/proc/self/status"))
         #expect(String(decoding: status, as: UTF8.self).contains("TracerPid:"))
         #expect(TracerCheck.violation(status: status) == nil)
     }

@@ -127,7 +127,7 @@ struct SecretFileTests {
             #expect(throws: KeyError.self) {
                 let certificate = folder.write("no certificate", to: "certificate")
                 #expect(chmod(certificate, 0o644) == 0)
-                _ = try RegularFile(path: certificate, kind: "certificate", hasSecrets: false).contents(limit: 1)
+                _ = try RegularFile(path: certificate, kind: "certificate", has: .settings).contents(limit: 1)
             }
             #expect(lines.withLock { $0 }.count == 1)
         }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Dispatch
+import Glibc
 import HTTPTypes
 public import Hummingbird
 import HummingbirdCore
 public import Logging
 import NIOCore
+import NIOHTTPTypes
 import ServiceLifecycle
 import UnixSignals
 
@@ -134,6 +137,49 @@ extension ServerApplication {
             try await ServiceGroup(configuration: configuration).run()
         } catch is CancellationError {
             // The two seconds were over and the open answers were cut off: that is a stop like any other.
+        }
+    }
+}
+
+/// Lets an answer have another date than the machine's: Hummingbird writes that into every answer.
+///
+/// One for each connection; used on its event loop alone.
+final class OwnDateHandler: ChannelOutboundHandler, RemovableChannelHandler {
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    /// The field whose value is sent as `Date`; it is not sent itself.
+    static let field = HTTPField.Name("Latchkey-Own-Date") ?? .date
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard case .head(var head) = Self.unwrapOutboundIn(data), let date = head.headerFields[Self.field] else {
+            context.write(data, promise: promise)
+            return
+        }
+        head.headerFields[Self.field] = nil
+        head.headerFields[.date] = date
+        context.write(Self.wrapOutboundOut(.head(head)), promise: promise)
+    }
+}
+
+/// Ends when standard input does, so that a server does not outlive the process that started it with a pipe.
+struct StandardInputWatch: Service {
+    func run() async throws {
+        let (ends, source) = AsyncStream<Never>.makeStream()
+        // A queue of its own, because the read blocks until the very end; it goes with the process.
+        DispatchQueue(label: "standard input").async {
+            var buffer = [UInt8](repeating: 0, count: 256)
+            // SAFETY: reads at most the buffer's size into it.
+            while true {
+                let count = buffer.withUnsafeMutableBytes { read(STDIN_FILENO, $0.baseAddress, $0.count) }
+                if count == 0 || (count < 0 && errno != EINTR) { break }
+            }
+            source.finish()
+        }
+        await withGracefulShutdownHandler {
+            for await _ in ends {}
+        } onGracefulShutdown: {
+            source.finish()
         }
     }
 }

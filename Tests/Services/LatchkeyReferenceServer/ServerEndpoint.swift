@@ -2,6 +2,7 @@
 
 import HTTPTypes
 import Hummingbird
+import NIOCore
 
 /// The paths of the server and the methods that each takes.
 enum ServerEndpoint: String, CaseIterable {
@@ -63,5 +64,19 @@ struct MethodMiddleware: RouterMiddleware {
         return .error(
             .methodNotAllowed, "\(endpoint.rawValue) takes \(allowed), not \(request.method.rawValue)",
             headers: [.allow: allowed])
+    }
+}
+
+/// What the middleware and the endpoints know of one request.
+struct ServerContext: RequestContext {
+    var coreContext: CoreRequestContextStorage
+    /// The client's connection, for faults that break it.
+    let channel: any Channel
+    /// The request's place in the log; nil for the endpoints that control the server.
+    var logEntry: RequestLog.ID?
+
+    init(source: ApplicationRequestContextSource) {
+        coreContext = CoreRequestContextStorage(source: source)
+        channel = source.channel
     }
 }

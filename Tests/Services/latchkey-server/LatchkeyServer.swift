@@ -243,7 +243,7 @@ struct LatchkeyServer: AsyncParsableCommand {
     }
 
     private func readKeys(_ path: String) throws -> [KeysFile.Entry] {
-        var contents = try RegularFile(path: path).contents(limit: KeysFile.maximumSize)
+        var contents = try RegularFile(path: path, kind: "keys file", has: .secrets).contents(limit: KeysFile.maximumSize)
         defer { wipe(&contents) }
         return try KeysFile(contents: contents, name: path).entries
     }

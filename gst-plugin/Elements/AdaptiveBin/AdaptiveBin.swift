@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyKeySession
@@ -313,4 +314,417 @@ enum AdaptiveStartFailure: Error {
         case .loopback(let error): element.postError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
         }
     }
+}
+
+/// What arrived of the manifest.
+struct ManifestInput {
+    var bytes: [UInt8] = []
+    var isTooLarge = false
+    /// The answer that brought it set cookies.
+    var setsCookies = false
+    /// What is made of the manifest is on its way to the stock demuxer.
+    var isHandedOn = false
+    /// Where it comes from, before redirects.
+    var source = ""
+    /// Where the stock demuxer is to fetch it again, which asks when it has the first one; nil: where it comes from.
+    var laterURL: String?
+}
+
+extension AdaptiveBin {
+    /// Stands between upstream and the stock demuxer: that gets what `handOn` makes of the manifest.
+    func watchInput(_ sink: PadReference) {
+        let weak = WeakElement(reference)
+        sink.probeBuffers { buffer in
+            let isTaken = weak.map { ($0 as? AdaptiveBin)?.takes(buffer) } ?? false
+            if isTaken == true { return nil }
+            return buffer
+        }
+        sink.answerURIQueries { (weak.map { ($0 as? AdaptiveBin)?.manifest.laterURL } ?? nil) ?? nil }
+        sink.probeEvents(.downstream) { event in
+            let goesOn = weak.map { ($0 as? AdaptiveBin)?.accepts(event) } ?? false
+            if goesOn == true { return event }
+            return nil
+        }
+    }
+
+    /// Whether the event goes on to the stock demuxer.
+    private func accepts(_ event: borrowing Event) -> Bool {
+        switch event.kind {
+        case .endOfStream:
+            guard !withGuarded({ $0.isStopping }) else { return false }
+            return manifest.isHandedOn || handOn()
+        case .flushStop, .streamStart:
+            manifest = ManifestInput()
+        default:
+            if event.setsCookies { manifest.setsCookies = true }
+            if let headers = event.httpRequestHeaders {
+                requestHeadersDidCome(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
+            }
+        }
+        return true
+    }
+
+    /// Whether the buffer is a part of the manifest and stays here.
+    private func takes(_ buffer: borrowing Buffer) -> Bool {
+        guard !manifest.isHandedOn else { return false }
+        guard manifest.bytes.count + buffer.size <= Self.manifestLimit else {
+            manifest.isTooLarge = true
+            return true
+        }
+        _ = buffer.withBytes { manifest.bytes += $0 }
+        return true
+    }
+
+    /// Gives the stock demuxer what the subclass makes of the manifest. False where that cannot be used, which is then
+    /// said.
+    private func handOn() -> Bool {
+        guard currentRun != nil, let sink = child?.pad("sink") else { return false }
+        let place = sink.peerURI()
+        let url = place?.base ?? ""
+        manifest.source = place?.uri ?? ""
+        withGuarded(\.pipeline)?.note(manifestURL: url)
+        do throws(PresentationFailure) {
+            if manifest.isTooLarge {
+                throw .format(
+                    .tooLarge("\(HTTPRequest(url: url).printableURL): more than \(Self.manifestLimit) bytes"))
+            }
+            let bytes = try handOn(takeBytes(), from: url)
+            manifest.isHandedOn = true
+            // Limits that are there already are for the first segment too.
+            limitQuality()
+            willHandOn()
+            guard let buffer = Buffer(copying: bytes) else { return false }
+            return sink.chain(buffer) == .ok
+        } catch {
+            manifest.isHandedOn = true
+            fail(error)
+            return false
+        }
+    }
+
+    /// Nothing else keeps them: what is made of them takes enough memory.
+    private func takeBytes() -> [UInt8] {
+        defer { manifest.bytes = [] }
+        return manifest.bytes
+    }
+}
+
+extension AdaptiveBin {
+    func addOutput(_ inner: PadReference) {
+        // The template has the number as a pattern: video_00 is of video_%02u.
+        let kind = inner.name.prefix { $0 != "_" }
+        guard let outer = expose(inner, as: inner.name, template: "\(kind)_%02u") else { return }
+        withGuarded { guarded in
+            let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
+            let hold = guarded.isWithheld ? outer.holdBuffers() : nil
+            guarded.outputs.append(Output(inner: inner, outer: outer, barrier: barrier, hold: hold))
+        }
+        outputDidAppear(inner)
+        limitQuality()
+    }
+
+    func removeOutput(_ inner: PadReference) {
+        let outer = withGuarded { guarded -> PadReference? in
+            guard let index = guarded.outputs.firstIndex(where: { $0.inner.isSame(as: inner) }) else { return nil }
+            return guarded.outputs.remove(at: index).outer
+        }
+        if let outer { withdraw(outer) }
+    }
+
+    // MARK: The gate
+
+    /// Lets nothing pass any more, says why, and takes what is on its way downstream out of it, the latter not while
+    /// the pipeline changes its state. While the gate is open nothing here looks at what passes.
+    func closeGate(_ reason: KeyError) {
+        let isClosed = withGuarded { guarded in
+            guard guarded.closedBecause == nil, guarded.run != nil, !guarded.isStopping else { return false }
+            guarded.closedBecause = reason
+            for index in guarded.outputs.indices {
+                guarded.outputs[index].barrier = guarded.outputs[index].outer.entrance?.dropBuffers()
+            }
+            return true
+        }
+        guard isClosed else { return }
+        withhold(false)
+        reference.postError(
+            GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
+            debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+        reference.whileStateStays { [weak self] in self?.flushOutputs() }
+    }
+
+    /// Unless the gate is open again, or the element stops.
+    private func flushOutputs() {
+        let outputs = withGuarded { guarded in
+            guarded.closedBecause != nil && guarded.run != nil && !guarded.isStopping ? guarded.outputs : []
+        }
+        for output in outputs {
+            let outer = output.outer
+            outer.push(.startOfFlush())
+            // What passed the barrier just before it was there is thrown away too.
+            outer.entrance?.whileIdle {
+                outer.push(.endOfFlush(resetTime: false))
+                if let segment = output.inner.segmentEvent { outer.push(segment) }
+            }
+        }
+    }
+
+    /// Lets media pass again. What comes next is of use after a flushing seek.
+    func openGate() {
+        let barriers = withGuarded { guarded -> [PadProbe] in
+            guarded.closedBecause = nil
+            return guarded.outputs.indices.compactMap { index in
+                defer { guarded.outputs[index].barrier = nil }
+                return guarded.outputs[index].barrier
+            }
+        }
+        for barrier in barriers { barrier.remove() }
+    }
+
+    /// Keeps what was decrypted before from going on, or lets it: a viewing session is not there for a while. What left this
+    /// bin already is shown: with players, less than a second.
+    func withhold(_ isWithheld: Bool) {
+        let ended = withGuarded { guarded -> [PadProbe] in
+            guard guarded.isWithheld != isWithheld, guarded.run != nil else { return [] }
+            if isWithheld, guarded.isStopping || guarded.closedBecause != nil { return [] }
+            guarded.isWithheld = isWithheld
+            return guarded.outputs.indices.compactMap { index in
+                let old = guarded.outputs[index].hold
+                guarded.outputs[index].hold = isWithheld ? guarded.outputs[index].outer.holdBuffers() : nil
+                return old
+            }
+        }
+        for hold in ended { hold.remove() }
+    }
+
+    // MARK: The session
+
+    func keyEvent(_ event: KeyEvent) {
+        switch event {
+        case .requested(let request, let origin):
+            if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
+            guard let run = currentRun, origin == run.observerID else { return }
+            withGuarded { _ = $0.requests.insert(request.id) }
+            reference.post(keyRequest: request, licenseURL: run.printableLicenseURL)
+        case .usable(let id, let keyIDs, let elapsed):
+            if let id {
+                settle(
+                    id, "latchkey-key-usable",
+                    [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
+            }
+            // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
+            let isRenewal = withGuarded { guarded in
+                guarded.expired.subtract(keyIDs)
+                return id.flatMap { guarded.renewals.remove($0) } != nil
+            }
+            if isRenewal, isShown(keyIDs), let session = currentRun?.session {
+                for keyID in keyIDs { _ = session.status(of: keyID) }
+            }
+        case .renewalFailed(let id, _, _):
+            withGuarded { _ = $0.renewals.remove(id) }
+        case .withheld(let isWithheld):
+            withhold(isWithheld)
+        case .closed(let reason):
+            closeGate(reason)
+        case .expired(let keyIDs, let reason, wasInUse: true):
+            // Not for a key that the stream rotated away since.
+            guard isShown(keyIDs) else { return }
+            tellEnd(of: keyIDs) {
+                reference.post(
+                    "latchkey-key-expired",
+                    [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
+            }
+            closeGate(reason)
+        case .failed(let requestID, let keyIDs, let error):
+            settle(
+                requestID, Self.failed,
+                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+        case .notStored(let request, let error, let origin):
+            if let run = currentRun, origin == run.observerID { reference.post(notStored: request, error) }
+        case .viewing(let notice): reference.post(notice)
+        case .clockSetBack(let notice): reference.post(notice)
+        case .untaken, .expired: break
+        }
+    }
+
+    private static let failed = "latchkey-key-failed"
+
+    /// Says how a request of this element ended.
+    private func settle(_ requestID: UInt64, _ name: String, _ fields: [(String, FieldValue)]) {
+        let (isMine, pipeline) = withGuarded { ($0.requests.remove(requestID) != nil, $0.pipeline) }
+        // Decryptors that wait for the same keys tell of failures too.
+        guard isMine else { return }
+        let post = { self.reference.post(name, [("request-id", .uint64(requestID))] + fields) }
+        guard name == Self.failed, let pipeline else { return post() }
+        pipeline.tellOnce(.failedRequest(requestID), with: post)
+    }
+
+    /// Passes messages on. Of those about the end of a key, which each decryptor posts, the first that is of use.
+    func passOn(_ message: consuming Message) {
+        guard let names = message.strings("key-ids", of: "latchkey-key-expired") else { return forward(message) }
+        let keyIDs = names.compactMap { KeyID(hex: $0) }
+        guard isShown(keyIDs), !withGuarded({ $0.expired.isSuperset(of: keyIDs) }) else { return }
+        forward(message)
+        withGuarded { $0.expired.formUnion(keyIDs) }
+    }
+
+    /// Posts before it notes that: an error that follows must not overtake the message.
+    private func tellEnd(of keyIDs: [KeyID], post: () -> Void) {
+        guard keyIDs.isEmpty || !withGuarded({ $0.expired.isSuperset(of: keyIDs) }) else { return }
+        post()
+        withGuarded { $0.expired.formUnion(keyIDs) }
+    }
+
+    /// Whether media of one of these keys is on the screen, or will come there out of the queues. Yes where that cannot
+    /// be known.
+    private func isShown(_ keyIDs: [KeyID]) -> Bool {
+        guard !keyIDs.isEmpty, let run = currentRun, let position = reference.shownPosition() else { return true }
+        return needs(keyIDs, of: run.session, at: Double(position) / 1e9)
+    }
+}
+
+extension AdaptiveBin {
+    /// Those of the stock demuxers that applications and playbin3 set, passed on to them.
+    static let stockProperties =
+        rateProperties + [
+            stock("min-bitrate", "Lowest bitrate of a variant in bits/s", 0...UInt32.max),
+            stockTime("max-buffering-time", "Upper limit of what is buffered, in ns", 30_000_000_000),
+            stockTime("high-watermark-time", "Buffered time above which nothing is fetched, in ns", 30_000_000_000),
+            stockTime("low-watermark-time", "Buffered time below which fetching goes on, in ns; 0: automatic", 0),
+        ]
+
+    /// Of the stock demuxer of HLS alone.
+    static let startBitrate = stock(
+        "start-bitrate", "Bitrate of the first variant in bits/s; 0: automatic", 0...UInt32.max)
+
+    private static func stock(_ name: String, _ blurb: String, _ range: ClosedRange<UInt32>) -> Property {
+        Property(
+            name, nick: name, blurb: blurb, kind: .uint(default: 0, range: range), mutability: .playing,
+            get: { ($0 as? AdaptiveBin)?.child?.pointer.property(name) ?? .none },
+            set: { ($0 as? AdaptiveBin)?.child?.pointer.setProperty(name, $1) })
+    }
+
+    private static func stockTime(_ name: String, _ blurb: String, _ initial: UInt64) -> Property {
+        Property(
+            name, nick: name, blurb: blurb, kind: .uint64(default: initial, range: 0...UInt64.max),
+            mutability: .playing, get: { ($0 as? AdaptiveBin)?.child?.pointer.property(name) ?? .none },
+            set: { ($0 as? AdaptiveBin)?.child?.pointer.setProperty(name, $1) })
+    }
+}
+
+/// What the stock demuxer would fetch itself may come through this process (`SegmentRelay`), where somebody says how long
+/// outages may last.
+extension AdaptiveBin {
+    /// How long playback waits where the network fails.
+    static let outageLimit = Property(
+        "outage-limit", nick: "Outage limit",
+        blurb: "How long, in milliseconds, playback waits where the network fails or answers with a web page; media "
+            + "segments come through this element then, and latchkey-fetch messages tell of them. 0: GStreamer's demuxer "
+            + "fetches segments and decides; set it before the demuxer starts",
+        kind: .uint(default: 0, range: 0...UInt32.max),
+        get: { element in
+            .uint((element as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds } ?? 0)
+        },
+        set: { element, value in
+            guard case .uint(let milliseconds) = value else { return }
+            (element as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds = milliseconds }
+        })
+
+    /// A relay of the origin's segments, which tells what it does on the bus. Nil where the stock demuxer fetches them.
+    final func makeRelay(_ origin: PresentationOrigin) -> SegmentRelay? {
+        let milliseconds = withGuarded { $0.outageMilliseconds }
+        guard milliseconds > 0 else { return nil }
+        let weak = WeakElement(reference)
+        return SegmentRelay(origin, limit: .milliseconds(Int64(milliseconds))) { notice in
+            weak.withElement { element in
+                notice.post(on: element.reference)
+                if case .lost(let failure) = notice { (element as? AdaptiveBin)?.fail(failure) }
+            }
+        }
+    }
+
+    /// The same with a server of its own, for manifests whose media is led to that. Nil also where the stock demuxer could
+    /// not reach it: what plays without it must go on to do so.
+    final func makeSegmentServer(_ origin: PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? {
+        guard let relay = makeRelay(origin) else { return nil }
+        guard LoopbackReach.isDirect(Environment.variable) else {
+            reference.postWarning(
+                GST_RESOURCE_ERROR_SETTINGS, "Outages of the network are not waited for.",
+                debug: "\(Self.stock.factory) would send even local requests to the HTTP proxy that is configured. "
+                    + LoopbackReach.advice)
+            return nil
+        }
+        let server = SegmentServer(origin, relay: relay)
+        do throws(HTTPError) {
+            try server.open()
+        } catch {
+            throw .loopback(error)
+        }
+        return server
+    }
+
+    /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.
+    final func withOriginURLs(_ message: consuming Message) -> Message {
+        let message = noted(message)
+        guard let segments = currentRun?.segments else { return message }
+        let isForPeople = message.kind != .element
+        return message.mapTexts { segments.withOriginURLs($0, isForPeople: isForPeople) }
+    }
+
+    /// Whether the stock demuxer was sent to this process and did not come. Says so then, in the place of its error, unless
+    /// that is one about the manifest.
+    final func tellUnreached(_ error: borrowing Message) -> Bool {
+        for code in [GST_STREAM_ERROR_DEMUX, GST_STREAM_ERROR_DECODE, GST_STREAM_ERROR_FORMAT]
+        where error.isStreamError(code) {
+            return false
+        }
+        guard let segments = currentRun?.segments, segments.isUsed, !segments.wasReached else { return false }
+        postUnreached("segments")
+        return true
+    }
+
+    /// Nobody but a proxy stands between the stock demuxer and this process.
+    final func postUnreached(_ what: String) {
+        // What the stock demuxer says of it later is no news.
+        let isFirst = withGuarded { guarded -> Bool in
+            defer { guarded.hasFailed = true }
+            return !guarded.hasFailed
+        }
+        guard isFirst else { return }
+        let proxy = LoopbackReach.proxy(Environment.variable).map { " \(HTTPRequest(url: $0).printableURL)" } ?? ""
+        reference.postError(
+            GST_RESOURCE_ERROR_OPEN_READ,
+            "GStreamer's demuxer asks the HTTP proxy\(proxy) for the \(what) that it is given on 127.0.0.1, and does not get "
+                + "them.",
+            debug: "Its HTTP library sends even local requests to the proxy that is configured. " + LoopbackReach.advice
+        )
+    }
+}
+
+/// Whether requests to 127.0.0.1 go there, as far as the environment tells.
+enum LoopbackReach {
+    static let advice =
+        "Set the environment variable no_proxy=127.0.0.1,localhost (or that exception in the desktop's proxy settings)."
+
+    /// The proxy of the environment, as it is written there.
+    static func proxy(_ variable: (String) -> String?) -> String? {
+        ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"].lazy.compactMap(variable).first
+    }
+
+    /// `variable` gives the value of an environment variable.
+    static func isDirect(_ variable: (String) -> String?) -> Bool {
+        guard proxy(variable) != nil else { return true }
+        let exceptions = variable("no_proxy") ?? variable("NO_PROXY") ?? ""
+        return exceptions.split { $0 == "," || $0.isWhitespace }.contains {
+            $0 == "*" || $0 == "127.0.0.1" || $0.hasPrefix("127.0.0.0/")
+        }
+    }
+}
+
+/// The factories of demuxers with keys.
+public enum AdaptiveDemuxerFactory {
+    /// All of them, in the order in which they are registered.
+    public static let all = [HLSDemuxer.factory, DASHDemuxer.factory, SmoothDemuxer.factory]
+
+    /// What makes players plug them where GStreamer does not know the manifest.
+    public static let types = [DASHDemuxer.manifestType]
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyHTTP
 import LatchkeyContainers
+import LatchkeyElementKit
+import LatchkeyHTTP
 import Synchronization
 
 /// Fetches media segments in the stock demuxer's place, and tries on where the network fails or a web page comes in the
@@ -256,5 +257,197 @@ extension PresentationFailure {
         var failure = self
         if isOver { failure.status = 404 }
         return failure
+    }
+}
+
+extension SegmentRelay.Notice {
+    /// The name of the message; its field `outcome` says what happened.
+    static let messageName = "latchkey-fetch"
+
+    /// What is lost is an error, no message. URLs go without their queries, where tokens are.
+    func post(on element: ElementReference) {
+        if case .lost = self { return }
+        element.post(Self.messageName, fields)
+    }
+
+    /// Those of the message. Empty for what is lost.
+    var fields: [(String, FieldValue)] {
+        switch self {
+        case .done(let url, let status, let size, let time):
+            Self.fields("done", url, status)
+                + [("size", .uint64(UInt64(clamping: size))), ("time", .uint64(time))]
+        case .serverError(let url, let status): Self.fields("server-error", url, status)
+        case .webPage(let url): Self.fields("web-page", url, 200)
+        case .noNetwork(let failure):
+            [("outcome", .string("no-network")), ("reason", .string(failure.text))]
+        case .lost: []
+        }
+    }
+
+    private static func fields(_ outcome: String, _ url: String, _ status: Int) -> [(String, FieldValue)] {
+        [
+            ("outcome", .string(outcome)), ("url", .string(HTTPRequest(url: url).printableURL)),
+            ("http-status", .uint(UInt32(clamping: status))),
+        ]
+    }
+}
+
+/// The body of a segment on its way to the stock demuxer, which cannot mend one that breaks off. Where the connection breaks,
+/// it goes on where it was.
+actor RelayedBody {
+    private let url: String
+    private let request: LoopbackRequest
+    private var download: SegmentDownload
+    private let head: HTTPResponse
+    private var start: [UInt8]
+    private var body: ResumableBody
+    private let relay: SegmentRelay
+    private let origin: PresentationOrigin
+    private let onEnd: @Sendable (Int) -> Void
+    /// Nil: everything goes on as it comes.
+    private var filter: ID3Filter?
+    private var hasEnded = false
+
+    /// `start` is what came of it already; `onEnd` hears how many bytes were handed on, when all were.
+    init(
+        _ url: String, _ request: LoopbackRequest, _ download: SegmentDownload, head: HTTPResponse, start: [UInt8],
+        part: RelayedPart, filter: ID3Filter?, relay: SegmentRelay, origin: PresentationOrigin,
+        onEnd: @escaping @Sendable (Int) -> Void
+    ) {
+        (self.url, self.request, self.download, self.head) = (url, request, download, head)
+        (self.start, self.filter, self.relay, self.origin, self.onEnd) = (start, filter, relay, origin, onEnd)
+        body = ResumableBody(head, part)
+    }
+
+    /// The next piece; nil after the last one.
+    func next() async throws(LoopbackStream.Broken) -> [UInt8]? {
+        if hasEnded { return nil }
+        if !start.isEmpty {
+            let left = try take(start, of: head)
+            start = []
+            if !left.isEmpty { return left }
+        }
+        while let event = await download.next() {
+            switch event {
+            case .piece(let head, let piece):
+                let left = try take(piece, of: head)
+                if !left.isEmpty { return left }
+            case .end(let response):
+                if body.isWhole(at: response) {
+                    onEnd(body.count)
+                    hasEnded = true
+                    let rest = filter?.end() ?? []
+                    return rest.isEmpty ? nil : rest
+                }
+                guard !(200...299 ~= response.status) else { throw lost(.changed(url, origin.medium)) }
+                try await goOn(after: .status(response.status, of: origin.medium, at: url))
+            case .failure(let failure): try await goOn(after: failure)
+            }
+        }
+        throw LoopbackStream.Broken()
+    }
+
+    /// What of a piece goes on.
+    private func take(_ piece: [UInt8], of head: HTTPResponse) throws(LoopbackStream.Broken) -> [UInt8] {
+        guard let left = body.take(piece, of: head) else { throw lost(.changed(url, origin.medium)) }
+        if !left.isEmpty {
+            relay.didSucceed(url)
+            if body.isAtEnd, let length = body.part.length { onEnd(length) }
+        }
+        var filtered = filter?.filter(left) ?? left
+        // The reader stops at the length that was announced, and does not ask again.
+        if body.isAtEnd, let rest = filter?.end() { filtered += rest }
+        return filtered
+    }
+
+    private func goOn(after failure: PresentationFailure) async throws(LoopbackStream.Broken) {
+        guard await relay.triesAgain(failure, at: url) else { throw lost(failure) }
+        let range = body.resume(request.header("Range"))
+        download = SegmentDownload(url, for: request, range: range, from: origin)
+    }
+
+    /// Tells of it, unless nobody wants the body any more.
+    private func lost(_ failure: PresentationFailure) -> LoopbackStream.Broken {
+        if !Task.isCancelled { relay.didLose(failure) }
+        return LoopbackStream.Broken()
+    }
+}
+
+extension PresentationFailure {
+    fileprivate static func changed(_ url: String, _ what: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .network,
+            text:
+                "The \(what) \(HTTPRequest(url: url).printableURL) cannot be had: its connection broke, and what came "
+                + "next is of another size or content.",
+            advice: "Check whether the server changed it, or give it an ETag that stays the same while its bytes do.")
+    }
+}
+
+/// One request for a segment, with what arrives of it. For one reader, which holds the origin back where it takes nothing;
+/// ends with the last reference. Thread-safe.
+final class SegmentDownload: Sendable {
+    enum Event: Sendable {
+        /// A piece of a success, which is not empty, with the head.
+        case piece(HTTPResponse, [UInt8])
+        /// All is there. Where the status is no success, the response has the body.
+        case end(HTTPResponse)
+        case failure(PresentationFailure)
+    }
+
+    /// In bytes, of what came and was not taken: no more comes then but one piece, until half of it is taken.
+    static let bufferLimit = 256 << 10
+
+    /// What waits for the reader.
+    private final class Buffer: Sendable {
+        let gate = HTTPBodyGate()
+        private let size = Mutex(0)
+
+        func add(_ count: Int) {
+            size.withLock {
+                $0 += count
+                if $0 >= SegmentDownload.bufferLimit { gate.close() }
+            }
+        }
+
+        func remove(_ count: Int) {
+            size.withLock {
+                $0 -= count
+                if $0 <= SegmentDownload.bufferLimit / 2 { gate.open() }
+            }
+        }
+    }
+
+    private let events: AsyncStream<Event>
+    private let buffer: Buffer
+    private let task: Task<Void, Never>
+
+    /// `range` is the value of a `Range` field.
+    init(_ url: String, for request: LoopbackRequest, range: String?, from origin: PresentationOrigin) {
+        let (events, sender) = AsyncStream.makeStream(of: Event.self)
+        let buffer = Buffer()
+        (self.events, self.buffer) = (events, buffer)
+        task = Task {
+            do throws(PresentationFailure) {
+                let end = try await origin.receive(url, for: request, range: range, through: buffer.gate) {
+                    buffer.add($1.count)
+                    sender.yield(.piece($0, $1))
+                }
+                sender.yield(.end(end))
+            } catch {
+                sender.yield(.failure(error))
+            }
+            sender.finish()
+        }
+    }
+
+    deinit { task.cancel() }
+
+    /// Nil after the end, and where the task that asks is cancelled.
+    func next() async -> Event? {
+        var iterator = events.makeAsyncIterator()
+        let event = await iterator.next()
+        if case .piece(_, let piece) = event { buffer.remove(piece.count) }
+        return event
     }
 }

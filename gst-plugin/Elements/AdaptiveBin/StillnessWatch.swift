@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyGStreamer
 import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// Looks once a second whether the stock demuxer does anything: whether something comes out of it, and whether GStreamer's
@@ -303,4 +307,397 @@ struct MuteLooks {
         // What has just ended may be on its way.
         return count > (isEnded ? 1 : Self.limit)
     }
+}
+
+/// Tells whether the stock demuxer has stopped without an error. A value: the caller says what it sees, and when, in
+/// nanoseconds of one clock.
+struct Stillness {
+    enum Verdict {
+        case none
+        /// All of a live presentation that has ended was fetched and played, and the demuxer waits for more. Told once, until
+        /// more is fetched.
+        case isAtEnd
+        /// Segments were fetched, and nothing comes of them, or nothing more.
+        case hasStopped
+    }
+
+    /// What a refresh of a playlist says.
+    struct Refresh {
+        var isEnded = false
+        /// The target duration in seconds.
+        var target = 0.0
+        /// What the master playlist names it for.
+        var role: HLSRewriting.Child.Role?
+        var urls: Set<String> = []
+        /// The last segment and its last part, or the part alone.
+        var last: Set<String> = []
+        /// The media sequence number of the last segment.
+        var lastNumber: UInt64?
+        /// It leaves out what earlier refreshes have named.
+        var isDelta = false
+    }
+
+    private struct Playlist {
+        var role: HLSRewriting.Child.Role?
+        /// The target duration in nanoseconds, if it is live.
+        var target: UInt64?
+        /// When it has to be asked for again, unless its stream is not wanted any more.
+        var due: UInt64 = 0
+        /// It was live and has ended.
+        var hasEnded = false
+        /// What its last refreshes have named.
+        var named: [Set<String>] = []
+        /// All that its refreshes have named as the last segment of that number: the end may leave the parts out.
+        var last: Set<String> = []
+        var lastNumber: UInt64?
+        /// What was fetched of it last.
+        var fetched: String?
+
+        func names(_ resource: String) -> Bool { named.contains { $0.contains(resource) } }
+    }
+
+    /// The refreshes of one playlist that are remembered, and the URLs of delta updates that count as one.
+    private static let generations = 3
+    private static let deltaLimit = 20_000
+    /// How long what comes out of a segment may need, in nanoseconds.
+    private static let certainty: UInt64 = 3_000_000_000
+
+    /// How long nothing happens before the demuxer counts as stopped, and the same at the end of a live presentation.
+    private let limit: UInt64
+    private let limitAtEnd: UInt64
+
+    private var playlists: [String: Playlist] = [:]
+    private var hasFetched = false
+    /// More is to come, and nothing says when: stillness alone is no stop. Stays so when a later manifest ends the
+    /// presentation: the demuxer may read that one much later.
+    private(set) var isOpenEnded = false
+    private(set) var hasOutput = false
+    /// The end was told, and nothing was fetched since.
+    private(set) var wasEndTold = false
+    private var lastChange: UInt64 = 0
+    /// Segments that have come to their end, in all and since something came out.
+    private(set) var completed = 0
+    private var unplayed = 0
+    /// How long nothing has come out of them without a reason, and how long there have been two of them.
+    private var muteTime: UInt64 = 0
+    private var certainTime: UInt64 = 0
+    private var lastLook: UInt64 = 0
+
+    init(limit: UInt64 = 8_000_000_000, limitAtEnd: UInt64 = 2_000_000_000) {
+        self.limit = limit
+        self.limitAtEnd = limitAtEnd
+    }
+
+    mutating func setOpenEnded() { isOpenEnded = true }
+
+    /// The demuxer asks for the playlist.
+    mutating func didAsk(for name: String, at now: UInt64) {
+        if let target = playlists[name]?.target { playlists[name]?.due = now &+ target &* 3 }
+    }
+
+    /// The demuxer gets the playlist.
+    mutating func didRead(_ name: String, _ refresh: Refresh, at now: UInt64) {
+        var playlist = playlists[name] ?? Playlist()
+        playlist.role = refresh.role
+        let named = Set(refresh.urls.map(Self.resource))
+        if refresh.isDelta, let count = playlist.named.last?.count, count < Self.deltaLimit {
+            playlist.named[playlist.named.count - 1].formUnion(named)
+        } else {
+            playlist.named = playlist.named.suffix(Self.generations - 1) + [named]
+        }
+        if playlist.lastNumber != refresh.lastNumber { playlist.last = [] }
+        playlist.lastNumber = refresh.lastNumber
+        playlist.last.formUnion(refresh.last.map(Self.resource))
+        if refresh.isEnded {
+            if playlist.target != nil { playlist.hasEnded = true }
+            playlist.target = nil
+            lastChange = now
+        } else {
+            // A playlist may say anything.
+            playlist.target = UInt64(max(1, min(refresh.target, 3600)) * 1e9)
+        }
+        playlists[name] = playlist
+        didAsk(for: name, at: now)
+    }
+
+    /// Whether a playlist names the URL.
+    func names(_ url: String) -> Bool {
+        let resource = Self.resource(url)
+        return playlists.values.contains { $0.names(resource) }
+    }
+
+    /// Something of the segment comes. `url`: its origin's.
+    mutating func didFetch(_ url: String, at now: UInt64) {
+        (hasFetched, wasEndTold, lastChange) = (true, false, now)
+        let resource = Self.resource(url)
+        let roles = Set(playlists.values.filter { $0.names(resource) }.map(\.role))
+        for (name, playlist) in playlists where roles.contains(playlist.role) {
+            // The demuxer plays one playlist of each role.
+            playlists[name]?.fetched = playlist.names(resource) ? resource : nil
+        }
+    }
+
+    /// A segment has come to its end.
+    mutating func didComplete() { (completed, unplayed) = (completed + 1, unplayed + 1) }
+
+    /// Something came out of the demuxer.
+    mutating func didMove(at now: UInt64) {
+        (hasOutput, lastChange) = (true, now)
+        (unplayed, muteTime, certainTime) = (0, 0, 0)
+    }
+
+    /// `isBusy`: there is a reason for the stillness. `isPlaylistAwaited`: it is no more than a playlist that is being fetched.
+    mutating func verdict(isBusy: Bool, isPlaylistAwaited: Bool = false, at now: UInt64) -> Verdict {
+        if isBusy { lastChange = now }
+        if isMute(isBusy: isBusy && !isPlaylistAwaited, at: now) { return .hasStopped }
+        let stillness = now &- lastChange
+        let targets = playlists.values.compactMap(\.target)
+        let isLive = playlists.values.contains { $0.target != nil && $0.due > now }
+        guard hasFetched, !isOpenEnded, !isLive || !hasOutput else { return .none }
+        if hasOutput, hasFetchedAll, !wasEndTold {
+            guard stillness >= limitAtEnd else { return .none }
+            (wasEndTold, lastChange) = (true, now)
+            return .isAtEnd
+        }
+        return stillness >= max(limit, (targets.max() ?? 0) &* 3) ? .hasStopped : .none
+    }
+
+    /// Whether segments come to their ends, and nothing comes out. With a live playlist, more come all the time. One is not
+    /// enough: an init segment is one, and what comes out of the last one may come before its end is seen.
+    private mutating func isMute(isBusy: Bool, at now: UInt64) -> Bool {
+        // Looks that are far apart, as after the machine was asleep, count as two seconds.
+        let time = min(now &- lastLook, 2_000_000_000)
+        lastLook = now
+        guard !isBusy, unplayed >= 1 else { return false }
+        muteTime &+= time
+        if unplayed >= 2 { certainTime &+= time }
+        return muteTime >= limit && certainTime >= Self.certainty
+    }
+
+    /// Whether live playlists have ended, and the last segments of them were fetched last.
+    private var hasFetchedAll: Bool {
+        let ended = Dictionary(grouping: playlists.values.filter(\.hasEnded), by: \.role)
+        return !ended.isEmpty
+            && ended.values.allSatisfy { $0.contains { $0.fetched.map($0.last.contains) ?? false } }
+    }
+
+    /// What a URL has behind its host. GStreamer writes URLs in other ways: percent-encodings are taken out.
+    static func resource(_ url: String) -> String {
+        var bytes = url.utf8.prefix { $0 != UInt8(ascii: "#") }
+        if let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8) {
+            bytes = bytes[colon...].dropFirst(3).drop { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+        }
+        guard bytes.contains(UInt8(ascii: "%")) else { return String(decoding: bytes, as: UTF8.self) }
+        var result: [UInt8] = []
+        while let byte = bytes.popFirst() {
+            if byte == UInt8(ascii: "%"), bytes.count >= 2, let value = UInt8(Substring(bytes.prefix(2)), radix: 16) {
+                result.append(value)
+                bytes.removeFirst(2)
+            } else {
+                result.append(byte)
+            }
+        }
+        return String(decoding: result, as: UTF8.self)
+    }
+}
+
+/// Sees whether something comes out of the stock demuxer. It looks at a pad's next buffer alone, and `arm` has it look at one
+/// more. Thread-safe.
+final class PadWatch: Sendable {
+    private final class Output: Sendable {
+        let pad: WeakPad
+        let isArmed = Atomic(false)
+        /// Something came out of it, at some time.
+        let hasMoved = Atomic(false)
+
+        init(_ pad: PadReference) { self.pad = WeakPad(pad) }
+    }
+
+    private let outputs = Mutex<[Output]>([])
+    private let hasMoved = Atomic(false)
+    private let hasFollowed = Atomic(false)
+
+    /// Whether something came out since the last `expect`.
+    var hasOutput: Bool { hasFollowed.load(ordering: .relaxed) }
+
+    func add(_ pad: PadReference) {
+        outputs.withLock { outputs in
+            outputs.removeAll { $0.pad.pad == nil }
+            outputs.append(Output(pad))
+        }
+        arm()
+    }
+
+    /// Looks at the next buffer of each pad.
+    func arm() {
+        for output in outputs.withLock({ $0 }) {
+            guard let pad = output.pad.pad, !output.isArmed.exchange(true, ordering: .relaxed) else { continue }
+            pad.probeNextBuffer { [self] in
+                output.isArmed.store(false, ordering: .relaxed)
+                output.hasMoved.store(true, ordering: .relaxed)
+                hasMoved.store(true, ordering: .relaxed)
+                hasFollowed.store(true, ordering: .relaxed)
+            }
+        }
+    }
+
+    /// Pictures or sound of which nothing ever came out.
+    var muteOutputs: [PadReference] {
+        outputs.withLock { $0 }.filter { !$0.hasMoved.load(ordering: .relaxed) }.compactMap(\.pad.pad).filter {
+            $0.name.hasPrefix("video") || $0.name.hasPrefix("audio")
+        }
+    }
+
+    /// `hasOutput` tells of what comes out from now on.
+    func expect() {
+        hasFollowed.store(false, ordering: .relaxed)
+        arm()
+    }
+
+    /// Whether something came out since the last call, and looks at the next buffers.
+    func takeMove() -> Bool {
+        defer { arm() }
+        return hasMoved.exchange(false, ordering: .relaxed)
+    }
+}
+
+/// Ends playback with an error if the stock demuxer does nothing any more and does not say so. Each version stops without
+/// an error at some of what is no media.
+extension AdaptiveBin {
+    /// For `StillnessWatch.begin`.
+    final func look() -> @Sendable () -> Void {
+        let weak = WeakElement(reference)
+        return { weak.withElement { ($0 as? AdaptiveBin)?.lookForStillness() } }
+    }
+
+    private func lookForStillness() {
+        guard mayFail, let watch = currentRun?.watch else { return }
+        watch.beginLook()
+        let outputs = withGuarded { $0.outputs }
+        let isExcused = isWaitingForKey || withGuarded { $0.isWithheld }
+        if let lack = lackOfOutput(outputs, watch, isExcused) ?? lackOfStart(watch, isExcused) { return fail(lack) }
+        // Streams that have ended, or that are not selected, have no more output.
+        let isDone = outputs.isEmpty ? watch.hasOutput : outputs.allSatisfy { $0.inner.hasEnded }
+        // What is played later waits for the elements behind this bin.
+        let isHeldUp = outputs.contains { $0.outer.entrance?.waitUntilIdle(milliseconds: 0) == false }
+        switch watch.verdict(isBusy: isDone || isHeldUp || isWaitingForKey) {
+        case .none: break
+        case .isAtEnd: liveDidEnd()
+        case .hasStopped:
+            fail(causeOfStop() ?? .stopped(Self.stock.factory, at: originURL(watch.lastURL ?? ""), errorInside))
+        }
+    }
+
+    /// Whether it neither stops nor has told why playback ends.
+    final var mayFail: Bool {
+        withGuarded { $0.run != nil && !$0.isStopping && !$0.hasFailed && $0.closedBecause == nil }
+    }
+
+    /// Why playback cannot begin if nothing comes of one stream: the player holds the others up until it has all of them,
+    /// or all have ended. The stock demuxer keeps to itself what its parsers say of such media.
+    private func lackOfOutput(
+        _ outputs: [Output], _ watch: StillnessWatch, _ isExcused: Bool
+    ) -> PresentationFailure? {
+        let isEnded = !outputs.isEmpty && outputs.allSatisfy { $0.inner.hasEnded }
+        guard isEnded || !reference.hasPrerolled, watch.lacksOutput(isEnded: isEnded, isExcused: isExcused),
+            let mute = watch.muteOutputs.first, let url = watch.lastURL
+        else { return nil }
+        let what = mute.name.hasPrefix("video") ? "pictures" : "sound"
+        return .nothing(of: what, from: Self.stock.factory, at: originURL(url), errorInside)
+    }
+
+    /// Why playback cannot begin, or go on after a pause, if a decoder makes nothing of what was decrypted. A decryptor may
+    /// have told of a wrong key. Not all media tells: then, a decoder has to have given nothing so far.
+    private func lackOfStart(_ watch: StillnessWatch, _ isExcused: Bool) -> PresentationFailure? {
+        let told = withGuarded { $0.wrongKey }
+        let keys = told.map { [$0] } ?? watch.keysInUse
+        let isCause =
+            !keys.isEmpty && reference.isChangingState && (told != nil || reference.hasMuteDecoderAround)
+        let hasBegun = reference.hasPrerolled
+        guard watch.lacksStart(isExcused: isExcused || !isCause), let url = watch.lastURL else { return nil }
+        return .noStart(keys.joined(separator: ", "), hasBegun: hasBegun, at: originURL(url))
+    }
+
+    // MARK: Messages from inside
+
+    /// Notes the errors that elements inside the stock demuxer post, which that may keep to itself.
+    final func watchErrors(inside child: ElementReference) {
+        let weak = WeakElement(reference)
+        child.observeErrorsInside { source, text in
+            let error = InsideError(text: "\(source): \(text)", time: MonotonicTime.now)
+            weak.withElement { ($0 as? AdaptiveBin)?.withGuarded { $0.errorInside = error } }
+        }
+    }
+
+    private var errorInside: String? { withGuarded { $0.errorInside }?.text(at: MonotonicTime.now) }
+
+    /// Notes what a message from inside says. An error gets what was fetched last and what an element inside has said, for
+    /// people who read logs. An error for a key does not: the key may be that of an earlier segment.
+    final func noted(_ error: consuming Message) -> Message {
+        if let keyIDs = error.strings("key-ids", of: "latchkey-wrong-key") {
+            let keyID = keyIDs.first.flatMap { KeyID(hex: $0) }
+            let name = keyID.map { currentRun?.session.name(of: $0) ?? DecryptorFailure.name($0) }
+            withGuarded { $0.wrongKey = name ?? DecryptorFailure.name(nil) }
+        }
+        guard error.kind == .error, let watch = currentRun?.watch else { return error }
+        // The application has the reason of the end.
+        watch.endLooks()
+        guard !error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY) else { return error }
+        let last = watch.lastURL.map { "The last segment came from \(HTTPRequest(url: originURL($0)).printableURL)." }
+        var inside: String?
+        if let child, error.isFrom(child) { inside = errorInside.map { PresentationFailure.inside($0) } }
+        return error.addingErrorDetails([last, inside].compactMap(\.self).joined(separator: "\n"))
+    }
+}
+
+/// What an element inside the stock demuxer has said, and when, in nanoseconds of one clock. A value.
+struct InsideError {
+    /// For longer, what is said has another cause: the demuxer has gone on. In nanoseconds.
+    private static let lifetime: UInt64 = 15_000_000_000
+
+    let text: String
+    let time: UInt64
+
+    /// Nil if it is too old to be the cause of what is said now.
+    func text(at now: UInt64) -> String? { now &- time < Self.lifetime ? text : nil }
+}
+
+extension PresentationFailure {
+    /// The stock demuxer does nothing any more, and does not say why. `url`: what it fetched last. `error`: what an element
+    /// inside has said.
+    fileprivate static func stopped(_ demuxer: String, at url: String, _ error: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format,
+            text: "GStreamer's demuxer has stopped without an error. It fetched "
+                + "\(HTTPRequest(url: url).printableURL) last, and gives nothing more.",
+            advice: advice(
+                "Check that GStreamer plays such media. GST_DEBUG=\(demuxer):4,adaptivedemux2:4 shows more.", error))
+    }
+
+    /// Segments came to their end, and nothing could be made of the `what` in them. `url`: what was fetched last.
+    fileprivate static func nothing(
+        of what: String, from demuxer: String, at url: String, _ error: String?
+    ) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format,
+            text: "Segments came, the last from \(HTTPRequest(url: url).printableURL), "
+                + "but GStreamer's \(demuxer) made no \(what) of them.",
+            advice: advice(
+                "The media is damaged, or encrypted in another way than the manifest or playlist says.", error))
+    }
+
+    /// Samples were decrypted with a wrong key, and no decoder takes them. `url`: what was fetched last.
+    fileprivate static func noStart(_ key: String, hasBegun: Bool, at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
+                + "\(HTTPRequest(url: url).printableURL), but the decoders make nothing of what the key for \(key) decrypts.",
+            advice: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
+    }
+
+    private static func advice(_ text: String, _ error: String?) -> String {
+        error.map { "\(text)\n\(inside($0))" } ?? text
+    }
+
+    fileprivate static func inside(_ error: String) -> String { "An element inside the demuxer said: \(error)" }
 }

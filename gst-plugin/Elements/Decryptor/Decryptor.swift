@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyGStreamer
 import LatchkeyElementKit
-import LatchkeyKeySystems
 import LatchkeyKeySession
+import LatchkeyKeySystems
 import LatchkeyProtection
 
 /// What all decryptors share: the way of buffers and events, the wait for keys, settings and the session.
@@ -266,5 +267,521 @@ class Decryptor: Element, @unchecked Sendable {
         sources?.end()
         observation?.cancel()
         resetStream()
+    }
+}
+
+extension Decryptor {
+    func sinkEvent(_ event: consuming Event) -> Bool {
+        switch event.kind {
+        case .flushStart: return flushStart(event)
+        case .flushStop: return flushStop(event)
+        case .protection:
+            // Asked for at once, before the samples that need the key: they may wait in the queue.
+            if let protection = event.protection { prefetchKeys(protection) }
+            return true
+        default:
+            return event.isSerialized ? sendInOrder(event) : sourcePad.push(event)
+        }
+    }
+}
+
+extension Decryptor {
+    /// What the sink pad of an element that decrypts a whole container says to queries. Nil: GStreamer's own answer.
+    func answerForContainer(_ query: borrowing Query, accepting caps: Caps) -> Bool? {
+        switch query.kind {
+        case .acceptCaps:
+            guard let offered = query.capsToAccept else { return nil }
+            query.answerAcceptCaps(offered.isSubset(of: caps))
+            return true
+        case .caps:
+            query.answer(caps: caps)
+            return true
+        case .allocation:
+            // What upstream fills is encrypted, and read once.
+            return false
+        case .scheduling, .uri, .other:
+            return nil
+        }
+    }
+}
+
+/// Flushes and activation: where the data flow begins and ends.
+extension Decryptor {
+    func beginFlush() {
+        monitor.withLock {
+            flow.isFlushing = true
+            flow.result = .flushing
+            monitor.broadcast()
+        }
+    }
+
+    private func beginFlow() {
+        monitor.withLock {
+            flow.isFlushing = false
+            flow.result = .ok
+            flow.isFailureReported = false
+            flow.hasEnded = false
+            flow.heldEnd = nil
+            flow.isSeekExpected = false
+            flow.isTaskActive = false
+        }
+    }
+
+    /// Drops what is queued. Caps, tags and the like that were on their way must not be lost with it.
+    func dropQueue(keepingSticky: Bool) {
+        monitor.lock()
+        var kept: [UnsafeMutablePointer<GstEvent>] = []
+        while let item = flow.queue.popFirst() {
+            if case .event(let event) = item, keepingSticky, event.isSticky, event.kind != .endOfStream,
+                event.kind != .segment
+            {
+                kept.append(event.release())
+            }
+        }
+        monitor.unlock()
+        for event in kept { keep(Event(owning: event)) }
+    }
+
+    func flushStart(_ event: consuming Event) -> Bool {
+        // First: a push that downstream refuses from now on is no failure.
+        beginFlush()
+        let result = sourcePad.push(event)
+        sourcePad.pauseTask()
+        return result
+    }
+
+    func flushStop(_ event: consuming Event) -> Bool {
+        let result = sourcePad.push(event)
+        dropQueue(keepingSticky: true)
+        flushStream()
+        beginFlow()
+        return result
+    }
+
+    func sinkActivation(_ isActive: Bool) {
+        if !isActive { beginFlush() }
+    }
+
+    func sourceActivation(_ isActive: Bool) {
+        monitor.withLock { flow.isActive = isActive }
+        if isActive {
+            beginFlow()
+        } else {
+            beginFlush()
+            sourcePad.stopTask()
+            dropQueue(keepingSticky: false)
+            monitor.withLock { flow.isTaskActive = false }
+        }
+    }
+}
+
+/// The upstream thread, which never waits for a key.
+extension Decryptor {
+    func chain(_ buffer: consuming Buffer) -> FlowResult {
+        monitor.lock()
+        if flow.isFlushing {
+            monitor.unlock()
+            return .flushing
+        }
+        if flow.result != .ok {
+            defer { monitor.unlock() }
+            return flow.result
+        }
+        guard flow.queue.isEmpty, !flow.isTaskActive else {
+            let result = waitForRoom()
+            guard result == .ok else {
+                monitor.unlock()
+                return result
+            }
+            flow.queue.append(buffer)
+            unlockAndStartTask()
+            return .ok
+        }
+        monitor.unlock()
+
+        return pushOrQueue(prepare(buffer))
+    }
+
+    /// Pushes what is ready. What waits for a key goes into the queue, which is empty.
+    private func pushOrQueue(_ prepared: consuming Prepared) -> FlowResult {
+        var next = prepared
+        while true {
+            switch consume next {
+            case .ready(let clear):
+                return sourcePad.push(clear)
+            case .partly(let clear, let rest):
+                let result = sourcePad.push(clear)
+                guard result == .ok else { return result }
+                next = prepare(rest)
+            case .nothing:
+                return .ok
+            case .missingKey(let encrypted, _):
+                monitor.lock()
+                guard !flow.isFlushing else {
+                    monitor.unlock()
+                    return .flushing
+                }
+                flow.queue.append(encrypted)
+                unlockAndStartTask()
+                return .ok
+            case .failed(let failure):
+                return report(failure)
+            }
+        }
+    }
+
+    /// Waits until another buffer may be queued, or says why none may. The lock is held.
+    private func waitForRoom() -> FlowResult {
+        var seekWatch: SeekWatch?
+        while isQueueFull {
+            monitor.unlock()
+            let isInside = reference.isInsideAdaptiveDemuxer
+            let isBeingStopped = reference.isBeingStopped
+            monitor.lock()
+            if flow.isFlushing || isBeingStopped { return .flushing }
+            if flow.result != .ok { return flow.result }
+            if isInside {
+                if hasRoomInsideAdaptiveDemuxer { break }
+                monitor.unlock()
+                seekWatch = seekWatch ?? SeekWatch(self)
+                seekWatch?.update()
+                monitor.lock()
+                if hasRoomInsideAdaptiveDemuxer { continue }
+            }
+            if isQueueFull, !flow.isFlushing { monitor.wait(microseconds: Self.pollInterval) }
+        }
+        return flow.isFlushing ? .flushing : flow.result
+    }
+
+    /// The lock is held.
+    private var isQueueFull: Bool {
+        flow.queue.byteCount >= Self.queueByteLimit || flow.queue.duration >= Self.queueDurationLimit
+            || flow.queue.count >= Self.queueCountLimit
+    }
+
+    /// The lock is held.
+    private var hasRoomInsideAdaptiveDemuxer: Bool {
+        let limit = flow.isSeekExpected ? Self.queueByteLimitAtSeek : Self.queueByteLimit
+        return flow.queue.byteCount < limit && flow.queue.count < Self.queueCountLimit
+    }
+
+    /// Passes an event on in its place among the buffers.
+    func sendInOrder(_ event: consuming Event) -> Bool {
+        monitor.lock()
+        if flow.isFlushing {
+            monitor.unlock()
+            return false
+        }
+        if event.kind == .endOfStream {
+            flow.hasEnded = true
+            reportWhatUpstreamWillNot()
+        }
+        if event.kind == .streamStart {
+            flow.hasEnded = false
+            if flow.result == .endOfStream { flow.result = .ok }
+        }
+        let isEnd = event.kind == .endOfStream
+        if flow.queue.isEmpty, !flow.isTaskActive {
+            monitor.unlock()
+            let result = pushOrQueue(complete(before: event))
+            monitor.lock()
+            if flow.queue.isEmpty, !flow.isTaskActive {
+                if isEnd, flow.result == .ok, result.isFatal {
+                    flow.result = result
+                    reportWhatUpstreamWillNot()
+                }
+                monitor.unlock()
+                return pass(event)
+            }
+        }
+        guard isEnd, reference.isInsideAdaptiveDemuxer else {
+            flow.queue.append(event)
+            unlockAndStartTask()
+            return true
+        }
+        // Before the end can be delivered.
+        monitor.unlock()
+        let heldEnd = sourcePad.holdAdaptiveDemuxersOwnEnd()
+        monitor.lock()
+        guard !flow.isFlushing else {
+            monitor.unlock()
+            return false
+        }
+        flow.heldEnd = heldEnd
+        flow.queue.append(event)
+        unlockAndStartTask()
+        if heldEnd == nil { waitUntilDelivered() }
+        return true
+    }
+
+    /// For an adaptive demuxer whose own end cannot be held: it ends the stream as soon as the end was taken here, and
+    /// what still waits for a key would be lost.
+    private func waitUntilDelivered() {
+        monitor.lock()
+        defer { monitor.unlock() }
+        while flow.isTaskActive, flow.result == .ok, !flow.isFlushing, waitForChange() {}
+    }
+
+    /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
+    /// end already and asks no more. The lock is held.
+    func reportWhatUpstreamWillNot() {
+        let result = flow.result
+        guard result.isFatal, !flow.isFailureReported else { return }
+        flow.isFailureReported = true
+        monitor.unlock()
+        DecryptorFailure.downstream(result).post(on: reference)
+        monitor.lock()
+    }
+}
+
+/// The source pad's thread, which has the stream while something is queued, and waits for keys.
+extension Decryptor {
+    /// Gives the stream to the source pad's thread. The lock is held, and is given up: the pad posts a message when its
+    /// thread is made, and an application that answers it at once may call into this element.
+    func unlockAndStartTask() {
+        monitor.broadcast()
+        let isStarting = !flow.isTaskActive
+        flow.isTaskActive = true
+        monitor.unlock()
+        guard isStarting else { return }
+        sourcePad.startTask()
+        // A stop that came in between found no thread to end. A flush that did has its pause undone: no harm.
+        if monitor.withLock({ !flow.isActive }) { sourcePad.stopTask() }
+    }
+
+    func loop() {
+        monitor.lock()
+        guard !flow.isFlushing, let item = flow.queue.popFirst() else {
+            flow.isTaskActive = false
+            // With the lock held: a start that comes next must not be undone by this pause.
+            sourcePad.pauseTask()
+            monitor.broadcast()
+            monitor.unlock()
+            return
+        }
+        monitor.broadcast()
+        monitor.unlock()
+
+        var result = FlowResult.ok
+        switch consume item {
+        case .event(let event):
+            result = pushWhenKeyIsThere(complete(before: event))
+            passOrKeep(event)
+        case .buffer(let buffer): result = pushWhenKeyIsThere(prepare(buffer))
+        }
+        // A selector further down may link the stream later, as when the user selects another track.
+        if result != .ok, !(result == .notLinked && sourcePad.isLinked) { stopFlow(result) }
+    }
+
+    /// A flushing pad does not store the event that it is given, and upstream does not send caps again.
+    private func passOrKeep(_ event: consuming Event) {
+        guard event.kind != .endOfStream else {
+            _ = pass(event)
+            deliverHeldEnd()
+            return
+        }
+        guard event.isSticky, event.kind != .segment else {
+            _ = pass(event)
+            return
+        }
+        let spare = event.share()
+        guard !pass(event) else { return }
+        monitor.lock()
+        defer { monitor.unlock() }
+        if flow.isFlushing { flow.queue.prepend(spare) }
+    }
+
+    private func deliverHeldEnd() {
+        monitor.lock()
+        let heldEnd = flow.isFlushing ? nil : flow.heldEnd
+        flow.heldEnd = nil
+        monitor.unlock()
+        heldEnd?.deliver()
+    }
+
+    private func pushWhenKeyIsThere(_ prepared: consuming Prepared) -> FlowResult {
+        var wait: KeyWait?
+        var next = prepared
+        while true {
+            switch consume next {
+            case .ready(let clear):
+                return sourcePad.push(clear)
+            case .partly(let clear, let rest):
+                let result = sourcePad.push(clear)
+                guard result == .ok else { return result }
+                next = prepare(rest)
+            case .nothing:
+                return .ok
+            case .failed(let failure):
+                return report(failure)
+            case .missingKey(let encrypted, let keyID):
+                // One buffer may need several keys, one after the other.
+                var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
+                if let wait, wait.keyID == keyID { current = wait }
+                switch waitForKeyEvent(&current) {
+                case .flushing: return .flushing
+                case .failed(let failure): return report(failure)
+                case nil: break
+                }
+                wait = current
+                next = prepare(encrypted)
+            }
+        }
+    }
+
+    /// Downstream, or the wait for a key, ended the flow: nothing that is queued goes any further.
+    private func stopFlow(_ result: FlowResult) {
+        monitor.lock()
+        guard !flow.isFlushing else {
+            monitor.unlock()
+            return
+        }
+        flow.result = result
+        let hasEnded = flow.hasEnded
+        if hasEnded { reportWhatUpstreamWillNot() }
+        monitor.broadcast()
+        monitor.unlock()
+        dropQueue(keepingSticky: true)
+        // Upstream has sent everything and will not ask for the result any more.
+        guard hasEnded, result != .flushing else { return }
+        _ = sourcePad.push(Event.endOfStream())
+        deliverHeldEnd()
+    }
+}
+
+/// Waiting without holding up a stop.
+extension Decryptor {
+    /// How often a waiting thread looks whether a bin around the element is being stopped, in microseconds.
+    static let pollInterval: Int64 = 50_000
+
+    /// Waits until something changes, or for a while. False where the stream is being flushed or the element stopped.
+    /// The lock is held.
+    func waitForChange(microseconds: Int64 = pollInterval) -> Bool {
+        monitor.wait(microseconds: microseconds)
+        if flow.isFlushing { return false }
+        monitor.unlock()
+        let isBeingStopped = reference.isBeingStopped
+        monitor.lock()
+        return !isBeingStopped && !flow.isFlushing
+    }
+
+    struct KeyWait {
+        let keyID: KeyID?
+        let startedAt: UInt64
+        var seenEvents: UInt64?
+        var hasWarned = false
+        var hasLookedLast = false
+    }
+
+    enum WaitEnd {
+        case flushing
+        case failed(DecryptorFailure)
+    }
+
+    /// Waits until something happens to keys; nil then. The deadline and a stop end the wait.
+    func waitForKeyEvent(_ wait: inout KeyWait) -> WaitEnd? {
+        monitor.lock()
+        flow.isAwaitingKey = true
+        defer {
+            flow.isAwaitingKey = false
+            monitor.unlock()
+        }
+        while true {
+            if flow.isFlushing { return .flushing }
+            // The key may have come between the last look and this: look once more. After the deadline that is the
+            // last time, so that a flood of events cannot hold it off.
+            if wait.seenEvents != flow.keyEvents, !wait.hasLookedLast {
+                wait.seenEvents = flow.keyEvents
+                wait.hasLookedLast =
+                    stream.keys?.sources.timeout.map { MonotonicTime.now &- wait.startedAt >= $0 } ?? false
+                return nil
+            }
+            let isUntaken = requestIsUntaken(wait.keyID)
+            if isUntaken, !wait.hasWarned {
+                wait.hasWarned = true
+                monitor.unlock()
+                warnAboutUntaken(wait.keyID)
+                monitor.lock()
+                continue
+            }
+            let waited = MonotonicTime.now &- wait.startedAt
+            var pause = Self.pollInterval
+            // A request that no loader takes waits for the application a third of the time.
+            if let sources = stream.keys?.sources, let limit = sources.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
+                if waited >= limit {
+                    monitor.unlock()
+                    defer { monitor.lock() }
+                    return .failed(sources.timeOut(wait.keyID, after: waited, isUntaken: isUntaken))
+                }
+                pause = min(pause, Int64(clamping: (limit &- waited) / 1000 + 1))
+            }
+            guard waitForChange(microseconds: pause) else { return .flushing }
+        }
+    }
+
+    /// Whoever asked: the bin around may have, before this element was there.
+    private func requestIsUntaken(_ keyID: KeyID?) -> Bool {
+        guard let session = stream.keys?.sources.session, case .pending(let id) = session.status(of: keyID) else {
+            return false
+        }
+        return session.isUntaken(requestID: id)
+    }
+}
+
+/// Ends playback that cannot begin, or go on after a pause, because of a wrong key. If a decoder makes nothing of one track,
+/// the player waits for it, and the queues of the others hold up the demuxer.
+extension Decryptor {
+    /// To be called if a wrong key was told. Inside an adaptive demuxer, the bin around that one looks.
+    func watchStart(of keyID: KeyID?) {
+        guard !reference.isInsideAdaptiveDemuxer else { return }
+        let weak = WeakElement(reference)
+        let watch = Task {
+            var looks = IdleLooks()
+            while (try? await Task.sleep(for: .seconds(1))) != nil {
+                guard weak.map({ ($0 as? Decryptor)?.isStartAwaited(of: keyID, &looks) ?? false }) ?? false else {
+                    return
+                }
+            }
+        }
+        facts.withLock {
+            startWatch?.cancel()
+            startWatch = watch
+        }
+    }
+
+    func endStartWatch() {
+        facts.withLock { startWatch.take() }?.cancel()
+    }
+
+    /// One look. False if no more are needed.
+    private func isStartAwaited(of keyID: KeyID?, _ looks: inout IdleLooks) -> Bool {
+        guard currentSources != nil else { return false }
+        let isWaiting = monitor.withLock { flow.isFlushing || flow.isFailureReported || flow.isAwaitingKey }
+        let isExcused = isWaiting || isBehind || isStarved || !reference.isChangingState
+        guard looks.look(decrypted: statistics.bytesDecrypted, isExcused: isExcused) else { return true }
+        monitor.withLock { flow.isFailureReported = true }
+        reference.postError(
+            GST_STREAM_ERROR_DECRYPT,
+            "Playback cannot \(reference.hasPrerolled ? "go on" : "begin"): the decoders make nothing of what the key for "
+                + "\(name(of: keyID)) decrypts.",
+            debug: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
+        return false
+    }
+}
+
+/// Counts looks, once a second, at an element that decrypts nothing more. A value.
+struct IdleLooks {
+    private var count = 0
+    private var decrypted: UInt64 = 0
+
+    /// True if that lasts too long. `decrypted`: the bytes so far. `isExcused`: there is a reason for it.
+    mutating func look(decrypted: UInt64, isExcused: Bool) -> Bool {
+        defer { self.decrypted = decrypted }
+        guard !isExcused, decrypted > 0, decrypted == self.decrypted else {
+            count = 0
+            return false
+        }
+        count += 1
+        return count >= MuteLooks.limit
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyElementKit
 import Glibc
+import LatchkeyElementKit
 import LatchkeyKeySession
 import LatchkeyOutputs
 import LatchkeyProtection
@@ -198,4 +198,38 @@ struct GuardSettings: Hashable, Sendable {
     ) -> @Sendable (Element, FieldValue) -> Void {
         { element, value in (element as? GuardElement)?.settings.withLock { body(&$0, value) } }
     }
+}
+
+/// Where a guard asks for HDCP. Thread-safe.
+protocol HDCPAsking: Sendable {
+    /// What went wrong, where something did.
+    func ask(_ requirement: OutputRequirement) -> OutputError?
+    /// Whether it is known only later that asking leads to nothing. To ask often costs nothing then.
+    var mayFailLater: Bool { get }
+}
+
+/// Asks on the DRM master's descriptor, which the application keeps.
+struct DisplayAsker: HDCPAsking {
+    let descriptor: Int32
+
+    func ask(_ requirement: OutputRequirement) -> OutputError? {
+        do throws(OutputError) {
+            try HDCPRequest(DRMCard(descriptor: descriptor)).request(requirement)
+            return nil
+        } catch { return error }
+    }
+
+    var mayFailLater: Bool { false }
+}
+
+/// Asks the compositor of the application's window.
+extension WaylandOutputs: HDCPAsking {
+    func ask(_ requirement: OutputRequirement) -> OutputError? {
+        do throws(OutputError) {
+            try request(requirement)
+            return nil
+        } catch { return error }
+    }
+
+    var mayFailLater: Bool { true }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyElementKit
+import LatchkeyProtection
+import Synchronization
 
 /// What takes the place of frames.
 enum PlainContent: Equatable, Sendable {
@@ -58,4 +60,29 @@ final class PlainFrame: @unchecked Sendable {
         "YU12": "I420", "YV12": "YV12", "NV12": "NV12", "NV21": "NV21", "NV16": "NV16", "P010": "P010_10LE",
         "YUYV": "YUY2", "UYVY": "UYVY", "XR24": "BGRx", "AR24": "BGRA", "XB24": "RGBx", "AB24": "RGBA",
     ]
+}
+
+/// What the application has shown in the place of the video (HDMI mode `alternative`). Thread-safe.
+package final class AlternativePicture: Sendable {
+    let picture: StillPicture
+
+    /// Decodes the bytes of a PNG or JPEG file, or of what else GStreamer knows. Throws what is wrong with it.
+    package init(_ bytes: [UInt8]) throws(PipelineError) { picture = try StillPicture(encoded: bytes) }
+
+    /// The same with the file's bytes. Throws why they cannot be had, too.
+    package convenience init(file path: String) throws(PipelineError) { try self.init(Self.read(path)) }
+
+    /// Has a guard show it from the next frame on, where it shows a picture instead of the video; nil: a white one. Does
+    /// nothing for other elements.
+    package static func set(_ picture: AlternativePicture?, of element: ElementReference) {
+        GuardElement.implementation(of: element.pointer)?.picture.withLock { $0 = picture }
+    }
+
+    private static func read(_ path: String) throws(PipelineError) -> [UInt8] {
+        do throws(KeyError) {
+            return try RegularFile(path: path, kind: "file", has: .media).contents(limit: StillPicture.sizeLimit)
+        } catch {
+            throw PipelineError(description: error.reason)
+        }
+    }
 }

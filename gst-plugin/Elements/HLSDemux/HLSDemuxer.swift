@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyContainers
 import CLatchkeyGStreamer
+import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyKeySession
+import LatchkeyKeySystems
+import LatchkeyManifests
 import LatchkeyProtection
 
 /// HLS with keys: a bin around GStreamer's own demuxer.
@@ -173,5 +175,124 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         } else {
             forward(message)
         }
+    }
+}
+
+extension HLSDemuxer {
+    /// The factory. Ranked above the stock demuxer, which urisourcebin would take otherwise.
+    static let factory = ElementDescription(
+        factory: "latchkeyhlsdemux", longName: "HLS demuxer with keys", classification: "Codec/Demuxer/Adaptive",
+        summary: "Plays HLS, also with keys that GStreamer's own demuxer does not know: SAMPLE-AES, skd:// and other "
+            + "key formats, fragmented MP4 with AES-128",
+        author: "The Latchkey authors", rank: Rank(Rank.primary.value + 2),
+        padTemplates: [
+            .sink("application/x-hls"), .sometimesSource("video_%02u", "ANY"),
+            .sometimesSource("audio_%02u", "ANY"), .sometimesSource("subtitle_%02u", "ANY"),
+        ],
+        properties: [
+            Property(
+                "key-formats", nick: "Key formats",
+                blurb: "KEYFORMATs to use where a playlist offers several, the preferred one first, separated by "
+                    + "commas; unset: identity, com.apple.streamingkeydelivery, com.microsoft.playready and "
+                    + "Widevine's, those of the configured key system first",
+                kind: .string(default: nil),
+                get: { .string(($0 as? HLSDemuxer)?.keyFormats) },
+                set: { element, value in
+                    guard case .string(let text) = value else { return }
+                    (element as? HLSDemuxer)?.keyFormats = text
+                }),
+            outageLimit,
+        ] + stockProperties + [startBitrate],
+        signals: [
+            KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },
+            SessionEvent.signal { ($0 as? HLSDemuxer)?.run?.session },
+        ],
+        implementation: HLSDemuxer.self)
+
+    private var keyFormats: String? {
+        get { monitor.withLock { settings.keyFormats } }
+        set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
+    }
+}
+
+/// What the user sets on the HLS demuxer.
+struct HLSSettings: Sendable {
+    /// KEYFORMATs, the preferred one first, separated by commas.
+    var keyFormats: String?
+
+    static let known: [HLSKeyFormat] = [.identity, .fairPlay, .playReady, .widevine]
+
+    /// The formats of keys that are used, the preferred one first: those of the property, and without it all that
+    /// loaders may know keys of: those of the configured key system first, those of systems without a licence service
+    /// last.
+    func keyFormats(preferring system: KeySystem?, provisioned: [KeySystem] = []) -> [HLSKeyFormat] {
+        if let keyFormats {
+            return keyFormats.split(separator: ",").map { part in
+                let name = part.drop { $0 == " " }
+                return Self.known.first { $0.name == name } ?? HLSKeyFormat(String(name))
+            }
+        }
+        func rank(_ format: HLSKeyFormat) -> Int {
+            if format == .identity { return 1 }
+            guard let own = KeySystem(format.protectionSystem) else { return 3 }
+            return own == system ? 0 : provisioned.contains(own) ? 2 : 3
+        }
+        return (0...3).flatMap { wanted in Self.known.filter { rank($0) == wanted } }
+    }
+}
+
+/// Caps inside the stock demuxer.
+enum HLSCaps {
+    /// What segments with notes in front are called, so that the element that reads the notes gets them.
+    static let withNotes = "application/x-latchkey-ts"
+
+    private static let taken: Set<String> = [
+        "video/mpegts", "application/x-id3", "audio/mpeg", "audio/x-ac3", "audio/x-eac3", "audio/ac3",
+    ]
+
+    /// The caps for segments that may have notes; nil for others.
+    static func renamed(_ caps: Caps) -> Caps? {
+        guard let type = caps.mediaType(), taken.contains(type) else { return nil }
+        return Caps(withNotes)
+    }
+}
+
+/// What an HLS demuxer has from one start to the next stop. Thread-safe.
+final class HLSRun: AdaptiveRun {
+    let presentation: HLSPresentation
+    let keys: HLSKeys
+    let session: KeySession
+    var watch: StillnessWatch { presentation.watch }
+    private let loader: IdentityKeyLoader
+    let observation = SessionObservation()
+
+    /// `makeRelay` gives what fetches segments in the stock demuxer's place; nil: nothing does.
+    init(
+        shared: SharedSession, settings: HLSSettings,
+        makeRelay: (PresentationOrigin) -> SegmentRelay? = { _ in nil }
+    ) {
+        session = shared.session
+        let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
+        keys = HLSKeys(session: session, timeout: timeout > .zero ? timeout : .seconds(86_400))
+        let origin = HLSOrigin(transport: CurlTransport.shared)
+        let provisioned: [KeySystem?] = [
+            shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
+        ]
+        presentation = HLSPresentation(
+            origin: origin, keys: keys,
+            keyFormats: settings.keyFormats(
+                preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
+            envelopes: EnvelopeParsers(includesOwn: shared.settings.readsLatchkeyEnvelopes), relay: makeRelay(origin),
+            outputLevel: { [session] in session.outputLevel })
+        loader = IdentityKeyLoader(origin: origin)
+        session.addLoader(loader)
+    }
+
+    func didObserve() { if let id = observation.id { keys.setObserver(id) } }
+
+    func end() {
+        presentation.close()
+        observation.end()
+        session.removeLoader(loader)
     }
 }

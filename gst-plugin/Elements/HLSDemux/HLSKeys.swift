@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyKeySystems
-import LatchkeyKeySession
 import LatchkeyContainers
+import LatchkeyKeySession
+import LatchkeyKeySystems
 import LatchkeyManifests
 import LatchkeyProtection
 import Synchronization
@@ -152,5 +152,92 @@ extension HLSKey {
     fileprivate var dataURI: String? {
         guard keyFormat == HLSKeyFormat.identity.name, let uri, DataURI.isOne(uri) else { return nil }
         return uri
+    }
+}
+
+extension HLSKeys {
+    /// An init segment as the elements behind the stock demuxer need it: it names the key of the playlist by the KID that
+    /// the session knows it by, and brings no initialization data: the key is asked for here, and for such data the stock
+    /// demuxer's parser looks through GStreamer's whole registry again and again.
+    func prepare(_ bytes: [UInt8], _ protection: HLSInitSegment.Protection) throws(FormatError) -> [UInt8] {
+        switch protection {
+        case .unchanged:
+            // Workaround (GStreamer <1.26): the stock demuxer waits for ever behind one that is none.
+            try InitSegment.check(bytes)
+            return bytes
+        case .key(let key):
+            let segment = try InitSegment(bytes)
+            var keyIDs: [UInt32: KeyID] = [:]
+            for track in segment.tracks where track.isProtected {
+                keyIDs[track.id] = keyID(of: key, mediaKeyID: track.encryption?.keyID)
+            }
+            let distinct = Set(keyIDs.values).sorted { $0.description < $1.description }
+            for keyID in distinct { demand(key, as: keyID) }
+            return try segment.rewriting(keyIDs: keyIDs, protectionBoxes: [], removesOthers: true)
+        case .clear(let key):
+            let segment = try InitSegment(bytes)
+            let key = key ?? HLSKey(method: .sampleAES, uri: "")
+            let keyID = keyID(of: key)
+            return try segment.markingProtected(
+                scheme: key.method.scheme ?? .cbcs, keyID: keyID, protectionBoxes: [])
+        }
+    }
+}
+
+/// Fetches keys of the KEYFORMAT `identity`: the 16 bytes at the key's own URI (RFC 8216, 4.3.2.4). Asked after all other
+/// loaders, so that an application can answer such requests too.
+final class IdentityKeyLoader: ResourceLoader {
+    let name = "key at its URI"
+    private weak let origin: HLSOrigin?
+
+    init(origin: HLSOrigin) { self.origin = origin }
+
+    func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+        guard let origin, let key = Self.key(in: request), let uri = key.uri else { return false }
+        if DataURI.isOne(uri) {
+            // A good one is no matter of a request.
+            request.finishLoading(
+                with: .malformedResponse("the data: URI of the key in the playlist has no \(ContentKey.size) bytes"))
+            return true
+        }
+        guard URIReference(uri).isHTTP else { return false }
+        Task {
+            do throws(HLSFailure) {
+                var bytes = try await origin.bytes(.key, uri)
+                let count = bytes.count
+                let key = ContentKey(bytes)
+                wipe(&bytes)
+                guard let key else {
+                    throw .media("key", at: uri, "it has \(count) bytes and not \(ContentKey.size)")
+                }
+                request.finishLoading(with: .key(key))
+            } catch {
+                request.finishLoading(with: Self.keyError(error))
+            }
+        }
+        return true
+    }
+
+    private static func keyError(_ failure: HLSFailure) -> KeyError {
+        // The texts of failures are sentences, and a reason stands within one.
+        let text = failure.text.hasSuffix(".") ? String(failure.text.dropLast()) : failure.text
+        return switch (failure.cause, failure.kind) {
+        case (.status, _): .serverStatus(text)
+        case (_, .format), (.webPage, _): .malformedResponse(text)
+        default: .network(text)
+        }
+    }
+
+    private static func key(in request: KeyLoadingRequest) -> HLSKey? {
+        for data in request.initializationData {
+            for box in PSSHBox.readableBoxes(in: data.bytes) {
+                if let key = HLSKey.key(in: box), key.keyFormat == HLSKeyFormat.identity.name,
+                    key.uri == request.keyURI
+                {
+                    return key
+                }
+            }
+        }
+        return nil
     }
 }

@@ -80,7 +80,7 @@ enum Configuration {
         // A folder of the path may be a file, as in XDG_CONFIG_HOME=/dev/null.
         if !required, access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR { return nil }
         do throws(KeyError) {
-            let file = try RegularFile(path: path, kind: "configuration file", hasSecrets: false)
+            let file = try RegularFile(path: path, kind: "configuration file", has: .settings)
             return (try file.contents(limit: maximumSize), file.othersMayRead)
         } catch {
             throw .invalidConfiguration("the \(error.reason)")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import CLatchkeyGStreamer
+import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
 public import LatchkeyKeySession
@@ -164,5 +165,16 @@ public enum PipelineSession {
     /// What a configuration file says, and nothing else. Throws `invalidConfiguration` for one that cannot be used.
     public static func settings(file: String) throws(KeyError) -> ControlSettings {
         try Configuration.read(file, required: true)
+    }
+}
+
+extension StaticKeys {
+    /// The keys that are named by a KID.
+    var keysByID: [KeyID: ContentKey] {
+        var keys: [KeyID: ContentKey] = [:]
+        for entry in entries {
+            if case .keyID(let keyID) = entry.subject { keys[keyID] = entry.key }
+        }
+        return keys
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyContainers
 import CLatchkeyGStreamer
+import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyKeySession
@@ -145,5 +145,61 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         } else if !tellUnreached(message) {
             forward(message)
         }
+    }
+}
+
+extension SmoothDemuxer {
+    /// The factory. Ranked above the stock demuxer, which urisourcebin would take otherwise.
+    static let factory = ElementDescription(
+        factory: "latchkeymssdemux", longName: "Smooth Streaming demuxer with keys",
+        classification: "Codec/Demuxer/Adaptive",
+        summary: "Plays Smooth Streaming, also with encrypted fragments, which GStreamer's own demuxer takes for clear",
+        author: "The Latchkey authors", rank: Rank(Rank.primary.value + 2),
+        padTemplates: [
+            .sink("application/vnd.ms-sstr+xml"), .sometimesSource("video_%02u", "ANY"),
+            .sometimesSource("audio_%02u", "ANY"), .sometimesSource("subtitle_%02u", "ANY"),
+        ],
+        properties: [
+            Property(
+                "audio-track", nick: "Audio track",
+                blurb: "The audio that plays, by its Name in the manifest or else by its Language; unset: the first. "
+                    + "May change while it plays",
+                kind: .string(default: nil), mutability: .playing,
+                get: { .string(($0 as? SmoothDemuxer)?.audioTrack) },
+                set: { element, value in
+                    guard case .string(let text) = value else { return }
+                    (element as? SmoothDemuxer)?.audioTrack = text
+                }),
+            Property(
+                "audio-tracks", nick: "Audio tracks",
+                blurb: "The names of the audio tracks, one a line; the language of one without a name",
+                kind: .string(default: nil),
+                get: { .string(($0 as? SmoothDemuxer)?.audioTracks.joined(separator: "\n")) }),
+            outageLimit,
+        ] + stockProperties,
+        signals: [
+            KeyResponse.signal { ($0 as? SmoothDemuxer)?.run?.session },
+            SessionEvent.signal { ($0 as? SmoothDemuxer)?.run?.session },
+        ],
+        implementation: SmoothDemuxer.self)
+}
+
+/// Looks whether the first fragment of a stream is encrypted. Belongs to the thread that brings the stream.
+final class FragmentWatch {
+    /// A header that is longer is not waited for.
+    private static let limit = 64 * 1024
+
+    private var start: [UInt8] = []
+    private var verdict: Bool?
+
+    /// Whether the stream that the buffer goes on is known to be encrypted.
+    func isEncrypted(_ buffer: borrowing Buffer) -> Bool {
+        if let verdict { return verdict }
+        _ = buffer.withBytes { start += $0.prefix(Self.limit - start.count) }
+        let found = ISORecognition.isEncryptedFragment(start)
+        guard found != nil || start.count >= Self.limit else { return false }
+        verdict = found ?? false
+        start = []
+        return found ?? false
     }
 }

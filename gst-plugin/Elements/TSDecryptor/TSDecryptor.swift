@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyKeySession
-import LatchkeyContainers
 import LatchkeyProtection
 
 /// The decryptor of HLS SAMPLE-AES in transport streams and packed audio, in front of the demuxer.
@@ -316,5 +316,79 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         guard query.kind == .caps else { return nil }
         query.answer(caps: sourcePad.currentCaps ?? sourcePad.templateCaps)
         return true
+    }
+}
+
+extension TSDecryptor {
+    /// What a player's caps are renamed to where a segment is encrypted with SAMPLE-AES.
+    static let pluggedType = "application/x-latchkey-ts"
+
+    private static let transportStream = "video/mpegts, systemstream=(boolean)true"
+    private static let id3 = "application/x-id3"
+    private static let aac = "audio/mpeg, mpegversion=(int)4, stream-format=(string)adts"
+    private static let ac3 = "audio/x-ac3"
+    private static let eac3 = "audio/x-eac3"
+
+    static let producedTypes = [transportStream, id3, aac, ac3, eac3].joined(separator: "; ")
+
+    /// What the sink pad takes from whoever links it.
+    static let acceptedCaps =
+        Caps.permanent(
+            [
+                pluggedType, transportStream, id3, "audio/mpeg, mpegversion=(int){ 2, 4 }, stream-format=(string)adts",
+                ac3, eac3,
+            ].joined(separator: "; ")) ?? .any
+
+    /// The caps of what goes on.
+    static func caps(of output: SampleAESStream.Output) -> Caps? {
+        switch output {
+        case .transportStream: Caps(transportStream + ", packetsize=(int)188")
+        case .id3: Caps(id3)
+        case .audio(.ac3): Caps(ac3)
+        case .audio(.eac3): Caps(eac3)
+        case .audio: Caps(aac)
+        }
+    }
+}
+
+/// Whether the first frames behind a key look as if that were the right one. AC-3 and E-AC-3 tell by their checksums: with the
+/// right key, a frame without damage has the right one; otherwise, one of 65,536 has. AAC tells by the ends of its frames: with
+/// a wrong key, one encrypted end of four looks right. Frames are looked at no longer than that takes.
+struct KeyDoubt {
+    /// So many wrong frames and no right one are no accident of the transmission.
+    static let frameLimit = 8
+    /// So many wrong ends, if they are no fewer than the right ones; and so many right ones without a wrong one settle it.
+    static let endLimit = 6
+    /// So many clear ends, all of them right, show that the stream keeps the rule.
+    static let clearLimit = 48
+
+    private var keyID: KeyID?
+    private var wrongFrames = 0
+    private var ends = AudioFrameEnds()
+    private var isSettled = false
+
+    /// Whether frames that were decrypted with this key are still looked at.
+    mutating func isOpen(for keyID: KeyID?) -> Bool {
+        if keyID != self.keyID { self = KeyDoubt(keyID: keyID) }
+        return !isSettled
+    }
+
+    init(keyID: KeyID? = nil) { self.keyID = keyID }
+
+    /// Looks at a unit that was decrypted. Why the key has to be a wrong one, once; nil otherwise.
+    mutating func reason(by unit: UnsafeRawBufferPointer) -> String? {
+        let (right, wrong) = AudioFrameChecksum.count(in: unit, limit: Self.frameLimit - wrongFrames)
+        wrongFrames += wrong
+        ends.add(unit)
+        let areFramesWrong = right == 0 && wrongFrames >= Self.frameLimit
+        let areEndsWrong =
+            ends.wrong >= max(Self.endLimit, ends.right) && ends.clearRight >= Self.clearLimit && ends.clearWrong == 0
+        isSettled =
+            right > 0 || areFramesWrong || areEndsWrong || ends.clearWrong > 0
+            || (ends.right >= Self.endLimit && ends.wrong == 0)
+        guard right == 0 else { return nil }
+        if areFramesWrong { return "none of the first \(Self.frameLimit) AC-3 frames has the right checksum" }
+        guard areEndsWrong else { return nil }
+        return "\(ends.wrong) of \(ends.wrong + ends.right) encrypted ends of AAC frames are no ends"
     }
 }

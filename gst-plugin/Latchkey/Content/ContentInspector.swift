@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 import LatchkeyElements
 import LatchkeyHTTP
-import LatchkeyKeySystems
 import LatchkeyKeySession
-import LatchkeyContainers
+import LatchkeyKeySystems
 import LatchkeyManifests
 import LatchkeyProtection
 
@@ -183,5 +183,278 @@ extension InspectedContent {
                 data: group.boxes.compactMap { box in
                     box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
                 }, suggestedURL: group.licenseURL))
+    }
+}
+
+/// HTTP Live Streaming: each playlist of a presentation is read as the demuxer reads it.
+extension ContentInspector {
+    /// The most variants and audio renditions that are fetched.
+    private static let playlistLimit = 64
+    /// How many are fetched at once.
+    private static let concurrency = 4
+    /// What is asked for of a first segment, as the demuxer does: an envelope has its header there.
+    private static let probeSize = 4096
+
+    func playlists(_ url: String) async throws(AgentError) -> InspectedContent {
+        let answer = try await source.whole(url, limit: HLSPlaylist.maximumSize)
+        let first = try read(answer, variables: [:], sessionKeys: [])
+        var content = InspectedContent(url: answer.url)
+        guard first.kind == .master else {
+            let periods = try await add(first, from: answer.url, to: &content)
+            var track = ContentTrack(.video)
+            track.keyPeriods = periods
+            content.add(track)
+            return content
+        }
+        for name in try Self.audioNames(in: answer) { content.add(audioTrack: name) }
+        for key in first.sessionKeys { content.note(key) }
+        var urls: [String] = []
+        for child in first.children where child.role == .variant || child.role == .audio {
+            if !urls.contains(child.url), urls.count < Self.playlistLimit { urls.append(child.url) }
+        }
+        guard first.children.contains(where: { $0.role == .variant }) else {
+            throw .invalidContent("it names neither segments nor variants", at: answer.url)
+        }
+        var periods: [String: [KeyPeriod]] = [:]
+        // A playlist that fails is one that playback may come to, so all are looked at.
+        for start in stride(from: 0, to: urls.count, by: Self.concurrency) {
+            let group = urls[start..<min(start + Self.concurrency, urls.count)]
+            for (url, fetched) in zip(group, await fetch(group)) {
+                let answer = try fetched.get()
+                let variant = try read(answer, variables: first.variables, sessionKeys: first.sessionKeys)
+                guard variant.kind == .media else {
+                    throw .invalidContent("a variant of the master playlist is a master playlist", at: answer.url)
+                }
+                periods[url] = try await add(variant, from: answer.url, to: &content)
+            }
+        }
+        for (described, url) in Self.tracks(in: first) {
+            var track = described
+            track.keyPeriods = periods[url] ?? []
+            content.add(track)
+        }
+        return content
+    }
+
+    /// In the order of the URLs.
+    private func fetch(_ urls: ArraySlice<String>) async -> [Result<ContentSource.Answer, AgentError>] {
+        await withTaskGroup(of: (Int, Result<ContentSource.Answer, AgentError>).self) { group in
+            for (index, url) in urls.enumerated() {
+                group.addTask {
+                    do throws(AgentError) {
+                        return (index, .success(try await source.whole(url, limit: HLSPlaylist.maximumSize)))
+                    } catch {
+                        return (index, .failure(error))
+                    }
+                }
+            }
+            var results: [(Int, Result<ContentSource.Answer, AgentError>)] = []
+            for await result in group { results.append(result) }
+            return results.sorted { $0.0 < $1.0 }.map(\.1)
+        }
+    }
+
+    private func read(
+        _ answer: ContentSource.Answer, variables: [String: String], sessionKeys: [HLSKey]
+    ) throws(AgentError) -> HLSRewriting {
+        try Self.refuseWebPage(answer, in: "playlist")
+        var rewriter = HLSPlaylistRewriter(
+            keyFormats: Self.keyFormats(preferring: keySystem), importedVariables: variables, sessionKeys: sessionKeys)
+        if envelopes.isEmpty { rewriter.isEnveloped = false }
+        do throws(FormatError) {
+            // Playlists keep their URLs, so that those of a master playlist are found again.
+            return try rewriter.rewrite(answer.bytes, from: answer.url) { resource in
+                if case .playlist(let url) = resource { url } else { "https://unused.invalid/" }
+            }
+        } catch {
+            throw Self.failure(error, at: answer.url)
+        }
+    }
+
+    /// As the demuxer prefers them.
+    private static func keyFormats(preferring system: KeySystem?) -> [HLSKeyFormat] {
+        let known: [HLSKeyFormat] = [.identity, .fairPlay, .playReady, .widevine]
+        let preferred = known.filter { format in
+            system != nil && format != .identity && KeySystem(format.protectionSystem) == system
+        }
+        return preferred + known.filter { !preferred.contains($0) }
+    }
+
+    /// Returns when which key is for its segments.
+    private func add(
+        _ playlist: HLSRewriting, from url: String, to content: inout InspectedContent
+    ) async throws(AgentError) -> [KeyPeriod] {
+        guard !playlist.durations.isEmpty else {
+            throw .invalidContent("it names neither segments nor variants", at: url)
+        }
+        content.isProtected = content.isProtected || playlist.isProtected
+        for use in playlist.keys { content.note(use.key) }
+        if let key = playlist.upcomingKey { content.note(key) }
+        let periods = Self.keyPeriods(of: playlist)
+        guard !playlist.isProtected else { return periods }
+        if let movie = await initSection(of: playlist) { return add(movie, lasting: periods.last?.end, to: &content) }
+        guard let probe = playlist.segmentToProbe else { return periods }
+        // A segment that cannot be had is in none: playback will say so.
+        let fetched = try? await source.part(
+            probe.url, offset: probe.byteRange?.offset ?? 0,
+            count: min(Self.probeSize, Int(clamping: probe.byteRange?.length ?? .max)))
+        guard let start = fetched else { return periods }
+        try Self.refuseWebPage(start, in: "segment")
+        guard let parser = envelopes.parser(of: start.bytes) else { return periods }
+        content.isProtected = true
+        var enveloped = KeyPeriod(start: 0, end: periods.last?.end, method: "envelope")
+        guard let header = try? parser.header(of: start.bytes),
+            let bytes = try? header.playReadyObject.serialized()
+        else { return [enveloped] }
+        content.note(PSSHBox(system: .playReady, data: bytes))
+        let details = try? header.playReadyObject.header()
+        content.add(
+            .init(
+                system: .playReady, keyIDs: details?.keys.map(\.keyID) ?? [],
+                data: [InitializationData(system: .playReady, bytes: bytes, origin: "hls/envelope")],
+                suggestedURL: details?.details.licenseAcquisitionURL))
+        enveloped.keyIDs = details?.keys.map(\.keyID) ?? []
+        return [enveloped]
+    }
+
+    /// Some packagers leave the keys out of the playlist: the media says it alone. What cannot be had, or read, is nil.
+    private func initSection(of playlist: HLSRewriting) async -> ISOFileSummary? {
+        guard let lines = try? HLSPlaylist(playlist.bytes).lines else { return nil }
+        for line in lines {
+            guard case .tag("EXT-X-MAP", let value?) = line.content, let list = try? HLSAttributeList(parsing: value),
+                let url = list["URI"]
+            else { continue }
+            let range = list["BYTERANGE"].flatMap { try? HLSByteRange(parsing: $0, previousEnd: nil) }
+            let count = min(ISOMovieSearch.chunk, Int(clamping: range?.length ?? .max))
+            guard let answer = try? await source.part(url, offset: range?.offset ?? 0, count: count) else { return nil }
+            var search = ISOMovieSearch()
+            guard case .found(let movie)? = try? search.take(answer.bytes), movie.isProtected else { return nil }
+            return movie
+        }
+        return nil
+    }
+
+    private func add(
+        _ movie: ISOFileSummary, lasting end: Double?, to content: inout InspectedContent
+    ) -> [KeyPeriod] {
+        take(movie, into: &content)
+        let scheme = movie.tracks.lazy.compactMap(\.scheme).first?.rawValue
+        return [KeyPeriod(start: 0, end: end, method: scheme ?? "encrypted", keyIDs: movie.keyIDs)]
+    }
+
+    // MARK: Tracks
+
+    /// The variants and renditions of a master playlist, with the URLs of their playlists.
+    private static func tracks(in master: HLSRewriting) -> [(ContentTrack, url: String)] {
+        guard let playlist = try? HLSPlaylist(master.bytes) else { return [] }
+        var tracks: [(ContentTrack, url: String)] = []
+        var variant: HLSAttributeList?
+        for line in playlist.lines where tracks.count < InspectedContent.limit {
+            switch line.content {
+            case .tag("EXT-X-STREAM-INF", let value?): variant = try? HLSAttributeList(parsing: value)
+            case .tag("EXT-X-MEDIA", let value?):
+                // Without a URI it is in the stream of its variant.
+                guard let list = try? HLSAttributeList(parsing: value), let url = list["URI"] else { continue }
+                tracks.append((rendition(list), url))
+            case .uri(let url):
+                if let list = variant { tracks.append((self.variant(list), String(url))) }
+                variant = nil
+            default: break
+            }
+        }
+        return tracks
+    }
+
+    private static func variant(_ list: HLSAttributeList) -> ContentTrack {
+        let codecs = list["CODECS"]
+        let names = codecs?.split(separator: ",").map { $0.drop { $0 == " " }.prefix(4) } ?? []
+        let isSound =
+            !names.isEmpty && names.allSatisfy { ["mp4a", "ac-3", "ec-3", "fLaC", "Opus", "opus"].contains($0) }
+        var track = ContentTrack(isSound && list["RESOLUTION"] == nil ? .audio : .video)
+        track.codecs = codecs
+        track.bitRate = list["BANDWIDTH"].flatMap { UInt64($0) }
+        let size = list["RESOLUTION"]?.split(separator: "x").map { UInt32($0) } ?? []
+        if size.count == 2 { (track.width, track.height) = (size[0], size[1]) }
+        return track
+    }
+
+    private static func rendition(_ list: HLSAttributeList) -> ContentTrack {
+        var track =
+            switch list["TYPE"] {
+            case "AUDIO": ContentTrack(.audio)
+            case "VIDEO": ContentTrack(.video)
+            case "SUBTITLES": ContentTrack(.text)
+            default: ContentTrack(.other)
+            }
+        track.name = list["NAME"]
+        track.language = list["LANGUAGE"]
+        return track
+    }
+
+    /// The runs of keys, and the clear segments between them.
+    private static func keyPeriods(of playlist: HLSRewriting) -> [KeyPeriod] {
+        let total = playlist.durations.reduce(0, +)
+        var track = ContentTrack(.video)
+        var place = 0.0
+        // Sums of decimal fractions do not meet exactly.
+        let smallest = 0.001
+        for use in playlist.keys {
+            if use.start > place + smallest { track.add(KeyPeriod(start: place, end: use.start)) }
+            track.add(
+                KeyPeriod(
+                    start: use.start, end: use.end, method: use.key.method.name,
+                    keyFormat: use.key.keyFormat, keyURI: use.key.printableURI,
+                    keyIDs: use.key.keyID.map { [$0] } ?? []))
+            place = use.end
+        }
+        if total > place + smallest { track.add(KeyPeriod(start: place, end: total)) }
+        return track.keyPeriods
+    }
+
+    /// The names of `EXT-X-MEDIA` with TYPE=AUDIO, in order (RFC 8216, 4.3.4.1).
+    private static func audioNames(in answer: ContentSource.Answer) throws(AgentError) -> [String] {
+        let playlist: HLSPlaylist
+        do throws(FormatError) { playlist = try HLSPlaylist(answer.bytes) } catch {
+            throw failure(error, at: answer.url)
+        }
+        var names: [String] = []
+        for line in playlist.lines {
+            guard case .tag("EXT-X-MEDIA", let value?) = line.content,
+                let list = try? HLSAttributeList(parsing: value), list["TYPE"] == "AUDIO"
+            else { continue }
+            let name = list["NAME"] ?? list["LANGUAGE"] ?? "audio"
+            // Several groups repeat the same renditions.
+            if !names.contains(name) { names.append(name) }
+        }
+        return names
+    }
+}
+
+extension InspectedContent {
+    /// Takes a key that a playlist names. One of the format `identity` comes from its URI, and needs no licence.
+    fileprivate mutating func note(_ key: HLSKey) {
+        guard key.method != .none else { return }
+        isProtected = true
+        guard key.keyFormat != HLSKeyFormat.identity.name else { return }
+        let box = key.initializationData(keyID: key.keyID ?? KeyID(high: 0, low: 0))
+        add(box.system)
+        if let keyID = key.keyID { add(keyIDs: [keyID]) }
+        var data: [InitializationData] = []
+        if let uri = key.uri, DataURI.isOne(uri), let bytes = DataURI(uri)?.bytes {
+            // PlayReady's object, or a pssh box.
+            let boxes = PSSHBox.readableBoxes(in: bytes)
+            for box in boxes.isEmpty ? [PSSHBox(system: box.system, data: bytes)] : boxes { note(box) }
+            data = [InitializationData(system: box.system, bytes: bytes, origin: "hls/m3u8")]
+        }
+        add(Need(system: box.system, keyIDs: key.keyID.map { [$0] } ?? data.flatMap(\.keyIDs), data: data, key: key))
+    }
+}
+
+extension HLSKey {
+    /// For people: without the query, and of a `data:` URI without the data.
+    var printableURI: String? {
+        guard let uri else { return nil }
+        guard DataURI.isOne(uri) else { return URIReference(uri).printable }
+        return String(uri.prefix { $0 != "," && $0 != ";" }.prefix(64))
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Glibc
 import LatchkeyHTTP
 import LatchkeyContainers
 import LatchkeyManifests
+import LatchkeyProtection
 
 /// Fetches what is looked at before playback: playlists, manifests and the heads of files. Thread-safe.
 struct ContentSource: Sendable {
@@ -94,37 +94,11 @@ struct ContentSource: Sendable {
     }
 
     private static func read(_ path: String, offset: UInt64, count: Int) throws(AgentError) -> [UInt8] {
-        guard !path.utf8.contains(0), let offset = off_t(exactly: offset) else { throw .invalidURL("the path \(path)") }
-        // A pipe would block the open without O_NONBLOCK.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else { throw failure(path) }
-        defer { close(descriptor) }
-        var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw failure(path) }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw .invalidURL("\(path) is no regular file") }
-        let available = max(0, Int(status.st_size) - Int(clamping: offset))
-        var bytes = [UInt8](repeating: 0, count: min(count, available))
-        var filled = 0
-        while filled < bytes.count {
-            let space = filled
-            let received = bytes.withUnsafeMutableBytes { buffer in
-                // SAFETY: a part of the buffer, whose bounds the slice checks.
-                let free = UnsafeMutableRawBufferPointer(rebasing: buffer[space...])
-                return pread(descriptor, free.baseAddress, free.count, offset + off_t(space))
-            }
-            if received < 0 && errno == EINTR { continue }
-            guard received >= 0 else { throw failure(path) }
-            if received == 0 { break }
-            filled += received
+        do throws(KeyError) {
+            return try RegularFile(path: path, kind: "file", has: .media).part(at: offset, count: count)
+        } catch {
+            throw .unreachable("the \(error.reason)")
         }
-        return Array(bytes.prefix(filled))
-    }
-
-    private static func failure(_ path: String) -> AgentError {
-        let code = errno
-        // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
-        let reason = strerror(code).map { String(cString: $0) } ?? "error \(code)"
-        return .unreachable("the file \(path): \(reason)")
     }
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import FoundationEssentials
+import Glibc
 import HTTPTypes
 import Hummingbird
-import NIOCore
+import LatchkeyKeySystems
 import LatchkeyProtection
+import NIOCore
 import Synchronization
 
 /// `/sessions` and `/terminate/sessions`: viewing sessions with heartbeats, in two styles.
@@ -188,5 +190,191 @@ extension SessionEndpoints {
         router.delete("/terminate/sessions/:session", use: tearDownPlace)
         router.post("/session-end", use: administer)
         router.get("/session-metrics", use: metrics)
+    }
+}
+
+extension SessionEndpoints {
+    /// `POST /session-end?session=ID` or `?account=ID`: what an administrator does.
+    @Sendable func administer(_ request: Request, context: ServerContext) -> Response {
+        let query = request.uri.queryParameters
+        let now = now()
+        let ended = book.withLock { book in
+            let chosen = book.live(at: now).filter { session in
+                query["session"].map { $0 == session.id } ?? query["account"].map { $0 == session.account } ?? false
+            }
+            return chosen.count { session in
+                do throws(SessionBook.Refusal) {
+                    try book.end(session.id, .administrator, now: now)
+                    return true
+                } catch {
+                    return false
+                }
+            }
+        }
+        return .json(["ended": ended])
+    }
+
+    /// `GET /session-metrics`: counters, in the text format of Prometheus.
+    @Sendable func metrics(_ request: Request, context: ServerContext) -> Response {
+        let now = now()
+        let (active, counters) = book.withLock { ($0.live(at: now), $0.counters) }
+        var lines = [
+            "latchkey_sessions_active \(active.count)",
+            "latchkey_session_accounts_active \(Set(active.map(\.account)).count)",
+            "latchkey_session_setups_total \(counters.setups)",
+            "latchkey_session_setups_refused_total \(counters.refusals)",
+            "latchkey_session_heartbeats_total \(counters.beats)",
+            "latchkey_session_heartbeats_late_total \(counters.lateBeats)",
+            "latchkey_session_heartbeats_refused_total \(counters.refusedBeats)",
+        ]
+        for (end, label) in [
+            (SessionBook.End.teardown, "teardown"), (.expired, "expired"), (.terminated, "terminated"),
+            (.administrator, "administrator"),
+        ] {
+            lines.append("latchkey_sessions_ended_total{reason=\"\(label)\"} \(counters.ends[end] ?? 0)")
+        }
+        return Response(
+            status: .ok, headers: [.contentType: "text/plain; version=0.0.4"],
+            body: ResponseBody(byteBuffer: ByteBuffer(string: lines.joined(separator: "\n") + "\n")))
+    }
+}
+
+/// The style with places: 409 with conflicts, `X-Terminate` and 410.
+extension SessionEndpoints {
+    private struct Device: Decodable {
+        var deviceId: String?
+        var contentId: String?
+    }
+
+    private struct Conflicts: Encodable { var conflicts: [Conflict] }
+
+    /// What a session was set up with is in `attributes`.
+    private struct Conflict: Encodable {
+        var sessionId: String
+        var terminationCode: String
+        var attributes: [String: String]
+
+        init(_ session: SessionBook.Session) {
+            sessionId = session.id
+            terminationCode = session.terminationCode
+            attributes = ["deviceId": session.device]
+        }
+    }
+
+    @Sendable func setUpPlace(_ request: Request, context: ServerContext) async throws -> Response {
+        if let refusal = checkCredential(request, "Basic") { return refusal }
+        guard let account = context.parameters.get("account") else { return .error(.badRequest, "no account") }
+        let device: Device? = try await Self.body(of: request)
+        do throws(SessionBook.Refusal) {
+            let session = try open(
+                Self.random(), account: account, device: device?.deviceId, group: nil, content: device?.contentId,
+                terminating: Self.terminate.flatMap { request.headers[$0] })
+            return place(session, headers: [.location: "/terminate/sessions/\(session.id)"])
+        } catch {
+            guard case .limit(let sessions) = error else { return .error(.serviceUnavailable, "too many sessions") }
+            return .json(Conflicts(conflicts: sessions.map(Conflict.init)), status: .conflict)
+        }
+    }
+
+    @Sendable func beatPlace(_ request: Request, context: ServerContext) -> Response {
+        if let refusal = checkCredential(request, "Basic") { return refusal }
+        do throws(SessionBook.Refusal) {
+            let now = now()
+            let id = Self.identifier(context) ?? ""
+            return place(
+                try book.withLock { book throws(SessionBook.Refusal) in
+                    try book.beat(id, token: nil, next: Self.random(), now: now)
+                })
+        } catch {
+            return over(error)
+        }
+    }
+
+    @Sendable func tearDownPlace(_ request: Request, context: ServerContext) -> Response {
+        if let refusal = checkCredential(request, "Basic") { return refusal }
+        do throws(SessionBook.Refusal) {
+            try end(Self.identifier(context) ?? "", .teardown)
+            return Response(status: .accepted)
+        } catch {
+            return over(error)
+        }
+    }
+
+    private func place(_ session: SessionBook.Session, headers: HTTPFields = [:]) -> Response {
+        var headers = headers
+        let date = time(nil) + settings.clockSkew
+        headers[OwnDateHandler.field] = Self.text(date)
+        headers[.expires] = Self.text(date + settings.interval * settings.missedBeats)
+        return Response(status: .accepted, headers: headers)
+    }
+
+    private func over(_ refusal: SessionBook.Refusal) -> Response {
+        struct Message: Encodable { var message: String }
+        guard case .over(let end) = refusal else {
+            return .json(Message(message: "no such session"), status: .notFound)
+        }
+        return .json(Message(message: "the session is over: \(end.rawValue)"), status: .gone)
+    }
+
+    private static let terminate: HTTPField.Name? = HTTPField.Name("X-Terminate")
+
+    /// An HTTP date (RFC 9110, 5.6.7).
+    private static func text(_ seconds: time_t) -> String {
+        var seconds = seconds
+        var parts = tm()
+        gmtime_r(&seconds, &parts)
+        // SAFETY: strftime writes at most the capacity, and returns how much that was.
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) {
+            guard let start = $0.baseAddress else { return "" }
+            let count = strftime(start, $0.count, "%a, %d %b %Y %H:%M:%S GMT", &parts)
+            return String(decoding: $0[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        }
+    }
+}
+
+/// Looks for the token of a viewing session in licence requests: in the field `X-Session-Token`, also behind commas, in the
+/// query's `sessionToken`, or in the body's member of that name. The log says whose it was. Where licences need a session, a
+/// request without one gets 403 and the code 1006.
+struct SessionTokenMiddleware: RouterMiddleware {
+    let state: ServerState
+    let sessions: SessionEndpoints
+
+    private struct Body: Decodable { var sessionToken: String }
+
+    private static let name = "sessionToken"
+    private static let field: HTTPField.Name? = HTTPField.Name("X-Session-Token")
+
+    func handle(
+        _ request: Request, context: ServerContext, next: (Request, ServerContext) async throws -> Response
+    ) async throws -> Response {
+        guard let limit = Self.limit(of: request) else { return try await next(request, context) }
+        var request = request
+        var tokens = (Self.field.flatMap { request.headers[$0] } ?? "").split(separator: ",").map { $0.trimmed() }
+        tokens += request.uri.queryParameters[values: Substring(Self.name)].map { String($0) }
+        if request.headers[.contentType]?.hasPrefix("application/json") == true {
+            guard let body = try await request.keepBytes(upTo: limit) else {
+                return .error(.contentTooLarge, "a license request of more than \(limit) bytes")
+            }
+            if JSONNesting.isBounded(body), let object = try? JSONDecoder().decode(Body.self, from: Data(body)) {
+                tokens.append(object.sessionToken)
+            }
+        }
+        let session = sessions.session(ofTokens: tokens)
+        state.update(context.logEntry) { $0.session = session }
+        guard session != nil || !sessions.settings.guardsLicences else {
+            return sessions.failure(.forbidden, 1006, "a licence needs the token of a session")
+        }
+        return try await next(request, context)
+    }
+
+    /// The most bytes that the endpoint of a license request takes; nil for other requests.
+    private static func limit(of request: Request) -> Int? {
+        guard request.method == .post else { return nil }
+        switch ServerEndpoint(path: request.uri.path) {
+        case .clearKey: return ClearKey.maximumSize
+        case .fairPlay: return FairPlayRequestBody.maximumSize
+        case .playReady: return PlayReadyEndpoint.maximumSize
+        default: return nil
+        }
     }
 }

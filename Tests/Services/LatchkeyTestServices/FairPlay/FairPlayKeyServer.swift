@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyKeySystems
 import LatchkeyContainers
+import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
 
@@ -157,4 +157,83 @@ public final class FairPlayKeyServer: Sendable {
 private func printable(_ bytes: [UInt8]) -> String {
     guard bytes.allSatisfy({ 0x20..<0x7F ~= $0 }) else { return "0x\(Hex.encode(bytes))" }
     return "“\(String(decoding: bytes, as: UTF8.self))”"
+}
+
+/// What was seen within the last minutes, so that nothing is taken twice. Bounded in time and in number.
+struct ReplayWindow {
+    /// How long something counts as seen.
+    let length: Duration
+    /// Above this many, the oldest is forgotten before its time.
+    let capacity: Int
+    private var seen: Set<[UInt8]> = []
+    private var queue: [(mark: [UInt8], time: Duration)] = []
+    private var first = 0
+
+    init(length: Duration, capacity: Int) {
+        self.length = length
+        self.capacity = max(capacity, 1)
+    }
+
+    /// How many things count as seen.
+    var count: Int { seen.count }
+
+    /// Notes `marks` and returns true, unless one of them was seen within the window. `now` never goes back.
+    mutating func admit(_ marks: [[UInt8]], now: Duration) -> Bool {
+        while first < queue.count, queue[first].time + length <= now { forgetOldest() }
+        guard marks.allSatisfy({ !seen.contains($0) }) else { return false }
+        for mark in marks where seen.insert(mark).inserted { queue.append((mark, now)) }
+        while queue.count - first > capacity { forgetOldest() }
+        return true
+    }
+
+    private mutating func forgetOldest() {
+        seen.remove(queue[first].mark)
+        first += 1
+        // Now and then, so that it costs nothing on average.
+        if first >= 64, first * 2 >= queue.count {
+            queue.removeFirst(first)
+            first = 0
+        }
+    }
+}
+
+/// On which terms a key server gives a content key.
+public struct FairPlayTerms: Hashable, Sendable {
+    /// In seconds; nil for no lease. 0 is an answer that grants nothing.
+    public var lease: UInt32?
+    /// In seconds; nil for no end.
+    public var rental: UInt32?
+    /// Whether the client may store the key.
+    public var persistence = FairPlayLicense.Persistence.notAllowed
+    /// What the output needs; nil says nothing about it.
+    public var outputRequirement: OutputRequirement?
+    /// How long a stored key lasts.
+    public var offlineKey: OfflineKeyTerms?
+
+    /// Without arguments: the key, without limits and not to be stored.
+    public init(
+        lease: UInt32? = nil, rental: UInt32? = nil,
+        persistence: FairPlayLicense.Persistence = .notAllowed, outputRequirement: OutputRequirement? = nil,
+        offlineKey: OfflineKeyTerms? = nil
+    ) {
+        self.lease = lease
+        self.rental = rental
+        self.persistence = persistence
+        self.outputRequirement = outputRequirement
+        self.offlineKey = offlineKey
+    }
+
+    /// What the CKC says about time; nil where there is no limit and the key may not be stored.
+    var duration: ContentKeyDuration? {
+        switch (persistence, lease, rental) {
+        case (.unlimited, _, _): ContentKeyDuration(kind: .persistent)
+        case (.forRentalDuration, _, let rental):
+            ContentKeyDuration(rental: rental ?? ContentKeyDuration.unlimited, kind: .persistentForRental)
+        case (.notAllowed, let lease?, let rental?):
+            ContentKeyDuration(lease: lease, rental: rental, kind: .leaseAndRental)
+        case (.notAllowed, let lease?, nil): ContentKeyDuration(lease: lease, kind: .lease)
+        case (.notAllowed, nil, let rental?): ContentKeyDuration(rental: rental, kind: .rental)
+        case (.notAllowed, nil, nil): nil
+        }
+    }
 }

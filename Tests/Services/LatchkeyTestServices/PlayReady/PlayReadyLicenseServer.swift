@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyManifests
 import LatchkeyKeySystems
+import LatchkeyManifests
 public import LatchkeyProtection
 
 /// The service's side of a PlayReady-style exchange: challenge and policy in, answer out.
@@ -216,4 +216,90 @@ func internally<Value>(_ body: () throws -> Value) throws(PlayReadyFault) -> Val
 
 extension UInt32 {
     fileprivate func distance(from other: UInt32) -> UInt32 { Swift.max(self, other) - Swift.min(self, other) }
+}
+
+/// A licence to be made: a key and its terms.
+struct PlayReadyLicenseIssue {
+    var keyID: KeyID
+    var key: ContentKey
+    var type: XMRTerms.KeyType
+    var terms: XMRTerms
+
+    /// Wraps integrity key and content key for `receiver` (P-256, x and y) and signs with the integrity key.
+    func license(rightsID: [UInt8], receiver: [UInt8], random: RandomSource) throws -> XMRLicense {
+        guard let rightsID = GUID(uuidOrder: rightsID) else { throw CryptoError(reason: 0) }
+        let (integrity, point) = try pointOfKeys(random)
+        var terms = terms
+        terms.boundKey = receiver
+        terms.key = .init(keyID: keyID, type: type, data: try P256.encrypt(point, for: receiver, random: random))
+        return try XMRLicense.make(rightsID: rightsID, objects: terms.objects) { try AES.cmac(key: integrity, $0) }
+    }
+
+    /// A point whose x coordinate is an integrity key and the content key. Every other draw is the x of a point.
+    private func pointOfKeys(_ random: RandomSource) throws(CryptoError) -> (ContentKey, P256.Point) {
+        for _ in 0..<256 {
+            var integrity = try random.bytes(16)
+            var x = integrity + key.withBytes { Array($0) }
+            defer {
+                wipe(&integrity)
+                wipe(&x)
+            }
+            if let point = try P256.Point(x: x), let key = ContentKey(integrity) { return (key, point) }
+        }
+        throw CryptoError(reason: 0)
+    }
+}
+
+/// A request that a service has opened and checked.
+struct ServiceRequest {
+    let element: XMLElement
+    let chain: BCertChain
+    let features: Set<String>
+    /// 16 bytes, to go back in the answer.
+    var nonce: [UInt8]
+
+    /// Opens a request. Throws the fault that the client gets.
+    init(
+        _ bytes: [UInt8], _ operation: PlayReadyOperation, serverKey: P256PrivateKey, trust: CertificateTrust,
+        now: UInt32
+    ) throws(PlayReadyFault) {
+        func invalid(_ text: String) -> PlayReadyFault {
+            PlayReadyFault(code: PlayReadyFault.invalidMessage, text: text)
+        }
+        let message: SignedMessage
+        do throws(SignedMessage.Failure) {
+            message = try SignedMessage(reading: bytes, element: operation.requestElement)
+        } catch {
+            throw invalid("no signed \(operation.requestElement)")
+        }
+        guard let sealed = message.element.child("EncryptedData"),
+            let clear = try? SealedData.open(sealed, with: serverKey),
+            let data = try? XMLElement(reading: clear, limits: .exchange),
+            let encoded = SOAP.bytes("CertificateChain", in: data), let chain = try? BCertChain(reading: encoded)
+        else { throw invalid("the client's data cannot be opened") }
+        do throws(PlayReadyError) {
+            try trust.check(chain, now: now)
+        } catch {
+            throw invalid(error.description)
+        }
+        guard chain.leaf.basic.kind == BCert.Kind.device.rawValue, let key = chain.leaf.key(for: .sign),
+            message.keyInfo == key, message.isSigned(by: key)
+        else { throw invalid("the device did not sign the request") }
+        let name = operation == .acquireLicense ? "LicenseNonce" : "Nonce"
+        guard let nonce = message.element.child(name).flatMap({ SOAP.bytes(name, in: $0) }), nonce.count == 16 else {
+            throw invalid("no nonce")
+        }
+        element = message.element
+        self.chain = chain
+        self.nonce = nonce
+        features = Set(data.child("Features")?.children.compactMap { $0[attribute: "Name"] } ?? [])
+    }
+
+    func text(_ name: String) -> String? { element.child(name)?.text }
+
+    var clientTime: UInt32? { text("ClientTime").flatMap { UInt32($0) } }
+
+    func guid(_ name: String) -> GUID? {
+        element.child(name).flatMap { SOAP.bytes(name, in: $0) }.flatMap { GUID(guidOrder: $0) }
+    }
 }

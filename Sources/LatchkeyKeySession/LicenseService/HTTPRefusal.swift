@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyHTTP
+import LatchkeyManifests
+import LatchkeyProtection
+
+extension HTTPResponse {
+    /// Says that this is no success: URL, status, number and the server's own words, as far as there are any (`ServerText`).
+    ///
+    /// Not quoted: what `request` had in its fields and in its query, what a transport added to it, and `secrets`.
+    func refusal(of request: HTTPRequest, hiding secrets: [String] = []) -> String {
+        var text = "\(printableURL) answers with status \(status)"
+        if let code = LicenseResponse.errorCode(in: body) { text += ", error \(code)" }
+        guard status >= 400 else { return text }
+        let words = ServerText.words(
+            in: body, contentType: header("Content-Type"), hiding: secrets + sentSecrets + request.values)
+        return text + (words.map { ": “\($0)”" } ?? "")
+    }
+}
+
+extension HTTPRequest {
+    /// The values of fields, and those of the query, as they are written and decoded.
+    fileprivate var values: [String] {
+        var values: [String] = []
+        for header in headers where !["content-type", "soapaction"].contains(header.name.lowercased()) {
+            values.append(header.value)
+            for part in header.value.split(separator: " ") { values.append(String(part)) }
+        }
+        guard let mark = url.firstIndex(of: "?") else { return values }
+        for item in url[mark...].dropFirst().split(separator: "&") {
+            guard let equals = item.firstIndex(of: "=") else { continue }
+            let value = item[equals...].dropFirst()
+            values += [String(value)] + (PercentEncoding.decodeText(value).map { [$0] } ?? [])
+        }
+        return values
+    }
+}
+
+extension KeyError {
+    /// A failed exchange with a licence service. The text names the URL, without its query.
+    init(_ error: HTTPError) {
+        let text = error.description
+        self =
+            if error.isSameKind(as: .cancelled("")) {
+                .cancelled(text)
+            } else if error.isSameKind(as: .timedOut("")) {
+                .timedOut(text)
+            } else if error.isSameKind(as: .tooLarge("")) {
+                .malformedResponse(text)
+            } else if error.isSameKind(as: .localAddress("")) {
+                .denied(text)
+            } else if error.isSameKind(as: .invalidURL("")) || error.isSameKind(as: .invalidRequest("")) {
+                .invalidConfiguration(text)
+            } else {
+                .network(text)
+            }
+    }
+}

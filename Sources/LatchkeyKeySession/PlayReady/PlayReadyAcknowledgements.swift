@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyKeySystems
+package import LatchkeyProtection
+
+extension PlayReadyClient {
+    /// How many services that have not heard are kept in mind, and for how many seconds.
+    static let acknowledgementLimit = 64
+    private static let acknowledgementAge: Int64 = 30 * 86_400
+    /// Before each further attempt while the process lives. The next start tries again.
+    private static let acknowledgementPauses: [Duration] = [.seconds(1), .seconds(10), .seconds(60)]
+
+    /// The record of a new one, and the ids of those that have to go for it.
+    static func acknowledgement(
+        _ pending: PendingAcknowledgement, in transaction: LicenseStoreTransaction, at now: TrustedTime
+    ) throws(LicenseStoreError) {
+        for old in try transaction.list(kind: .acknowledgement).dropFirst(acknowledgementLimit - 1) {
+            _ = try transaction.delete(old.id)
+        }
+        try transaction.put(
+            pending.record(removal: now.isTrusted ? now.time.advanced(bySeconds: acknowledgementAge) : nil))
+    }
+
+    /// Begins to tell the services that have not heard yet, those of earlier runs among them. Nobody waits for it: the
+    /// keys are usable meanwhile.
+    func resumeAcknowledgements(in parts: Parts) async {
+        let waiting: [PendingAcknowledgement]
+        do throws(LicenseStoreError) {
+            waiting = try await parts.store.read { transaction throws(LicenseStoreError) in
+                var waiting: [PendingAcknowledgement] = []
+                for summary in try transaction.list(kind: .acknowledgement) {
+                    guard let record = try transaction.record(summary.id) else { continue }
+                    if let pending = PendingAcknowledgement(record) { waiting.append(pending) }
+                }
+                return waiting
+            }
+        } catch {
+            return configuration.log("the acknowledgements that are due cannot be read: \(error)")
+        }
+        for pending in waiting where acknowledging.insert(pending.id).inserted {
+            // Between two attempts the task keeps nobody.
+            let attempt = { [weak self] in await self?.acknowledge(pending, in: parts) ?? true }
+            let end = { [weak self] in await self?.endAcknowledging(pending.id) }
+            Task { [sleep] in
+                var isDone = await attempt()
+                for pause in Self.acknowledgementPauses where !isDone {
+                    guard (try? await sleep(pause)) != nil else { break }
+                    isDone = await attempt()
+                }
+                await end()
+            }
+        }
+    }
+
+    private func endAcknowledging(_ id: RecordID) { acknowledging.remove(id) }
+
+    /// Whether the service has heard, or will never want to. That it does not is no reason not to play.
+    private func acknowledge(_ pending: PendingAcknowledgement, in parts: Parts) async -> Bool {
+        do {
+            let message = try PlayReadyAcknowledgement(
+                transactionID: pending.transactionID, device: try await device(in: parts.store),
+                provisioning: try await provisioning(in: parts.store), clientTime: clientTime)
+            try message.confirm(
+                // It was checked when it gave the license.
+                response: try await send(
+                    .acknowledgeLicense, message.request,
+                    to: NamedService(url: pending.url, namedBy: .service(pending.url)), nil),
+                now: parts.clock.now().trustedSeconds)
+        } catch let error as PlayReadyError where error.fault?.code == PlayReadyFault.unknownTransactionID {
+            // It has heard before, and the answer was lost; or another process was faster.
+        } catch {
+            configuration.log("the licence is usable, but its acknowledgement failed: \(error)")
+            return false
+        }
+        do throws(LicenseStoreError) {
+            try await parts.store.delete(pending.id)
+        } catch {
+            configuration.log("an acknowledgement that was sent is still in the store: \(error)")
+            return false
+        }
+        return true
+    }
+}
+
+/// A service that still has to hear that its licences arrived.
+///
+/// It is stored in the same transaction as the licences, so that it outlives a crash, and goes when the service has
+/// heard.
+package struct PendingAcknowledgement: Hashable, Sendable {
+    /// As the service gave it.
+    package let transactionID: [UInt8]
+    /// Where the licences came from.
+    package let url: String
+    let id: RecordID
+
+    init(transactionID: [UInt8], url: String) {
+        self.transactionID = transactionID
+        self.url = url
+        id = .random()
+    }
+
+    /// Latchkey's own format, version 1: UInt8 version; then transaction id and URL in UTF-8, each with its length as
+    /// UInt32 in front. Integers are big-endian. Nil for anything else.
+    package init?(_ record: LicenseRecord) {
+        var reader = ByteReader(record.payload, structure: "stored acknowledgement")
+        guard (try? reader.readUInt8()) == 1,
+            let transactionID = try? reader.readBytes(reader.readUInt32()),
+            let url = try? reader.readBytes(reader.readUInt32()), reader.isAtEnd
+        else { return nil }
+        self.transactionID = Array(transactionID)
+        self.url = String(decoding: url, as: UTF8.self)
+        id = record.id
+    }
+
+    /// `removal` is from when on nobody waits for it any more.
+    package func record(removal: UnixTime?) -> LicenseRecord {
+        var payload: [UInt8] = [1]
+        for part in [transactionID, Array(url.utf8)] {
+            payload.appendBigEndian(UInt64(part.count), size: 4)
+            payload += part
+        }
+        return LicenseRecord(
+            id: id, kind: .acknowledgement, keySystem: .playReady, removal: removal, payload: payload)
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyKeySystems
+import LatchkeyProtection
+import LatchkeyViewingSession
+import Synchronization
+
+extension AgentCore {
+    // MARK: Content
+
+    func contentInfo() async throws(AgentError) -> ContentInfo {
+        advance(.inspectionBegan)
+        do throws(AgentError) {
+            let parts = try session()
+            let content = try await inspect(parts)
+            let rights = try await parts.rights(of: content)
+            log(.info, "\(printableURL): \(content.isProtected ? "protected, " : "")\(rights)")
+            advance(.inspected(mayPlay: rights.kind == .valid))
+            await parts.gate?.reconsider()
+            return ContentInfo(
+                isProtected: content.isProtected, keySystems: content.keySystems, protectionSystems: content.systems,
+                keyIDs: content.keyIDs, rights: rights, audioTrackNames: content.audioTrackNames,
+                tracks: content.tracks, keyNeeds: content.needs.map { parts.keyNeed($0, rights) },
+                licenseURLs: content.licenseURLs)
+        } catch {
+            log(.error, "\(error)")
+            advance(.inspectionFailed)
+            throw error
+        }
+    }
+
+    private var printableURL: String { HTTPRequest(url: contentURL).printableURL }
+
+    func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
+        let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
+        let inspector = ContentInspector(
+            source: source, keySystem: parts.settings.keySystem,
+            envelopes: EnvelopeParsers(includesOwn: parts.settings.readsLatchkeyEnvelopes))
+        let content = try await inspector.inspect(contentURL, type)
+        guarded.withLock { $0.content = content }
+        return content
+    }
+
+    // MARK: Licences
+
+    func acquireLicense(_ delegate: (any PlayReadyDelegate)?) async throws(AgentError) -> RightsStatus {
+        let parts = try session()
+        let content: InspectedContent
+        if let known = guarded.withLock({ $0.content }) { content = known } else { content = try await inspect(parts) }
+        guard content.isProtected, !content.needs.isEmpty else { throw .notProtected }
+        advance(.acquisitionBegan)
+        log(.info, "acquiring the licence for \(printableURL)")
+        let start = ContinuousClock.now
+        do throws(AgentError) {
+            try await acquire(content, parts, delegate)
+            let rights = try await parts.rights(of: content)
+            guarded.withLock { $0.frequency.licenseWasInstalled() }
+            log(.info, "licence acquired in \((ContinuousClock.now - start).milliseconds) ms: \(rights)")
+            await parts.gate?.reconsider()
+            advance(.acquired(mayPlay: rights.kind == .valid))
+            return rights
+        } catch {
+            log(.error, "\(error)")
+            advance(.acquisitionFailed)
+            throw error
+        }
+    }
+
+    func acquire(
+        _ content: InspectedContent, _ parts: AgentSession, _ delegate: (any PlayReadyDelegate)?
+    ) async throws(AgentError) {
+        let others = content.needs.filter { !parts.isForPlayReady($0) }
+        guard others.isEmpty || delegate == nil else {
+            throw .licenseNotAcquired(
+                .invalidConfiguration("delegates are for PlayReady-style licences; register a ResourceLoader"))
+        }
+        // From here to playback, somebody counts as playing: keys count only while the viewing session is there.
+        let use = parts.session.beginPlayback()
+        do throws(KeyError) {
+            try await parts.session.establishViewing()
+            if let client = parts.playReady?.client {
+                await client.setCustomData(guarded.withLock { $0.customData } ?? client.configuration.customData)
+                do throws(PlayReadyAcquisitionError) {
+                    try await acquire(content.needs.filter(parts.isForPlayReady), parts, client, delegate)
+                } catch {
+                    throw error.keyError
+                }
+            }
+            if !others.isEmpty { try await demand(others, parts) }
+            keep(use)
+        } catch {
+            use?.end()
+            throw .licenseNotAcquired(error)
+        }
+    }
+
+    /// Until something plays, whose elements count from then on, or until the agent's end.
+    func keep(_ use: PlaybackUse?) {
+        let old = guarded.withLock { guarded in
+            defer { guarded.use = use }
+            return guarded.use
+        }
+        old?.end()
+    }
+
+    /// Into the licence store; and what is held and has other keys, as after a change of keys.
+    private func acquire(
+        _ needs: [InspectedContent.Need], _ parts: AgentSession, _ client: PlayReadyClient,
+        _ delegate: (any PlayReadyDelegate)?
+    ) async throws(PlayReadyAcquisitionError) {
+        for need in needs {
+            try await client.acquireLicense(
+                forKeys: need.keyIDs, data: need.data, suggestedURL: need.suggestedURL, mediaURL: need.mediaURL,
+                delegate: delegate)
+        }
+        await parts.gate?.reconsider()
+        for request in parts.gate?.held ?? [] where parts.playReady?.isFor(request) == true {
+            try await client.acquireLicense(for: request, delegate: delegate)
+        }
+    }
+
+    /// Has the loaders asked, and waits for the keys.
+    private func demand(_ needs: [InspectedContent.Need], _ parts: AgentSession) async throws(KeyError) {
+        let session = parts.session
+        parts.gate?.beginAcquisition()
+        defer { parts.gate?.endAcquisition() }
+        let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        let observation = session.observe { _ in signal.yield() }
+        defer { observation.cancel() }
+        parts.gate?.letGo()
+        for need in needs { session.demand(parts.demand(for: need)) }
+        signal.yield()
+        let keyIDs = needs.flatMap { parts.keyIDs(of: $0) }
+        let start = session.generation
+        for await _ in changes {
+            var isComplete = true
+            for keyID in keyIDs {
+                switch session.status(of: keyID) {
+                case .usable: break
+                case .failed(let error, _): throw error
+                case .pending(let id) where session.isUntaken(requestID: id):
+                    let error = KeyError.noLoader("KID \(keyID): no licence service is configured for it")
+                    session.fail(requestID: id, with: error)
+                    throw error
+                case .absent, .pending: isComplete = false
+                }
+            }
+            if isComplete { return }
+            if session.isClosed, session.generation != start { throw .sessionClosed("the session was closed") }
+        }
+        throw .cancelled("the task was cancelled")
+    }
+
+    // MARK: What happens to keys
+
+    var gateHooks: AcquisitionGate.Hooks {
+        AcquisitionGate.Hooks(
+            rights: { [weak self] request in
+                guard let parts = self?.guarded.withLock({ $0.parts }) else { return .noLicense }
+                return await parts.rights(of: request)
+            },
+            didHold: { [weak self] request, status in self?.rightsAreMissing(status, request.keyIDs) },
+            holdsDidChange: { [weak self] in self?.advance(.holds($0)) },
+            didStartPlaying: { [weak self] in self?.guarded.withLock { $0.frequency.contentWasDecrypted() } })
+    }
+
+    func handle(_ event: KeyEvent) {
+        switch event {
+        case .requested(let request, _): log(.debug, "\(request)")
+        case .usable(_, let keyIDs, let elapsed):
+            let names = keyIDs.map(\.description).joined(separator: ", ")
+            log(
+                .info, "keys are there after \(elapsed.milliseconds) ms: \(names.isEmpty ? "one without a KID" : names)"
+            )
+            if configuration.acquisition == .automatic {
+                guarded.withLock {
+                    $0.frequency.licenseWasInstalled()
+                    $0.frequency.contentWasDecrypted()
+                }
+            }
+        case .failed(_, let keyIDs, let error):
+            log(.error, "no key: \(error)")
+            if configuration.acquisition == .automatic, !error.isSameKind(as: .sessionClosed("")) {
+                rightsAreMissing(RightsStatus(kind: .none, reason: error.description), keyIDs)
+            }
+        case .expired(_, let error, _): log(.info, "\(error)")
+        case .renewalFailed(_, _, let error): log(.warning, "a licence was not renewed: \(error)")
+        case .notStored(_, let error, _): log(.warning, "a key was not stored: \(error)")
+        case .closed(let reason):
+            let isNews = guarded.withLock { guarded in
+                defer { guarded.hasToldEnd = true }
+                return !guarded.isReleased && !guarded.hasToldEnd && !guarded.attachments.isEmpty
+            }
+            guard isNews else { return }
+            playbackWillBeAborted(reason.description)
+            advance(.aborted)
+        // With a pipeline, that of its elements which tells first is the one.
+        case .viewing(let notice): if guarded.withLock({ $0.attachments.isEmpty }), notice.claim() { tell(notice) }
+        // The client's clock has told it already.
+        case .clockSetBack, .untaken, .withheld: break
+        }
+    }
+
+    /// Comes behind the elements, which post it where a bus takes it; that of a stopped pipeline does not.
+    func teardownDidFail(_ notice: ViewingNotice) {
+        let isFirst = notice.claim()
+        if isFirst || guarded.withLock({ $0.isReleased }) { tell(notice) }
+    }
+
+    private func tell(_ notice: ViewingNotice) {
+        let failure = notice.failure
+        let details = SessionErrorDetails(
+            httpStatus: failure.status ?? 0, code: failure.code ?? "", message: failure.message,
+            reason: failure.kind.rawValue, conflicts: failure.conflicts.map(\.description))
+        log(.error, "the session server: \(failure.message) (\(details.reason))")
+        switch notice.kind {
+        case .setupError: events.send(.sessionSetupError(details))
+        case .heartbeatError(let isFinal): events.send(.sessionHeartbeatError(details, isFinal: isFinal))
+        case .teardownError: events.send(.sessionTeardownError(details))
+        }
+    }
+
+    func handle(_ event: TrustedClock.Event) {
+        switch event {
+        case .rolledBack: timeIsUntrusted("the system clock was set back; set it right")
+        case .trusted:
+            log(.info, "the clock is trusted")
+            let gate = guarded.withLock { $0.parts }?.gate
+            Task { await gate?.reconsider() }
+        case .notSaved(let error): log(.warning, "the clock's state is not saved: \(error)")
+        case .lost(let error): timeIsUntrusted("what was kept of the clock cannot be read: \(error)")
+        }
+    }
+}
+
+/// Licences for playback without a network.
+extension AgentCore {
+    /// Has the PlayReady-style licences of the content stored, unless they are, and may be used. Nil: they are stored, or the
+    /// content needs none; else why not, in words.
+    func storeLicense(_ delegate: (any PlayReadyDelegate)?) async -> String? {
+        do throws(AgentError) {
+            let parts = try session()
+            var content = try await inspect(parts)
+            content.needs = content.needs.filter { $0.system == .playReady || parts.isForPlayReady($0) }
+            guard content.isProtected, !content.needs.isEmpty else { return nil }
+            guard let client = parts.playReady?.client else {
+                throw .configuration("no PlayReady-style licences are configured: there is no [playready]")
+            }
+            let keyIDs = content.needs.flatMap(\.keyIDs)
+            if try await Self.storedRights(forKeys: keyIDs, client).kind == .valid { return nil }
+            try await acquire(content, parts, delegate)
+            let rights = try await Self.storedRights(forKeys: keyIDs, client)
+            switch rights.kind {
+            case .valid, .future: return nil
+            case .none: return "the licence service gave one that may not be stored"
+            case .expired, .untrustedTime: return rights.reason
+            }
+        } catch {
+            return error.description
+        }
+    }
+
+    /// By a client of its own: that knows what is in the store, and no licence for a session alone.
+    private static func storedRights(
+        forKeys keyIDs: [KeyID], _ client: PlayReadyClient
+    ) async throws(AgentError) -> RightsStatus {
+        do throws(PlayReadyAcquisitionError) {
+            return try await PlayReadyClient(configuration: client.configuration, transport: client.transport)
+                .rightsStatus(forKeys: keyIDs, repairingClock: true)
+        } catch {
+            throw .configuration(error.description)
+        }
+    }
+}
