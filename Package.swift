@@ -70,7 +70,7 @@ var targets: [Target] = [
     .target(
         name: "LatchkeyHTTP",
         dependencies: [
-            "CLatchkeyCurl",
+            "LatchkeyProtection", "CLatchkeyCurl",
             .product(name: "NIOCore", package: "swift-nio"),
             .product(name: "NIOHTTP1", package: "swift-nio"),
             .product(name: "NIOPosix", package: "swift-nio"),
@@ -110,7 +110,7 @@ var targets: [Target] = [
         ],
         path: "Tests/Services/LatchkeyTestServices"),
     .target(name: "LatchkeyTestSupport", path: "Tests/LatchkeyTestSupport"),
-    .testTarget(name: "LatchkeyProtectionTests", dependencies: ["LatchkeyProtection"]),
+    .testTarget(name: "LatchkeyProtectionTests", dependencies: ["LatchkeyTestSupport", "LatchkeyProtection"]),
     .testTarget(
         name: "LatchkeyContainersTests",
         dependencies: ["LatchkeyTestSupport", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection"]),
@@ -139,7 +139,9 @@ var targets: [Target] = [
         ],
         exclude: ["Golden"]),
     .target(name: "LatchkeyLoopbackSupport", path: "Tests/LatchkeyLoopbackSupport"),
-    .testTarget(name: "LatchkeyHTTPTests", dependencies: ["LatchkeyHTTP", "LatchkeyLoopbackSupport"]),
+    .testTarget(
+        name: "LatchkeyHTTPTests",
+        dependencies: ["LatchkeyHTTP", "LatchkeyLoopbackSupport", "LatchkeyProtection"]),
     .testTarget(
         name: "LatchkeyViewingSessionTests",
         dependencies: [

@@ -32,7 +32,7 @@ LAYERS = {
         ["CLatchkeyOpenSSL", "FoundationEssentials", "Synchronization"]),
     "LatchkeyHTTP": (
         "Sources/LatchkeyHTTP",
-        [],
+        ["LatchkeyProtection"],
         ["CLatchkeyCurl", "FoundationEssentials", "Glibc", "NIOCore", "NIOHTTP1", "NIOPosix", "Synchronization"]),
     "LatchkeyStorage": ("Sources/LatchkeyStorage", ["LatchkeyHTTP"], ["CLatchkeySQLite", "Glibc", "Synchronization"]),
     "LatchkeyKeySession": (

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MPL-2.0
 """Prints what `swift build` needs beside -static-stdlib for what ships, one argument a line.
 
-    link_flags.py SWIFT
+    link_flags.py SWIFT [BUILD-FOLDER]
+
+The functions are linked in the order that is recorded in the build folder, if one is.
 
 Hardening: relocations that are read-only once the program runs and that are all resolved at its start, no executable
 stack, no search path (RUNPATH), and a stack protector in C code. The Swift compiler adds one to Swift code by default.
@@ -67,5 +69,12 @@ def link_flags(swift, cross=False, startup=None):
     return flags
 
 
+def main():
+    order = startup(sys.argv[2]) if len(sys.argv) > 2 else None
+    if order and not os.path.exists(order):
+        order = None
+    print("\n".join(link_flags(shutil.which(sys.argv[1]) or sys.argv[1], startup=order)))
+
+
 if __name__ == "__main__":
-    print("\n".join(link_flags(shutil.which(sys.argv[1]) or sys.argv[1])))
+    main()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
+
 /// A `data:` URI: the bytes stand in the URI itself (RFC 2397).
 ///
 /// In a playlist they may be a key. The URI and its bytes belong in no log and no message.
@@ -32,9 +34,7 @@ public struct DataURI: Sendable {
     }
 }
 
-extension DataURI: CustomStringConvertible, CustomReflectable {
+extension DataURI: Redacted {
     /// The scheme alone. The bytes never show, because they may be a key.
     public var description: String { "data:…" }
-    /// Empty, so that `dump` and a debugger show no bytes either.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
+
 /// The transport on libcurl.
 ///
 /// One thread, started with the first request, runs all transfers of one instance and keeps its connections for the
@@ -123,7 +125,7 @@ struct RedirectChain: Sendable {
         if request.staysWithinOrigin, !target.isSameOrigin(as: url) {
             throw .redirect(
                 url.text,
-                "it redirects a request with credentials to another origin, \(HTTPURL.printable(target.text)); name "
+                "it redirects a request with credentials to another origin, \(URIReference.printable(target.text)); name "
                     + "that one in the settings, if it is the right one")
         }
         followed += 1

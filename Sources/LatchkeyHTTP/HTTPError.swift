@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import CLatchkeyCurl
 
 /// Why there is no response. A response with an error status is no `HTTPError`.
@@ -31,7 +32,7 @@ public struct HTTPError: Error, Sendable, Hashable {
     // The only way in, so that no query and no user information gets past it.
     private init(_ code: Code, _ url: String, _ detail: String) {
         self.code = code
-        self.url = url.isEmpty ? "" : HTTPURL.printable(url)
+        self.url = url.isEmpty ? "" : URIReference.printable(url)
         self.detail = detail
     }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
+
 /// What to send, and how long and how much to wait for.
 ///
 /// Prints its method and its URL without query and user information; never fields or body.
@@ -43,19 +45,17 @@ public struct HTTPRequest: Sendable {
     }
 
     /// The URL for logs and error texts: without query, fragment and user information.
-    public var printableURL: String { HTTPURL.printable(url) }
+    public var printableURL: String { URIReference.printable(url) }
 
     /// Scheme, host and port of the URL; empty for a URL that cannot be read.
     package var origin: String { (try? HTTPURL(url)).map { "\($0.scheme)://\($0.host):\($0.port)" } ?? "" }
 }
 
-extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension HTTPRequest: Redacted {
     /// Method and `printableURL`.
     public var description: String { "\(method) \(printableURL)" }
-    /// The same: a debugger shows no fields and no body either.
-    public var debugDescription: String { description }
     /// The same two for `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["method": method, "url": printableURL]) }
+    public var shown: KeyValuePairs<String, Any> { ["method": method, "url": printableURL] }
 }
 
 /// One field of a request or a response (RFC 9110, section 5).
@@ -87,13 +87,11 @@ public struct HTTPHeader: Sendable, Hashable {
     }
 }
 
-extension HTTPHeader: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension HTTPHeader: Redacted {
     /// The name alone, because the value may be a credential.
     public var description: String { "\(name): <redacted>" }
-    /// The same: a debugger shows no value either.
-    public var debugDescription: String { description }
     /// The name; `dump` shows no value.
-    public var customMirror: Mirror { Mirror(self, children: ["name": name]) }
+    public var shown: KeyValuePairs<String, Any> { ["name": name] }
 }
 
 /// Whether the text is a token (RFC 9110, section 5.6.2), as methods and field names are.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
+
 /// A complete response, whatever its status.
 ///
 /// Prints its status and its URL without query and user information; never fields or body.
@@ -30,16 +32,12 @@ public struct HTTPResponse: Sendable {
     }
 
     /// The URL for logs and error texts: without query, fragment and user information.
-    public var printableURL: String { HTTPURL.printable(url) }
+    public var printableURL: String { URIReference.printable(url) }
 }
 
-extension HTTPResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension HTTPResponse: Redacted {
     /// Status, `printableURL` and the size of the body.
     public var description: String { "\(status) from \(printableURL), \(body.count) bytes" }
-    /// The same: a debugger shows no fields and no body either.
-    public var debugDescription: String { description }
     /// The same three for `dump`.
-    public var customMirror: Mirror {
-        Mirror(self, children: ["status": status, "url": printableURL, "bodySize": body.count])
-    }
+    public var shown: KeyValuePairs<String, Any> { ["status": status, "url": printableURL, "bodySize": body.count] }
 }

@@ -65,39 +65,6 @@ struct HTTPURL: Sendable {
     func isSameOrigin(as other: HTTPURL) -> Bool {
         scheme == other.scheme && host == other.host && port == other.port
     }
-
-    /// Any URL for logs and error texts: without query, fragment and user information, at most 256 characters.
-    ///
-    /// Where the text is no URL and an `@` says that it may hold a password, only the scheme is left.
-    static func printable(_ text: String) -> String {
-        var printable: String
-        if text.hasPrefix("file:///") {
-            // No host, so nobody's password: libcurl stays out of processes that only play files.
-            printable = withoutQuery(text)
-        } else if let clean = withoutSecrets(text) {
-            printable = clean
-        } else if text.utf8.contains(UInt8(ascii: "@")) {
-            let scheme = text.prefix { $0 != ":" && $0 != "@" && $0 != "/" }
-            printable = text.dropFirst(scheme.count).hasPrefix("://") ? "\(scheme)://…" : "…"
-        } else {
-            printable = withoutQuery(text)
-        }
-        printable = withoutControlCharacters(printable)
-        return printable.count > 256 ? "\(printable.prefix(255))…" : printable
-    }
-
-    private static func withoutQuery(_ text: String) -> String { String(text.prefix { $0 != "?" && $0 != "#" }) }
-
-    /// Nil where libcurl takes it for no URL, or is not there.
-    private static func withoutSecrets(_ text: String) -> String? {
-        guard let library = CurlLibrary.present,
-            let parts = URLParts(text, flags: UInt32(CURLU_NON_SUPPORT_SCHEME), library),
-            parts.set(CURLUPART_USER, nil, 0), parts.set(CURLUPART_PASSWORD, nil, 0),
-            parts.set(CURLUPART_OPTIONS, nil, 0), parts.set(CURLUPART_QUERY, nil, 0),
-            parts.set(CURLUPART_FRAGMENT, nil, 0)
-        else { return nil }
-        return parts.get(CURLUPART_URL)
-    }
 }
 
 /// The text with a space for each control character, so that it cannot forge lines in a log.

@@ -2,7 +2,7 @@
 
 import LatchkeyHTTP
 import LatchkeyKeySystems
-import LatchkeyProtection
+public import LatchkeyProtection
 import Synchronization
 
 /// Gets keys from a Clear Key licence service over HTTP (W3C Encrypted Media Extensions, 9.1).
@@ -101,7 +101,7 @@ public final class ClearKeyLoader: ResourceLoader {
     private static func keys(
         for exchange: HTTPRequest, over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
-        var response = try await send(exchange, over: transport)
+        var (_, response) = try await transport.exchange { exchange }
         defer { wipe(&response.body) }
         guard 200..<300 ~= response.status else {
             throw .serverStatus(response.refusal(of: exchange))
@@ -112,31 +112,11 @@ public final class ClearKeyLoader: ResourceLoader {
             throw .malformedResponse("\(response.printableURL): \(error.reason)")
         }
     }
-
-    private static func send(
-        _ exchange: HTTPRequest, over transport: any HTTPTransport
-    ) async throws(KeyError) -> HTTPResponse {
-        do throws(HTTPError) {
-            return try await transport.send(exchange)
-        } catch {
-            guard isWorthRepeating(error), !Task.isCancelled else { throw KeyError(error) }
-        }
-        do throws(HTTPError) {
-            return try await transport.send(exchange)
-        } catch {
-            throw KeyError(error)
-        }
-    }
-
-    /// A timeout has used up the time that there is.
-    private static func isWorthRepeating(_ error: HTTPError) -> Bool {
-        error.isConnectionFailure && !error.isSameKind(as: .timedOut(""))
-    }
 }
 
-extension ClearKeyLoader: CustomStringConvertible, CustomReflectable {
+extension ClearKeyLoader: Redacted {
     /// The name, which has no query and no header in it.
     public var description: String { name }
     /// The name alone; headers may hold credentials.
-    public var customMirror: Mirror { Mirror(self, children: ["name": name]) }
+    public var shown: KeyValuePairs<String, Any> { ["name": name] }
 }

@@ -166,7 +166,7 @@ public struct ControlSettings: Sendable, Equatable {
     }
 }
 
-extension ControlSettings: CustomStringConvertible, CustomReflectable {
+extension ControlSettings: Redacted {
     /// What is configured, in one line for a log: URLs without query, headers by name.
     public var description: String {
         let url = licenseURL.map { HTTPRequest(url: $0).printableURL }
@@ -181,9 +181,6 @@ extension ControlSettings: CustomStringConvertible, CustomReflectable {
         ]
         return parts.compactMap { name, value in value.map { "\(name): \($0)" } }.joined(separator: "; ")
     }
-
-    /// The same line; credentials do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }
 
 /// A group of the configuration file and the keys that it may have.

@@ -18,7 +18,7 @@ public indirect enum KeyAnswer: Sendable {
     case limited(KeyAnswer, KeyTerms)
 }
 
-extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension KeyAnswer: Redacted {
     /// The KIDs, or the size of what came. Never keys.
     public var description: String {
         switch self {
@@ -29,11 +29,6 @@ extension KeyAnswer: CustomStringConvertible, CustomDebugStringConvertible, Cust
         case .limited(let answer, _): "\(answer.description), limited"
         }
     }
-
-    /// The same: a debugger shows no key either.
-    public var debugDescription: String { description }
-    /// Empty, so that `dump` shows no key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension KeyAnswer {

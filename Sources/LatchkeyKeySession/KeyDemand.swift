@@ -2,7 +2,7 @@
 
 import LatchkeyHTTP
 import LatchkeyKeySystems
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// What somebody needs from a session: keys, and what is known about where to get them.
 public struct KeyDemand: Sendable {
@@ -44,14 +44,11 @@ public struct KeyDemand: Sendable {
     }
 }
 
-extension KeyDemand: CustomStringConvertible, CustomReflectable {
+extension KeyDemand: Redacted {
     /// Without the URL's query, where services put tokens.
     public var description: String {
         let names = keyIDs.isEmpty ? "media without a KID" : "KID \(keyIDs.map(\.description).joined(separator: ", "))"
         return "demand for \(names)"
             + (suggestedURL.map { ", licence URL \(HTTPRequest(url: $0).printableURL)" } ?? "")
     }
-
-    /// Empty: initialization data and URLs may hold tokens.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyKeySystems
-import LatchkeyProtection
+public import LatchkeyProtection
 import Synchronization
 
 /// A session's question for keys, for a resource loader or the application to answer.
@@ -229,18 +229,15 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     func setStatus(_ status: KeyRequestStatus) { state.withLock { $0.status = status } }
 }
 
-extension KeyLoadingRequest: CustomStringConvertible, CustomReflectable {
+extension KeyLoadingRequest: Redacted {
     /// Id and the first four KIDs.
     public var description: String {
         let names = keyIDs.prefix(4).map(\.description).joined(separator: ", ")
         let more = keyIDs.count > 4 ? " and \(keyIDs.count - 4) more" : ""
         return "key request \(id) for \(keyIDs.isEmpty ? "media without a KID" : "KID \(names)\(more)")"
     }
-
     /// Id, key system and KIDs; URLs and initialization data do not show in `dump`.
-    public var customMirror: Mirror {
-        Mirror(self, children: ["id": id, "keySystem": keySystem as Any, "keyIDs": keyIDs])
-    }
+    public var shown: KeyValuePairs<String, Any> { ["id": id, "keySystem": keySystem as Any, "keyIDs": keyIDs] }
 }
 
 /// Where a key request is, as AVFoundation's `AVContentKeyRequest.Status` has it.

@@ -51,11 +51,9 @@ public struct KeySessionConfiguration: Sendable {
     public init() {}
 }
 
-extension KeySessionConfiguration: CustomStringConvertible, CustomReflectable {
+extension KeySessionConfiguration: Redacted {
     /// Says nothing of what is in it.
     public var description: String { "key session configuration" }
-    /// Empty: it holds the device secret.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 /// The time that a session lives by. Tests bring their own.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
-import LatchkeyProtection
+public import LatchkeyProtection
 import Synchronization
 
 /// Content keys that are known beforehand, from a property or a keys file. Prints without keys.
@@ -125,11 +125,9 @@ extension StaticKeys {
     }
 }
 
-extension StaticKeys: CustomStringConvertible, CustomReflectable {
+extension StaticKeys: Redacted {
     /// How many there are; neither keys nor URIs.
     public var description: String { "\(entries.count) static keys" }
-    /// Empty, so that `dump` shows no key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 /// Answers from keys that are known beforehand, whatever the key system.

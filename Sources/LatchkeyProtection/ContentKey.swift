@@ -59,12 +59,7 @@ public final class ContentKey: Sendable {
     }
 }
 
-extension ContentKey: CustomStringConvertible, CustomReflectable {
-    /// `<redacted>`, wherever the key is printed.
-    public var description: String { "<redacted>" }
-    /// Empty, so that `dump` and a debugger show no byte.
-    public var customMirror: Mirror { Mirror(self, children: []) }
-}
+extension ContentKey: Redacted {}
 
 /// Overwrites an array that held a secret, in a way that the optimiser keeps.
 @inline(never)

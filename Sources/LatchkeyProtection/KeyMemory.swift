@@ -92,9 +92,4 @@ public final class SealingKey: Sendable {
     }
 }
 
-extension SealingKey: CustomStringConvertible, CustomReflectable {
-    /// `<redacted>`, wherever the key is printed.
-    public var description: String { "<redacted>" }
-    /// Empty, so that `dump` and a debugger show no byte.
-    public var customMirror: Mirror { Mirror(self, children: []) }
-}
+extension SealingKey: Redacted {}

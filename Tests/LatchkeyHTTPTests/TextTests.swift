@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import Testing
 
 @testable import LatchkeyHTTP
@@ -9,22 +10,28 @@ struct TextTests {
     @Test(arguments: [
         ("http://me:pw@host:81/a/@b?token=x#y", "http://host:81/a/@b"),
         ("https://[::1]:8443/a?b", "https://[::1]:8443/a"),
-        ("skd://user:pw@key-1?x", "skd://key-1/"),
+        ("skd://user:pw@key-1?x", "skd://key-1"),
         ("licence.example/a?token=x", "licence.example/a"),
         ("http://me:p/w@host/a", "http://…"),
         ("me:pw@host", "…"),
+        ("http:me:pw@host/a", "…"),
+        ("http://me:p?w@host/a", "http://…"),
+        ("http://me:p#w@host/a", "http://…"),
+        ("skd:https://me:pw@host/a", "…"),
+        ("/home/me@host/clip.mp4", "/home/me@host/clip.mp4"),
+        ("data:text/plain;base64,c2VjcmV0", "data:…"),
         ("http://host/a\u{1B}[2J\nforged", "http://host/a [2J forged"),
         ("file:///home/me@host/clip@2x.mp4?a#b", "file:///home/me@host/clip@2x.mp4"),
-        ("file://me:pw@host/clip.mp4", "file://…"),
+        ("file://me:pw@host/clip.mp4", "file://host/clip.mp4"),
         ("", ""),
     ])
     func urlsPrintWithoutSecrets(_ url: String, _ printed: String) {
-        #expect(HTTPURL.printable(url) == printed)
+        #expect(URIReference.printable(url) == printed)
         #expect(HTTPRequest(url: url).printableURL == printed)
     }
 
     @Test func longURLsAreCut() {
-        #expect(HTTPURL.printable("http://host/" + String(repeating: "a", count: 1_000)).count == 256)
+        #expect(URIReference.printable("http://host/" + String(repeating: "a", count: 1_000)).count == 256)
     }
 
     @Test func errorsPrintKindURLAndDetail() {
@@ -84,7 +91,7 @@ struct TextTests {
             let fits = head.receive(bytes)
             #expect(fits && head.headers.count <= 1)
             let text = String(decoding: bytes, as: UTF8.self)
-            #expect(!HTTPURL.printable("http://me:s3cret@" + text).contains("s3cret"))
+            #expect(!URIReference.printable("http://me:s3cret@" + text).contains("s3cret"))
             if let url = try? HTTPURL("http://host/" + text), let target = try? url.resolving(text) {
                 #expect(target.scheme == "http" || target.scheme == "https")
             }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
+
 /// A request that reached a `LoopbackServer` with its token. Prints nothing of it but the method.
 public struct LoopbackRequest: Sendable {
     /// `GET` or `HEAD`. The server leaves the body of an answer to `HEAD` out.
@@ -26,11 +28,11 @@ public struct LoopbackRequest: Sendable {
     public var range: LoopbackRange? { header("Range").flatMap { LoopbackRange($0) } }
 }
 
-extension LoopbackRequest: CustomStringConvertible, CustomReflectable {
+extension LoopbackRequest: Redacted {
     /// Without the path, which may stand for a secret URL.
     public var description: String { "\(method) of a loopback request" }
     /// The method alone, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: ["method": method]) }
+    public var shown: KeyValuePairs<String, Any> { ["method": method] }
 }
 
 /// One part of a resource, as a `Range` field asks for it (RFC 9110, section 14.1.2).

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
+
 /// What a `LoopbackServer` answers. Prints its status and size; never fields or body.
 public struct LoopbackResponse: Sendable {
     /// 200 to 599; anything else goes out as 500.
@@ -46,14 +48,14 @@ public struct LoopbackResponse: Sendable {
     }
 }
 
-extension LoopbackResponse: CustomStringConvertible, CustomReflectable {
+extension LoopbackResponse: Redacted {
     /// Status and size of the body, as far as that is known.
     public var description: String {
         let size = if let stream { stream.length } else { UInt64(body.count) }
         return "\(status), \(size.map { "\($0)" } ?? "some") bytes"
     }
     /// The same two; the body may be a key.
-    public var customMirror: Mirror { Mirror(self, children: ["status": status, "bodySize": body.count]) }
+    public var shown: KeyValuePairs<String, Any> { ["status": status, "bodySize": body.count] }
 }
 
 /// A body that comes piece by piece, as fast as the client takes it.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
 import Glibc
 import NIOCore
 import NIOHTTP1
@@ -89,11 +90,11 @@ public final class LoopbackServer: Sendable {
     }
 }
 
-extension LoopbackServer: CustomStringConvertible, CustomReflectable {
+extension LoopbackServer: Redacted {
     /// The port, never the token that is part of its URLs.
     public var description: String { "loopback server on port \(port)" }
     /// The same; the token does not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["port": port]) }
+    public var shown: KeyValuePairs<String, Any> { ["port": port] }
 }
 
 /// How much a `LoopbackServer` takes from its clients before it ends their connections.
@@ -262,7 +263,4 @@ struct LoopbackToken: Sendable {
     }
 }
 
-extension LoopbackToken: CustomStringConvertible, CustomReflectable {
-    var description: String { "<redacted>" }
-    var customMirror: Mirror { Mirror(self, children: []) }
-}
+extension LoopbackToken: Redacted {}

@@ -144,11 +144,11 @@ public final class ApplicationCertificate: Sendable {
     }
 }
 
-extension ApplicationCertificate: CustomStringConvertible, CustomReflectable {
+extension ApplicationCertificate: Redacted {
     /// Where the certificate comes from; a URL without its query.
     public var description: String { name }
     /// The same; the headers for the URL do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["source": name]) }
+    public var shown: KeyValuePairs<String, Any> { ["source": name] }
 }
 
 /// Application certificates that were loaded from URLs, for the sessions that come later: the next playback then takes one

@@ -184,7 +184,7 @@ public final class FairPlayLoader: StoredKeyLoader {
             if integrity == .required { options.sendsIntegrity = true }
         }
         warn(request)
-        let (sent, response) = try await send { () throws(KeyError) in
+        let (sent, response) = try await transport.exchange { () throws(KeyError) in
             let spc = try request.streamingContentKeyRequestData(
                 forApp: certificate, contentIdentifier: identifier, options: options)
             return try service.request(
@@ -209,34 +209,13 @@ public final class FairPlayLoader: StoredKeyLoader {
         guard let advice = service.advice, !hasWarned.exchange(true, ordering: .relaxed) else { return }
         request.log("warning: \(advice)")
     }
-
-    /// A lost connection is tried once more, with a new SPC: key servers refuse one that they have seen. A timeout has
-    /// used up the time that there is.
-    private func send(
-        _ make: () throws(KeyError) -> HTTPRequest
-    ) async throws(KeyError) -> (HTTPRequest, HTTPResponse) {
-        let first = try make()
-        do throws(HTTPError) {
-            return (first, try await transport.send(first))
-        } catch {
-            guard error.isConnectionFailure, !error.isSameKind(as: .timedOut("")), !Task.isCancelled else {
-                throw KeyError(error)
-            }
-        }
-        let second = try make()
-        do throws(HTTPError) {
-            return (second, try await transport.send(second))
-        } catch {
-            throw KeyError(error)
-        }
-    }
 }
 
-extension FairPlayLoader: CustomStringConvertible, CustomReflectable {
+extension FairPlayLoader: Redacted {
     /// The name of the preset.
     public var description: String { name }
     /// The service without values of headers and parameters.
-    public var customMirror: Mirror { Mirror(self, children: ["service": service.description]) }
+    public var shown: KeyValuePairs<String, Any> { ["service": service.description] }
 }
 
 extension FairPlayLoader {

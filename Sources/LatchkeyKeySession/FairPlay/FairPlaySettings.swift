@@ -166,7 +166,8 @@ public struct FairPlaySettings: Sendable, Hashable {
             configuration.persistableKeys = try clock(beside: playReady)
         }
         guard let testASkFile else { return }
-        var bytes = try RegularFile(path: testASkFile, kind: "test application secret key", has: .secrets).contents(limit: 256)
+        var bytes = try RegularFile(path: testASkFile, kind: "test application secret key", has: .secrets).contents(
+            limit: 256)
         defer { wipe(&bytes) }
         var digits = bytes.filter { $0 > 0x20 }
         defer { wipe(&digits) }
@@ -177,13 +178,10 @@ public struct FairPlaySettings: Sendable, Hashable {
     }
 }
 
-extension FairPlaySettings: CustomStringConvertible, CustomReflectable {
+extension FairPlaySettings: Redacted {
     /// Service and certificate, without query, and headers and parameters by name.
     public var description: String {
         let url = certificateURL.map { HTTPRequest(url: $0).printableURL }
         return (certificateFile ?? url).map { "\(service.description), certificate \($0)" } ?? service.description
     }
-
-    /// The same; values do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyHTTP
 import LatchkeyContainers
 
@@ -74,16 +75,8 @@ public struct KeyURI: Sendable, Hashable {
         return PercentEncoding.encodeInvalid(isURL ? afterScheme : "\(scheme)://\(afterScheme)")
     }
 
-    /// For logs and error texts: without query and user information, at most 256 characters, control characters as
-    /// spaces. A `data:` URI holds a whole pssh box or PlayReady header and names nothing: of that, the scheme alone.
-    public var printable: String {
-        if scheme == "data" { return "data:…" }
-        if text.utf8.contains(UInt8(ascii: "@")) { return HTTPRequest(url: text).printableURL }
-        let shown = Substring(text.utf8.prefix { $0 != UInt8(ascii: "?") })
-        let clean = shown.unicodeScalars.prefix(257).map { $0.properties.generalCategory == .control ? " " : $0 }
-        return clean.count > 256
-            ? "\(String(String.UnicodeScalarView(clean.prefix(255))))…" : String(String.UnicodeScalarView(clean))
-    }
+    /// For logs and error texts: without query, fragment and user information, at most 256 characters.
+    public var printable: String { URIReference.printable(text) }
 
     private var split: (before: Substring, query: Substring?) {
         guard let mark = afterScheme.utf8.firstIndex(of: UInt8(ascii: "?")) else { return (afterScheme[...], nil) }

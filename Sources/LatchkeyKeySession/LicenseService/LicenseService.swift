@@ -132,14 +132,11 @@ public struct LicenseService: Sendable, Hashable {
     }
 }
 
-extension LicenseService: CustomStringConvertible, CustomReflectable {
+extension LicenseService: Redacted {
     /// Preset, URL without its query, headers and parameters by name.
     public var description: String {
         let names = headers.map(\.name) + parameters.keys.sorted()
         return "“\(preset.name)”" + (url.map { " at \(HTTPRequest(url: $0).printableURL)" } ?? "")
             + (names.isEmpty ? "" : " with \(names.joined(separator: ", "))")
     }
-
-    /// The same; values do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["service": description]) }
 }

@@ -3,7 +3,7 @@
 import LatchkeyContainers
 public import LatchkeyHTTP
 public import LatchkeyKeySystems
-import LatchkeyProtection
+public import LatchkeyProtection
 import LatchkeyStorage
 
 /// PlayReady-style licences on this device: acquires them, keeps them, and says what they allow.
@@ -271,13 +271,11 @@ public actor PlayReadyClient {
     nonisolated var clientTime: UInt32 { UInt32(clamping: clocks.reading().wall / 1000) }
 }
 
-extension PlayReadyClient.Configuration: CustomStringConvertible, CustomReflectable {
+extension PlayReadyClient.Configuration: Redacted {
     /// The URL of the licence service without its query. Never keys or custom data.
     public var description: String {
         "PlayReady-style client" + (licenseURL.map { " of \(HTTPRequest(url: $0).printableURL)" } ?? "")
     }
-    /// Empty: the configuration holds the model's private key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 /// A licence that was opened, and how it is kept.
@@ -497,20 +495,11 @@ extension PlayReadyClient {
             switch (delegate, operation) {
             case (let delegate?, .acquireLicense): return try await delegate.performLicenseAcquisition(request)
             case (let delegate?, .joinDomain): return try await delegate.performJoinDomain(request)
-            default: break
+            default: return try await request.send()
             }
         } catch {
             throw .init(error)
         }
-        // A lost connection is tried once more. A timeout has used up the time that there is.
-        for isLast in [false, true] {
-            do throws(KeyError) {
-                return try await request.send()
-            } catch {
-                guard !isLast, error.isSameKind(as: .network("")), !Task.isCancelled else { throw .init(error) }
-            }
-        }
-        throw .init(KeyError.network("\(request)"))
     }
 
     /// What may be stored is on disk when this returns. Licences for the same keys whose end is past go.

@@ -361,11 +361,9 @@ extension JudgedLicense {
     }
 }
 
-extension PlayReadyLoader: CustomStringConvertible, CustomReflectable {
+extension PlayReadyLoader: Redacted {
     /// That of the client's configuration.
     public var description: String { client.configuration.description }
-    /// Empty: the client holds the device's keys.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension KeyError {

@@ -18,7 +18,7 @@ struct PlayReadyNeed {
     /// Throws `malformedRequest` where neither the request nor its initialization data name a KID.
     init(_ request: KeyLoadingRequest) throws(PlayReadyAcquisitionError) {
         var data = request.initializationData.filter { $0.system == .playReady || $0.system == nil }.map(\.bytes)
-        if let uri = request.keyURI, let bytes = Self.dataURI(uri) { data.insert(bytes, at: 0) }
+        if let uri = request.keyURI, let bytes = DataURI(uri)?.bytes { data.insert(bytes, at: 0) }
         let objects = data.compactMap { try? PlayReadyObject(initializationData: $0) }
         found = objects.compactMap { try? $0.header() }
         embedded = Array(objects.flatMap(\.embeddedLicenses).prefix(PlayReadyExchange.maximumLicenseCount))
@@ -101,13 +101,5 @@ struct PlayReadyNeed {
             throw .init(KeyError(error))
         }
         return headers
-    }
-
-    /// The bytes of a `data:` URI (RFC 2397) in Base64; nil for every other URI.
-    private static func dataURI(_ uri: String) -> [UInt8]? {
-        guard uri.prefix(5).lowercased() == "data:", let comma = uri.firstIndex(of: ","),
-            uri[..<comma].lowercased().hasSuffix(";base64")
-        else { return nil }
-        return Base64.decode(String(uri[uri.index(after: comma)...]))
     }
 }

@@ -66,16 +66,13 @@ public struct PlayReadyServiceRequest: Sendable {
 
     /// Sends it as it is now. Returns the body of the answer; a service's fault is one.
     ///
-    /// Ends soon after the task is cancelled. Throws `denied` where media or a service names the URL, and
+    /// Sends it once more if the connection was lost. Ends soon after the task is cancelled. Throws `denied` where media or a service names the URL, and
     /// `Configuration.mediaLicenseURLs` does not allow it; a `url` that was changed is not checked. Throws `serverStatus` for a status that is no success and brings no fault.
     public func send() async throws(KeyError) -> [UInt8] {
-        var request = httpRequest
-        if let check, check.url == url { try check.body(&request) }
-        let response: HTTPResponse
-        do throws(HTTPError) {
-            response = try await transport.send(request)
-        } catch {
-            throw KeyError(error)
+        let (request, response) = try await transport.exchange { () throws(KeyError) in
+            var request = httpRequest
+            if let check, check.url == url { try check.body(&request) }
+            return request
         }
         let secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
         // A service's fault is quoted in error texts. Nobody signs it.
@@ -87,11 +84,9 @@ public struct PlayReadyServiceRequest: Sendable {
     }
 }
 
-extension PlayReadyServiceRequest: CustomStringConvertible, CustomReflectable {
+extension PlayReadyServiceRequest: Redacted {
     /// Operation and URL without its query.
     public var description: String { "\(operation.rawValue) to \(HTTPRequest(url: url).printableURL)" }
-    /// The same; fields and challenge do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["request": description]) }
 }
 
 /// Sends challenges in the place of the client: with fields or cookies of its own, to another address, or through a

@@ -190,12 +190,9 @@ public struct PlayReadySettings: Sendable, Hashable {
     }
 }
 
-extension PlayReadySettings: CustomStringConvertible, CustomReflectable {
+extension PlayReadySettings: Redacted {
     /// The URL of the licence service without its query.
     public var description: String {
         licenseURL.map { "licence service \(HTTPRequest(url: $0).printableURL)" } ?? "licence service of the media"
     }
-
-    /// The same; values of headers do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

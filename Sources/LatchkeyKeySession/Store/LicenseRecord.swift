@@ -75,14 +75,11 @@ public struct LicenseRecord: Hashable, Sendable {
     }
 }
 
-extension LicenseRecord: CustomStringConvertible, CustomReflectable {
+extension LicenseRecord: Redacted {
     /// Without the payload: it may hold keys.
     public var description: String {
         "\(kind) \(id) (\(payload.count) bytes; KIDs: \(keyIDs.map(\.description).joined(separator: ", ")))"
     }
-
-    /// Empty: the payload may hold keys.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension LicenseRecord {

@@ -175,9 +175,7 @@ public struct ViewingSettings: Sendable, Hashable {
     }
 }
 
-extension ViewingSettings: CustomStringConvertible, CustomReflectable {
+extension ViewingSettings: Redacted {
     /// The server, without values of headers and parameters and without the credential.
     public var description: String { "session server \(service)" }
-    /// The same; the credential does not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["settings": description]) }
 }

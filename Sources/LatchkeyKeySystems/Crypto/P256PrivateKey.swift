@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyOpenSSL
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// A key pair on P-256. Immutable and thread-safe; prints without the key.
 package final class P256PrivateKey: @unchecked Sendable {
@@ -162,10 +162,7 @@ extension P256PrivateKey {
     }
 }
 
-extension P256PrivateKey: CustomStringConvertible, CustomReflectable {
-    package var description: String { "<redacted>" }
-    package var customMirror: Mirror { Mirror(self, children: []) }
-}
+extension P256PrivateKey: Redacted {}
 
 /// Private keys that stay in a token: a smart card, a security module, or SoftHSM.
 ///

@@ -178,11 +178,9 @@ public struct FairPlayExchange: Sendable {
     }
 }
 
-extension FairPlayExchange: CustomStringConvertible, CustomReflectable {
+extension FairPlayExchange: Redacted {
     /// The size of the SPC alone.
     public var description: String { "FairPlay-style exchange, SPC of \(request.count) bytes" }
-    /// Empty: the exchange holds the session key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension FairPlayExchange {
@@ -413,7 +411,7 @@ public struct FairPlayLicense: Sendable {
     public var initializationVector: InitializationVector? { contentKey?.initializationVector }
 }
 
-extension FairPlayLicense: CustomStringConvertible, CustomReflectable {
+extension FairPlayLicense: Redacted {
     /// What is granted, with the key as `<redacted>`.
     public var description: String {
         var parts = [contentKey == nil ? "no content key" : "content key <redacted>"]
@@ -423,7 +421,4 @@ extension FairPlayLicense: CustomStringConvertible, CustomReflectable {
         if let outputRequirement { parts.append("output \(outputRequirement)") }
         return parts.joined(separator: ", ")
     }
-
-    /// Empty, so that `dump` shows neither the key nor blocks that came back.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

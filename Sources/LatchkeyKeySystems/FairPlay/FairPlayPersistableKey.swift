@@ -100,13 +100,11 @@ public struct FairPlayPersistableKey: Sendable {
     }
 }
 
-extension FairPlayPersistableKey: CustomStringConvertible, CustomReflectable {
+extension FairPlayPersistableKey: Redacted {
     /// Revision and end, never the key.
     public var description: String {
         "persistable key, revision \(revision)\(expiry.map { ", ends at \($0)" } ?? "")"
     }
-    /// Empty: the record holds the key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension UInt64 {

@@ -93,11 +93,9 @@ public struct DerivedKeyPayloadProvider: KeyPayloadProvider {
     }
 }
 
-extension DerivedKeyPayloadProvider: CustomStringConvertible, CustomReflectable {
+extension DerivedKeyPayloadProvider: Redacted {
     /// The type of the derivation function, never the application secret key.
     public var description: String { "key payload provider with \(type(of: derivation))" }
-    /// Empty: the provider holds the application secret key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension DerivationFunction {

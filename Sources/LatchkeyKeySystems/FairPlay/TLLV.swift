@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
 import LatchkeyContainers
 
 /// A tag-length-length-value block: what the encrypted payloads of SPC and CKC are made of.
@@ -63,11 +64,11 @@ extension TLLV.Tag: CustomStringConvertible {
     }
 }
 
-extension TLLV: CustomStringConvertible, CustomReflectable {
+extension TLLV: Redacted {
     /// Without the value, which may be a key.
     public var description: String { "\(tag), \(value.count) bytes" }
     /// The size stands for the value, so that `dump` shows no key.
-    public var customMirror: Mirror { Mirror(self, children: ["tag": tag, "size": value.count]) }
+    public var shown: KeyValuePairs<String, Any> { ["tag": tag, "size": value.count] }
 }
 
 extension TLLV.Tag {
@@ -244,11 +245,11 @@ extension TLLV {
     }
 }
 
-extension TLLVPayload: CustomStringConvertible, CustomReflectable {
+extension TLLVPayload: Redacted {
     /// Tags and sizes, never values.
     public var description: String { "[\(blocks.map(\.description).joined(separator: "; "))]" }
     /// The blocks, which hide their values themselves.
-    public var customMirror: Mirror { Mirror(self, children: ["blocks": blocks]) }
+    public var shown: KeyValuePairs<String, Any> { ["blocks": blocks] }
 }
 
 /// What a block with a certain tag says. Integers are big-endian. See `TLLV` for the sources.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// A device: its certificate, made locally under the model's, and its two private keys.
 ///
@@ -55,9 +55,9 @@ public struct PlayReadyDevice: Sendable {
     public var securityLevel: UInt32 { chain.leaf.basic.securityLevel }
 }
 
-extension PlayReadyDevice: CustomStringConvertible, CustomReflectable {
+extension PlayReadyDevice: Redacted {
     /// The security level, never keys.
     public var description: String { "PlayReady-style device of security level \(securityLevel)" }
     /// The same; the private keys do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["securityLevel": securityLevel]) }
+    public var shown: KeyValuePairs<String, Any> { ["securityLevel": securityLevel] }
 }

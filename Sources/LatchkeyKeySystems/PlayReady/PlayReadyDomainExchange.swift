@@ -2,7 +2,7 @@
 
 public import LatchkeyContainers
 public import LatchkeyManifests
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// Joins a domain, or leaves one.
 ///
@@ -142,11 +142,9 @@ public struct PlayReadyDomainExchange: Sendable {
     }
 }
 
-extension PlayReadyDomainExchange: CustomStringConvertible, CustomReflectable {
+extension PlayReadyDomainExchange: Redacted {
     /// Operation and size of the request, never its content.
     public var description: String { "\(operation.rawValue), request of \(request.count) bytes" }
-    /// Empty: the exchange holds the device's private keys.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 /// A device's membership in a domain: the domain's certificate and one private key for each revision.
@@ -230,9 +228,9 @@ public struct PlayReadyMembership: Sendable {
     }
 }
 
-extension PlayReadyMembership: CustomStringConvertible, CustomReflectable {
+extension PlayReadyMembership: Redacted {
     /// Account and revision, never keys.
     public var description: String { "member of domain \(accountID), revision \(revision)" }
     /// The same two; the private keys do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["accountID": accountID, "revision": revision]) }
+    public var shown: KeyValuePairs<String, Any> { ["accountID": accountID, "revision": revision] }
 }

@@ -2,7 +2,7 @@
 
 public import LatchkeyContainers
 public import LatchkeyManifests
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// One question for licences and its answer, as PlayReady-style licence services expect them.
 ///
@@ -121,11 +121,9 @@ extension WRMHeader.Version {
     }
 }
 
-extension PlayReadyExchange: CustomStringConvertible, CustomReflectable {
+extension PlayReadyExchange: Redacted {
     /// The size of the challenge alone.
     public var description: String { "PlayReady-style exchange, challenge of \(request.count) bytes" }
-    /// Empty: the exchange holds the device's private keys.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension PlayReadyExchange {
@@ -203,9 +201,9 @@ extension PlayReadyExchange {
     }
 }
 
-extension PlayReadyExchange.Answer: CustomStringConvertible, CustomReflectable {
+extension PlayReadyExchange.Answer: Redacted {
     /// How many licences there are, never keys or custom data.
     public var description: String { "\(licenses.count) licences" }
     /// The licences, which hide their keys themselves.
-    public var customMirror: Mirror { Mirror(self, children: ["licenses": licenses]) }
+    public var shown: KeyValuePairs<String, Any> { ["licenses": licenses] }
 }

@@ -127,9 +127,9 @@ public struct PlayReadyLicense: Sendable {
     }
 }
 
-extension PlayReadyLicense: CustomStringConvertible, CustomReflectable {
+extension PlayReadyLicense: Redacted {
     /// Rights id and KID, never the key.
     public var description: String { "licence \(xmr.rightsID) for KID \(keyID)" }
     /// The same two; the content key does not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["rightsID": xmr.rightsID, "keyID": keyID]) }
+    public var shown: KeyValuePairs<String, Any> { ["rightsID": xmr.rightsID, "keyID": keyID] }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import LatchkeyContainers
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// What an integrator provisions: the model's certificate and private key, and the public keys of those that are
 /// trusted. Latchkey ships none of them.
@@ -174,9 +174,7 @@ public struct PlayReadyProvisioning: Sendable {
     }
 }
 
-extension PlayReadyProvisioning: CustomStringConvertible, CustomReflectable {
+extension PlayReadyProvisioning: Redacted {
     /// Says nothing of keys and certificates.
     public var description: String { "PlayReady-style provisioning" }
-    /// Empty: the bundle has a private key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

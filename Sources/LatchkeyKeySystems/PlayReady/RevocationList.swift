@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
 import LatchkeyContainers
 
 /// A list of certificates that are not to be trusted any more.
@@ -79,9 +80,9 @@ public struct RevocationList: Hashable, Sendable {
     }
 }
 
-extension RevocationList: CustomStringConvertible, CustomReflectable {
+extension RevocationList: Redacted {
     /// Id and version, without the digests.
     public var description: String { "revocation list \(id), version \(version)" }
     /// The same two, so that `dump` does not print thousands of digests.
-    public var customMirror: Mirror { Mirror(self, children: ["id": id, "version": version]) }
+    public var shown: KeyValuePairs<String, Any> { ["id": id, "version": version] }
 }

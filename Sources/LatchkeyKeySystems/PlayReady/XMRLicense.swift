@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
 import LatchkeyContainers
 
 /// An XMR licence as bytes and objects: one wrapped content key and what may be done with it.
@@ -107,9 +108,9 @@ extension XMRLicense {
     }
 }
 
-extension XMRLicense: CustomStringConvertible, CustomReflectable {
+extension XMRLicense: Redacted {
     /// Rights id and size, never key material.
     public var description: String { "XMR licence \(rightsID), \(bytes.count) bytes" }
     /// The rights id alone.
-    public var customMirror: Mirror { Mirror(self, children: ["rightsID": rightsID]) }
+    public var shown: KeyValuePairs<String, Any> { ["rightsID": rightsID] }
 }

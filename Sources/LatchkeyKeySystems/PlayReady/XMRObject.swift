@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
 import LatchkeyContainers
 
 /// One object of a licence, or a container of objects.
@@ -103,11 +104,11 @@ public struct XMRObject: Hashable, Sendable {
     }
 }
 
-extension XMRObject: CustomStringConvertible, CustomReflectable {
+extension XMRObject: Redacted {
     /// Without the body, which may be a wrapped key.
     public var description: String { "\(type), \(size) bytes" }
     /// Type and size; the body may be a wrapped key.
-    public var customMirror: Mirror { Mirror(self, children: ["type": type, "size": size]) }
+    public var shown: KeyValuePairs<String, Any> { ["type": type, "size": size] }
 }
 
 extension XMRObject {

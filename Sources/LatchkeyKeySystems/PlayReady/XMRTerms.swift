@@ -218,11 +218,9 @@ extension XMRTerms {
     }
 }
 
-extension XMRTerms: CustomStringConvertible, CustomReflectable {
+extension XMRTerms: Redacted {
     /// The KID alone, never the key.
     public var description: String { "terms for KID \(key?.keyID.description ?? "?")" }
-    /// Empty: the terms have a wrapped key among them.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension XMRTerms {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
+
 /// Leads URLs of one origin to another: what stands behind `https://media.example` in a URL stands behind the other text
 /// then. A value.
 ///

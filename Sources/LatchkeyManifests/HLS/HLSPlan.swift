@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyContainers
 
 /// What is decided for each segment of a media playlist before a line of it is written.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyContainers
 
 /// A playlist as its lines (RFC 8216, 4), with nothing lost: `serialized()` gives the same bytes back.

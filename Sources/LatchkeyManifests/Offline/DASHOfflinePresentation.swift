@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyContainers
 
 /// A manifest of DASH (ISO/IEC 23009-1) with the tracks alone that are kept for playback offline: their segments with

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyContainers
 
 /// A master playlist (RFC 8216, 4.3.4) with the tracks alone that are kept for playback offline. A value; what is not

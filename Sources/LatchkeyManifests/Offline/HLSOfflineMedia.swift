@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyContainers
 
 /// A media playlist (RFC 8216, 4.3.3) that is played from a cache: its segments with their times, and the playlist as far

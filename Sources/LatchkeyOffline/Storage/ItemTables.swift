@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import LatchkeyManifests
 
 /// What is known of an item: its resources, of which parts it is made, and which blocks are on disk. A value.

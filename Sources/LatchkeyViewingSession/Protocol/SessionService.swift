@@ -71,11 +71,11 @@ public struct SessionService: Hashable, Sendable {
         if exchange.path == "{reference}" {
             address = try location(values["reference"])
         } else {
-            let path = try SessionTemplate.text(exchange.path, values, encode: SessionTemplate.percentEncoded)
+            let path = try SessionTemplate.text(exchange.path, values, encode: PercentEncoding.encode)
             address = (url.hasSuffix("/") ? String(url.dropLast()) : url) + path
         }
         for (name, value) in Self.fill(exchange.query, values) {
-            let item = "\(SessionTemplate.percentEncoded(name))=\(SessionTemplate.percentEncoded(value))"
+            let item = "\(PercentEncoding.encode(name))=\(PercentEncoding.encode(value))"
             address += (address.contains("?") ? "&" : "?") + item
         }
         return address
@@ -95,16 +95,13 @@ public struct SessionService: Hashable, Sendable {
     }
 }
 
-extension SessionService: CustomStringConvertible, CustomReflectable {
+extension SessionService: Redacted {
     /// Adapter, URL without query, and the names of parameters and headers. Never a value or the credential.
     public var description: String {
         let names = parameters.keys.sorted() + headers.map(\.name)
         return "“\(adapter.name)” at \(HTTPRequest(url: url).printableURL)"
             + (names.isEmpty ? "" : " with \(names.joined(separator: ", "))")
     }
-
-    /// The same text; the credential does not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["service": description]) }
 }
 
 extension SessionService {
@@ -322,20 +319,6 @@ enum SessionTemplate {
             rest = rest[rest.index(after: close)...]
         }
         return result + rest
-    }
-
-    /// Everything but RFC 3986's unreserved characters.
-    static func percentEncoded(_ text: String) -> String {
-        var result = ""
-        for byte in text.utf8 {
-            switch byte {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "~"):
-                result.unicodeScalars.append(Unicode.Scalar(byte))
-            default: result += (byte < 0x10 ? "%0" : "%") + String(byte, radix: 16, uppercase: true)
-            }
-        }
-        return result
     }
 
     /// Scheme and authority, in lower case; empty where there are none, or where user information could hide the host.

@@ -72,7 +72,7 @@ public struct SessionRecords: Sendable {
             .contents(limit: SessionRecord.maximumSize)
     }
 
-    private func name(_ session: String) -> String { SessionTemplate.percentEncoded(session) + Self.suffix }
+    private func name(_ session: String) -> String { PercentEncoding.encode(session) + Self.suffix }
     private func path(_ session: String) -> String { "\(folder)/\(name(session))" }
 }
 
@@ -117,7 +117,7 @@ struct SessionRecord: Equatable, Sendable {
     static let maximumSize = 64 * 1024
 
     var text: [UInt8] {
-        func line(_ text: String?) -> String { text.map { "=" + SessionTemplate.percentEncoded($0) } ?? "-" }
+        func line(_ text: String?) -> String { text.map { "=" + PercentEncoding.encode($0) } ?? "-" }
         let lines = [
             "LKSS 1", line(url), line(session), line(reference), line(token?.text), "\(owner?.pid ?? 0)",
             "\(owner?.start ?? 0)", line(owner?.bootID), "\(attempts)",

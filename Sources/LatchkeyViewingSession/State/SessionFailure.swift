@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
+
 /// Why a request of a session was not granted, and what follows from that.
 public struct SessionFailure: Error, Hashable, Sendable {
     /// What follows from the failure: another try, a question to the application, or the end.
@@ -74,9 +76,9 @@ extension SessionFailure: CustomStringConvertible {
     }
 }
 
-extension SessionFailure.Conflict: CustomStringConvertible, CustomReflectable {
+extension SessionFailure.Conflict: Redacted {
     /// Label and reference, never the termination code.
     public var description: String { label.isEmpty ? reference : "\(reference) (\(label))" }
     /// The same two, so that the termination code does not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["reference": reference, "label": label]) }
+    public var shown: KeyValuePairs<String, Any> { ["reference": reference, "label": label] }
 }

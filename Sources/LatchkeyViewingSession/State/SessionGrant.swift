@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+public import LatchkeyProtection
 import Glibc
 
 /// What a server gives with a session and with each accepted heartbeat.
@@ -58,11 +59,4 @@ extension SessionToken: Equatable {
     }
 }
 
-extension SessionToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// `<redacted>`.
-    public var description: String { "<redacted>" }
-    /// `<redacted>`, too.
-    public var debugDescription: String { description }
-    /// Empty, so that `dump` does not show the text.
-    public var customMirror: Mirror { Mirror(self, children: []) }
-}
+extension SessionToken: Redacted {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import Glibc
 import HTTPTypes
 import Hummingbird

@@ -44,7 +44,7 @@ final class EntitlementEndpoints: Sendable {
         } catch {
             return .error(.forbidden, Self.text(error))
         }
-        let encoded = Self.percentEncoded(cid)
+        let encoded = PercentEncoding.encode(String(cid))
         return Response(
             status: .ok, headers: [.contentType: "text/uri-list", .cacheControl: "no-store"],
             body: ResponseBody(
@@ -90,74 +90,5 @@ final class EntitlementEndpoints: Sendable {
         case .otherDevice: "the token is for another device of this user"
         case .noDevice: "the user has no device yet; play once without “device=enforce”"
         }
-    }
-
-    private static func percentEncoded(_ text: some StringProtocol) -> String {
-        text.utf8.map { byte in
-            switch byte {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
-                String(Unicode.Scalar(byte))
-            default: "%" + Hex.encode([byte]).uppercased()
-            }
-        }.joined()
-    }
-}
-
-/// Who may have which key, as an entitlement server knows it: tokens that were handed out, and the device of each user.
-/// A value: the time and the tokens' names come from outside.
-struct EntitlementBook {
-    /// How long a token can be redeemed.
-    static let lifetime = Duration.seconds(300)
-    /// Tokens that are remembered. Above this, the oldest are forgotten.
-    static let limit = 10_000
-
-    enum Refusal: Error, Equatable {
-        /// Nobody handed it out, it was redeemed before, or its time is over.
-        case unknownToken
-        /// It is for other content.
-        case otherContent
-        /// It is bound to another device.
-        case otherDevice
-        /// It is to be bound to the user's device, and the user has played on none yet.
-        case noDevice
-    }
-
-    struct Token: Equatable {
-        let contentIdentifier: [UInt8]
-        let user: String
-        /// The only device that may redeem it; nil: any, and it becomes the user's where there is none yet.
-        let device: [UInt8]?
-        let end: Duration
-    }
-
-    private var tokens: [String: Token] = [:]
-    private var order: [String] = []
-    private var devices: [String: [UInt8]] = [:]
-
-    /// Hands out a token. With `enforcesDevice` it is bound to the device that the user played on first.
-    mutating func issue(
-        _ name: String, for contentIdentifier: [UInt8], to user: String, enforcesDevice: Bool, now: Duration
-    ) throws(Refusal) {
-        if enforcesDevice, devices[user] == nil { throw .noDevice }
-        if order.count >= Self.limit {
-            for old in order.prefix(Self.limit / 2) { tokens[old] = nil }
-            order.removeFirst(Self.limit / 2)
-        }
-        tokens[name] = Token(
-            contentIdentifier: contentIdentifier, user: user, device: enforcesDevice ? devices[user] : nil,
-            end: now + Self.lifetime)
-        order.append(name)
-    }
-
-    /// Takes a token in, and notes the device of a user who had none. A token that is refused stays good.
-    mutating func redeem(
-        _ name: String, device: [UInt8], now: Duration, isContent: ([UInt8]) -> Bool
-    ) throws(Refusal) -> Token {
-        guard let token = tokens[name], now < token.end else { throw .unknownToken }
-        guard isContent(token.contentIdentifier) else { throw .otherContent }
-        if let bound = token.device, bound != device { throw .otherDevice }
-        tokens[name] = nil
-        if devices[token.user] == nil, devices.count < Self.limit { devices[token.user] = device }
-        return token
     }
 }

@@ -33,13 +33,11 @@ public struct FairPlayServerRequest: Sendable {
     let r1: [UInt8]
 }
 
-extension FairPlayServerRequest: CustomStringConvertible, CustomReflectable {
+extension FairPlayServerRequest: Redacted {
     /// Version and transaction, for a log of the key server. Never keys.
     public var description: String {
         "SPC version \(version.rawValue), transaction \(Hex.encode(transactionIdentifier))"
     }
-    /// Empty: the request holds the session key.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension FairPlayServerRequest {

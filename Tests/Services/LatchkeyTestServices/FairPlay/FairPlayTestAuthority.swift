@@ -93,9 +93,9 @@ public struct FairPlayTestAuthority: Sendable {
     }
 }
 
-extension FairPlayTestAuthority: CustomStringConvertible, CustomReflectable {
+extension FairPlayTestAuthority: Redacted {
     /// The version alone.
     public var description: String { "test authority for SPC version \(version.rawValue)" }
     /// The version; private key and application secret key do not show in `dump`.
-    public var customMirror: Mirror { Mirror(self, children: ["version": version]) }
+    public var shown: KeyValuePairs<String, Any> { ["version": version] }
 }

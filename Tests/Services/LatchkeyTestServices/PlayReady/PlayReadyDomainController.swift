@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyKeySystems
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// The service's side of domains: who is a member, and the keys of all revisions.
 ///
@@ -156,9 +156,7 @@ public struct PlayReadyDomainController: Sendable {
     }
 }
 
-extension PlayReadyDomainController: CustomStringConvertible, CustomReflectable {
+extension PlayReadyDomainController: Redacted {
     /// How many domains there are, never their keys or members.
     public var description: String { "domain controller, \(domains.count) domains" }
-    /// Empty: the controller holds the domains' private keys.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

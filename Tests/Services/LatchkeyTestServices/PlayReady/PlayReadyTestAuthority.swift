@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyKeySystems
-import LatchkeyProtection
+public import LatchkeyProtection
 
 /// A self-rooted test authority: a root of its own and everything below it that clients and services need.
 ///
@@ -169,9 +169,7 @@ public struct PlayReadyTestAuthority: Sendable {
     }
 }
 
-extension PlayReadyTestAuthority: CustomStringConvertible, CustomReflectable {
+extension PlayReadyTestAuthority: Redacted {
     /// Says nothing of keys.
     public var description: String { "PlayReady-style test authority" }
-    /// Empty: the authority is made of private keys.
-    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -69,7 +69,9 @@ public struct URIReference: Hashable, Sendable {
     /// no URL may hold are percent-encoded.
     public static func resolve(_ reference: some StringProtocol, against base: URIReference) -> String {
         var target = URIReference(reference)
-        if target.scheme != nil { return target.isHTTP ? encoded(String(reference)) : String(reference) }
+        if target.scheme != nil {
+            return target.isHTTP ? PercentEncoding.encodeInvalid(String(reference)) : String(reference)
+        }
         target.scheme = base.scheme
         if target.authority == nil {
             target.authority = base.authority
@@ -81,7 +83,7 @@ public struct URIReference: Hashable, Sendable {
             }
         }
         target.path = removingDotSegments(target.path)
-        return target.isHTTP ? encoded(target.text) : target.text
+        return target.isHTTP ? PercentEncoding.encodeInvalid(target.text) : target.text
     }
 
     /// Scheme, host and port, with the port written out: `https://example.com:443`. Nil unless `isHTTP`.
@@ -99,19 +101,41 @@ public struct URIReference: Hashable, Sendable {
         return "\(scheme)://\(name):\(port)"
     }
 
-    /// For messages: without user information, query and fragment, at most 256 characters. A `data:` URI holds a key,
-    /// so only its scheme is shown.
-    public var printable: String {
-        guard scheme?.lowercased() != "data" else { return "data:…" }
-        var shown = self
-        (shown.query, shown.fragment) = (nil, nil)
-        if let at = authority?.utf8.lastIndex(of: UInt8(ascii: "@")), let authority {
-            shown.authority = String(authority[authority.utf8.index(after: at)...])
+    /// Any text for messages and logs: without user information, query and fragment, with a space for each control
+    /// character, at most 256 characters. A `data:` URI holds a key, so only its scheme is shown. If the text may hold a
+    /// password at another place, its scheme is shown, or nothing.
+    public static func printable(_ text: some StringProtocol) -> String {
+        var url = URIReference(text)
+        guard url.scheme?.lowercased() != "data" else { return "data:…" }
+        let isSign: (UInt8) -> Bool = { $0 == UInt8(ascii: "@") }
+        if let authority = url.authority {
+            let host = authority.utf8.lastIndex(where: isSign).map { authority[authority.utf8.index(after: $0)...] }
+            url.authority = String(host ?? authority[...])
+            let rest = text.utf8.suffix(
+                url.path.utf8.count + (url.query?.utf8.count ?? 0) + (url.fragment?.utf8.count ?? 0) + 2)
+            if rest.contains(where: isSign), !isHost(url.authority ?? "") {
+                return "\(url.scheme.map { "\($0):" } ?? "")//…"
+            }
+        } else if text.utf8.contains(where: isSign), url.scheme != nil || url.path.utf8.first != UInt8(ascii: "/") {
+            return "…"
         }
-        let isControl: (Unicode.Scalar) -> Bool = { $0.properties.generalCategory == .control }
-        let text = String(
-            String.UnicodeScalarView(shown.text.unicodeScalars.prefix(257).map { isControl($0) ? " " : $0 }))
-        return text.unicodeScalars.count > 256 ? "\(text.prefix(255))…" : text
+        (url.query, url.fragment) = (nil, nil)
+        let scalars = url.text.unicodeScalars.prefix(257).map {
+            $0.properties.generalCategory == .control ? " " : $0
+        }
+        let isLong = scalars.count > 256
+        return String(String.UnicodeScalarView(scalars.prefix(isLong ? 255 : 256))) + (isLong ? "…" : "")
+    }
+
+    /// The same of this reference.
+    public var printable: String { Self.printable(text) }
+
+    /// Whether an authority without user information is a host, and maybe a port.
+    private static func isHost(_ authority: String) -> Bool {
+        let bytes = Array(authority.utf8)
+        let end = bytes.lastIndex(of: UInt8(ascii: "]")) ?? 0
+        guard let colon = bytes[end...].firstIndex(of: UInt8(ascii: ":")) else { return true }
+        return bytes[(colon + 1)...].allSatisfy { 0x30...0x39 ~= $0 }
     }
 }
 
@@ -149,22 +173,6 @@ extension URIReference {
         }
         let text = kept.map { String(Substring($0)) }.joined(separator: "/")
         return (isRooted ? "/" : "") + text + (endsInDirectory && !kept.isEmpty ? "/" : "")
-    }
-
-    /// `text` with a percent-encoding for each byte that RFC 3986 allows nowhere in a URI.
-    static func encoded(_ text: String) -> String {
-        let isForbidden: (UInt8) -> Bool = { $0 <= 0x20 || $0 >= 0x7F || "\"<>\\^`{|}".utf8.contains($0) }
-        guard text.utf8.contains(where: isForbidden) else { return text }
-        var bytes: [UInt8] = []
-        for byte in text.utf8 {
-            if isForbidden(byte) {
-                let digits = Array("0123456789ABCDEF".utf8)
-                bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-            } else {
-                bytes.append(byte)
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
     }
 }
 
@@ -211,7 +219,7 @@ extension URIReference {
 
     /// With escapes in capitals, for all that needs one and nothing else: a `%` that starts none, too.
     private static func normalizedEscapes(_ text: some StringProtocol) -> String {
-        let bytes = Array(encoded(String(text)).utf8)
+        let bytes = Array(PercentEncoding.encodeInvalid(String(text)).utf8)
         var result: [UInt8] = []
         var place = 0
         while place < bytes.count {
@@ -255,17 +263,17 @@ extension URIReference {
 
 /// A URL that many references are resolved against: the same as `URIReference.resolve`, and fast for plain file names,
 /// which is what long playlists are made of.
-struct URIBase: Sendable {
-    let reference: URIReference
+package struct URIBase: Sendable {
+    package let reference: URIReference
     /// What stands in front of a plain reference: the URL up to its last slash. Nil where that is not all there is to it.
     private let directory: String?
 
-    init(_ reference: URIReference) {
+    package init(_ reference: URIReference) {
         self.reference = reference
         directory = reference.isHTTP ? URIReference.resolve(".", against: reference) : nil
     }
 
-    func resolve(_ text: some StringProtocol) -> String {
+    package func resolve(_ text: some StringProtocol) -> String {
         if let directory, Self.isPlain(text.utf8) { return directory + text }
         return URIReference.resolve(text, against: reference)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyManifests
+import LatchkeyProtection
 import Testing
 
 /// RFC 3986, 6.2.2 and 6.2.3.

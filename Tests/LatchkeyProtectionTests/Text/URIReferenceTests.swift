@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyManifests
+import LatchkeyProtection
 import LatchkeyTestSupport
 import Testing
 

@@ -40,6 +40,7 @@ public enum PercentEncoding {
     }
 
     private static func encode(_ text: String, keeping isKept: (UInt8) -> Bool) -> String {
+        guard !text.utf8.allSatisfy(isKept) else { return text }
         let digits = Array("0123456789ABCDEF".utf8)
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.utf8.count)

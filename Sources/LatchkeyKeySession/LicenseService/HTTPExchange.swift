@@ -5,6 +5,26 @@ import LatchkeyHTTP
 import LatchkeyManifests
 import LatchkeyProtection
 
+extension HTTPTransport {
+    /// Sends a message of a key exchange, which is made anew and sent once more if the connection was lost: key servers
+    /// refuse a message that they have seen. A timeout has used up the time that there is.
+    func exchange(
+        _ message: () throws(KeyError) -> HTTPRequest
+    ) async throws(KeyError) -> (sent: HTTPRequest, response: HTTPResponse) {
+        var isRepeated = false
+        while true {
+            let request = try message()
+            do throws(HTTPError) {
+                return (request, try await send(request))
+            } catch {
+                let isLost = error.isConnectionFailure && !error.isSameKind(as: .timedOut(""))
+                guard isLost, !isRepeated, !Task.isCancelled else { throw KeyError(error) }
+                isRepeated = true
+            }
+        }
+    }
+}
+
 extension HTTPResponse {
     /// Says that this is no success: URL, status, number and the server's own words, as far as there are any (`ServerText`).
     ///
