@@ -3,7 +3,7 @@
 """Checks who imports whom.
 
 The compiler lets a module import what only one of its dependencies depends on, so the layers need a check of their
-own. A module that is not in the table fails too, so that nobody adds a layer by accident. A row may be there before its
+own. A module that is not in the table fails too, so that no layer is added by accident. A row may be there before its
 module. The table of modules in ARCHITECTURE.md names the modules that are there, and no other, with their folders.
 """
 
