@@ -204,7 +204,7 @@ def main():
             out.write(f"[latchkey]\nkey-system=clearkey\nlicense-url={server}/clearkey\n")
         os.environ["LATCHKEY_CONFIG"] = configuration
         Gst.init(None)
-        print(f"playing {server}/media/stream.mpd, licences from {server}/clearkey", flush=True)
+        print(f"playing {server}/media/stream.mpd, licenses from {server}/clearkey", flush=True)
         player = Player(f"{server}/media/stream.mpd", arguments.real_time)
         player.play()
 

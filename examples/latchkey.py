@@ -464,7 +464,7 @@ def register_elements():
 
 
 def reset_licenses(callback, configuration_file=None):
-    """Removes all licences, and calls `callback(count, error)`."""
+    """Removes all licenses, and calls `callback(count, error)`."""
     return _begin("reset_licenses", _bytes(configuration_file), _reset_came, calls=callback)
 
 

@@ -131,8 +131,8 @@ class CachedContent:
         return latchkey.CONTENT_TYPES[latchkey._call("cached_content_get_type", self._pointer)]
 
     def start(self, acquires_license=False):
-        """With `acquires_license`, PlayReady-style licences are stored first, where none is. Who goes on without it after
-        a refusal has the refusal forgotten, and the licence still missing."""
+        """With `acquires_license`, PlayReady-style licenses are stored first, where none is. Who goes on without it after
+        a refusal has the refusal forgotten, and the license still missing."""
         name = "cached_content_start_with_license" if acquires_license else "cached_content_start"
         latchkey._call(name, self._pointer)
 

@@ -89,15 +89,15 @@ def _ended_came(ended, left, error, number):
 
 
 def licenses(callback, configuration_file=None):
-    """Calls `callback(licenses, error)` with every PlayReady-style licence in the store."""
+    """Calls `callback(licenses, error)` with every PlayReady-style license in the store."""
     return latchkey._begin("licenses_list", latchkey._bytes(configuration_file), _licenses_came, calls=callback)
 
 
 def remove_license(id, callback, configuration_file=None):
-    """Takes the licence with the `id` of a License out, and calls `callback(removed, error)`."""
+    """Takes the license with the `id` of a License out, and calls `callback(removed, error)`."""
     data = bytes.fromhex(id)
     if len(data) != 16:
-        raise latchkey.Error("invalid argument", f"{id} does not name a licence")
+        raise latchkey.Error("invalid argument", f"{id} does not name a license")
     return latchkey._begin(
         "license_remove", latchkey._bytes(configuration_file), data, _removed_came, calls=callback)
 

@@ -5,7 +5,7 @@
    cc examples/player.c -o player $(pkg-config --cflags --libs latchkey-1.0)
    ./player [OPTION...] URL
 
-   Keys and licences come from where the configuration file says. Exit status: 0 played to the end, 1 failed, 2 no rights,
+   Keys and licenses come from where the configuration file says. Exit status: 0 played to the end, 1 failed, 2 no rights,
    3 the content cannot be used, 64 wrong use. */
 
 #include <latchkey.h>
@@ -139,7 +139,7 @@ print_info (LatchkeyContentInfo *info)
   for (size_t i = 0; (text = latchkey_content_info_get_audio_track_name (info, i)) != NULL; i++)
     printf ("audio track: %s\n", text);
   for (size_t i = 0; (text = latchkey_content_info_get_license_url (info, i)) != NULL; i++)
-    printf ("licence URL: %s\n", text);
+    printf ("license URL: %s\n", text);
   for (size_t i = 0; (track = latchkey_content_info_get_track (info, i)) != NULL; i++) {
     static const char *const kinds[] = { "other", "video", "audio", "text" };
     LatchkeyKeyPeriod *period = latchkey_track_get_key_period (track, 0);
@@ -168,7 +168,7 @@ may_acquire (Program *program)
   char answer[16];
   if (program->agrees)
     return TRUE;
-  printf ("Acquire a licence? [y/N] ");
+  printf ("Acquire a license? [y/N] ");
   fflush (stdout);
   gboolean agrees = fgets (answer, sizeof answer, stdin) != NULL && g_ascii_tolower (answer[0]) == 'y';
   puts ("");
@@ -373,7 +373,7 @@ stop (Program *program)
     gst_clear_object (&program->player);
   }
   latchkey_agent_unref (program->agent);
-  /* After this nobody calls us any more. */
+  /* There is no callback after this. */
   while (program->holders > 0)
     g_main_context_iteration (NULL, TRUE);
 }
@@ -410,14 +410,14 @@ main (int argc, char **argv)
 {
   Program program = { .rounds = 1 };
   const GOptionEntry entries[] = {
-    { "yes", 0, 0, G_OPTION_ARG_NONE, &program.agrees, "acquire licences without asking", NULL },
-    { "automatic", 0, 0, G_OPTION_ARG_NONE, &program.automatic, "have the elements acquire licences", NULL },
+    { "yes", 0, 0, G_OPTION_ARG_NONE, &program.agrees, "acquire licenses without asking", NULL },
+    { "automatic", 0, 0, G_OPTION_ARG_NONE, &program.automatic, "have the elements acquire licenses", NULL },
     { "info", 0, 0, G_OPTION_ARG_NONE, &program.only_informs, "show the content and its rights, and do not play", NULL },
     { "video-sink", 0, 0, G_OPTION_ARG_STRING, &program.video_sink, "in the words of gst-launch", "SINK" },
     { "audio-sink", 0, 0, G_OPTION_ARG_STRING, &program.audio_sink, "in the words of gst-launch", "SINK" },
     { "outputs", 0, 0, G_OPTION_ARG_STRING, &program.outputs, "kms, application or script:FILE", "WHO" },
-    { "delegate-header", 0, 0, G_OPTION_ARG_STRING, &program.header, "a field for licence requests", "NAME: VALUE" },
-    { "custom-data", 0, 0, G_OPTION_ARG_STRING, &program.custom_data, "for the licence service", "XML" },
+    { "delegate-header", 0, 0, G_OPTION_ARG_STRING, &program.header, "a field for license requests", "NAME: VALUE" },
+    { "custom-data", 0, 0, G_OPTION_ARG_STRING, &program.custom_data, "for the license service", "XML" },
     { "audio", 0, 0, G_OPTION_ARG_STRING, &program.audio_track, "the audio track to play", "NAME" },
     { "repeat", 0, 0, G_OPTION_ARG_INT, &program.rounds, "play so many times", "N" },
     { NULL }

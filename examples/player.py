@@ -5,7 +5,7 @@ GStreamer's Python bindings; the agent comes from latchkey.py beside this file.
 
     examples/player.py [OPTION...] URL
 
-Keys and licences come from where the configuration file says. Exit status: 0 played to the end, 1 failed, 2 no rights,
+Keys and licenses come from where the configuration file says. Exit status: 0 played to the end, 1 failed, 2 no rights,
 3 the content cannot be used, 64 wrong use.
 """
 
@@ -67,7 +67,7 @@ class Player:
     def show(info):
         print(f"protected: {'yes' if info.is_protected else 'no'}")
         for name, values in (("key system", info.key_systems), ("KID", info.key_ids),
-                             ("audio track", info.audio_track_names), ("licence URL", info.license_urls)):
+                             ("audio track", info.audio_track_names), ("license URL", info.license_urls)):
             for value in values:
                 print(f"{name}: {value}")
         for track in info.tracks:
@@ -81,7 +81,7 @@ class Player:
     def may_acquire(self):
         if self.options.yes:
             return True
-        print("Acquire a licence? [y/N] ", flush=True)
+        print("Acquire a license? [y/N] ", flush=True)
         return sys.stdin.readline().lower().startswith("y")
 
     def acquire(self):
@@ -145,14 +145,14 @@ class Player:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", metavar="URL")
-    parser.add_argument("--yes", action="store_true", help="acquire licences without asking")
-    parser.add_argument("--automatic", action="store_true", help="have the elements acquire licences")
+    parser.add_argument("--yes", action="store_true", help="acquire licenses without asking")
+    parser.add_argument("--automatic", action="store_true", help="have the elements acquire licenses")
     parser.add_argument("--info", action="store_true", help="show the content and its rights, and do not play")
     parser.add_argument("--video-sink", default="autovideosink", metavar="SINK", help="in the words of gst-launch")
     parser.add_argument("--audio-sink", default="autoaudiosink", metavar="SINK")
     parser.add_argument("--outputs", default="kms", metavar="WHO", help="kms, application or script:FILE")
-    parser.add_argument("--delegate-header", metavar="NAME:VALUE", help="a field for licence requests")
-    parser.add_argument("--custom-data", metavar="XML", help="for the licence service")
+    parser.add_argument("--delegate-header", metavar="NAME:VALUE", help="a field for license requests")
+    parser.add_argument("--custom-data", metavar="XML", help="for the license service")
     parser.add_argument("--audio", metavar="NAME", help="the audio track to play")
     try:
         options = parser.parse_args()

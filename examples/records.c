@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 
-/* Shows what is kept on this device: the stored licences, and the viewing sessions that servers may count.
+/* Shows what is kept on this device: the stored licenses, and the viewing sessions that servers may count.
 
    cc examples/records.c -o records $(pkg-config --cflags --libs latchkey-1.0)
    ./records licenses | remove ID | sessions | end-sessions
@@ -58,7 +58,7 @@ licenses_came (LatchkeyLicense *const *licenses, size_t count, LatchkeyAgentErro
     const uint8_t *key_id;
     int64_t seconds;
 
-    print_bytes ("licence", latchkey_license_get_id (license));
+    print_bytes ("license", latchkey_license_get_id (license));
     printf ("key system: %s\n", latchkey_license_get_key_system (license));
     for (size_t j = 0; (key_id = latchkey_license_get_key_id (license, j)) != NULL; j++)
       print_bytes ("KID", key_id);
@@ -77,7 +77,7 @@ license_removed (int removed, LatchkeyAgentError *error, void *user_data)
   (void) user_data;
   if (has_failed (error))
     return;
-  puts (removed ? "removed" : "there is no such licence");
+  puts (removed ? "removed" : "there is no such license");
   status = removed ? 0 : 1;
 }
 

@@ -3,8 +3,8 @@
 """Checks who imports whom.
 
 The compiler lets a module import what only one of its dependencies depends on, so the layers need a check of their
-own. A module that is not in the table fails too, so that nobody adds a layer by accident. A row may be there before its
-module. The table of parts in ARCHITECTURE.md has to name the modules that are there, and no other, with their folders.
+own. A module that is not in the table fails too, so that no layer is added by accident. A row may be there before its
+module. The table of modules in ARCHITECTURE.md names the modules that are there, and no other, with their folders.
 """
 
 import argparse
@@ -212,9 +212,9 @@ def check_json(repository):
 
 
 def check_architecture(repository):
-    """The table of parts says what is there, for people."""
+    """The table of modules says what is there, for people."""
     with open(os.path.join(repository, "ARCHITECTURE.md"), encoding="utf-8") as file:
-        part = file.read().partition("\n## Parts\n")[2].partition("\n## ")[0]
+        part = file.read().partition("\n## Modules\n")[2].partition("\n## ")[0]
     written = {
         name: folder for names, folder in re.findall(r"^\| ([^|]*`[^|]*) \| ([^|]*) \|", part, re.MULTILINE)
         for name in re.findall(r"`([^`]+)`", names)}
@@ -223,10 +223,10 @@ def check_architecture(repository):
         module: folder.removesuffix("/" + module) for module, (folder, _, _) in LAYERS.items()
         if not folder.startswith("examples/") and os.path.isdir(os.path.join(repository, folder))}
     for module in sorted(there.keys() - written.keys()):
-        yield f"ARCHITECTURE.md: {module} is not in the table of parts"
+        yield f"ARCHITECTURE.md: {module} is not in the table of modules"
     for name in sorted(written.keys() - there.keys()):
         if not os.path.isfile(os.path.join(repository, written[name], name)):
-            yield f"ARCHITECTURE.md: the table of parts has {name}, which is not there"
+            yield f"ARCHITECTURE.md: the table of modules has {name}, which is not there"
     for module in sorted(there.keys() & written.keys()):
         if there[module] != written[module]:
             yield f"ARCHITECTURE.md: {module} is in {there[module]}, not in {written[module]}"

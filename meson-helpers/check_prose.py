@@ -3,7 +3,7 @@
 """Compares what is written with what is there.
 
 - README.md has every element of the plug-in in a table, and no table names an element that is gone;
-- every source file has its SPDX line, but for what wayland-scanner made of a protocol with a licence of its own;
+- every source file has its SPDX line, but for what wayland-scanner made of a protocol with a license of its own;
 - each comment on a workaround says in which versions of GStreamer it is needed, such as
   `Workaround (GStreamer >=1.26 <1.28): why`;
 - files of more than 500 lines are named. That is a hint and no failure.
@@ -29,7 +29,7 @@ def factories(gst_inspect):
     details, _, features = reply.stdout.partition("\n\n")
     found = set(re.findall(r"^\s+(\w+): ", features, re.MULTILINE))
     if not found or "MPL" not in details:
-        sys.exit("check_prose: gst-inspect-1.0 shows no elements or another licence than MPL:\n" + reply.stdout)
+        sys.exit("check_prose: gst-inspect-1.0 shows no elements or another license than MPL:\n" + reply.stdout)
     return found
 
 

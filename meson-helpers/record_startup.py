@@ -20,7 +20,7 @@ import link_flags
 
 SONAME = "liblatchkey-1.0.so.0"
 CASE = os.path.join(os.path.dirname(link_flags.HERE), "Tests", "Corpus", "bento4-cenc-muxed")
-# An agent's player that nobody plays, and, with a second argument, what its agent knows of the content.
+# An agent's player that does not play, and, with a second argument, what its agent knows of the content.
 IDLE = f"""
 import ctypes, sys, threading
 gst, latchkey = ctypes.CDLL("libgstreamer-1.0.so.0"), ctypes.CDLL("{SONAME}")

@@ -10,7 +10,7 @@
  *   pipelines start ROUNDS URI…      each round plays every URI with playbin3 up to the first picture, "stock:URI" with
  *                                    GStreamer's own HLS demuxer; a line a round: "WAIT CPU" of each, in s
  *   pipelines player URI             the KiB of resident memory of the process with a playbin3 in READY, then the
- *                                    ms from GStreamer's initialisation to its first picture
+ *                                    ms from GStreamer's initialization to its first picture
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

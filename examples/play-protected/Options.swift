@@ -51,7 +51,7 @@ struct Options {
     var hdmiImage: String?
     /// Another mode, some milliseconds after playback has begun.
     var laterHDMIMode: (milliseconds: UInt64, mode: HDMIMode)?
-    /// A field for the delegate to add to licence requests, `NAME: VALUE`.
+    /// A field for the delegate to add to license requests, `NAME: VALUE`.
     var delegateHeader: (name: String, value: String)?
     var rounds = 1
     /// Gives the agent up after so many milliseconds of playback.
@@ -78,16 +78,16 @@ struct Options {
 
           --samples FILE       the list of samples: lines of TYPE, URL and title
           --info               show the content and its rights, and do not play
-          --yes                acquire licences without asking
+          --yes                acquire licenses without asking
           --no                 acquire none
-          --automatic          have the elements acquire licences
-          --delegate-header F  send licence requests by a delegate, which adds the field NAME: VALUE
-          --custom-data XML    for the licence service, in the signed part of the challenge
+          --automatic          have the elements acquire licenses
+          --delegate-header F  send license requests by a delegate, which adds the field NAME: VALUE
+          --custom-data XML    for the license service, in the signed part of the challenge
           --audio NAME         the audio track to play
           --hdmi-mode MODE     default, disable, allow, audio-only or alternative
           --hdmi-image FILE    the picture of the mode alternative
           --hdmi-later MS:MODE another mode in the middle of playback
-          --hold SECONDS       how long playback waits for a licence
+          --hold SECONDS       how long playback waits for a license
           --outage SECONDS     how long playback waits for the network
           --video-sink SINK    in the words of gst-launch; so --audio-sink
           --outputs WHO        kms, application or script:FILE
@@ -106,7 +106,7 @@ struct Options {
           --purge-after MS     take the content out of the cache in the middle of playback
           --seek MS            go there when playback has begun
           --log                show the log
-          --reset              remove all licences from this device
+          --reset              remove all licenses from this device
 
         Exit status: 0 played to the end, 1 failed, 2 no rights, 3 the content cannot be used, 64 wrong use.
         """

@@ -8,7 +8,7 @@ import Latchkey
 ///
 ///     play-protected [OPTION…] [URL [TYPE]]
 ///
-/// Without a URL it shows a list of samples and asks. Keys and licences come from where the configuration file says.
+/// Without a URL it shows a list of samples and asks. Keys and licenses come from where the configuration file says.
 @main
 struct PlayProtected {
     static func main() async {
@@ -60,7 +60,7 @@ struct PlayProtected {
                 log = log == nil ? watchLog() : nil
                 print(log == nil ? "The log is off." : "The log is on.")
             case "r":
-                if options.agrees || ask("Remove all licences? [y/N] ") == "y" { _ = await reset() }
+                if options.agrees || ask("Remove all licenses? [y/N] ") == "y" { _ = await reset() }
             default:
                 let sample = Int(line).flatMap {
                     options.samples.indices.contains($0 - 1) ? options.samples[$0 - 1] : nil

@@ -39,7 +39,7 @@ struct Playback {
         return await play(&holder)
     }
 
-    /// Looks at the content and acquires a licence where one is needed. Nil: it may be played.
+    /// Looks at the content and acquires a license where one is needed. Nil: it may be played.
     private func prepare(_ agent: Agent?) async -> Outcome? {
         guard let agent else { return .failed }
         agent.hdmiMode = options.hdmiMode
@@ -67,7 +67,7 @@ struct Playback {
         print("protected: \(info.isProtected ? "yes" : "no")")
         for (name, values) in [
             ("key systems", info.keySystems.map(\.rawValue)), ("KIDs", info.keyIDs.map(\.description)),
-            ("audio tracks", info.audioTrackNames), ("licence URLs", info.licenseURLs),
+            ("audio tracks", info.audioTrackNames), ("license URLs", info.licenseURLs),
         ] where !values.isEmpty {
             print("\(name): \(values.joined(separator: ", "))")
         }
@@ -78,7 +78,7 @@ struct Playback {
     }
 
     private func mayAcquire() -> Bool {
-        options.agrees || PlayProtected.ask("There are no rights to play this. Acquire a licence? [y/N] ") == "y"
+        options.agrees || PlayProtected.ask("There are no rights to play this. Acquire a license? [y/N] ") == "y"
     }
 
     private var delegate: (any PlayReadyDelegate)? {
@@ -185,7 +185,7 @@ struct Playback {
     {
         guard let events, let agent else { return .failed }
         for await event in events {
-            // A bus that nobody empties keeps everything.
+            // A bus that is not emptied keeps everything.
             _ = pipeline.takeMessages()
             switch event {
             case .rightsNotAvailable(let status, _):

@@ -154,7 +154,7 @@ class Film(Trouble):
         self.world.__exit__(*_)
 
     def breaks(self, seconds):
-        """The first answer with all of the file breaks off behind two fifths of it; after that nobody answers for so long."""
+        """The first answer with all of the file breaks off behind two fifths of it; after that there is no answer for so long."""
 
         def content(request):
             span = request.headers.get("Range")

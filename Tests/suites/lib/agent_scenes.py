@@ -96,51 +96,51 @@ def events(run, name):
 
 
 def dash():
-    """Content info, a question, one licence for each track's key, playback to the end."""
+    """Content info, a question, one license for each track's key, playback to the end."""
     with World(name=DASH) as world:
         run = play(url(world, "stream.mpd"), answers="y\n")
-        run.demand(0, "protected: yes", "rights: none", "Acquire a licence?", "acquired: valid")
+        run.demand(0, "protected: yes", "rights: none", "Acquire a license?", "acquired: valid")
         run.states("ended")
         demand(set(run.values("KIDs")[0].split(", ")) == set(world.case.keys), f"KIDs {run.values('KIDs')}")
         demand("playready" in run.values("key systems")[0], f"key systems {run.values('key systems')}")
         demand(not events(run, "rights not available"), "it was told that rights are missing")
         asked = world.asked()
-        demand(1 <= asked <= 2, f"{asked} licences")
-        # What is stored is enough for the next time, and nobody is asked for it, in manual mode least of all.
+        demand(1 <= asked <= 2, f"{asked} licenses")
+        # What is stored is enough for the next time, and no service is asked for it, in manual mode least of all.
         run = play(url(world, "stream.mpd")).demand(0, "rights: valid")
         demand(world.asked() == asked, "it was asked again")
 
 
 def refused():
-    """Whoever says no gets no licence, and nothing is asked of the service."""
+    """The answer no means no license, and nothing is asked of the service."""
     with World(name=DASH) as world:
         play(url(world, "stream.mpd"), answers="n\n").demand(2, "rights: none")
-        demand(world.asked() == 0, "a licence was acquired")
+        demand(world.asked() == 0, "a license was acquired")
 
 
 def information():
     with World(name=DASH) as world:
         run = play("--info", url(world, "stream.mpd")).demand(0, "protected: yes")
         demand(not run.values("state"), "it plays")
-        demand(world.asked() == 0, "a licence was acquired")
+        demand(world.asked() == 0, "a license was acquired")
 
 
 def automatic():
     with World(name=DASH) as world:
         run = play("--automatic", url(world, "stream.mpd")).demand(0)
         run.states("playing", "ended")
-        demand(world.asked() >= 1, "no licence was acquired")
+        demand(world.asked() >= 1, "no license was acquired")
 
 
 def clear_key():
-    """A licence service without a store: the licence is the agent's own, and lasts as long."""
+    """A license service without a store: the license is the agent's own, and lasts as long."""
     with World(name=DASH) as world:
         os.environ["LATCHKEY_CONFIG"] = world.folder.write(
             "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
         run = play("--repeat", "2", "--yes", url(world, "stream.mpd"))
         run.demand(0, "rights: none", "acquired: valid", "round: 2")
         demand(run.values("state").count("ended") == 2, f"states {run.values('state')}")
-        demand(len(world.server.licence_requests()) >= 1, "no licence was acquired")
+        demand(len(world.server.licence_requests()) >= 1, "no license was acquired")
 
 
 def smooth():
@@ -163,7 +163,7 @@ def files():
         with World(name=name) as world:
             run = play("--yes", f"file://{world.case.path(file)}", type_)
             run.demand(0, "protected: yes", "acquired: valid").states("ended")
-            # The boxes of one track's file may name the key of the other's: nobody needs it.
+            # The boxes of one track's file may name the key of the other's, which is not needed.
             demand(not events(run, "rights not available"), "it was told that rights are missing")
             asked = world.asked()
             play(url(world, file), type_).demand(0, "rights: valid").states("ended")
@@ -258,13 +258,13 @@ def preferred_system():
 
 
 def held():
-    """Without rights playback waits; told once; a licence lets it go on."""
+    """Without rights playback waits; told once; a license lets it go on."""
     with World(name=DASH) as world:
         run = play("--no", "--hold", "4", url(world, "stream.mpd"))
         run.demand(1, "rights: none")
         demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
         run.states("waitingForLicense", "failed")
-        demand(world.asked() == 0, "a licence was acquired")
+        demand(world.asked() == 0, "a license was acquired")
 
 
 def refused_once(name, file, how):
@@ -283,7 +283,7 @@ def refused_once(name, file, how):
 
 
 def expired():
-    """Each licence is for two seconds: at each end the application hears of it once, acquires, and playback goes on."""
+    """Each license is for two seconds: at each end the application hears of it once, acquires, and playback goes on."""
     with World("life:2", name=MP4) as world:
         path = world.only_playready()
         # No queue: what is decrypted is shown at once.
@@ -292,11 +292,11 @@ def expired():
         run.demand(0).states("playing", "waitingForLicense", "playing", "ended")
         told = len(events(run, "rights not available"))
         acquired = len(run.values("acquired"))
-        demand(told >= 1 and acquired == told + 1, f"{told} times told, {acquired} licences")
+        demand(told >= 1 and acquired == told + 1, f"{told} times told, {acquired} licenses")
 
 
 def untrusted_time():
-    """Only signed time counts, and nobody gives it."""
+    """Only signed time counts, and no service gives it."""
     import time
 
     with World(f"enddate:{int(time.time()) + 600}", name=DASH, lines="clock=secure\n") as world:
@@ -306,7 +306,7 @@ def untrusted_time():
 
 def clock_set_back():
     """In the middle of playback: told once; it plays on where the time service answers, and waits and ends where not. A
-    licence without dates plays on. The clock is looked at every five seconds."""
+    license without dates plays on. The clock is looked at every five seconds."""
     import shutil
     import time
 
@@ -391,7 +391,7 @@ def server_error():
         run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
-        demand(world.asked() >= 1, "no licence was acquired")
+        demand(world.asked() >= 1, "no license was acquired")
 
 
 def wrong_type():
@@ -401,10 +401,10 @@ def wrong_type():
         files = protected(lambda name: None)
         for name in ("v_2.m4s", "a_2.m4s"):
             files[name] = hls_origin.Answer(200, files[name], Content_Type="text/html")
-        with hls_origin.Origin(files) as mislabelled:
-            run = play("--yes", f"{mislabelled.url}/stream.mpd").demand(0).states("ended")
+        with hls_origin.Origin(files) as mislabeled:
+            run = play("--yes", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
             demand(not events(run, "invalid content"), f"events: {run.values('event')}")
-        demand(origin.url != mislabelled.url, "one origin")
+        demand(origin.url != mislabeled.url, "one origin")
 
 
 def page_in_playback():
@@ -428,14 +428,14 @@ def session_limit():
     with World(name=DASH) as world:
         with open(os.environ["LATCHKEY_CONFIG"]) as file:
             text = file.read()
-        # Nobody listens there.
+        # No server listens there.
         os.environ["LATCHKEY_CONFIG"] = world.folder.write(
             "session.conf", text + "[session]\nserver-url=http://127.0.0.1:9\n"
             f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
         run = play("--automatic", "--no", url(world, "stream.mpd"))
         run.demand(1)
         demand(events(run, "session setup error"), f"events: {run.values('event')}")
-        demand(world.asked() == 0, "a licence was acquired without a session")
+        demand(world.asked() == 0, "a license was acquired without a session")
 
 
 def released():
@@ -454,13 +454,13 @@ def viewing(folder, count, settings=""):
 
 
 def session_kept():
-    """One session for a playback, which ends with it; the token is in the licence request."""
+    """One session for a playback, which ends with it; the token is in the license request."""
     for how in ("--automatic", "--yes"):
         with children.Folder() as folder, viewing(folder, 4) as scene:
             run = play(how, f"{scene.server.url}/media/stream.mpd").demand(0).states("playing", "ended")
             demand(not events(run, "session"), f"events: {run.values('event')}")
             licences = scene.requests("/clearkey")
-            demand(licences and all(entry.get("session") for entry in licences), f"licences: {licences}")
+            demand(licences and all(entry.get("session") for entry in licences), f"licenses: {licences}")
             scene.wait("sessions_active", 0, "the session is not ended")
 
 
@@ -526,7 +526,7 @@ def session_lost():
 
 
 def log_view():
-    """The untethered log: requests with their time, licence checks, and no secret."""
+    """The untethered log: requests with their time, license checks, and no secret."""
     with World(name=DASH) as world:
         run = play("--yes", "--log", url(world, "stream.mpd")).demand(0)
         lines = run.values("log")

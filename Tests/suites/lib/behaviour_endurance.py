@@ -104,7 +104,7 @@ def leak(name):
 
 
 def leak_is_found(_kind):
-    """One element leaks on purpose: the judgement of `cycles` has to name it."""
+    """One element leaks on purpose: the judgment of `cycles` has to name it."""
     leak(LEAK)
 
 

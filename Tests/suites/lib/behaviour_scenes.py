@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What the behaviours are played in: a case, its server and pipelines in three kinds, and how each may end."""
+"""What the behaviors are played in: a case, its server and pipelines in three kinds, and how each may end."""
 
 import ctypes
 import threading
@@ -41,7 +41,7 @@ class Scene:
         self.server.__exit__(*arguments)
 
     def pipeline(self, license_query=None, **settings):
-        """A pipeline whose context has the settings; `license_query` is the query of the licence URL."""
+        """A pipeline whose context has the settings; `license_query` is the query of the license URL."""
         if self.kind == "file":
             watched = pipelines.by_hand(self.expected["video"].files[0], "mp4")
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Keys from licence services that work, fail or are slow, and settings that name them."""
+"""Keys from license services that work, fail or are slow, and settings that name them."""
 
 import contextlib
 import http.server
@@ -15,13 +15,13 @@ from behaviour_scenes import (
 from bounds import PATIENCE
 from pipelines import Gst, structure_name
 
-# Licence services
+# License services
 
 
 def server_down(kind):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        # Bound and not listening: connections are refused, and nobody else gets the port.
+        # Bound and not listening: connections are refused, and no other process gets the port.
         url = f"http://127.0.0.1:{free.getsockname()[1]}/clearkey"
         with Scene(kind) as scene:
             watched = scene.pipeline(**{"license-url": url})
@@ -62,7 +62,7 @@ def server_never(kind):
 
 
 def one_request(kind):
-    """However many tracks: nobody asks twice for a KID."""
+    """However many tracks: no KID is asked for twice."""
     with Scene(kind) as scene:
         watched = scene.pipeline("")
         watched.play()
@@ -253,7 +253,7 @@ def context_on_demand(kind):
         watched.play()
         end_well(scene, watched)
         watched.bus.set_sync_handler(None)
-        demand(asked, "nobody asked for a context")
+        demand(asked, "no element asked for a context")
         requests = scene.server.licence_requests()
         kids = [kid for request in requests for kid in request]
         demand(len(kids) == len(set(kids)), f"the tracks do not share a session: {requests}")

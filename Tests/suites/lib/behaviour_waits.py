@@ -20,7 +20,7 @@ def stop_before_key(kind):
 
 
 def stop_before_licence(kind):
-    """The same while the licence service has not answered."""
+    """The same while the license service has not answered."""
     with Scene(kind) as scene:
         watched = scene.pipeline("?fault=never")
         watched.play()

@@ -68,7 +68,7 @@ def on_terminal(*arguments, columns=80, answers=b"", interrupt=None, **variables
                 continue
             try:
                 read = os.read(terminal, 65536)
-            except OSError:  # So Linux tells that nobody has the other side.
+            except OSError:  # Linux says so that the other side is closed.
                 break
             if not read:
                 break
@@ -150,21 +150,21 @@ def inspect_hls():
 
 
 def screens():
-    """On terminals of 80 and 160 columns, in colour and without, and into a pipe."""
+    """On terminals of 80 and 160 columns, in color and without, and into a pipe."""
     without_configuration()
     path = corpus.case(DASH).path("stream.mpd")
     piped = latchkey("inspect", path).demand(0, "On play", "TRACK", "KID ").output
-    demand("\x1b" not in piped, "colours in a pipe")
+    demand("\x1b" not in piped, "colors in a pipe")
     for columns in (80, 160):
         plain = on_terminal("inspect", path, columns=columns, NO_COLOR="1").demand(0, "On play").output
-        demand("\x1b" not in plain, "colours, though NO_COLOR is set")
+        demand("\x1b" not in plain, "colors, though NO_COLOR is set")
         demand(widest(plain) <= columns, f"a line of {widest(plain)} on {columns} columns")
         if columns == 160:
             demand(all(line in piped.splitlines() or len(line) == 160 for line in plain.splitlines()), plain)
         colored = on_terminal("inspect", path, columns=columns).demand(0).output
-        demand("\x1b[1m" in colored, "no colours on a terminal")
-        demand(re.sub("\x1b\\[[0-9;]*m", "", colored) == plain, "colours change the words")
-    demand("\x1b" not in on_terminal("inspect", path, TERM="dumb").demand(0).output, "colours on a dumb terminal")
+        demand("\x1b[1m" in colored, "no colors on a terminal")
+        demand(re.sub("\x1b\\[[0-9;]*m", "", colored) == plain, "colors change the words")
+    demand("\x1b" not in on_terminal("inspect", path, TERM="dumb").demand(0).output, "colors on a dumb terminal")
 
 
 def wrong_inputs():
@@ -187,7 +187,7 @@ def wrong_inputs():
 
 
 def acquire():
-    """A licence that is kept plays without the service."""
+    """A license that is kept plays without the service."""
     with World(name=DASH) as world:
         run = latchkey("acquire", url(world, "stream.mpd")).demand(0, "acquired: valid")
         demand("nothing was stored" not in run.output, run.output)
@@ -219,7 +219,7 @@ def play_asks():
     with World(name=DASH) as world:
         refused = on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"n\n")
         refused.demand(2, "rights: none", "Acquire a licence?")
-        demand(world.asked() == 0, "a licence was acquired")
+        demand(world.asked() == 0, "a license was acquired")
         on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"y\n").demand(0, "acquired: valid", "state: ended")
         latchkey("licenses", "reset", "--yes", "--store", os.path.join(world.folder.path, "store")).demand(0)
         latchkey("play", *SINKS, url(world, "stream.mpd")).demand(2, "no one can be asked")
@@ -390,7 +390,7 @@ def cached():
 
 
 def cached_with_license():
-    """The licence comes with the download, once; one that may not be stored, or is refused, is said."""
+    """The license comes with the download, once; one that may not be stored, or is refused, is said."""
     def item():
         return latchkey("cache", "list", "--json").demand(0).json[0]
 
@@ -408,7 +408,7 @@ def cached_with_license():
                     demand(item()["isReadyToPlay"] and "warning" not in item(), f"{item()}")
                     continue
                 asked = world.asked()
-                demand(1 <= asked <= 2, f"{asked} licences")
+                demand(1 <= asked <= 2, f"{asked} licenses")
                 latchkey("cache", "add", "--license", film).demand(0, "complete: ")
                 demand(world.asked() == asked, "it was acquired again")
                 world.server.__exit__()
@@ -486,7 +486,7 @@ def confined():
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
         Run(done.returncode, done.stdout, done.stderr).demand(0, '"state":"ended"', '"event":"acquired"')
         kept = [name for _, _, names in os.walk(os.path.join(world.folder.path, "state")) for name in names]
-        demand(kept, "no licence was kept")
+        demand(kept, "no license was kept")
 
 
 @contextlib.contextmanager

@@ -27,10 +27,10 @@ def play(language, *arguments, **how):
 
 
 def dash(language):
-    """Content info, a question, a licence, playback to the end, and no question the next time."""
+    """Content info, a question, a license, playback to the end, and no question the next time."""
     with World(name=DASH) as world:
         run = play(language, url(world, "stream.mpd"), answers="y\n")
-        run.demand(0, "protected: yes", "rights: none", "Acquire a licence?", "acquired: valid")
+        run.demand(0, "protected: yes", "rights: none", "Acquire a license?", "acquired: valid")
         run.states("inspecting", "acquiring", "ready", "playing", "ended")
         demand(set(run.values("KID")) == {key.replace("-", "") for key in world.case.keys}, f"KIDs {run.values('KID')}")
         demand("playready" in run.values("key system"), f"key systems {run.values('key system')}")
@@ -40,7 +40,7 @@ def dash(language):
         demand(any("PlayReady-style service" in key for key in run.values("key")), f"keys {run.values('key')}")
         demand(not events(run, "rights not available"), "it was told that rights are missing")
         asked = world.asked()
-        demand(1 <= asked <= 2, f"{asked} licences")
+        demand(1 <= asked <= 2, f"{asked} licenses")
         play(language, "--info", url(world, "stream.mpd")).demand(0, "rights: valid", "from the licence store")
         demand(world.asked() == asked, "it was asked again")
 
@@ -102,7 +102,7 @@ def refused(language):
         play(language, url(world, "stream.mpd"), answers="n\n").demand(2, "rights: none")
         play(language, url(world, "nothing.mpd")).demand(3, "error: server error", "404")
         play(language, f"{world.server.url}/media/stream").demand(64)
-        demand(world.asked() == 0, "a licence was acquired")
+        demand(world.asked() == 0, "a license was acquired")
 
 
 def session_lost(language):
@@ -182,7 +182,7 @@ def delegate(_language):
         rights, error = answers.take()
         demand(error is None and rights.status == "valid", f"{error} {rights}")
         asked = world.asked()
-        demand(1 <= asked <= 2, f"{asked} licences")
+        demand(1 <= asked <= 2, f"{asked} licenses")
         agent.content_info(answers)
         demand(answers.take()[0].rights.status == "valid", "the rights are not there")
         latchkey.reset_licenses(answers)
@@ -206,7 +206,7 @@ def released(_language):
         path = world.only_playready()
         agent, answers, events_ = latchkey.Agent(f"file://{path}"), Answers(), Answers()
         agent.acquire_license(answers)
-        demand(answers.take()[1] is None, "no licence")
+        demand(answers.take()[1] is None, "no license")
         agent.add_listener(events_)
         # No queue: what is decrypted is shown at once.
         pipeline = Gst.parse_launch(f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec ! {PACED}")
@@ -272,7 +272,7 @@ def cached(_language):
 
 
 def key_needs(_language):
-    """The key system of a need is that of whoever will be asked, whatever the media names."""
+    """The key system of a need is that of the loader that will be asked, whatever the media names."""
     latchkey = module()
 
     with World(name=MP4) as world:
@@ -297,14 +297,14 @@ def key_needs(_language):
 
 
 def licenses(_language):
-    """What the store holds, listed by the module and by examples/records.c, and one licence taken out."""
+    """What the store holds, listed by the module and by examples/records.c, and one license taken out."""
     latchkey = module()
     import latchkey_records
 
     with World(name=DASH) as world:
         agent, answers = latchkey.Agent(url(world, "stream.mpd")), Answers()
         agent.acquire_license(answers)
-        demand(answers.take()[1] is None, "no licence")
+        demand(answers.take()[1] is None, "no license")
         latchkey_records.licenses(answers)
         found, error = answers.take()
         wanted = {key.replace("-", "") for key in world.case.keys}
@@ -312,7 +312,7 @@ def licenses(_language):
         demand(all(license.key_system == "playready" and license.rights.status == "valid" and license.domain is None
                    for license in found), f"{found}")
         listed = records("licenses").demand(0, "key system: playready", "rights: valid")
-        demand(listed.values("licence") == [license.id for license in found], f"{listed.lines} {found}")
+        demand(listed.values("license") == [license.id for license in found], f"{listed.lines} {found}")
         demand(set(listed.values("KID")) == wanted, f"{listed.lines}")
 
         gone, *stay = found
@@ -321,12 +321,12 @@ def licenses(_language):
         latchkey_records.remove_license(gone.id, answers)
         demand(answers.take() == (False, None), "it was removed twice")
         latchkey_records.licenses(answers)
-        demand(answers.take() == (stay, None), "another licence is gone")
+        demand(answers.take() == (stay, None), "another license is gone")
         agent.content_info(answers)
         demand(answers.take()[0].rights.status == "none", "the rights are still there")
-        records("remove", gone.id).demand(1, "there is no such licence")
+        records("remove", gone.id).demand(1, "there is no such license")
         records("remove", stay[0].id).demand(0, "removed")
-        demand(not records("licenses").demand(0).lines, "licences are left")
+        demand(not records("licenses").demand(0).lines, "licenses are left")
         records("remove", "12").demand(64)
         agent.close()
         demand(latchkey.wait(20), "callbacks are left")

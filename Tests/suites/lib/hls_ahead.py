@@ -110,7 +110,7 @@ def session_keys(kind):
 
 def sound_ahead(is_refused_first):
     """The playlist of the sound that goes with the variant is fetched while that of the variant is, though the stock demuxer
-    asks for it later; the init segment of the variant comes before anybody waits for it. Those of another language are
+    asks for it later; the init segment of the variant comes before it is waited for. Those of another language are
     not fetched. Where what was fetched ahead cannot be had, it is fetched again when it is asked for."""
 
     def behaviour():

@@ -33,7 +33,7 @@ def messages(player, name):
 
 
 def lease_renewal(buffered):
-    """A lease of 2 s, and 8 s of media: it is renewed again and again, and nobody sees it."""
+    """A lease of 2 s, and 8 s of media: it is renewed again and again, and no viewer sees it."""
 
     def behaviour():
         count = 8
@@ -98,7 +98,7 @@ def lease_end(renewals, buffered):
 
 def lease_rotated_away():
     """The key server does not renew a key that the stream has rotated away from, though what it was for was on the
-    screen under its last lease: nobody sees it."""
+    screen under its last lease: no viewer sees it."""
     count, first = 12, 4
     video = media.Fragmented("video")
     old, new = "skd://lease/old", "skd://lease/new"

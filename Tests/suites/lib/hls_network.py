@@ -41,7 +41,7 @@ def redirects():
             same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
             missing = [
                 path for origin in (scene.origin, other) for path in origin.files if not origin.asked(path)]
-            demand(not missing, f"nobody asked for {missing}")
+            demand(not missing, f"there was no request for {missing}")
 
 
 def cookies():

@@ -126,7 +126,7 @@ def exactly_once(asked, wanted):
     missing = sorted(wanted - set(asked))
     demand(not missing, f"{len(missing)} keys were not asked for, the first: {missing[:3]}")
     other = sorted(set(map(str, asked)) - wanted)
-    demand(not other, f"asked for although nobody needs them: {other[:3]}")
+    demand(not other, f"asked for although they are not needed: {other[:3]}")
 
 
 def identifier(uri):

@@ -114,7 +114,7 @@ def loopback():
         allowed = refused.pop(9)  # p1 is a playlist of this presentation; the query is not looked at.
         demand(allowed[0] in (200, 404), f"a query changes the answer: {allowed}")
         demand(all(status == 404 and size == 0 for status, size in refused), f"not all are refused: {refused}")
-        demand(len(scene.origin.asked("master.m3u8")) == 2, "the origin was asked for somebody else")
+        demand(len(scene.origin.asked("master.m3u8")) == 2, "the origin was asked for another client")
         for player in (first, second):
             scene.origin.wait_until_quiet()
             demand_stop(player)
@@ -219,7 +219,7 @@ BROKEN = {
 def broken(name):
     def behaviour():
         case = corpus.case(VARIANTS)
-        # No key server: whoever waits for a key of one gives up soon.
+        # No key server: a wait for a key of one ends soon.
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
             configuration.write("[latchkey]\nkey-timeout=3000\n")
         files = {}

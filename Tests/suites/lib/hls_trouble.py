@@ -74,7 +74,7 @@ class Case:
 
     def wait_for_key_request(self):
         origin = self.scene.origin
-        demand(origin.wait_for(KEY), "nobody asks for the key")
+        demand(origin.wait_for(KEY), "there is no request for the key")
         if self.kind == "skd":
             # All the rest is fetched meanwhile, and waits for the key.
             demand(origin.wait_for(f"{COUNT - 1}.seg"), "nothing is fetched while a key is missing")
@@ -166,9 +166,9 @@ def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY):
 
 
 def down(kind):
-    """Nobody listens where the key should be."""
+    """No server listens at the key's URL."""
     with socket.socket() as free:
-        # Bound and not listening: connections are refused, and nobody else gets the port.
+        # Bound and not listening: connections are refused, and no other process gets the port.
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/{KEY}"
         case = Case(kind, lambda _request, right: right(), key_url=url)

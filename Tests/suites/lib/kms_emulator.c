@@ -8,7 +8,7 @@
  *   plug TYPE      a screen with HDCP up to that content type: 0, 1, or none
  *   unplug
  *   lose           the link loses HDCP, with an event
- *   lose-silently  the same, and nobody is told
+ *   lose-silently  the same, without an event
  *   authenticate   what was asked for and can be had becomes enabled, with an event
  *   connector TYPE the connector is another one: a number of DRM_MODE_CONNECTOR_…
  *   fail on|off    every call fails
@@ -122,7 +122,7 @@ static void get_property(UMockdevIoctlData *data) {
   put(data, 0, &answer, sizeof answer);
 }
 
-/* The kernel lets nobody but a driver say `enabled`. */
+/* The kernel lets only a driver say `enabled`. */
 static int set_property(UMockdevIoctlData *data) {
   struct drm_mode_obj_set_property request;
   memcpy(&request, data->data, sizeof request);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
 """Segments that no packager makes, for decryptors: every size of NAL unit and frame around the limits, slices full of
-emulation prevention, and packets of every shape. What is in them is as random as ciphertext, so nobody encrypts them
+emulation prevention, and packets of every shape. What is in them is as random as ciphertext, so they are not encrypted
 first."""
 
 import random

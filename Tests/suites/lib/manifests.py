@@ -252,7 +252,7 @@ HOSTILE = {
     "elements.mpd": lambda: START + 'type="static">' + "<S/>" * 3_000_000 + "</MPD>",
     "attributes.mpd": lambda: START + 'type="static">' + _attributes() * 40_000 + "</MPD>",
     "comments.mpd": lambda: START + 'type="static">' + "<?a?>" * 3_000_000 + "</MPD>",
-    # The characters say nothing to whoever reads UTF-8 alone.
+    # The characters say nothing to a reader of UTF-8 alone.
     "latin.mpd": lambda: b'<?xml version="1.0" encoding="ISO-8859-1"?><!-- \xfc -->' + START.encode()
     + b'type="static">' + b"<S/>" * 3_000_000 + b"</MPD>",
     "grown.mpd": Grown,

@@ -25,7 +25,7 @@ DOMAIN = "4C4B444D-0000-0000-0000-000000000001"
 
 
 class Recorder:
-    """Stands in front of a licence service and keeps what comes."""
+    """Stands in front of a license service and keeps what comes."""
 
     def __init__(self, target):
         recorder = self
@@ -73,7 +73,7 @@ class Recorder:
         return [entry for entry in self.requests if operation in entry[0].get("SOAPAction", "")]
 
 
-# Licences
+# Licenses
 
 
 def delegate():
@@ -223,13 +223,13 @@ def audio_track_later():
             player.set_state(Gst.State.NULL)
             agent.close()
         demand(fragments(origin, "finnish"), "the chosen track was not fetched")
-        demand(world.asked() >= 1, "no licence was acquired")
+        demand(world.asked() >= 1, "no license was acquired")
 
 
 # HDMI
 
 
-# In bytes: grey, a byte for each pixel.
+# In bytes: gray, a byte for each pixel.
 FRAME = 320 * 180
 
 
@@ -246,7 +246,7 @@ def picture(path, size=FRAME):
 
 
 def grey_image(folder):
-    """A PNG of one colour, in the middle between black and white."""
+    """A PNG of one color, in the middle between black and white."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -297,11 +297,11 @@ class Screen:
 
 
 def hdmi_modes():
-    """What each mode makes of a screen at HDMI without HDCP, with a licence that wants HDCP and with one that does not."""
+    """What each mode makes of a screen at HDMI without HDCP, with a license that wants HDCP and with one that does not."""
     with World(name=DASH) as world:
         screen = Screen(world, "0 HDMI-A-1:digital:none\n")
         play("--yes", url(world, "stream.mpd")).demand(0)
-        # The licence has no rules.
+        # The license has no rules.
         for arguments, status, seen, is_heard in (
                 ((), 0, ["picture"], True),
                 (("--hdmi-mode", "default"), 0, ["picture"], True),
@@ -317,7 +317,7 @@ def hdmi_modes():
 
 
 def hdmi_overrides():
-    """A licence that wants HDCP: it counts by default, and not where the application allows the output."""
+    """A license that wants HDCP: it counts by default, and not where the application allows the output."""
     with World("ucvopl:300", name=DASH) as world:
         play("--yes", "--hdmi-mode", "allow", url(world, "stream.mpd")).demand(0)
         screen = Screen(world, "0 HDMI-A-1:digital:none\n")
@@ -418,7 +418,7 @@ def _quietly(body):
 
 
 def session_setup_error():
-    """The limit is reached: an event with the server's status, code and words; nothing plays, and no licence is asked for."""
+    """The limit is reached: an event with the server's status, code and words; nothing plays, and no license is asked for."""
     with children.Folder() as folder, agent_scenes.viewing(folder, 24) as scene:
         def second():
             licences = len(scene.requests("/clearkey"))
@@ -426,14 +426,14 @@ def session_setup_error():
             told = events(run, "session setup error")
             demand(len(told) == 1 and "HTTP 403" in told[0] and "1007" in told[0] and "limit" in told[0].lower(), f"events {told}")
             demand("playing" not in run.values("state"), f"it plays: {run.values('state')}")
-            demand(len(scene.requests("/clearkey")) == licences, "a licence was asked for without a session")
+            demand(len(scene.requests("/clearkey")) == licences, "a license was asked for without a session")
             demand(scene.metric("session_setups_refused_total") >= 1, "the server refused nothing")
 
         occupied(scene, second)
 
 
 def no_session_no_licence():
-    """A session server that nobody reaches: in both ways of acquisition nothing is asked of the licence service."""
+    """A session server that cannot be reached: in both ways of acquisition nothing is asked of the license service."""
     for how in ("--automatic", "--yes"):
         with World(name=DASH) as world:
             with open(os.environ["LATCHKEY_CONFIG"]) as file:
@@ -443,7 +443,7 @@ def no_session_no_licence():
                 f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
             run = play(how, url(world, "stream.mpd"))
             demand(run.status != 0 and "playing" not in run.values("state"), f"{how}: {run.status} {run.values('state')}")
-            demand(world.asked() == 0, f"{how}: a licence was acquired without a session")
+            demand(world.asked() == 0, f"{how}: a license was acquired without a session")
             demand(not any("playready" in entry["path"] for entry in world.server.log()), f"{how}: the service was asked")
 
 

@@ -72,7 +72,7 @@ def index(cache):
     folders = [path for path in glob.glob(f"{cache}/*/index.db")]
     demand(len(folders) == 1, f"{len(folders)} items")
     database = sqlite3.connect(":memory:")
-    # A copy: what a killed process has left by half is rolled back by whoever reads, who has to be able to write for that.
+    # A copy: what a killed process has left by half is rolled back by the reader, which has to be able to write for that.
     with tempfile.TemporaryDirectory() as copy:
         for path in glob.glob(f"{folders[0]}*"):
             shutil.copy(path, copy)
@@ -186,7 +186,7 @@ def slow_kills():
 
 
 class Film:
-    """A protected film at an origin of its own, and the licence for it in the store."""
+    """A protected film at an origin of its own, and the license for it in the store."""
 
     def __init__(self, rounds=1, padding=0):
         self.world = World(name=PIFF)
@@ -441,7 +441,7 @@ def dash():
             origin.switch_off()
             asked = world.asked()
             play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
-            demand(world.asked() == asked, "a licence was acquired")
+            demand(world.asked() == asked, "a license was acquired")
             # An application's own pipeline, with uridecodebin3.
             play("--cache", cache, "--attach", url).demand(0, "rights: valid").states("playing", "ended")
 
@@ -480,7 +480,7 @@ def stored_keys():
             run = download(cache, url).demand(0, "complete")
             demand(", ready" in run.lines[-1], run.lines[-1])
         origin.switch_off()
-        # Neither origin nor key server, and nobody acquires anything.
+        # Neither origin nor key server, and nothing is acquired.
         play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
 
 
@@ -552,7 +552,7 @@ def manifest_edge():
 
 
 def without_session():
-    """What is downloaded, with its licence, plays without the session server, unless the configuration requires a session;
+    """What is downloaded, with its license, plays without the session server, unless the configuration requires a session;
     what is fetched needs one."""
     with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
         cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd"
@@ -578,7 +578,7 @@ def without_session():
         download(cache, url).demand(0, "complete")
         play("--cache", cache, url).demand(0).states("playing", "ended")
         demand(setups() == 1, "a session for content that is here")
-        # Nobody listens there.
+        # No server listens there.
         origin.switch_off()
         configure("http://127.0.0.1:9")
         for how in ((), ("--attach",), ("--automatic",)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
 """PlayReady headers, and media that the checks make of the corpus: without the headers of its files, and with keys that
-change and licences in its fragments.
+change and licenses in its fragments.
 
 The layouts are those of Microsoft's "PlayReady Header Specification" and of the PIFF boxes, written here by hand."""
 
@@ -32,7 +32,7 @@ def header(kids, url=None, on_demand=False):
 
 
 def playready_object(header_bytes, licences=()):
-    """A PlayReady object with a header and, where there are licences, an embedded licence store."""
+    """A PlayReady object with a header and, where there are licenses, an embedded license store."""
     records = [(1, header_bytes)] + ([(3, b"".join(licences))] if licences else [])
     body = b"".join(struct.pack("<HH", kind, len(value)) + value for kind, value in records)
     return struct.pack("<IH", len(body) + 6, len(records)) + body

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Checks of 26-playready under playbin3: whose address a licence is asked for at where a manifest names several, and
-licences that come in the fragments of Smooth Streaming and PIFF."""
+"""Checks of 26-playready under playbin3: whose address a license is asked for at where a manifest names several, and
+licenses that come in the fragments of Smooth Streaming and PIFF."""
 
 import base64
 import contextlib
@@ -17,7 +17,7 @@ from playready_world import World, demand
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
 PIFF = "bento4-piff-ctr-ismv"
-# Nobody listens there.
+# No server listens there.
 NOWHERE = "http://127.0.0.1:9/"
 
 
@@ -36,7 +36,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Portal:
-    """Stands in front of the licence service: knows which of its addresses was asked, and what the service answered."""
+    """Stands in front of the license service: knows which of its addresses was asked, and what the service answered."""
 
     def __init__(self, target):
         self.target = target
@@ -156,7 +156,7 @@ def play_mpd_of(portal, world, descriptors):
 
 
 def asked_by(world):
-    """The KIDs of the licences that were asked for."""
+    """The KIDs of the licenses that were asked for."""
     return {kid.replace("-", "").lower() for entry in world.server.log() for kid in entry.get("kids") or []}
 
 
@@ -227,10 +227,10 @@ def manifest_without_service():
         world.configure("", server="")
         error = play_mpd(world, lambda kid: descriptor(pro(kid, None)))
         demand(error and "names no licence service" in error, error)
-        demand(not asked_by(world), "somebody was asked")
+        demand(not asked_by(world), "a service was asked")
 
 
-# Licences in fragments
+# Licenses in fragments
 
 
 def kid_of(number):
@@ -245,10 +245,10 @@ def licences_for(world, portal, kids):
     portal.passes_on = False
     inside = pro_of(media.header(kids))
     error = play_smooth(world, inside, lambda _name, data: data)
-    demand(error and "403" in error, f"without licences: {error}")
-    # A licence has its KID in it, as a GUID. The same one may be asked for twice.
+    demand(error and "403" in error, f"without licenses: {error}")
+    # A license has its KID in it, as a GUID. The same one may be asked for twice.
     licences = {kid: data for kid in kids for data in portal.licences if uuid.UUID(kid).bytes_le in data}
-    demand(len(licences) == len(kids), f"licences for {len(licences)} of {len(kids)} keys")
+    demand(len(licences) == len(kids), f"licenses for {len(licences)} of {len(kids)} keys")
     # From here on there is no service, and nothing is stored.
     world.configure("", server=NOWHERE)
     return licences
@@ -285,7 +285,7 @@ def keys_file(keys):
 
 
 def with_licence(data, keys, kid, old, licences, is_box_of_piff):
-    """The fragment with another key, its name, and the licence for it where there is one."""
+    """The fragment with another key, its name, and the license for it where there is one."""
     import playready_media as media
 
     fragment = media.Fragment(data)
@@ -296,7 +296,7 @@ def with_licence(data, keys, kid, old, licences, is_box_of_piff):
 
 
 def on_demand_smooth():
-    """The manifest names no key. Video changes its key in the middle, sound has one, and each fragment brings a licence."""
+    """The manifest names no key. Video changes its key in the middle, sound has one, and each fragment brings a license."""
     import playready_media as media
 
     kids = [kid_of(number) for number in range(3)]
@@ -319,11 +319,11 @@ def on_demand_smooth():
 
 
 def check_missing(licences, kids, play_again):
-    """Without one of the licences, its key is missed by name: nothing else had it."""
+    """Without one of the licenses, its key is missed by name: nothing else had it."""
     missing = kids[1]
     del licences[missing]
     error = play_again()
-    demand(error and missing in error.replace("-", "").lower(), f"without a licence: {error}")
+    demand(error and missing in error.replace("-", "").lower(), f"without a license: {error}")
 
 
 def on_demand_piff():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""A device, its store and a PlayReady-style licence service: what the checks of 26-playready have in common."""
+"""A device, its store and a PlayReady-style license service: what the checks of 26-playready have in common."""
 
 import os
 import time
@@ -48,7 +48,7 @@ class World:
         self.folder.__exit__(*_)
 
     def configure(self, policy, lines=None, server=None):
-        """The configuration, with a licence service of this policy; with `server`, another one, or none where it is
+        """The configuration, with a license service of this policy; with `server`, another one, or none where it is
         empty."""
         url = server
         if server is None:
@@ -65,7 +65,7 @@ class World:
         return done.complete(["again"])["again"]
 
     def waits_for(self, action, count=1):
-        """So many requests of an operation, which nobody waits for while it plays."""
+        """So many requests of an operation, which playback does not wait for."""
         end = time.monotonic() + 20 * PATIENCE
         while self.asked(action) < count and time.monotonic() < end:
             time.sleep(0.02)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""latchkey-server: licences, media and faults over real HTTP, on a loopback port."""
+"""latchkey-server: licenses, media and faults over real HTTP, on a loopback port."""
 
 import json
 import re
@@ -16,7 +16,7 @@ class ReferenceServer:
 
     def __init__(self, keys, media, authority=None, playready=None, options=()):
         """`keys` is the text of a keys file, `media` the folder below /media/, `authority` that of the FairPlay-style key
-        server, which makes its files there, `playready` that of the PlayReady-style licence service, and `options` more
+        server, which makes its files there, `playready` that of the PlayReady-style license service, and `options` more
         of the command line."""
         self._keys = keys
         self._media = media
@@ -57,7 +57,7 @@ class ReferenceServer:
             f"key-server-url={self.url}/fairplay/license\ntest-ask-file={self._authority}/fairplay-ask.hex\n")
 
     def playready_configuration(self, store, url):
-        """A configuration file of a device that gets licences from `url`; ends in the group of these licences."""
+        """A configuration file of a device that gets licenses from `url`; ends in the group of these licenses."""
         part = f"{self._playready}/playready-"
         return (
             f"[playready]\nmodel-certificate={part}model.bcert\nmodel-private-key={part}model-key.pem\n"
@@ -94,7 +94,7 @@ class ReferenceServer:
         return None
 
     def licence_requests(self):
-        """The KIDs of each licence request so far."""
+        """The KIDs of each license request so far."""
         return [entry.get("kids", []) for entry in self.log() if entry["path"] == "/clearkey"]
 
     def wait_for_answers(self, count, path, deadline=10.0 * PATIENCE):

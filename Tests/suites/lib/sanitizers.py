@@ -66,7 +66,7 @@ def swift(*arguments, deadline, env=None):
         output, _ = process.communicate(timeout=deadline)
         return process.returncode, output.decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
-        # The group was made for this command, so nobody else's processes are in it.
+        # The group was made for this command, so no other processes are in it.
         os.killpg(process.pid, 9)
         output, _ = process.communicate()
         return None, output.decode("utf-8", "replace")

@@ -9,7 +9,7 @@ DUMP_LINE = re.compile(rb"(?:0x)?[0-9a-fA-F]{4,8}:((?: ?[0-9a-fA-F]{2}){1,16})(?
 
 
 def in_base64(key):
-    """The characters that the key gives at each alignment, without those that its neighbours decide too."""
+    """The characters that the key gives at each alignment, without those that its neighbors decide too."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + key).rstrip(b"=")
         whole = (before + len(key)) * 8 // 6

@@ -55,7 +55,7 @@ class Scene:
     """Media in three forms, `count` segments of about a second, at a server that has its keys and counts sessions."""
 
     def __init__(self, count=24, options=(), settings="", limit=1, guards=True):
-        """`options` of latchkey-server; `settings` of the group [session]; `guards`: licences need a session."""
+        """`options` of latchkey-server; `settings` of the group [session]; `guards`: licenses need a session."""
         self.count = count
         self.options = ["--session-limit", str(limit), "--session-interval", str(INTERVAL), *options]
         self.options += ["--licences-need-session"] if guards else []

@@ -33,7 +33,7 @@ def plays(player, deadline=40.0):
 
 
 def token(kind):
-    """Each playback has one session: before the licence, with its token in the licence request, and ended."""
+    """Each playback has one session: before the license, with its token in the license request, and ended."""
     with Scene(count=6) as scene:
         player = scene.player(kind)
         player.play()
@@ -45,9 +45,9 @@ def token(kind):
         demand(scene.metric(ENDED % "teardown") == 1, "the session was not torn down")
         log = [entry["path"] for entry in scene.server.log()]
         licences = scene.requests("/clearkey", "/fairplay/license")
-        demand(licences and all(entry.get("session") for entry in licences), f"licence requests: {licences}")
+        demand(licences and all(entry.get("session") for entry in licences), f"license requests: {licences}")
         first = min(log.index(entry["path"]) for entry in licences)
-        demand(log.index("/sessions") < first, "the licence was asked for before the session")
+        demand(log.index("/sessions") < first, "the license was asked for before the session")
         scene.wait_for_no_record()
 
 
@@ -65,7 +65,7 @@ def token_form(form):
 
 
 def no_token():
-    """Without the token, the licence server refuses."""
+    """Without the token, the license server refuses."""
     with Scene(count=2, settings="token-form=none\n") as scene:
         player = scene.player("file")
         player.play()
@@ -73,7 +73,7 @@ def no_token():
 
 
 def limit(kind):
-    """The second player is refused with the server's words, and asks for no licence."""
+    """The second player is refused with the server's words, and asks for no license."""
     with Scene() as scene:
         first = scene.player(kind, paced=True)
         first.play()
@@ -82,7 +82,7 @@ def limit(kind):
         second = scene.player(kind, paced=True)
         second.play()
         ends(second, "session limit reached", "403", "1007", "1 sessions run already")
-        demand(len(scene.requests("/clearkey", "/fairplay/license")) == licences, "a licence was asked for all the same")
+        demand(len(scene.requests("/clearkey", "/fairplay/license")) == licences, "a license was asked for all the same")
         notice = message_of(second, "setup-error")
         demand(notice, "no latchkey-session-setup-error")
         said = fields(notice)
@@ -234,7 +234,7 @@ def licence_bound():
 
 
 def licence_bound_end():
-    """The server ends such a session: the licence is not renewed, and playback ends with its lease."""
+    """The server ends such a session: the license is not renewed, and playback ends with its lease."""
     with Scene(settings="heartbeat=licence\n") as scene:
         lease_keys(scene)
         player = scene.player("hls", paced=True)
@@ -261,7 +261,7 @@ def credential():
 
 
 def unreachable():
-    """No session server, no licence."""
+    """No session server, no license."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with Scene(count=2) as scene:
@@ -270,7 +270,7 @@ def unreachable():
             player.play()
             ends(player, "no viewing session", deadline=45.0)
             demand(message_of(player, "setup-error"), "no latchkey-session-setup-error")
-            demand(not scene.requests("/clearkey"), "a licence was asked for all the same")
+            demand(not scene.requests("/clearkey"), "a license was asked for all the same")
 
 
 def teardown_error(kind):
@@ -296,7 +296,7 @@ def teardown_error(kind):
 
 
 def teardown_error_at_null():
-    """What goes wrong when nobody listens to the pipeline any more, the next one tells."""
+    """What goes wrong after the pipeline has lost its listener, the next one reports."""
     with Scene(count=4) as scene:
         player = scene.player("file")
         player.play()
