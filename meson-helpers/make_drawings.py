@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Makes the drawings of the documentation: one SVG file for each entry of DRAWINGS.
+
+    make_drawings.py            writes them into gst-plugin/docs/drawings
+    make_drawings.py --check    compares them with what is there; check_prose.py does the same
+
+A drawing is data: boxes with a place, a size and lines of text; frames around several boxes; arrows from one side of a box to
+a side of another. Text that does not fit into its box is an error. The same input always gives the same bytes. Each drawing has
+a light backdrop of its own, so it can be read on white and on dark pages.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass, field
+from html import escape
+
+FOLDER = os.path.join("gst-plugin", "docs", "drawings")
+FONT = "system-ui, 'DejaVu Sans', Verdana, sans-serif"
+SIZE = 14  # of text in boxes, in pixels
+SMALL = 12  # of labels and of all lines of a box but the first
+# A generous width of a character, as a part of the font's size.
+WIDTH_OF_CHARACTER = 0.6
+PADDING = 8
+BACKDROP, EDGE, INK, FAINT = "#fbfbf8", "#d4d4cc", "#1d2327", "#55606a"
+# What a box is: fill and stroke.
+KINDS = {
+    "latchkey": ("#d7ebdc", "#2f7a46"),
+    "gstreamer": ("#dfe7f2", "#4a678f"),
+    "outside": ("#f4e6cf", "#96691c"),
+    "application": ("#eaddf0", "#74478a"),
+}
+LEGEND = {"latchkey": "Latchkey", "gstreamer": "GStreamer", "outside": "servers and files", "application": "application"}
+
+
+@dataclass
+class Box:
+    x: int
+    y: int
+    width: int
+    height: int
+    text: str  # lines; the first is bold
+    kind: str
+
+
+@dataclass
+class Frame:
+    """A dashed frame with a title around several boxes."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    title: str
+
+
+@dataclass
+class Arrow:
+    """From a side of a box or frame to a side of another, as "demuxer.right". `at` moves an end along its side, in pixels from the
+    middle. `bends` are points between. The label stands at `label_at`, or above the middle of the longest part."""
+
+    start: str
+    end: str
+    label: str = ""
+    start_at: int = 0
+    end_at: int = 0
+    bends: tuple = ()
+    label_at: tuple = None
+    both: bool = False  # has a head at each end
+    dashed: bool = False
+
+
+@dataclass
+class Drawing:
+    title: str  # for readers that cannot see it
+    width: int
+    height: int
+    boxes: dict
+    arrows: list
+    frames: dict = field(default_factory=dict)
+    notes: list = field(default_factory=list)  # (x, y, text)
+    legend_at: tuple = None
+
+
+def text_width(text, size):
+    return len(text) * size * WIDTH_OF_CHARACTER
+
+
+def text_element(x, y, text, size, anchor="middle", color=INK, bold=False, halo=False):
+    extra = ' font-weight="600"' if bold else ""
+    if halo:
+        extra += f' stroke="{BACKDROP}" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
+    return (f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" fill="{color}"{extra}>'
+            f"{escape(text, quote=False)}</text>")
+
+
+def box_elements(name, box):
+    fill, stroke = KINDS[box.kind]
+    yield (f'<rect x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="7" fill="{fill}" '
+           f'stroke="{stroke}" stroke-width="1.5"/>')
+    lines = box.text.split("\n")
+    heights = [SIZE + 4] + [SMALL + 4] * (len(lines) - 1)
+    if sum(heights) + 4 > box.height:
+        raise ValueError(f"the lines of {name} need a height of {sum(heights) + 4}")
+    top = box.y + (box.height - sum(heights)) / 2
+    for number, line in enumerate(lines):
+        size = SIZE if number == 0 else SMALL
+        if text_width(line, size) + PADDING > box.width:
+            raise ValueError(f"“{line}” needs a width of {text_width(line, size) + PADDING:.0f} in {name}")
+        top += heights[number]
+        yield text_element(box.x + box.width / 2, top - 5, line, size, bold=number == 0)
+
+
+def end_point(places, place, offset):
+    name, side = place.split(".")
+    box = places[name]
+    middle_x, middle_y = box.x + box.width / 2, box.y + box.height / 2
+    return {"left": (box.x, middle_y + offset), "right": (box.x + box.width, middle_y + offset),
+            "top": (middle_x + offset, box.y), "bottom": (middle_x + offset, box.y + box.height)}[side]
+
+
+def arrow_elements(places, arrow):
+    points = [end_point(places, arrow.start, arrow.start_at), *arrow.bends, end_point(places, arrow.end, arrow.end_at)]
+    path = " ".join(f"{x:g},{y:g}" for x, y in points)
+    start = ' marker-start="url(#head)"' if arrow.both else ""
+    dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
+    yield f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.5"{dashes}{start} marker-end="url(#head)"/>'
+    if arrow.label:
+        parts = list(zip(points, points[1:]))
+        (x1, y1), (x2, y2) = max(parts, key=lambda part: abs(part[0][0] - part[1][0]) + abs(part[0][1] - part[1][1]))
+        x, y = arrow.label_at or ((x1 + x2) / 2, (y1 + y2) / 2 - 7)
+        for number, line in enumerate(arrow.label.split("\n")):
+            yield text_element(x, y + number * (SMALL + 3), line, SMALL, color=FAINT, halo=True)
+
+
+def legend_elements(drawing):
+    x, y = drawing.legend_at
+    for kind in [kind for kind in KINDS if any(box.kind == kind for box in drawing.boxes.values())]:
+        fill, stroke = KINDS[kind]
+        yield f'<rect x="{x:g}" y="{y - 11:g}" width="14" height="14" rx="3" fill="{fill}" stroke="{stroke}"/>'
+        yield text_element(x + 20, y, LEGEND[kind], SMALL, anchor="start", color=FAINT)
+        x += 20 + text_width(LEGEND[kind], SMALL) + 16
+
+
+def svg(drawing):
+    """The bytes of the file."""
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawing.width}" height="{drawing.height}" '
+        f'viewBox="0 0 {drawing.width} {drawing.height}" role="img" font-family="{FONT}">',
+        "<!-- SPDX-License-Identifier: MPL-2.0. Made by meson-helpers/make_drawings.py; change it there. -->",
+        f"<title>{escape(drawing.title, quote=False)}</title>",
+        '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
+        f'orient="auto-start-reverse"><path d="M0,0.8 L10,5 L0,9.2 z" fill="{INK}"/></marker></defs>',
+        f'<rect x="0.5" y="0.5" width="{drawing.width - 1}" height="{drawing.height - 1}" rx="12" fill="{BACKDROP}" '
+        f'stroke="{EDGE}"/>',
+    ]
+    for frame in drawing.frames.values():
+        lines.append(f'<rect x="{frame.x}" y="{frame.y}" width="{frame.width}" height="{frame.height}" rx="10" fill="none" '
+                     f'stroke="{FAINT}" stroke-dasharray="3 4"/>')
+        lines.append(text_element(frame.x + 12, frame.y + 18, frame.title, SMALL, anchor="start", color=FAINT, bold=True))
+    for name, box in drawing.boxes.items():
+        lines += box_elements(name, box)
+    for arrow in drawing.arrows:
+        lines += arrow_elements({**drawing.frames, **drawing.boxes}, arrow)
+    lines += [text_element(x, y, text, SMALL, anchor="start", color=FAINT) for x, y, text in drawing.notes]
+    if drawing.legend_at:
+        lines += legend_elements(drawing)
+    return ("\n".join([*lines, "</svg>"]) + "\n").encode()
+
+
+# The drawings
+
+PIPELINE = Drawing(
+    title="A pipeline that plays protected media: source, adaptive demuxer, decryptor in front of the demuxer, demuxer, "
+          "decryptor behind the demuxer, decoder, output guard and sink. The decryptors ask one key session for keys. The key "
+          "session asks the loaders; the loaders ask license services, key servers or the application.",
+    width=1180, height=452,
+    boxes={
+        "source": Box(40, 62, 104, 84, "Source\nsouphttpsrc\nfilesrc", "gstreamer"),
+        "adaptive": Box(168, 62, 168, 84, "Adaptive demuxer\nlatchkeyhlsdemux\nlatchkeydashdemux\nlatchkeymssdemux", "latchkey"),
+        "front": Box(360, 62, 132, 84, "Decryptor\nlatchkeyisodec\nlatchkeytsdec", "latchkey"),
+        "demuxer": Box(516, 62, 108, 84, "Demuxer\nqtdemux\ntsdemux", "gstreamer"),
+        "behind": Box(648, 62, 176, 84, "Decryptor\nlatchkeyclearkeydec\nlatchkeycencdec, …", "latchkey"),
+        "decoder": Box(848, 62, 100, 84, "Decoder\nhardware\nfirst", "gstreamer"),
+        "guard": Box(972, 62, 112, 84, "Guard\nlatchkeyguard", "latchkey"),
+        "sink": Box(1108, 76, 52, 56, "Sink", "gstreamer"),
+        "application": Box(40, 218, 170, 56, "Application\nplayer, bus, agent", "application"),
+        "session": Box(360, 218, 464, 56, "Key session\nkeys, leases, rights: one for all tracks of a pipeline", "latchkey"),
+        "outputs": Box(932, 218, 192, 56, "Outputs\nwhat HDCP protects", "latchkey"),
+        "own": Box(40, 350, 160, 56, "Your own loader\nin Swift or C", "application"),
+        "file": Box(216, 350, 120, 56, "Keys file\nKID KEY", "outside"),
+        "fairplay": Box(352, 350, 196, 56, "FairPlay-style loader\nSPC and CKC", "latchkey"),
+        "playready": Box(564, 350, 204, 56, "PlayReady-style loader\nSOAP, license store", "latchkey"),
+        "clearkey": Box(784, 350, 172, 56, "ClearKey loader\nlicenses in JSON", "latchkey"),
+        "services": Box(1032, 342, 124, 56, "Servers\nlicenses, keys", "outside"),
+    },
+    frames={
+        "pipeline": Frame(24, 24, 1144, 140, "One pipeline: either decryptor does the work, in front of the demuxer or behind it"),
+        "loaders": Frame(24, 316, 948, 108, "Resource loaders, asked in this order: the first that takes a request answers it"),
+    },
+    arrows=[
+        Arrow("source.right", "adaptive.left"),
+        Arrow("adaptive.right", "front.left"),
+        Arrow("front.right", "demuxer.left"),
+        Arrow("demuxer.right", "behind.left"),
+        Arrow("behind.right", "decoder.left"),
+        Arrow("decoder.right", "guard.left"),
+        Arrow("guard.right", "sink.left"),
+        Arrow("front.bottom", "session.top", "key request, key", end_at=-166, both=True, label_at=(426, 190)),
+        Arrow("behind.bottom", "session.top", "key request, key", end_at=144, both=True, label_at=(736, 190)),
+        Arrow("outputs.top", "guard.bottom", label="black or clear", label_at=(1028, 190)),
+        Arrow("session.right", "outputs.left", "output rules", label_at=(878, 238)),
+        Arrow("session.left", "application.right", "messages, answers", both=True, dashed=True, label_at=(285, 238)),
+        Arrow("session.bottom", "loaders.top", "request, keys", end_at=94, both=True, label_at=(648, 300)),
+        Arrow("loaders.right", "services.left", both=True),
+    ],
+    legend_at=(40, 440),
+)
+
+DRAWINGS = {"pipeline": PIPELINE}
+
+
+def stale(repository):
+    """The drawings whose file is missing or has other bytes, and files that no drawing makes."""
+    folder = os.path.join(repository, FOLDER)
+    there = {name for name in os.listdir(folder) if name.endswith(".svg")} if os.path.isdir(folder) else set()
+    for name, drawing in DRAWINGS.items():
+        path = os.path.join(folder, f"{name}.svg")
+        if f"{name}.svg" not in there:
+            yield f"{FOLDER}/{name}.svg is missing: run meson-helpers/make_drawings.py"
+            continue
+        with open(path, "rb") as file:
+            if file.read() != svg(drawing):
+                yield f"{FOLDER}/{name}.svg is not what meson-helpers/make_drawings.py makes: run it"
+    for name in sorted(there - {f"{name}.svg" for name in DRAWINGS}):
+        yield f"{FOLDER}/{name} is made by no drawing of meson-helpers/make_drawings.py"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes the drawings of the documentation.")
+    parser.add_argument("--check", action="store_true", help="write nothing; compare with the files that are there")
+    arguments = parser.parse_args()
+    repository = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if arguments.check:
+        found = list(stale(repository))
+        for problem in found:
+            print("make_drawings: " + problem)
+        sys.exit(1 if found else 0)
+    os.makedirs(os.path.join(repository, FOLDER), exist_ok=True)
+    for name, drawing in DRAWINGS.items():
+        with open(os.path.join(repository, FOLDER, f"{name}.svg"), "wb") as file:
+            file.write(svg(drawing))
+
+
+if __name__ == "__main__":
+    main()
