@@ -18,8 +18,8 @@ from html import escape
 
 FOLDER = os.path.join("gst-plugin", "docs", "drawings")
 FONT = "system-ui, 'DejaVu Sans', Verdana, sans-serif"
-SIZE = 14  # of text in boxes, in pixels
-SMALL = 12  # of labels and of all lines of a box but the first
+SIZE = 15  # of text in boxes, in pixels
+SMALL = 13  # of labels and of all lines of a box but the first
 # A generous width of a character, as a part of the font's size.
 WIDTH_OF_CHARACTER = 0.6
 PADDING = 8
@@ -188,16 +188,16 @@ PIPELINE = Drawing(
         "application": Box(40, 218, 170, 56, "Application\nplayer, bus, agent", "application"),
         "session": Box(360, 218, 464, 56, "Key session\nkeys, leases, rights: one for all tracks of a pipeline", "latchkey"),
         "outputs": Box(932, 218, 192, 56, "Outputs\nwhat HDCP protects", "latchkey"),
-        "own": Box(40, 350, 160, 56, "Your own loader\nin Swift or C", "application"),
-        "file": Box(216, 350, 120, 56, "Keys file\nKID KEY", "outside"),
-        "fairplay": Box(352, 350, 196, 56, "FairPlay-style loader\nSPC and CKC", "latchkey"),
-        "playready": Box(564, 350, 204, 56, "PlayReady-style loader\nSOAP, license store", "latchkey"),
-        "clearkey": Box(784, 350, 172, 56, "ClearKey loader\nlicenses in JSON", "latchkey"),
+        "own": Box(40, 350, 150, 56, "Your own loader\nin Swift or C", "application"),
+        "file": Box(204, 350, 106, 56, "Keys file\nKID KEY", "outside"),
+        "fairplay": Box(324, 350, 200, 56, "FairPlay-style loader\nSPC and CKC", "latchkey"),
+        "playready": Box(538, 350, 210, 56, "PlayReady-style loader\nSOAP, license store", "latchkey"),
+        "clearkey": Box(762, 350, 160, 56, "ClearKey loader\nlicenses in JSON", "latchkey"),
         "services": Box(1032, 342, 124, 56, "Servers\nlicenses, keys", "outside"),
     },
     frames={
         "pipeline": Frame(24, 24, 1144, 140, "One pipeline: either decryptor does the work, in front of the demuxer or behind it"),
-        "loaders": Frame(24, 316, 948, 108, "Resource loaders, asked in this order: the first that takes a request answers it"),
+        "loaders": Frame(24, 316, 914, 108, "Resource loaders, asked in this order: the first that takes a request answers it"),
     },
     arrows=[
         Arrow("source.right", "adaptive.left"),
@@ -212,10 +212,10 @@ PIPELINE = Drawing(
         Arrow("outputs.top", "guard.bottom", label="black or clear", label_at=(1028, 190)),
         Arrow("session.right", "outputs.left", "output rules", label_at=(878, 238)),
         Arrow("session.left", "application.right", "messages, answers", both=True, dashed=True, label_at=(285, 238)),
-        Arrow("session.bottom", "loaders.top", "request, keys", end_at=94, both=True, label_at=(648, 300)),
+        Arrow("session.bottom", "loaders.top", "request, keys", end_at=111, both=True, label_at=(648, 300)),
         Arrow("loaders.right", "services.left", both=True),
     ],
-    legend_at=(40, 440),
+    legend_at=(40, 441),
 )
 
 DRAWINGS = {"pipeline": PIPELINE}
