@@ -191,8 +191,8 @@ def message_of(player, name):
 
 
 def documented(name):
-    """The fields that README.md says a message has."""
-    with open(os.path.join(corpus.REPOSITORY, "README.md"), encoding="utf-8") as text:
+    """The fields that gst-plugin/docs/messages.md says a message has."""
+    with open(os.path.join(corpus.REPOSITORY, "gst-plugin", "docs", "messages.md"), encoding="utf-8") as text:
         row = re.search(rf"^\| `{name}` \| ([^|]*) \|", text.read(), re.MULTILINE)
     return set(re.findall(r"`([a-z-]+)`", row.group(1))) if row else set()
 
@@ -201,5 +201,5 @@ def fields(message):
     structure = message.get_structure()
     posted = {structure.nth_field_name(number) for number in range(structure.n_fields())}
     name = structure.get_name()
-    demand(posted == documented(name), f"{name} has {sorted(posted)}, README.md says {sorted(documented(name))}")
+    demand(posted == documented(name), f"{name} has {sorted(posted)}, messages.md says {sorted(documented(name))}")
     return {name: structure.get_value(name) for name in ("http-status", "code", "message", "reason")}
