@@ -56,7 +56,7 @@ LAYERS = {
     "LatchkeyTestServices": (
         "Tests/Services/LatchkeyTestServices",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection"],
-        ["CLatchkeyOpenSSL", "Synchronization"]),
+        ["CLatchkeyOpenSSL", "FoundationEssentials", "Synchronization"]),
     "LatchkeyReferenceServer": (
         "Tests/Services/LatchkeyReferenceServer",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
