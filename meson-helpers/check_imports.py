@@ -56,7 +56,7 @@ LAYERS = {
     "LatchkeyTestServices": (
         "Tests/Services/LatchkeyTestServices",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection"],
-        ["CLatchkeyOpenSSL", "Synchronization"]),
+        ["CLatchkeyOpenSSL", "FoundationEssentials", "Synchronization"]),
     "LatchkeyReferenceServer": (
         "Tests/Services/LatchkeyReferenceServer",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
@@ -113,6 +113,9 @@ LAYERS = {
 
 # Where modules are: those that ship, and those that serve tests.
 TOPS = ("Sources", "gst-plugin", "Tests/Services")
+
+# What the names of all targets begin with: no two packages of an application may have targets of one name.
+PREFIXES = ("Latchkey", "CLatchkey", "latchkey")
 
 # A module that some files alone may import: where the reason is those files.
 FEW_FILES = {("LatchkeyProtection", "Glibc"): [
@@ -244,6 +247,8 @@ def check_manifest(repository, swift):
         return
     for target in json.loads(reply.stdout)["targets"]:
         name, path = target["name"], target.get("path") or ""
+        if not name.startswith(PREFIXES):
+            yield f"Package.swift: {name} does not begin with {', '.join(PREFIXES[:-1])} or {PREFIXES[-1]}"
         is_for_tests = "Tests" in path.split("/") and not path.startswith("Tests/Services/")
         if target["type"] not in ("regular", "executable") or is_for_tests:
             continue

@@ -20,23 +20,12 @@ public enum ClearKey {
     /// The most KIDs of a request, or keys of a licence, that are read.
     public static let maximumCount = 1024
 
-    // The texts are put together by hand: the values are Base64 and fixed words, so nothing needs an escape, and unlike
-    // an encoder this cannot fail.
-
     /// The licence request for `keyIDs`, in their order.
     public static func licenseRequest(for keyIDs: [KeyID], type: SessionType = .temporary) -> [UInt8] {
+        // Put together by hand: the values are Base64 and fixed words, so nothing needs an escape, and unlike an encoder
+        // this cannot fail.
         let list = keyIDs.map { "\"\(Base64.encodeURLSafe($0.bytes))\"" }.joined(separator: ",")
         return Array("{\"kids\":[\(list)],\"type\":\"\(type.rawValue)\"}".utf8)
-    }
-
-    /// The licence with `keys`, in the order of the KIDs. It holds the keys readable: the caller wipes it.
-    public static func license(for keys: [KeyID: ContentKey], type: SessionType = .temporary) -> [UInt8] {
-        let sorted = keys.sorted { $0.key.description < $1.key.description }
-        let list = sorted.map { keyID, key in
-            let value = key.withBytes { Base64.encodeURLSafe($0) }
-            return "{\"kty\":\"oct\",\"kid\":\"\(Base64.encodeURLSafe(keyID.bytes))\",\"k\":\"\(value)\"}"
-        }
-        return Array("{\"keys\":[\(list.joined(separator: ","))],\"type\":\"\(type.rawValue)\"}".utf8)
     }
 
     /// The keys of a licence. Keys of another type than `oct` are left out; there may be none at all.
@@ -74,36 +63,11 @@ public enum ClearKey {
         }
         return keys
     }
-
-    /// The KIDs of a licence request, in its order, repeats included. For licence servers.
-    ///
-    /// Throws `malformedRequest` where the body is no request, is above the limits, names no KID or one that is not 16
-    /// bytes long.
-    public static func keyIDs(inLicenseRequest body: [UInt8]) throws(KeyError) -> [KeyID] {
-        guard body.count <= maximumSize else {
-            throw .malformedRequest("a ClearKey request of \(body.count) bytes; \(maximumSize) are read")
-        }
-        guard JSONNesting.isBounded(body),
-            let object = try? JSONDecoder().decode(Request.self, from: Data(body))
-        else {
-            throw .malformedRequest("the body is no ClearKey request: no JSON object with a list “kids” of texts")
-        }
-        guard !object.isTooLong else { throw .malformedRequest("a ClearKey request with over \(maximumCount) KIDs") }
-        guard !object.kids.isEmpty else { throw .malformedRequest("a ClearKey request without KIDs") }
-        var keyIDs: [KeyID] = []
-        for (position, text) in object.kids.enumerated() {
-            guard let keyID = Base64.decode(text).flatMap({ KeyID($0) }) else {
-                throw .malformedRequest("KID \(position) of the ClearKey request is not 16 bytes in Base64")
-            }
-            keyIDs.append(keyID)
-        }
-        return keyIDs
-    }
 }
 
 extension ClearKey {
     private enum CodingKeys: String, CodingKey {
-        case keys, kids, kty, kid, k
+        case keys, kty, kid, k
     }
 
     private struct License: Decodable {
@@ -130,19 +94,6 @@ extension ClearKey {
             kty = try? members.decode(String.self, forKey: .kty)
             kid = try? members.decode(String.self, forKey: .kid)
             k = try? members.decode(String.self, forKey: .k)
-        }
-    }
-
-    private struct Request: Decodable {
-        var kids: [String] = []
-        var isTooLong = false
-
-        init(from decoder: any Decoder) throws {
-            var list = try decoder.container(keyedBy: CodingKeys.self).nestedUnkeyedContainer(forKey: .kids)
-            while !list.isAtEnd, !isTooLong {
-                kids.append(try list.decode(String.self))
-                isTooLong = kids.count > ClearKey.maximumCount
-            }
         }
     }
 }

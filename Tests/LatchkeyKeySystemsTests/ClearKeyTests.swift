@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyTestServices
 import Foundation
 import LatchkeyKeySystems
 import LatchkeyProtection

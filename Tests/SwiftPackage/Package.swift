@@ -1,7 +1,8 @@
 // swift-tools-version: 6.3
 // SPDX-License-Identifier: MPL-2.0
 
-// A package that depends on Latchkey, as Tests/suites/42-swift-package builds it.
+// A package that depends on Latchkey: meson-helpers/check_dependent.py resolves it, and Tests/suites/42-swift-package
+// builds it.
 
 import PackageDescription
 

@@ -62,7 +62,7 @@ TABLE = (
     ("Tests/CLatchkeyStoreFaults/", "LatchkeyKeySessionTests", ""),
     ("Tests/StoreWriter/", "LatchkeyKeySessionTests", ""),
     ("Tests/SessionHolder/", "LatchkeyViewingSessionTests", ""),
-    ("Tests/SwiftPackage/", "", "04-swift-package"),
+    ("Tests/SwiftPackage/", "", "42-swift-package shipping"),
     ("Tests/runner/", "", "03-test-runs 07-progress"),
     ("Tests/suites/expected-failures.json", "", "10-corpus"),
     ("Tests/suites/gate-scenes.txt", "", "03-test-runs"),
@@ -73,7 +73,7 @@ TABLE = (
     ("examples/", "LatchkeyAgentTests", "28-c-loader 29-readme 38-embedding"),
     ("meson-helpers/", "", "05-install-deps 06-versions 07-progress shipping"),
     ("meson", "", "shipping"),
-    ("Package.swift", "LatchkeyProtectionTests", "04-swift-package shipping"),
+    ("Package.swift", "LatchkeyProtectionTests", "shipping"),
     ("README.md", "", "29-readme shipping"),
     ("", "", ""),
 )

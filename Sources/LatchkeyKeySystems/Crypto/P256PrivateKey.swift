@@ -210,9 +210,9 @@ extension P256PrivateKey {
 }
 
 /// Private keys of any kind in PEM (PKCS #8), without a pass phrase.
-enum PrivateKeyPEM {
+package enum PrivateKeyPEM {
     /// An `EVP_PKEY`, which the caller frees.
-    static func handle(of text: [UInt8]) throws(CryptoError) -> OpaquePointer {
+    package static func handle(of text: [UInt8]) throws(CryptoError) -> OpaquePointer {
         guard let size = Int32(exactly: text.count), let input = BIO_new(BIO_s_secmem()) else { throw .last() }
         defer { BIO_free(input) }
         // SAFETY: copies `size` bytes.
@@ -224,7 +224,7 @@ enum PrivateKeyPEM {
     }
 
     /// Readable: the caller wipes it. `handle` is an `EVP_PKEY`.
-    static func text(of handle: OpaquePointer) throws(CryptoError) -> [UInt8] {
+    package static func text(of handle: OpaquePointer) throws(CryptoError) -> [UInt8] {
         guard let output = BIO_new(BIO_s_secmem()) else { throw .last() }
         defer { BIO_free(output) }
         guard PEM_write_bio_PrivateKey(output, handle, nil, nil, 0, nil, nil) == 1 else { throw .last() }

@@ -26,7 +26,7 @@ public struct CKCContainer: Hashable, Sendable {
     public let payload: [UInt8]
 
     /// Throws `unsupported` for another version than 1 or 2, and `malformed` where a part does not have its length.
-    public init(
+    package init(
         version: UInt32, reserved: UInt32 = 0, initializationVector: [UInt8], payload: [UInt8]
     ) throws(FormatError) {
         guard version == 1 || version == 2 else { throw .unsupported("CKC: version \(version)") }
@@ -60,7 +60,4 @@ public struct CKCContainer: Hashable, Sendable {
     public var header: [UInt8] {
         bigEndian(version) + bigEndian(reserved) + initializationVector + bigEndian(UInt32(clamping: payload.count))
     }
-
-    /// The bytes of the whole CKC: `header`, then `payload`.
-    public func serialized() -> [UInt8] { header + payload }
 }

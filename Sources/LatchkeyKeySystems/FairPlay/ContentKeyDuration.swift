@@ -40,7 +40,7 @@ public struct ContentKeyDuration: TLLVValue {
     public var kind: Kind
 
     /// Both durations are without an end unless they are given.
-    public init(lease: UInt32 = Self.unlimited, rental: UInt32 = Self.unlimited, kind: ContentKeyDuration.Kind) {
+    package init(lease: UInt32 = Self.unlimited, rental: UInt32 = Self.unlimited, kind: ContentKeyDuration.Kind) {
         self.lease = lease
         self.rental = rental
         self.kind = kind
@@ -81,7 +81,7 @@ public struct HDCPRequirement: TLLVValue {
     public var requirement: OutputRequirement
 
     /// The rule that a CKC is to carry.
-    public init(_ requirement: OutputRequirement) { self.requirement = requirement }
+    package init(_ requirement: OutputRequirement) { self.requirement = requirement }
 
     /// Throws `unsupported` for a level that is not known.
     public init(tllvValue bytes: [UInt8]) throws(FormatError) {
@@ -126,7 +126,7 @@ public struct OfflineKeyTerms: TLLVValue {
     public var playback: UInt32
 
     /// Nil unless the identifiers have 16 bytes each.
-    public init?(streamID: [UInt8], titleID: [UInt8]? = nil, storage: UInt32, playback: UInt32) {
+    package init?(streamID: [UInt8], titleID: [UInt8]? = nil, storage: UInt32, playback: UInt32) {
         guard streamID.count == 16, titleID == nil || titleID?.count == 16 else { return nil }
         self.streamID = streamID
         self.titleID = titleID

@@ -29,8 +29,6 @@ public struct SPCContainer: Hashable, Sendable {
     public static let ivSize = 16
     /// In bytes, of the certificate's hash.
     public static let certificateHashSize = 20
-    /// The most bytes of a whole SPC that are read.
-    public static let maximumSize = TLLVPayload.maximumSize + 304
 
     /// Fits the certificate that `certificateHash` names.
     public let version: Version
@@ -60,28 +58,6 @@ public struct SPCContainer: Hashable, Sendable {
         self.wrappedKey = wrappedKey
         self.certificateHash = certificateHash
         self.payload = payload
-    }
-
-    /// Reads a whole SPC.
-    ///
-    /// Throws `unsupported` for a version that is not known, `truncated`, `malformed` for bytes behind the payload or a
-    /// payload that is empty or no multiple of 16 bytes, and `tooLarge`.
-    public init(reading bytes: [UInt8]) throws(FormatError) {
-        guard bytes.count <= Self.maximumSize else {
-            throw .tooLarge("SPC: \(bytes.count) bytes; \(Self.maximumSize) are read")
-        }
-        var reader = ByteReader(bytes, structure: "SPC")
-        let number = try reader.readUInt32()
-        guard let version = Version(rawValue: number) else { throw .unsupported("SPC: version \(number)") }
-        let reserved = try reader.readUInt32()
-        let iv = Array(try reader.readBytes(Self.ivSize))
-        let wrappedKey = Array(try reader.readBytes(version.wrappedKeySize))
-        let hash = Array(try reader.readBytes(Self.certificateHashSize))
-        let payload = Array(try reader.readBytes(try reader.readUInt32()))
-        guard reader.isAtEnd else { throw .malformed("\(reader.place): \(reader.remaining) bytes behind the payload") }
-        try self.init(
-            version: version, reserved: reserved, initializationVector: iv, wrappedKey: wrappedKey,
-            certificateHash: hash, payload: payload)
     }
 
     /// The bytes in front of the payload: 176 in version 1, 304 in version 2.

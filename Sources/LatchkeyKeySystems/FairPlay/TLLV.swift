@@ -40,9 +40,6 @@ public struct TLLV: Hashable, Sendable {
 
     /// In bytes, with the header.
     public var size: Int { Self.headerSize + value.count + padding.count }
-
-    /// Whether the padding is 8 bytes or more and all of them are the same: no random bytes, then.
-    public var hasConstantPadding: Bool { padding.count >= 8 && padding.allSatisfy { $0 == padding.first } }
 }
 
 extension TLLV {
@@ -126,12 +123,6 @@ extension TLLV.Tag {
     /// This project's own, optional: the 16 bytes of the KID that the media has. For packagers that give several keys the
     /// same URI.
     public static let mediaKeyID = TLLV.Tag(rawValue: 0x6827_3168_B6E3_4415)
-
-    /// The tags that an SPC must have.
-    public static let requiredInRequest: [TLLV.Tag] = [
-        .sessionKeyAndR1, .sessionKeyAndR1Integrity, .antiReplaySeed, .r2, .assetIdentifier, .transactionIdentifier,
-        .protocolVersionsSupported, .protocolVersionUsed, .returnRequest,
-    ]
 
     /// What the tag is called in messages; nil where it is not known.
     public var name: String? {
@@ -285,4 +276,6 @@ extension TLLVValue {
 }
 
 /// The bytes of a number, the most significant first.
-func bigEndian(_ value: some FixedWidthInteger) -> [UInt8] { withUnsafeBytes(of: value.bigEndian) { Array($0) } }
+package func bigEndian(_ value: some FixedWidthInteger) -> [UInt8] {
+    withUnsafeBytes(of: value.bigEndian) { Array($0) }
+}

@@ -110,7 +110,7 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
         }
     }
 
-    static func hexadecimal(_ code: UInt32) -> String {
+    package static func hexadecimal(_ code: UInt32) -> String {
         let digits = String(code, radix: 16, uppercase: true)
         return "0x" + String(repeating: "0", count: 8 - digits.count) + digits
     }
@@ -147,19 +147,6 @@ extension PlayReadyFault {
         redirectURL = text("RedirectUrl")
         // A service may put the address into its custom data.
         if redirectURL == nil, code == Self.redirect, let url = customData, url.hasPrefix("http") { redirectURL = url }
-    }
-
-    /// The SOAP answer, for a body of status 500.
-    public var serialized: [UInt8] {
-        var detail = SOAP.element("StatusCode", Self.hexadecimal(code).lowercased())
-        if let serviceID { detail += SOAP.element("ServiceId", SOAP.base64(serviceID.guidOrderBytes)) }
-        if let accountID { detail += SOAP.element("AccountId", SOAP.base64(accountID.guidOrderBytes)) }
-        if let domainServerURL { detail += SOAP.element("DomainServerUrl", domainServerURL) }
-        if let redirectURL { detail += SOAP.element("RedirectUrl", redirectURL) }
-        if let customData { detail += SOAP.element("CustomData", customData) }
-        return SOAP.envelope(
-            "<soap:Fault><faultcode>soap:Server</faultcode>" + SOAP.element("faultstring", text)
-                + "<detail><Exception xmlns=\"\(SOAP.protocols)/messages\">\(detail)</Exception></detail></soap:Fault>")
     }
 
     private static func number(_ text: String) -> UInt32? {

@@ -54,13 +54,6 @@ public enum PlayReadyOperation: String, Sendable, CaseIterable {
     /// The value of the header field Content-Type.
     public static let contentType = "text/xml; charset=utf-8"
 
-    /// The operation that a SOAPAction names, with or without quotes.
-    public init?(soapAction text: String) {
-        let name = text.filter { $0 != "\"" }
-        guard name.hasPrefix(SOAP.protocols + "/") else { return nil }
-        self.init(rawValue: String(name.dropFirst(SOAP.protocols.count + 1)))
-    }
-
     /// Of Latchkey's own messages.
     package static let latchkeyNamespace = "urn:latchkey:playready:1"
 
@@ -91,12 +84,5 @@ public enum PlayReadyOperation: String, Sendable, CaseIterable {
         SOAP.envelope(
             "<\(rawValue) xmlns=\"\(SOAP.protocols)\"><challenge><Challenge xmlns=\"\(SOAP.protocols)/messages\">"
                 + "\(content)</Challenge></challenge></\(rawValue)>")
-    }
-
-    package func response(_ content: String) -> [UInt8] {
-        SOAP.envelope(
-            "<\(rawValue)Response xmlns=\"\(SOAP.protocols)\"><\(rawValue)Result>"
-                + "<Response xmlns=\"\(SOAP.protocols)/messages\">\(content)</Response>"
-                + "</\(rawValue)Result></\(rawValue)Response>")
     }
 }

@@ -85,8 +85,6 @@ package struct SignedMessage {
 
     /// What was signed.
     package let element: XMLElement
-    /// P-256, x and y, of whoever is said to have signed; nil where the message does not say.
-    package let keyInfo: [UInt8]?
     private let signedInfo: [UInt8]
     private let signature: [UInt8]
 
@@ -124,9 +122,6 @@ package struct SignedMessage {
                 reading: XMLElement.bytes(ofElement: "SignatureValue", in: document), limits: .exchange)
             guard let bytes = SOAP.bytes("SignatureValue", in: value) else { throw Failure.invalid("no Base64") }
             signature = bytes
-            keyInfo = (try? XMLElement.bytes(ofElement: "PublicKey", in: document))
-                .flatMap { try? XMLElement(reading: $0, limits: .exchange) }
-                .flatMap { SOAP.bytes("PublicKey", in: $0) }
         } catch let failure as Failure {
             throw failure
         } catch let error as FormatError {

@@ -90,24 +90,6 @@ public struct XMRLicense: Hashable, Sendable {
     }
 }
 
-extension XMRLicense {
-    /// A licence made of objects. `sign` is given the bytes that the signature covers and returns the 16 bytes of it.
-    ///
-    /// `objects` are those of the outer container without the signature. Throws what `sign` throws, and the errors of
-    /// reading where the objects make no licence.
-    public static func make(
-        rightsID: GUID, objects: [XMRObject], sign: ([UInt8]) throws -> [UInt8]
-    ) throws -> XMRLicense {
-        func bytes(_ signature: [UInt8]) -> [UInt8] {
-            let signature = XMRObject(.signature, bigEndian(UInt16(1)) + bigEndian(UInt16(16)) + signature)
-            let outer = XMRObject(.outer, objects + [signature])
-            return magic + bigEndian(version) + (rightsID.uuidOrderBytes + outer.serialized)
-        }
-        let draft = try XMRLicense(reading: bytes([UInt8](repeating: 0, count: 16)))
-        return try XMRLicense(reading: bytes(sign(Array(draft.signedBytes))))
-    }
-}
-
 extension XMRLicense: Redacted {
     /// Rights id and size, never key material.
     public var description: String { "XMR licence \(rightsID), \(bytes.count) bytes" }

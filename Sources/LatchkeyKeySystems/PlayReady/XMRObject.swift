@@ -45,14 +45,14 @@ public struct XMRObject: Hashable, Sendable {
     public var body: Body
 
     /// An object that is no container.
-    public init(_ type: Kind, _ data: [UInt8], flags: Flags = .mustUnderstand) {
+    package init(_ type: Kind, _ data: [UInt8], flags: Flags = .mustUnderstand) {
         self.type = type
         self.flags = flags
         body = .data(data)
     }
 
     /// A container.
-    public init(_ type: Kind, flags: Flags = [.mustUnderstand, .container], _ objects: [XMRObject]) {
+    package init(_ type: Kind, flags: Flags = [.mustUnderstand, .container], _ objects: [XMRObject]) {
         self.type = type
         self.flags = flags
         body = .objects(objects)
@@ -73,16 +73,6 @@ public struct XMRObject: Hashable, Sendable {
         case .data(let data): Self.headerSize + data.count
         case .objects(let objects): objects.reduce(Self.headerSize) { $0 + $1.size }
         }
-    }
-
-    /// The bytes of the object. Sizes beyond 32 bits cannot come up: no reader takes them, and no licence is that long.
-    public var serialized: [UInt8] {
-        var bytes = bigEndian(flags.rawValue) + bigEndian(type.rawValue) + bigEndian(UInt32(clamping: size))
-        switch body {
-        case .data(let data): bytes += data
-        case .objects(let objects): for object in objects { bytes += object.serialized }
-        }
-        return bytes
     }
 
     init(reading reader: inout ByteReader, depth: Int = 0) throws(FormatError) {

@@ -283,7 +283,7 @@ struct ServiceRequest {
             throw invalid(error.description)
         }
         guard chain.leaf.basic.kind == BCert.Kind.device.rawValue, let key = chain.leaf.key(for: .sign),
-            message.keyInfo == key, message.isSigned(by: key)
+            Self.publicKey(in: bytes) == key, message.isSigned(by: key)
         else { throw invalid("the device did not sign the request") }
         let name = operation == .acquireLicense ? "LicenseNonce" : "Nonce"
         guard let nonce = message.element.child(name).flatMap({ SOAP.bytes(name, in: $0) }), nonce.count == 16 else {
@@ -293,6 +293,13 @@ struct ServiceRequest {
         self.chain = chain
         self.nonce = nonce
         features = Set(data.child("Features")?.children.compactMap { $0[attribute: "Name"] } ?? [])
+    }
+
+    /// P-256, x and y, of the signer that the message names; nil if it names none.
+    private static func publicKey(in document: [UInt8]) -> [UInt8]? {
+        (try? XMLElement.bytes(ofElement: "PublicKey", in: document))
+            .flatMap { try? XMLElement(reading: $0, limits: .exchange) }
+            .flatMap { SOAP.bytes("PublicKey", in: $0) }
     }
 
     func text(_ name: String) -> String? { element.child(name)?.text }
