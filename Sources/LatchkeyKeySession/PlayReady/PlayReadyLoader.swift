@@ -315,6 +315,9 @@ public final class PlayReadyLoader: StoredKeyLoader {
             guard let session, let judged, judged.verdict.rights.stops != nil, first <= now else { return }
             let key = installed.license.contentKey
             var terms = KeyTerms([judged], from: now, renews: acquires && renews)
+            // It may have ended while the first play was written down. A key with no time at all would not be taken.
+            terms.lease = terms.lease.map { max($0, .milliseconds(100)) }
+            terms.expiry = terms.expiry.map { max($0, .milliseconds(100)) }
             for name in license.names { terms.outputPolicies[name] = judged.outputPolicy }
             session.install(license.names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
         } catch {

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MPL-2.0
-"""PlayReady headers, and media that the checks make of the corpus: without the headers of its files, and with keys that
-change and licenses in its fragments.
+"""PlayReady headers, and media that the checks make of the corpus: without the headers of its files, with keys that change
+and licenses in its fragments, and HLS whose segments are encrypted as a whole.
 
 The layouts are those of Microsoft's "PlayReady Header Specification" and of the PIFF boxes, written here by hand."""
 
 import base64
+import os
 import struct
 import uuid
 
+import corpus
+import hls_media
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hls_media import boxes
 
@@ -45,6 +48,45 @@ def pssh(data):
 def piff_pssh(data):
     """The same as PIFF has it."""
     return struct.pack(">I4s16sI16sI", 48 + len(data), b"uuid", PIFF_HEADER, 0, SYSTEM, len(data)) + data
+
+
+# HLS of fragmented MP4, whose segments are encrypted as a whole.
+HLS = "hls-fmp4-aes128-openssl"
+# Groups of a configuration file with which envelopes are looked for.
+READS_ENVELOPES = "[latchkey]\nenvelope-parsers=latchkey\n"
+
+
+def envelope(segment, kid, key):
+    """A segment in an envelope, as `latchkey package` writes it."""
+    counter, content = os.urandom(8) + bytes(8), playready_object(header([kid]))
+    front = b"LKEN\1\1\0\0" + counter + struct.pack(">I", len(content)) + content
+    return front + Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor().update(segment)
+
+
+def whole_segments(how):
+    """The files of `HLS`, by their paths: segments in an `envelope`, or with METHOD=`aes-128`. The key comes with a
+    PlayReady-style license."""
+    case = corpus.case(HLS)
+    ((kid, key),) = ((kid, bytes.fromhex(key)) for kid, key in case.keys.items())
+    vector = bytes.fromhex(case.fields["iv"])
+    line = hls_media.key_line(
+        "data:text/plain;charset=UTF-16;base64," + base64.b64encode(playready_object(header([kid]))).decode(), "AES-128",
+        "com.microsoft.playready", vector)
+    files = {}
+    for name in os.listdir(case.folder):
+        if not name.endswith((".m3u8", ".mp4", ".m4s")):
+            continue
+        with open(case.path(name), "rb") as file:
+            data = file.read()
+        if name.endswith(".m3u8"):
+            lines = data.decode().splitlines()
+            if how == "envelope":
+                lines = [text for text in lines if not text.startswith("#EXT-X-KEY")]
+            data = "\n".join(line if text.startswith("#EXT-X-KEY") else text for text in lines) + "\n"
+        elif name.endswith(".m4s") and how == "envelope":
+            data = envelope(hls_media.clear(data, key, vector), kid, key)
+        files[name] = data
+    return files
 
 
 def without_pssh(data):

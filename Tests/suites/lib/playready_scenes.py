@@ -373,6 +373,35 @@ def on_demand_piff():
         check_missing(licences, kids, play_file)
 
 
+# First play
+
+
+def first_play(how):
+    """Of segments that are decrypted in front of GStreamer's demuxer. Preroll starts no time, and a license for real time ends
+    playback a second after that has begun."""
+    import hls_origin
+    import pipelines
+    import playready_media as media
+
+    lines = f"renew=false\n{media.READS_ENVELOPES}"
+    with World("firstexp:1,realtime:true", name=media.HLS, lines=lines) as world, \
+            hls_origin.Origin(media.whole_segments(how)) as origin:
+        watched = pipelines.Player(f"{origin.url}/master.m3u8", paced=True)
+        watched.pipeline.set_state(pipelines.Gst.State.PAUSED)
+        reached, *_ = watched.pipeline.get_state(20 * pipelines.Gst.SECOND)
+        demand(reached == pipelines.Gst.StateChangeReturn.SUCCESS, f"PAUSED is not reached: {reached}")
+        error = watched.until_end(1.2)
+        demand(error and error.startswith("no end"), f"in PAUSED: {error}")
+        watched.play()
+        error = watched.until_end(20)
+        names = [pipelines.structure_name(message) for message in watched.messages]
+        watched.stop()
+        demand(error is not None, "it plays to the end")
+        demand("lease" in error.lower() or "expired" in error.lower(), error)
+        demand("latchkey-key-expired" in names, f"no message: {set(names)}")
+        demand(world.asked() == 1, f"{world.asked()} licenses")
+
+
 # Refusals
 
 # What the service is configured to say: a license that does not allow playback, a fault, and nothing but HTTP's status.
@@ -432,6 +461,7 @@ ALL = {
     **{f"refused-once/dash-{how}": lambda h=how: refused_dash(h) for how in REFUSALS},
     **{f"refused-once/smooth-{how}": lambda h=how: refused_smooth(h) for how in REFUSALS},
     "refused-once/headers": refused_headers,
+    **{f"first-play/{how}": lambda h=how: first_play(h) for how in ("envelope", "aes-128")},
     "manifest-laurl": manifest_laurl, "manifest-pro": manifest_pro,
     "manifest-elsewhere": manifest_elsewhere, "manifest-without-service": manifest_without_service, "on-demand-smooth": on_demand_smooth,
     "on-demand-piff": on_demand_piff,

@@ -135,6 +135,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// The stock demuxer has that new pad.
     func outputDidAppear(_ pad: PadReference) { currentRun?.watch.output.add(pad) }
 
+    /// The stock demuxer has that pad no more.
+    func outputDidDisappear(_ pad: PadReference) {}
+
     /// Why the stock demuxer has stopped, as far as more is known of it than that.
     func causeOfStop() -> PresentationFailure? { nil }
 
@@ -168,8 +171,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
                 error.post(on: reference)
                 return .failure
             }
-        case .pausedToPlaying: withGuarded { $0.playback }?.setPlaying(true)
-        case .playingToPaused: withGuarded { $0.playback }?.setPlaying(false)
+        case .pausedToPlaying: setPlaying(true)
+        case .playingToPaused: setPlaying(false)
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
             withhold(false)
@@ -183,6 +186,11 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         if change == .readyToPaused { withGuarded { $0.childStart = MonotonicTime.now } }
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
+    }
+
+    private func setPlaying(_ isPlaying: Bool) {
+        withGuarded { $0.playback }?.setPlaying(isPlaying)
+        currentRun?.setPlaying(isPlaying)
     }
 
     /// Workaround (GStreamer <1.28): if the stock demuxer is stopped while it waits for an answer on the upstream thread, it
@@ -429,6 +437,7 @@ extension AdaptiveBin {
             return guarded.outputs.remove(at: index).outer
         }
         if let outer { withdraw(outer) }
+        outputDidDisappear(inner)
     }
 
     // MARK: The gate
@@ -511,13 +520,14 @@ extension AdaptiveBin {
                     id, "latchkey-key-usable",
                     [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
             }
-            // What was decrypted under the lease before may be in the queues still: for that, the key is in use.
+            // What was decrypted under the lease before may be in the queues still: for that, the key is in use. A lease
+            // may also begin with the first play.
             let isRenewal = withGuarded { guarded in
                 guarded.expired.subtract(keyIDs)
                 return id.flatMap { guarded.renewals.remove($0) } != nil
             }
-            if isRenewal, isShown(keyIDs), let session = currentRun?.session {
-                for keyID in keyIDs { _ = session.status(of: keyID) }
+            if let run = currentRun, isRenewal || run.hasUsed(keyIDs), isShown(keyIDs) {
+                for keyID in keyIDs { _ = run.session.status(of: keyID) }
             }
         case .renewalFailed(let id, _, _):
             withGuarded { _ = $0.renewals.remove(id) }

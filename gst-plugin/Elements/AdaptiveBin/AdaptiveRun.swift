@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// What an adaptive demuxer has from one start to the next stop. Thread-safe.
@@ -16,6 +17,10 @@ protocol AdaptiveRun: AnyObject, Sendable {
 
     /// The session has an observer from now on: `observation.id`.
     func didObserve()
+    /// The pipeline begins or ceases to play.
+    func setPlaying(_ isPlaying: Bool)
+    /// Whether something was decrypted with one of these keys in front of the stock demuxer.
+    func hasUsed(_ keyIDs: [KeyID]) -> Bool
     /// Ends everything that goes on for the run.
     func end()
 }
@@ -30,6 +35,8 @@ extension AdaptiveRun {
     var segments: SegmentServer? { nil }
 
     func didObserve() {}
+    func setPlaying(_ isPlaying: Bool) {}
+    func hasUsed(_ keyIDs: [KeyID]) -> Bool { false }
     func end() { observation.end() }
 
     var observerID: UInt64? { observation.id }

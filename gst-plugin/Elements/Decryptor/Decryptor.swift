@@ -225,7 +225,7 @@ class Decryptor: Element, @unchecked Sendable {
                 },
                 openRoute: { [weak route] in route?.refusal(of: $0) }
             ) { keyID in
-                weak.withElement { ($0 as? Decryptor)?.tellWrongKey(keyID, because: Self.otherChecksum) }
+                weak.withElement { ($0 as? Decryptor)?.tellWrongKey(keyID, because: DecryptorFailure.otherChecksum) }
             }
         } catch {
             observation.cancel()
@@ -241,11 +241,6 @@ class Decryptor: Element, @unchecked Sendable {
             counters = DecryptorStatistics()
         }
     }
-
-    private static let otherChecksum = "it has another checksum than the content's PlayReady header says"
-
-    /// How long stopping waits for a disk that is slow to note first plays, in milliseconds.
-    private static let notingTime: UInt64 = 2000
 
     private func stop() {
         endStartWatch()
@@ -263,7 +258,7 @@ class Decryptor: Element, @unchecked Sendable {
             return (self.observation, self.sources, self.route)
         }
         route?.forget()
-        sources?.waitForPlayNotes(milliseconds: Self.notingTime)
+        sources?.waitForPlayNotes()
         sources?.end()
         observation?.cancel()
         resetStream()

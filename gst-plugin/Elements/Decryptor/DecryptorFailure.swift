@@ -126,5 +126,8 @@ enum DecryptorFailure: Error, Sendable {
         }
     }
 
+    /// Why a key is a wrong one.
+    static let otherChecksum = "it has another checksum than the content's PlayReady header says"
+
     static func name(_ keyID: KeyID?) -> String { keyID.map { "KID \($0)" } ?? "media without a KID" }
 }

@@ -177,16 +177,7 @@ extension Decryptor {
     /// Says that what the key decrypts is no media, once a key in the pipeline.
     func tellWrongKey(_ keyID: KeyID?, because reason: String = "what it decrypts is not what the codec writes") {
         let post = {
-            self.reference.post(
-                "latchkey-wrong-key",
-                [("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("reason", .string(reason))])
-            self.reference.postWarning(
-                GST_STREAM_ERROR_DECRYPT, "The key for \(self.name(of: keyID)) is a wrong one: \(reason).",
-                debug:
-                    "The samples go on as they are. See which key the key server or the keys file gives for it. With the "
-                    + "right one, the demuxer has lost how they are encrypted, as qtdemux does with PIFF: put "
-                    + "latchkeyisodec in front."
-            )
+            self.reference.post(wrongKey: keyID, named: self.name(of: keyID), because: reason)
             self.watchStart(of: keyID)
         }
         if let pipeline = currentSources?.pipeline { pipeline.tellOnce(.wrongKey(keyID), with: post) } else { post() }
@@ -301,6 +292,19 @@ extension ElementReference {
                 ("suggested-url", .string(request.suggestedURL ?? licenseURL ?? "")),
                 ("challenge", .bytes(request.challenge)), ("renewal", .boolean(request.isRenewal)),
             ])
+    }
+
+    /// Posts `latchkey-wrong-key`, and a warning. `name` is how people know the key.
+    func post(wrongKey keyID: KeyID?, named name: String, because reason: String) {
+        post(
+            "latchkey-wrong-key",
+            [("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("reason", .string(reason))])
+        postWarning(
+            GST_STREAM_ERROR_DECRYPT, "The key for \(name) is a wrong one: \(reason).",
+            debug:
+                "The samples go on as they are. See which key the key server or the keys file gives for it. With the "
+                + "right one, the demuxer has lost how they are encrypted, as qtdemux does with PIFF: put "
+                + "latchkeyisodec in front.")
     }
 
     /// Posts `latchkey-key-not-stored`.

@@ -49,9 +49,7 @@ final class KeySources: Sendable {
         /// again for its own.
         var prefetchedWithOthers: Set<KeyID> = []
         var retryGenerations: [KeyID: UInt64] = [:]
-        var isPlaying = false
-        /// Keys of samples that were decrypted before the pipeline played.
-        var prerolled: Set<KeyID?> = []
+        var played = PlayedKeys()
         /// The key of the samples that were decrypted last.
         var current: KeyID??
     }
@@ -160,24 +158,12 @@ final class KeySources: Sendable {
             _ = session.beginUse(of: nil, for: media, by: observer)
             return nil
         }
-        if let error = session.refusal(of: keyID, for: media) { return error }
-        // Without any guard, the session says so.
-        if media == .video, session.isGuarded, session.hasOutputRules(for: keyID, of: media),
-            let error = openRoute(keyID)
-        {
-            return error
-        }
-        return session.beginUse(of: keyID, for: media, by: observer)
+        return session.refusal(of: keyID, for: media, by: observer, openRoute: openRoute)
     }
 
-    /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. What is
-    /// decrypted for preroll counts when the pipeline plays, and not at all where it never does.
+    /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed.
     func use(_ keyID: KeyID?) {
-        let isPlaying = state.withLock { state in
-            if !state.isPlaying { state.prerolled.insert(keyID) }
-            return state.isPlaying
-        }
-        if isPlaying { didStartPlaying(keyID) }
+        if state.withLock({ $0.played.use(keyID) }) { didStartPlaying(keyID) }
     }
 
     /// Compares a key, when it is there, with what the content's headers say of it.
@@ -188,12 +174,7 @@ final class KeySources: Sendable {
     /// The element begins or ceases to play.
     func setPlaying(_ isPlaying: Bool) {
         playback?.setPlaying(isPlaying)
-        let begun = state.withLock { state -> Set<KeyID?> in
-            state.isPlaying = isPlaying
-            defer { if isPlaying { state.prerolled = [] } }
-            return isPlaying ? state.prerolled : []
-        }
-        for keyID in begun { didStartPlaying(keyID) }
+        for keyID in state.withLock({ $0.played.setPlaying(isPlaying) }) { didStartPlaying(keyID) }
     }
 
     /// From now on samples are of this key.
@@ -222,38 +203,8 @@ final class KeySources: Sendable {
         }
     }
 
-    /// Waits until first plays are written down: the process may end as soon as the element has stopped.
-    func waitForPlayNotes(milliseconds: UInt64) {
-        let pending = PendingNotes()
-        for notes in [plays, session.unwrittenPlays] {
-            pending.add()
-            notes.whenEmpty { pending.remove() }
-        }
-        pending.wait(milliseconds: milliseconds)
-    }
-
-    /// Counts what is to be waited for.
-    private final class PendingNotes: @unchecked Sendable {
-        // SAFETY: `count` is guarded by `monitor`.
-        private let monitor = Monitor()
-        private var count = 0
-
-        func add() { monitor.withLock { count += 1 } }
-
-        func remove() {
-            monitor.withLock { count -= 1 }
-            monitor.broadcast()
-        }
-
-        func wait(milliseconds: UInt64) {
-            let end = MonotonicTime.now &+ milliseconds * 1_000_000
-            monitor.withLock {
-                while count > 0, MonotonicTime.now < end {
-                    monitor.wait(microseconds: Int64(clamping: (end &- MonotonicTime.now) / 1000))
-                }
-            }
-        }
-    }
+    /// Waits, for a short time, until first plays are written down.
+    func waitForPlayNotes() { PlayNotes.wait(for: [plays, session.unwrittenPlays]) }
 
     /// Starts a request for the key of a sample, unless it is under way. Never blocks.
     func demand(_ keyID: KeyID?) {
@@ -324,6 +275,22 @@ final class KeySources: Sendable {
             : .timedOut("no answer in \(milliseconds) ms")
         if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }
         return .key(keyID, error)
+    }
+}
+
+extension KeySession {
+    /// Why the license of a key allows no output for this medium, or the outputs that there are, or this place in the
+    /// pipeline; nil if it does. `openRoute` says why pictures of a key with rules for these may not leave `user`. What
+    /// guards the outputs knows of the key when this returns.
+    func refusal(
+        of keyID: KeyID?, for media: OutputPolicy.Media, by user: UInt64, openRoute: (KeyID?) -> KeyError?
+    ) -> KeyError? {
+        if let error = refusal(of: keyID, for: media) { return error }
+        // Without any guard, the session says so.
+        if media == .video, isGuarded, hasOutputRules(for: keyID, of: media), let error = openRoute(keyID) {
+            return error
+        }
+        return beginUse(of: keyID, for: media, by: user)
     }
 }
 

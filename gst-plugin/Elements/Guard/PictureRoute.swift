@@ -138,6 +138,65 @@ final class PictureRoute: Sendable {
     }
 }
 
+/// The same for media that is decrypted in front of a bin and leaves that by several pads, which come and go. Thread-safe.
+final class PictureRoutes: Sendable {
+    private struct State {
+        var routes: [(pad: PadReference, route: PictureRoute)] = []
+        /// Whether a key with rules for pictures was used: before that, nothing is walked.
+        var isUsed = false
+        /// The key that was used last.
+        var keyID: KeyID?
+    }
+
+    private let session: KeySession
+    private let onOpen: @Sendable (KeyID?, KeyError) -> Void
+    private let state = Mutex(State())
+
+    /// `onOpen` hears that pictures of a key came to where no guard is, and why they were dropped.
+    init(session: KeySession, onOpen: @escaping @Sendable (KeyID?, KeyError) -> Void) {
+        self.session = session
+        self.onOpen = onOpen
+    }
+
+    /// Why pictures of this key, whose license has rules for them, may not leave; nil where they may.
+    func refusal(of keyID: KeyID?) -> KeyError? {
+        let routes = state.withLock { state in
+            (state.isUsed, state.keyID) = (true, keyID)
+            return state.routes.map { $0.route }
+        }
+        return routes.lazy.compactMap { $0.refusal(of: keyID) }.first
+    }
+
+    /// The bin has this pad. Nothing has left it yet.
+    func add(_ pad: PadReference) {
+        let route = PictureRoute(from: pad, session: session, onOpen: onOpen)
+        let (isUsed, keyID) = state.withLock { state in
+            state.routes.append((pad, route))
+            return (state.isUsed, state.keyID)
+        }
+        if isUsed, let error = route.refusal(of: keyID) { onOpen(keyID, error) }
+    }
+
+    /// The bin has this pad no more.
+    func remove(_ pad: PadReference) {
+        let removed = state.withLock { state in
+            let removed = state.routes.filter { $0.pad.isSame(as: pad) }.map { $0.route }
+            state.routes.removeAll { $0.pad.isSame(as: pad) }
+            return removed
+        }
+        for route in removed { route.forget() }
+    }
+
+    /// The bin stops.
+    func forget() {
+        let old = state.withLock { state in
+            defer { state = State() }
+            return state.routes.map { $0.route }
+        }
+        for route in old { route.forget() }
+    }
+}
+
 /// One walk along all branches behind a pad.
 private struct RouteWalk {
     let session: KeySession

@@ -32,7 +32,10 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let weak = WeakElement(reference)
-        let run = HLSRun(shared: shared, settings: monitor.withLock { settings }, makeRelay: makeRelay)
+        let run = HLSRun(
+            shared: shared, settings: monitor.withLock { settings }, makeRelay: makeRelay,
+            onOpenRoute: { keyID, error in weak.withElement { ($0 as? HLSDemuxer)?.end(keyID, because: error) } },
+            onWrongKey: { keyID in weak.withElement { ($0 as? HLSDemuxer)?.tellWrongKey(keyID) } })
         do throws(HTTPError) {
             try run.presentation.open { failure in weak.withElement { ($0 as? HLSDemuxer)?.fail(failure) } }
         } catch {
@@ -68,7 +71,26 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func outputDidAppear(_ pad: PadReference) {
         run?.presentation.outputDidAppear()
+        run?.routes.add(pad)
         super.outputDidAppear(pad)
+    }
+
+    override func outputDidDisappear(_ pad: PadReference) { run?.routes.remove(pad) }
+
+    /// Pictures that were decrypted in the loopback server have come to where no guard is. None gets any further.
+    private func end(_ keyID: KeyID?, because error: KeyError) {
+        guard let run else { return }
+        run.presentation.fail(.key(keyID.map { run.session.name(of: $0) } ?? DecryptorFailure.name(nil), error))
+    }
+
+    /// Says that a key which is used in the loopback server is not that of the media, once a key in the pipeline.
+    private func tellWrongKey(_ keyID: KeyID) {
+        guard let run, let pipeline = withGuarded({ $0.pipeline }) else { return }
+        let name = run.session.name(of: keyID)
+        withGuarded { $0.wrongKey = name }
+        pipeline.tellOnce(
+            .wrongKey(keyID),
+            with: { reference.post(wrongKey: keyID, named: name, because: DecryptorFailure.otherChecksum) })
     }
 
     override func limitPictures(to pixels: Int?) {
@@ -262,18 +284,26 @@ final class HLSRun: AdaptiveRun {
     let presentation: HLSPresentation
     let keys: HLSKeys
     let session: KeySession
+    /// The ways of what is decrypted in the loopback server.
+    let routes: PictureRoutes
     var watch: StillnessWatch { presentation.watch }
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
-    /// `makeRelay` gives what fetches segments in the stock demuxer's place; nil: nothing does.
+    /// `makeRelay` gives what fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that
+    /// pictures of a key which is used in the loopback server came to where no guard is, and `onWrongKey` that such a key is
+    /// not that of the media.
     init(
-        shared: SharedSession, settings: HLSSettings,
-        makeRelay: (PresentationOrigin) -> SegmentRelay? = { _ in nil }
+        shared: SharedSession, settings: HLSSettings, makeRelay: (PresentationOrigin) -> SegmentRelay?,
+        onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, onWrongKey: @escaping @Sendable (KeyID) -> Void
     ) {
         session = shared.session
+        let routes = PictureRoutes(session: session, onOpen: onOpenRoute)
+        self.routes = routes
         let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
-        keys = HLSKeys(session: session, timeout: timeout > .zero ? timeout : .seconds(86_400))
+        keys = HLSKeys(
+            session: session, timeout: timeout > .zero ? timeout : .seconds(86_400),
+            openRoute: { routes.refusal(of: $0) }, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
         let provisioned: [KeySystem?] = [
             shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
@@ -290,8 +320,14 @@ final class HLSRun: AdaptiveRun {
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
 
+    func setPlaying(_ isPlaying: Bool) { keys.setPlaying(isPlaying) }
+
+    func hasUsed(_ keyIDs: [KeyID]) -> Bool { keys.hasUsed(keyIDs) }
+
     func end() {
         presentation.close()
+        routes.forget()
+        PlayNotes.wait(for: [session.unwrittenPlays])
         observation.end()
         session.removeLoader(loader)
     }

@@ -15,11 +15,30 @@ final class HLSKeys: Sendable {
     private let observer = Atomic<UInt64>(0)
     private let waiting = Atomic<Int>(0)
     private let mediaURL = Mutex<String?>(nil)
+    private let uses = Mutex(Uses())
+    /// Why pictures of a key with rules for these may not leave the demuxer; nil if they may.
+    private let openRoute: @Sendable (KeyID?) -> KeyError?
+    /// Hears of keys that contradict the checksum of a PlayReady header.
+    private let onWrongKey: @Sendable (KeyID) -> Void
+
+    /// What was decrypted here.
+    private struct Uses {
+        /// A stream that rotates keys brings new ones for ever.
+        static let limit = 16_384
+        /// Its keys, each with the session's revision at which its use was told.
+        var revisions: [KeyID: UInt64] = [:]
+        var played = PlayedKeys()
+    }
 
     /// `timeout` is how long `contentKey(for:)` waits.
-    init(session: KeySession, timeout: Duration) {
+    init(
+        session: KeySession, timeout: Duration, openRoute: @escaping @Sendable (KeyID?) -> KeyError? = { _ in nil },
+        onWrongKey: @escaping @Sendable (KeyID) -> Void = { _ in }
+    ) {
         self.session = session
         self.timeout = timeout
+        self.openRoute = openRoute
+        self.onWrongKey = onWrongKey
         startGeneration = session.generation
     }
 
@@ -66,7 +85,7 @@ final class HLSKeys: Sendable {
     /// Whether the key is there. It counts as in use then.
     func isUsable(_ key: HLSKey) -> Bool { session.isAtHand(keyID(of: key)) }
 
-    /// Whether somebody waits for a key in `contentKey(for:within:)`.
+    /// Whether somebody waits for a key.
     var isAwaited: Bool { waiting.load(ordering: .acquiring) > 0 }
 
     /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave. A key that
@@ -113,7 +132,56 @@ final class HLSKeys: Sendable {
         try await contentKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
     }
 
+    /// Waits for a key that a decryptor behind the stock demuxer uses.
+    func wait(for key: HLSKey) async throws(HLSFailure) {
+        _ = try await usableKey(keyID(of: key), called: key.description) { demand(key) }
+    }
+
+    /// The same for the key of an envelope.
+    func wait(for keyID: KeyID, of object: PlayReadyObject) async throws(HLSFailure) {
+        _ = try await usableKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
+    }
+
     private func contentKey(
+        _ keyID: KeyID, called name: String, _ demand: () -> Void
+    ) async throws(HLSFailure) -> ContentKey {
+        let key = try await usableKey(keyID, called: name, demand)
+        // Segments that are decrypted here may have pictures and sound.
+        let user = observer.load(ordering: .acquiring)
+        for media in [OutputPolicy.Media.video, .audio] {
+            if let error = session.refusal(of: keyID, for: media, by: user, openRoute: openRoute) {
+                throw .key(name, error)
+            }
+        }
+        use(key, keyID)
+        return key
+    }
+
+    /// Something is about to be decrypted with the key. That is told once, and again after keys changed: the license may be
+    /// another one.
+    private func use(_ key: ContentKey, _ keyID: KeyID) {
+        let revision = session.revision
+        let (isNew, isPlayed) = uses.withLock { uses -> (Bool, Bool) in
+            guard uses.revisions[keyID] != revision else { return (false, false) }
+            if uses.revisions.count >= Uses.limit { uses.revisions = [:] }
+            uses.revisions[keyID] = revision
+            return (true, uses.played.use(keyID))
+        }
+        if isNew, session.contradicts(key, keyID) { onWrongKey(keyID) }
+        if isPlayed { session.didStartPlaying(keyID) }
+    }
+
+    /// Whether something was decrypted here with one of these keys.
+    func hasUsed(_ keyIDs: [KeyID]) -> Bool {
+        uses.withLock { uses in keyIDs.contains { uses.revisions[$0] != nil } }
+    }
+
+    /// The pipeline begins or ceases to play.
+    func setPlaying(_ isPlaying: Bool) {
+        for keyID in uses.withLock({ $0.played.setPlaying(isPlaying) }) { session.didStartPlaying(keyID) }
+    }
+
+    private func usableKey(
         _ keyID: KeyID, called name: String, _ demand: () -> Void
     ) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -132,13 +200,7 @@ final class HLSKeys: Sendable {
         signal.yield()
         for await _ in changes {
             switch session.status(of: keyID) {
-            case .usable(let contentKey):
-                // Segments that are decrypted here may have pictures and sound.
-                let user = observer.load(ordering: .acquiring)
-                for media in [OutputPolicy.Media.video, .audio] {
-                    if let error = session.beginUse(of: keyID, for: media, by: user) { throw .key(name, error) }
-                }
-                return contentKey
+            case .usable(let contentKey): return contentKey
             case .failed(let error, _): throw .key(name, error)
             case .absent, .pending: continue
             }

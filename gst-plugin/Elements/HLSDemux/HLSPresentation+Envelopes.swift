@@ -65,7 +65,7 @@ extension HLSPresentation {
         if state.withLock(\.hasOutput) {
             keys.demand(keyID, of: header.playReadyObject)
         } else {
-            _ = try await keys.contentKey(keyID, of: header.playReadyObject)
+            try await keys.wait(for: keyID, of: header.playReadyObject)
         }
         guard let counter = InitializationVector(header.initialCounter), header.initialCounter.count == 16 else {
             throw .media("segment", at: segment.url, "its envelope has no counter of 16 bytes")

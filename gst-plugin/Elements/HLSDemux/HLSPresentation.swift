@@ -631,7 +631,7 @@ extension HLSPresentation {
     /// something comes out, and fails at the end of the playlist where nothing did. Later the decryptor waits.
     private func keyNote(_ note: HLSKeyNote) async throws(HLSFailure) -> LoopbackResponse {
         if let key = note.key {
-            if state.withLock(\.hasOutput) { keys.demand(key) } else { _ = try await keys.contentKey(for: key) }
+            if state.withLock(\.hasOutput) { keys.demand(key) } else { try await keys.wait(for: key) }
         }
         return response(of: note)
     }

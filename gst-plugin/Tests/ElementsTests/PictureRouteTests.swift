@@ -169,6 +169,28 @@ extension ElementTests {
             #expect(bench.cameTo("end") == 0)
         }
 
+        /// What is decrypted in front of a bin leaves that by pads that may come later. Without a key with rules nothing is
+        /// looked at.
+        @Test func aPadThatComesAfterTheKeyIsLookedAt() throws {
+            let bench = try Bench(Self.pictures + "fakesink name=end", session)
+            bench.preroll()
+            let told = Told()
+            let routes = PictureRoutes(session: session) { _, _ in told.tell() }
+            defer { routes.forget() }
+            let keyID = KeyID(high: 1, low: 2)
+            let start = try bench.element("start")
+            let pad = PadReference(owning: try #require(gst_element_get_static_pad(start, "src")))
+            routes.add(pad)
+            routes.remove(pad)
+            #expect(told.times == 0)
+            #expect(routes.refusal(of: keyID) == nil)
+            routes.add(pad)
+            #expect(told.times == 1)
+            #expect(routes.refusal(of: keyID)?.description.contains("end") == true)
+            routes.remove(pad)
+            #expect(routes.refusal(of: keyID) == nil)
+        }
+
         /// Clear media costs nothing: without a key with rules nothing is looked at.
         @Test func nothingStandsBehindAGuard() throws {
             let bench = try Bench(Self.pictures + "queue name=queue ! latchkeyguard ! fakesink", session)

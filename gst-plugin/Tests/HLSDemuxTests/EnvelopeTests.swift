@@ -102,6 +102,24 @@ extension HLSDemuxTests.EnvelopeTests {
         }
     }
 
+    /// Preroll is no play, whoever decrypts.
+    @Test(arguments: ["hls-ts-aes128-shaka", "hls-fmp4-aes128-openssl"])
+    func theFirstPlayIsNoted(name: String) async throws {
+        let files = try EnvelopedPresentation(name).enveloped
+        let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
+        let session = EnvelopedPresentation.session()
+        let listener = PlayListener()
+        session.addLoader(listener)
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: session, settings: EnvelopedPresentation.settings)
+        playback.setState(GST_STATE_PAUSED)
+        _ = try playback.bus.next { $0.type == "async-done" || $0.type == "error" }
+        #expect(await listener.keyIDs(in: session).isEmpty)
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(await Set(listener.keyIDs(in: session)) == [EnvelopedPresentation.keyID])
+    }
+
     /// With parsers, a clear presentation costs one request more for each playlist.
     @Test func theStartOfClearSegmentsIsFetchedToLookAtIt() throws {
         let presentation = try EnvelopedPresentation("hls-ts-aes128-shaka")
@@ -149,6 +167,19 @@ extension HLSDemuxTests.EnvelopeTests {
         ).play()
         #expect(end.type == "error")
         #expect("\(end)".contains("key may be a wrong one"), "\(end)")
+    }
+
+    /// No decryptor sees a sample of these segments.
+    @Test func theHeadersChecksumTellsAWrongKey() throws {
+        let files = try EnvelopedPresentation("hls-fmp4-aes128-openssl").enveloped
+        let origin = try Origin { request in files[request.path].map { Self.answer(request, $0) } }
+        let wrong = try #require(ContentKey([UInt8](repeating: 1, count: 16)))
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: EnvelopedPresentation.session(wrong),
+            settings: EnvelopedPresentation.settings)
+        playback.setState(GST_STATE_PLAYING)
+        let message = try playback.bus.next { $0.name == "latchkey-wrong-key" }
+        #expect(message.string("reason")?.contains("checksum") == true)
     }
 
     @Test(arguments: [28, 60, 200])

@@ -57,6 +57,20 @@ extension HLSDemuxTests.PlaybackTests {
         #expect(origin.requests("key.bin").count == 1)
     }
 
+    @Test(arguments: ["hls-fmp4-aes128-openssl", "hls-ts-aes128-shaka"])
+    func theFirstPlayOfWholeSegmentsIsNoted(name: String) async throws {
+        let origin = try Origin(CorpusCase(name).folder)
+        let listener = PlayListener()
+        let session = KeySession(loaders: [listener])
+        let playback = try HLSPlayback(origin, "master.m3u8", session: session)
+        playback.setState(GST_STATE_PAUSED)
+        _ = try playback.bus.next { $0.type == "async-done" || $0.type == "error" }
+        #expect(await listener.keyIDs(in: session).isEmpty)
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(await Set(listener.keyIDs(in: session)) == [session.keyID(forURI: origin.url("key.bin"))])
+    }
+
     @Test(arguments: [
         "hls-ts-aes128-bento4", "hls-ts-aes128-ffmpeg-iv", "hls-ts-aes128-ffmpeg-seqiv", "hls-ts-aes128-shaka",
     ])

@@ -240,6 +240,97 @@ struct HLSOriginTests {
         _ = try await keys.contentKey(for: key)
     }
 
+    private static let envelopeKeyID = KeyID(high: 1, low: 2)
+
+    private static func contentKey(_ number: UInt8 = 7) throws -> ContentKey {
+        try #require(ContentKey([UInt8](repeating: number, count: 16)))
+    }
+
+    /// What an envelope has in front; with the checksum of a key.
+    private static func object(checksumOf key: ContentKey? = nil) throws -> PlayReadyObject {
+        let checksum = try key.map {
+            try PlayReadyChecksum.checksum(of: $0, keyID: envelopeKeyID, algorithm: .aesCTR)
+        }
+        let header = try WRMHeader(
+            version: .v4_0, keys: [.init(envelopeKeyID, algorithm: .aesCTR, checksum: checksum ?? [])])
+        return PlayReadyObject(header: header)
+    }
+
+    @Test func envelopesOfAKeyWithOutputRulesNeedAGuard() async throws {
+        let session = KeySession()
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        session.install(
+            [Self.envelopeKeyID: try Self.contentKey()], terms: KeyTerms(outputRequirement: .hdcpType1))
+        let object = try Self.object()
+        let failure = await #expect(throws: HLSFailure.self) {
+            _ = try await keys.contentKey(Self.envelopeKeyID, of: object)
+        }
+        #expect(failure?.text.contains("latchkeyguard") == true)
+        // What a decryptor uses is that one's matter.
+        try await keys.wait(for: Self.envelopeKeyID, of: object)
+        let outputGuard = Guard()
+        session.join(outputGuard)
+        _ = try await keys.contentKey(Self.envelopeKeyID, of: object)
+    }
+
+    /// A guard that stands elsewhere in the pipeline is none.
+    @Test func theWayOfPicturesCounts() async throws {
+        let session = KeySession()
+        let keys = HLSKeys(session: session, timeout: .seconds(30), openRoute: { _ in .denied("no guard there") })
+        let object = try Self.object()
+        session.install([Self.envelopeKeyID: try Self.contentKey()])
+        let outputGuard = Guard()
+        session.join(outputGuard)
+        _ = try await keys.contentKey(Self.envelopeKeyID, of: object)
+        session.install(
+            [Self.envelopeKeyID: try Self.contentKey()], terms: KeyTerms(outputRequirement: .hdcpType1))
+        let failure = await #expect(throws: HLSFailure.self) {
+            _ = try await keys.contentKey(Self.envelopeKeyID, of: object)
+        }
+        #expect(failure?.text.contains("no guard there") == true)
+        withExtendedLifetime(outputGuard) {}
+    }
+
+    @Test func aKeyIsPlayedOncePlaybackBegins() async throws {
+        let listener = PlayListener()
+        let session = KeySession(loaders: [listener])
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let key = HLSKey(method: .aes128, uri: "skd://played", keyFormat: HLSKeyFormat.fairPlay.name)
+        let keyID = keys.keyID(of: key)
+        let object = try Self.object()
+        session.install([keyID: try Self.contentKey(), Self.envelopeKeyID: try Self.contentKey(8)])
+        for _ in 0..<2 { _ = try await keys.contentKey(for: key) }
+        #expect(keys.hasUsed([keyID]) && !keys.hasUsed([Self.envelopeKeyID]))
+        #expect(await listener.keyIDs(in: session) == [])
+        keys.setPlaying(true)
+        #expect(await listener.keyIDs(in: session) == [keyID])
+        // What a decryptor uses it tells itself.
+        try await keys.wait(for: Self.envelopeKeyID, of: object)
+        #expect(await listener.keyIDs(in: session) == [keyID])
+        for _ in 0..<2 { _ = try await keys.contentKey(Self.envelopeKeyID, of: object) }
+        #expect(await listener.keyIDs(in: session) == [keyID, Self.envelopeKeyID])
+        keys.setPlaying(false)
+        keys.setPlaying(true)
+        #expect(await listener.keyIDs(in: session) == [keyID, Self.envelopeKeyID])
+        // Another license of the same key has a first play of its own.
+        session.install([keyID: try Self.contentKey(9)])
+        _ = try await keys.contentKey(for: key)
+        #expect(await listener.keyIDs(in: session) == [keyID, Self.envelopeKeyID, keyID])
+    }
+
+    @Test func theChecksumOfAnEnvelopesHeaderTellsAWrongKey() async throws {
+        for number: UInt8 in [7, 8] {
+            let session = KeySession()
+            let told = Mutex<[KeyID]>([])
+            let keys = HLSKeys(
+                session: session, timeout: .seconds(30), onWrongKey: { keyID in told.withLock { $0.append(keyID) } })
+            session.install([Self.envelopeKeyID: try Self.contentKey(number)])
+            let object = try Self.object(checksumOf: try Self.contentKey())
+            for _ in 0..<2 { _ = try await keys.contentKey(Self.envelopeKeyID, of: object) }
+            #expect(told.withLock { $0 } == (number == 7 ? [] : [Self.envelopeKeyID]))
+        }
+    }
+
     /// Before the stock demuxer asks for it, once, and as that would. What the source element sends goes to no other server.
     @Test(arguments: ["high.m3u8", "https://b.test/high.m3u8"])
     func theFirstVariantIsFetchedAhead(uri: String) async throws {
