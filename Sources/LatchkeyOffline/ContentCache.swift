@@ -242,7 +242,7 @@ actor DownloadQueue {
     }
 
     func leave() {
-        // Whoever waits takes the place over.
+        // The first that waits takes the place over.
         if waiting.isEmpty { running -= 1 } else { waiting.removeFirst().continuation.resume(returning: true) }
     }
 

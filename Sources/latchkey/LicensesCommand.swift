@@ -299,7 +299,7 @@ struct StoreReset {
 
     private static let clock = "the trusted clock's record, which cannot be read"
 
-    /// Which licences a store had that does not open, nobody can tell.
+    /// If a store does not open, it is unknown which licences it had.
     private func replace(
         _ error: LicenseStoreError, _ configuration: LicenseStoreConfiguration, _ lost: String,
         _ confirm: (String) throws -> Bool

@@ -71,7 +71,7 @@ public final class Context: @unchecked Sendable {
         }
     }
 
-    /// Stores a Swift object. Only before the context is shown to anybody else.
+    /// Stores a Swift object. Only before the context is shown to any other code.
     public func set<Object: AnyObject>(_ field: String, _ object: Object, of type: SharedObjectType<Object>) {
         var value = GValue()
         ek_value_init(&value, type.type)

@@ -7,10 +7,10 @@ import NIOHTTP1
 import NIOPosix
 
 /// An HTTP/1.1 server for one client in the same process: on 127.0.0.1, on a port that the system chooses, behind a
-/// path that nobody can guess.
+/// path that cannot be guessed.
 ///
-/// Whoever asks without the path's token learns nothing: every such request ends with 404. Only GET and HEAD are
-/// answered. Thread-safe. All servers of the process share one thread, which never runs a handler.
+/// Every request without the path's token ends with 404 and no other information. Only GET and HEAD are answered.
+/// Thread-safe. All servers of the process share one thread, which never runs a handler.
 public final class LoopbackServer: Sendable {
     /// Answers a request. Runs as a task; cancelled when the client goes or the server closes.
     public typealias Handler = @Sendable (LoopbackRequest) async -> LoopbackResponse
@@ -51,7 +51,7 @@ public final class LoopbackServer: Sendable {
 
     deinit { close() }
 
-    /// The URL of a path under the token. Whoever knows it may ask: it belongs in no log and no message.
+    /// The URL of a path under the token. Any client that knows it can send requests: keep it out of logs and messages.
     public func url(_ path: String) -> String { "http://127.0.0.1:\(port)/\(token.text)/\(path)" }
 
     /// Whether the URL leads to this server.
@@ -208,7 +208,7 @@ enum LoopbackThread {
         }
     }
 
-    /// Nobody of this user's server uses the thread any more.
+    /// Ends one use of the thread; the last use ends the thread.
     static func release() {
         let ended = state.withLock { state -> MultiThreadedEventLoopGroup? in
             state.users -= 1
@@ -233,7 +233,7 @@ enum LoopbackThread {
     }
 }
 
-/// The part of a loopback URL that nobody can guess: 128 random bits. Never prints.
+/// The part of a loopback URL that cannot be guessed: 128 random bits. Never printed.
 struct LoopbackToken: Sendable {
     /// In hexadecimal digits.
     let text: String

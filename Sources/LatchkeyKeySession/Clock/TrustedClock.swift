@@ -3,7 +3,7 @@
 public import LatchkeyProtection
 import Synchronization
 
-/// A clock that nobody gains anything by setting back.
+/// A clock that gives no advantage to a user who sets the system clock back.
 ///
 /// It reads the machine's clocks whenever it is asked, notices when the system clock goes back, and says so until signed
 /// time comes. What it knows is kept in the licence store. Thread-safe; `now()` never blocks.

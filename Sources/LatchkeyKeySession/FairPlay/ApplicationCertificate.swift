@@ -68,8 +68,8 @@ public final class ApplicationCertificate: Sendable {
         }
     }
 
-    /// The certificate after a key server refused `refused`: loaded anew, unless somebody did so already. Nil where it
-    /// is still the same, so that there is no use in asking again. Throws as `der()` does.
+    /// The certificate after a key server refused `refused`: loaded anew, unless another task did so already. Nil if it
+    /// is still the same: a repeated request is of no use then. Throws as `der()` does.
     public func der(insteadOf refused: [UInt8]) async throws(KeyError) -> [UInt8]? {
         if case .data = source { return nil }
         let known = state.withLock(\.certificate)

@@ -53,8 +53,8 @@ public struct KeyStoring: Sendable {
         self.limit = limit
     }
 
-    /// Asks for the keys, one after the other, as playlists name them. Returns one outcome for each. Where the task is
-    /// cancelled, or an answer does not come in time, the rest is refused, and nobody is asked for it.
+    /// Asks for the keys, one after the other, as playlists name them. Returns one outcome for each. If the task is
+    /// cancelled, or an answer does not come in time, the rest is refused without a request.
     public func store(_ keys: [HLSKey]) async -> [Outcome] {
         guard !keys.isEmpty else { return [] }
         let session: KeySession

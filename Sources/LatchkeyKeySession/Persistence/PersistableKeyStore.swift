@@ -78,7 +78,7 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
         try RegularFile.write(data, to: path, subject: "\(kind) \(path)")
     }
 
-    /// Removes the file; a copy that somebody took stays good. Throws `invalidConfiguration`.
+    /// Removes the file; a copy that was made of it stays good. Throws `invalidConfiguration`.
     public func remove(named name: String) throws(KeyError) {
         let path = try path(name)
         guard unlink(path) == 0 || errno == ENOENT else { throw RegularFile.failure("\(kind) \(path)", errno) }

@@ -56,14 +56,14 @@ public actor LicenseStore {
     }
 
     /// Moves the files of a store aside, whatever state they are in, so that the next `open` makes a new one. Returns
-    /// where they are now; delete them when nobody wants to look at them. The device secret stays.
+    /// where they are now; delete them when they are not needed any more. The device secret stays.
     ///
     /// For a store that opens, `deleteAll` does the same without closing it. Throws `inUse` while it is open anywhere.
     public static func reset(_ configuration: LicenseStoreConfiguration) async throws(LicenseStoreError) -> [String] {
         try await LicenseStore(configuration).moveAside()
     }
 
-    /// Ends the use of the files. Later calls throw `closed`. A store that nobody holds any more closes itself.
+    /// Ends the use of the files. Later calls throw `closed`. A store closes itself when its last reference goes.
     public func close() { stage = .closed }
 
     /// False once it was closed, or failed in a way that it does not go on from.

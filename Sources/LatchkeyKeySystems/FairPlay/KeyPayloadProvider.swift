@@ -141,7 +141,7 @@ private struct DerivedKeyPayload: KeyPayload {
 /// How the key that guards the session key comes from the application's secret key: DASk = D(R2, ASk).
 ///
 /// The function of a vendor, and the application secret key that goes with it, are secrets which this project neither
-/// has nor wants. Whoever is licensed to use them brings a type of their own:
+/// has nor wants. A licensee brings a type of its own:
 ///
 /// ```swift
 /// struct LicensedDerivation: DerivationFunction {

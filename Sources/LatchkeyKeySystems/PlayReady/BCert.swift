@@ -463,7 +463,7 @@ public struct BCertObject: Hashable, Sendable {
         body = Array(try reader.readBytes(length - 8))
     }
 
-    /// Tags whose meaning is known, or without meaning to whoever checks a chain. Extended data, `B` to `E`, describes
-    /// hardware.
+    /// Tags whose meaning is known, or that do not matter for the check of a chain. Extended data, `B` to `E`,
+    /// describes hardware.
     var isUnderstood: Bool { (1...0xF).contains(tag.rawValue) || tag == .securityVersion || tag == .securityVersion2 }
 }

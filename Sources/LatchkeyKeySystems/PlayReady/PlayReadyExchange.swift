@@ -20,7 +20,8 @@ public struct PlayReadyExchange: Sendable {
         public var features = ["AESCBC"]
         /// The versions of further revocation lists, beside those of the provisioning.
         public var revocationLists: [RevocationList] = []
-        /// False takes answers with a wrong signature, or none. Anybody on the way can make such an answer.
+        /// False takes answers with a wrong signature, or none. An attacker on the network path can make such an
+        /// answer.
         public var requiresSignature = true
         /// False takes answers to another request.
         public var requiresNonce = true

@@ -391,7 +391,7 @@ extension DASHManifest {
         return nil
     }
 
-    /// Behind the end of the document type. Such a manifest is refused, but by whoever reads manifests.
+    /// The index behind the document type. Only the reader of manifests refuses such a manifest.
     private static func end(ofDocumentType bytes: ArraySlice<UInt8>) -> Int? {
         var (depth, quote) = (0, UInt8(0))
         for index in bytes.indices {

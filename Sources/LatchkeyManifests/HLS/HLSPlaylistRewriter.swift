@@ -31,7 +31,7 @@ public struct HLSPlaylistRewriter: Sendable {
     /// file names of the segments tell, where this is nil.
     public var segmentKind: HLSSegmentKind?
 
-    /// Whether segments are in envelopes. Nil as long as nobody has looked: `HLSRewriting.segmentToProbe` says where.
+    /// Whether segments are in envelopes. Nil until one was checked: `HLSRewriting.segmentToProbe` says which.
     public var isEnveloped: Bool?
 
     /// What the outputs have. Variants that want more by their `HDCP-LEVEL` (RFC 8216bis, section 4.4.6.2) are left out,

@@ -8,7 +8,7 @@ public struct HLSRewriting: Sendable {
     public enum Decryptor: Hashable, Sendable {
         /// The decryptor element, sample by sample: the key session has to have the key.
         case element
-        /// Whoever serves the segment (`HLSResource.segment`).
+        /// The server of the segment (`HLSResource.segment`).
         case server
     }
 

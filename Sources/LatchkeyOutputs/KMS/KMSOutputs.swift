@@ -156,7 +156,7 @@ extension KMSConnector {
     }
 }
 
-/// Hears of changes of display devices through libudev. Used by one thread at a time.
+/// Receives changes of display devices through libudev. Used by one thread at a time.
 final class UeventMonitor: @unchecked Sendable {
     // SAFETY: libudev's objects belong to this one; `OutputProvider` has one thread at a time here.
     private let context: OpaquePointer

@@ -244,7 +244,7 @@ LatchkeyErrorCode latchkey_agent_error_get_key_error (LatchkeyAgentError *error)
  * latchkey_agent_error_is_temporary:
  * @error: an error
  *
- * Returns: 1 where the same call may succeed later without anybody doing anything, else 0
+ * Returns: 1 if the same call may succeed later without further action, else 0
  */
 int latchkey_agent_error_is_temporary (LatchkeyAgentError *error);
 

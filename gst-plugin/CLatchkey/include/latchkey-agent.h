@@ -58,7 +58,7 @@ typedef struct _LatchkeyServiceRequest LatchkeyServiceRequest;
 /**
  * LatchkeyAcquisition:
  * @LATCHKEY_ACQUISITION_MANUAL: the application, by latchkey_agent_acquire_license(): nothing is asked of a licence
- *   service otherwise. Samples without rights wait, and the application hears of it.
+ *   service otherwise. Samples without rights wait, and the application is notified.
  * @LATCHKEY_ACQUISITION_AUTOMATIC: the elements, as soon as a key is needed
  *
  * Who acquires licences.

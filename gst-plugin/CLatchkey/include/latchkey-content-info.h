@@ -438,7 +438,7 @@ const uint8_t *latchkey_key_need_get_key_id (LatchkeyKeyNeed *need, size_t index
  * @need: a key need
  *
  * Returns: (nullable) (transfer none): where the key comes from, in words, as `the licence store` or a service with its
- *   URL; %NULL: from nowhere, and playback will wait for a key that nobody gives
+ *   URL; %NULL: from nowhere, and playback will wait for a key that does not come
  */
 const char *latchkey_key_need_get_source (LatchkeyKeyNeed *need);
 

@@ -52,7 +52,7 @@ typedef struct _LatchkeySession LatchkeySession;
  * @LATCHKEY_ERROR_SESSION_CLOSED: the session is closed or gone
  * @LATCHKEY_ERROR_INVALID_CONFIGURATION: a setting, a certificate or the like cannot be used
  * @LATCHKEY_ERROR_LEASE_EXPIRED: the time for which the key was allowed is over
- * @LATCHKEY_ERROR_NO_LOADER: nobody takes the request
+ * @LATCHKEY_ERROR_NO_LOADER: no loader takes the request
  *
  * Why a key is not there. Other numbers count as %LATCHKEY_ERROR_DENIED.
  */
@@ -104,11 +104,11 @@ typedef enum {
  * @should_wait: (nullable): whether the loader takes the request; 0 asks the next loader. %NULL takes every request.
  * @load: (nullable): the request was taken. Finish it here or later, from any thread, once. %NULL where @should_wait
  *   does that.
- * @cancel: (nullable): a request that was taken needs no answer any more: it was withdrawn, somebody else answered, or
- *   the session is over. Called once at most, never after the loader finished it, and maybe while @load still runs.
+ * @cancel: (nullable): a request that was taken needs no answer any more: it was withdrawn, other code answered, or the
+ *   session is over. Called once at most, never after the loader finished it, and maybe while @load still runs.
  * @should_retry: (nullable): an answer of this loader cannot be used, for @reason: whether the request is to be made again,
- *   as a new one. A loader that finds its stored key expired removes it here. %NULL: no. After four attempts nobody is
- *   asked.
+ *   as a new one. A loader that finds its stored key expired removes it here. %NULL: no. After four attempts this is not
+ *   called.
  * @update_persistable_key: (nullable): playback with a stored key of this loader begins, and its time with it: store these
  *   bytes in the place of the old ones, or say latchkey_key_request_did_not_store(). %NULL where keys have no such time, or
  *   it may begin anew with each playback. @key is lent for the call.
@@ -135,7 +135,7 @@ typedef struct {
  * @name: (nullable): for logs and error texts
  * @functions: the functions; copied
  * @user_data: (nullable): goes with every call
- * @destroy: (nullable): called once with @user_data, on any thread, when nobody can call @functions any more: the
+ * @destroy: (nullable): called once with @user_data, on any thread, when @functions cannot be called any more: the
  *   loader is not registered and no session that has it is left
  *
  * Gives a loader to every pipeline whose session begins from now on, ahead of what the configuration names. Call it
@@ -366,11 +366,11 @@ void latchkey_key_request_set_lease (LatchkeyKeyRequest *request, uint64_t milli
  * @keys: (array length=count): keys with their KIDs; copied into memory that is locked and wiped
  * @count: how many
  *
- * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail. Keys that
- * come after the request was withdrawn are kept for whoever asks next, unless the session is closed or gone.
+ * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail. Keys that come
+ * after the request was withdrawn are kept for later requests, unless the session is closed or gone.
  *
- * Returns: 1 where the request waited for the answer; 0 where it was finished before (latchkey_key_request_is_finished()),
- *   or is made again
+ * Returns: 1 if the request waited for the answer; 0 if it was finished before (latchkey_key_request_is_finished()), or is
+ *   made again
  */
 int latchkey_key_request_finish_with_keys (LatchkeyKeyRequest *request, const LatchkeyKey *keys, size_t count);
 

@@ -203,7 +203,7 @@ uint64_t latchkey_viewing_sessions_list (const char *configuration_file, Latchke
  * @destroy: (nullable): called with @user_data behind the callback
  *
  * Ends the sessions that processes left over at the configured server, as after a crash; those of processes that are
- * still there stay. The next playback does the same: this is for whoever will not wait for it.
+ * still there stay. The next playback does the same: call this to end them earlier.
  *
  * Returns: the number of the call, never 0
  */

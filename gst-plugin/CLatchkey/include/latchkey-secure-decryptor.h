@@ -91,7 +91,7 @@ typedef struct {
  * @name: (nullable): for logs and error texts
  * @functions: the functions; copied
  * @user_data: (nullable): goes with @takes and @create
- * @destroy: (nullable): called once with @user_data, on any thread, when nobody can call @functions any more: the
+ * @destroy: (nullable): called once with @user_data, on any thread, when @functions cannot be called any more: the
  *   decryptor is not registered and no stream that has it is left
  *
  * Has streams whose caps come from now on decrypted by @functions. Several are asked in the order in which they were

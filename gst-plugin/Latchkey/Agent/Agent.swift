@@ -28,7 +28,7 @@ public final class Agent: Sendable {
     /// Who acquires licences.
     public enum Acquisition: String, Sendable, CaseIterable {
         /// The application, by `acquireLicense`: nothing is asked of a licence service otherwise. Samples without rights
-        /// wait, and the application hears of it.
+        /// wait, and the application is notified.
         case manual
         /// The elements, as soon as a key is needed.
         case automatic
@@ -286,9 +286,9 @@ extension Agent {
         try viewing(settings, configurationFile).records.entries.sorted { $0.session < $1.session }
     }
 
-    /// Ends the sessions that processes left over at the configured server; those of processes that are still there stay.
-    /// The next playback does the same: this is for whoever will not wait for it. Returns how many were ended,
-    /// or given up after the fifth try, and how many could not be. Throws as `viewingSessions`.
+    /// Ends the sessions that processes left over at the configured server; those of processes that are still there stay. The
+    /// next playback does the same: call this to end them earlier. Returns how many were ended, or given up after the fifth
+    /// try, and how many could not be. Throws as `viewingSessions`.
     @discardableResult
     public static func endLeftOverViewingSessions(
         settings: ControlSettings? = nil, configurationFile: String? = nil

@@ -53,7 +53,7 @@ public enum AgentLog {
     }
 }
 
-/// Somebody who reads the log; see `AgentLog.watch`.
+/// A reader of the log; see `AgentLog.watch`.
 public final class AgentLogWatch: Sendable {
     private let id: UInt64
 

@@ -120,7 +120,7 @@ public struct ContentKeyNeed: Hashable, Sendable {
     /// The URI that names the key, without its query.
     public var keyURI: String?
     /// Where the key comes from, in words: `the keys file`, `the licence store`, a service with its URL; nil: from nowhere,
-    /// and playback will wait for a key that nobody gives.
+    /// and playback will wait for a key that does not come.
     public var source: String?
 }
 

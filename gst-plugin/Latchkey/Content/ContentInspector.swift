@@ -85,7 +85,7 @@ struct ContentInspector: Sendable {
             }
         }
         for group in manifest.keyGroups(choose: choose) { content.add(group, origin: "dash/mpd") }
-        // KIDs without any system: whoever has keys by KID may have these.
+        // KIDs without any system: a source of keys by KID may have these.
         if content.needs.isEmpty, !content.keyIDs.isEmpty {
             content.add(.init(system: .common, keyIDs: content.keyIDs, data: []))
         }

@@ -88,11 +88,11 @@ public final class CachedContent: Sendable {
     /// are not asked for again as long as they may be used. Where one is not stored, `progress.warning` says why
     /// (`licenseNotKept`), and the content is not ready to play.
     ///
-    /// With `acquiresLicense`, PlayReady-style licences are acquired first, where the store has none that may be used, as
-    /// by `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for
-    /// that long where a session server is configured. One that is refused, or that may not be stored, ends no download: it
-    /// is a `licenseNotKept` too. Without, nobody is asked, and nothing is said of licences: the application acquires them,
-    /// as for any playback, and going on so forgets a refusal of before.
+    /// With `acquiresLicense`, PlayReady-style licences are acquired first if the store has none that may be used, as by
+    /// `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for that long if a session server
+    /// is configured. One that is refused, or that may not be stored, ends no download: it is a `licenseNotKept` too. Without
+    /// `acquiresLicense`, no service is asked, and nothing is said of licences: the application acquires them, as for any
+    /// playback. Going on so forgets a refusal of before.
     public func start(acquiresLicense: Bool = false, delegate: (any PlayReadyDelegate)? = nil) {
         var storing: LicenseStoring?
         if acquiresLicense {
