@@ -121,8 +121,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
 
     /// Answers, once; a second call does nothing but write to the session's log. Keys that the answer lacks fail.
     ///
-    /// Returns whether the request waited for it: false where it was finished before (`isFinished`), or is made again. Keys
-    /// that come after a request was withdrawn are kept for those who ask next, unless the session is closed or gone.
+    /// Returns whether the request waited for it: false if it was finished before (`isFinished`), or is made again. Keys that
+    /// come after a request was withdrawn are kept for later requests, unless the session is closed or gone.
     @discardableResult
     public func finishLoading(with answer: KeyAnswer) -> Bool { finish(.success(answer)) }
 
@@ -130,8 +130,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     @discardableResult
     public func finishLoading(with error: KeyError) -> Bool { finish(.failure(error)) }
 
-    /// A loader that took the request leaves it to those behind it after all. It must not answer any more; it may hear of
-    /// a cancellation still. Does nothing where the request is over.
+    /// A loader that took the request leaves it to those behind it after all. It must not answer any more; its `didCancel`
+    /// may still be called. Does nothing if the request is over.
     public func passOn() {
         state.withLock { $0.taker = nil }
         guard !isFinished else { return }

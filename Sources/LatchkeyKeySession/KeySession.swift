@@ -4,7 +4,7 @@ import LatchkeyKeySystems
 import LatchkeyProtection
 import Synchronization
 
-/// The keys of a viewing session, and the place where those who need keys meet those who have them.
+/// The keys of a viewing session, and the connection between the users of keys and their sources.
 ///
 /// Pipelines demand keys and read their status; resource loaders or the application answer. Every method is
 /// thread-safe and none blocks; work happens on tasks. When the last reference goes, open requests are cancelled.
@@ -230,8 +230,8 @@ public final class KeySession: Sendable {
         }
     }
 
-    /// Withdraws a request: the keys that it still lacks fail. The loader that took it is told. False where the
-    /// request is not pending. The keys of a renewal stay usable until their lease ends.
+    /// Withdraws a request: the keys that it still lacks fail. The loader that took it is notified. Returns false if
+    /// the request is not pending. The keys of a renewal stay usable until their lease ends.
     @discardableResult
     public func fail(requestID id: UInt64, with error: KeyError) -> Bool {
         let now = clock.now()

@@ -81,6 +81,6 @@ public final class ClockNotice: Sendable {
 
     init() {}
 
-    /// True for the first who asks: one of several observers tells the application.
+    /// True for the first caller: one of several observers notifies the application.
     public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
 }

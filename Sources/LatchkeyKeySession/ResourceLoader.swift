@@ -80,7 +80,7 @@ extension ResourceLoader {
     public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool { false }
     /// Does nothing.
     public func didSucceed(_ request: KeyLoadingRequest) {}
-    /// Does nothing; the session tells its observers all the same.
+    /// Does nothing; the session notifies its observers all the same.
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
     /// Does nothing.
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {}

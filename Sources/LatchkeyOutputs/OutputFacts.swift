@@ -9,7 +9,7 @@ public enum OutputFacts: Hashable, Sendable {
     /// They cannot be read, and why. Counts as insecure wherever a rule exists.
     case unreadable(String)
 
-    /// The application tells the outputs, and has not done so yet. What it tells first counts at once.
+    /// The application reports the outputs, and has not done so yet. Its first report counts at once.
     public static let untold = OutputFacts.unreadable("the application has not told them")
 
     /// What all active outputs have at least: the minimum. Nil: unknown.

@@ -17,7 +17,7 @@ extension OutputProvider {
     public func takeHints() {}
 }
 
-/// Outputs as the application tells them: it owns the screen, or knows a platform's own interface. Thread-safe.
+/// Outputs as the application reports them: it owns the screen, or knows a platform's own interface. Thread-safe.
 public final class ApplicationOutputs: OutputProvider {
     private let facts: Mutex<OutputFacts>
     private let signal = WakeUp()

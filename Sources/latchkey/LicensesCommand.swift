@@ -292,7 +292,7 @@ struct StoreReset {
         if !removed.isEmpty { report("The next use makes new device keys.") }
         report(
             isClockNew
-                ? "The trusted clock is new, and trusted by nobody: licences with dates, also those that come now, are "
+                ? "The trusted clock is new, and not trusted yet: licences with dates, also those that come now, are "
                     + "disabled until signed time comes from the time service (time-url)."
                 : "The trusted clock stays as it was.")
     }

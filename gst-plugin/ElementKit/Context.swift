@@ -124,7 +124,7 @@ extension ElementReference {
         context.withPointer { gst_element_set_context(pointer, $0) }
     }
 
-    /// Sets the context on this element and tells the bins and the application about it.
+    /// Sets the context on this element and sends it to the bins and the application.
     public func publish(_ context: Context) {
         context.withPointer { context in
             gst_element_set_context(pointer, context)

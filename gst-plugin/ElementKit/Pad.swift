@@ -395,8 +395,8 @@ extension Pad {
         return gst_pad_peer_query(pointer, query) != 0 && Query(lending: query).offersPullAnywhere
     }
 
-    /// Whether the HTTP server in front of a sink pad says that it takes byte ranges, so far as the answer came. Nil
-    /// where there is none that tells: sources call themselves seekable before they know.
+    /// Whether the HTTP server in front of a sink pad says that it takes byte ranges, so far as the answer came. Nil if
+    /// no source reports it: sources call themselves seekable before they know.
     public var serverTakesRanges: Bool? {
         guard let event = ek_http_headers_in_front(pointer) else { return nil }
         return Event(owning: event).serverTakesRanges

@@ -109,8 +109,8 @@ public struct LoopbackLimits: Sendable, Hashable {
     public var requestTime: Duration = .seconds(10)
     /// Between an answer and the next request, and from the start to the first request.
     public var idleTime: Duration = .seconds(60)
-    /// How often a client hears, while a handler works, that its request is not forgotten: clients give up after some
-    /// time without a byte. As an interim response with the status 102 (RFC 2518, section 10.1).
+    /// The interval of interim responses with the status 102 (RFC 2518, section 10.1) while a handler works: clients
+    /// give up after some time without a byte.
     public var interimTime: Duration = .seconds(4)
     /// From an answer to the moment when the client has taken it.
     public var answerTime: Duration = .seconds(60)

@@ -35,7 +35,7 @@ public final class ApplicationCertificate: Sendable {
         var loading: Loading?
     }
 
-    /// Loads nothing yet; that is for the first who asks. `transport` is used for a URL alone.
+    /// Loads nothing yet; the first use does. `transport` is used for a URL alone.
     public convenience init(_ source: Source, transport: any HTTPTransport = CurlTransport.shared) {
         self.init(source, transport: transport, loaded: nil)
     }

@@ -150,7 +150,7 @@ extension IntegrityWatch.Checks {
 enum TracerCheck {
     /// Why not to decrypt; nil if no debugger is attached. `status` is what the file says; nil if it cannot be read.
     static func violation(status: [UInt8]?) -> String? {
-        guard let status else { return "/proc/self/status cannot be read, so that nobody knows who traces the process" }
+        guard let status else { return "/proc/self/status cannot be read, so a debugger cannot be ruled out" }
         for line in status.split(separator: UInt8(ascii: "\n")) where line.starts(with: "TracerPid:".utf8) {
             let text = String(decoding: line.dropFirst(10), as: UTF8.self)
             guard let number = UInt32(text.split(whereSeparator: \.isWhitespace).first ?? "") else { break }

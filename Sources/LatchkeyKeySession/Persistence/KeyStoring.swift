@@ -9,8 +9,8 @@ import Synchronization
 
 /// Has the keys stored that content needs in playback without a network, before it plays: for downloads.
 ///
-/// The loaders of a session of its own are asked, as for playback (`KeyLoadingRequest.isForStorage` tells them), and no
-/// playback begins. A value; it does nothing until `store`.
+/// The loaders of a session of its own are asked, as for playback (`KeyLoadingRequest.isForStorage` is true for them),
+/// and no playback begins. A value; it does nothing until `store`.
 public struct KeyStoring: Sendable {
     /// What has become of a key.
     public enum Outcome: Sendable {

@@ -275,7 +275,7 @@ public final class PersistableKeys: Sendable {
         return max(known, UInt64(clamping: wall / 1000))
     }
 
-    /// Opens the store, so that `time` can tell. What fails is told by `time`, and tried again next time.
+    /// Opens the store for `time`. If that fails, `time` reports it, and it is tried again next time.
     public func prepare() async { _ = try? await parts() }
 
     // MARK: The store

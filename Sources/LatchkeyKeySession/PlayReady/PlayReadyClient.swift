@@ -652,8 +652,8 @@ extension PlayReadyClient {
         }
     }
 
-    /// Leaves a domain: tells the service, then forgets the membership. Licences of the domain are of no use any more.
-    /// Where the service knows no such member, the membership is forgotten all the same. Throws `domainRequired` where
+    /// Leaves a domain: notifies the service, then forgets the membership. Licences of the domain are of no use any
+    /// more. If the service knows no such member, the membership is forgotten all the same. Throws `domainRequired` if
     /// this device is no member; otherwise as `joinDomain` does, and the membership stays.
     public func leaveDomain(_ accountID: GUID, at url: String) async throws(PlayReadyAcquisitionError) {
         guard let membership = try await domains().first(where: { $0.accountID == accountID }) else {

@@ -51,8 +51,8 @@ public final class ViewingPermit: Sendable {
     /// The application is not in front any more. While media plays the session is kept; a pause counts as in front.
     public func enterBackground() { session?.enterBackground() }
 
-    /// The application is in front again, or its picture is (picture-in-picture). If the session was lost meanwhile, its
-    /// end was told already: play anew.
+    /// The application is in front again, or its picture is (picture-in-picture). If the session was lost meanwhile, its end
+    /// was reported already: play anew.
     public func enterForeground() { session?.enterForeground() }
     /// The machine is about to sleep.
     public func suspend() { session?.suspend() }
@@ -313,7 +313,7 @@ public final class ViewingNotice: Sendable {
         self.failure = failure
     }
 
-    /// True for the first who asks: one of several observers tells the application.
+    /// True for the first caller: one of several observers notifies the application.
     public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
 }
 

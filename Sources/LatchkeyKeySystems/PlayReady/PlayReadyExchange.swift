@@ -134,7 +134,7 @@ extension PlayReadyExchange {
         public var licenses: [PlayReadyLicense] = []
         /// The service's word for the application.
         public var customData: String?
-        /// Where it is there, the service wants to hear that the licences have been stored: `PlayReadyAcknowledgement`.
+        /// If it is there, the service wants a message when the licences have been stored: `PlayReadyAcknowledgement`.
         public var transactionID: [UInt8]?
         /// Revocation lists as they came, by the id that the answer says, whether they can be used or not.
         public var revocationListData: [GUID: [UInt8]] = [:]

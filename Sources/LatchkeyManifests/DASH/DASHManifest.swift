@@ -76,9 +76,9 @@ extension DASHManifest {
     /// Initialization data of all different descriptors together, in bytes.
     private static let dataLimit = 2 << 20
 
-    /// Reads a manifest. Throws what `XMLElement(reading:limits:)` throws, and `malformed` where the document is none.
+    /// Reads a manifest. Throws what `XMLElement(reading:limits:)` throws, and `malformed` if the document is none.
     ///
-    /// What is wrong inside a descriptor is no error: it is told by `flaws`.
+    /// An error inside a descriptor does not throw: `flaws` reports it.
     public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
         let root = try XMLElement(reading: bytes, limits: .manifest)
         guard root.localName == "MPD" else { throw .malformed("no MPD: the document is something else") }

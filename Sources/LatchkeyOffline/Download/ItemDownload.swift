@@ -125,7 +125,7 @@ struct ItemDownload: Sendable {
                 try await store.forget(serverKey: key.uri ?? "")
             case .untaken:
                 try await store.note(
-                    serverKey: key.uri ?? "", refusal: "nobody is asked for it; configure [fairplay], or add a loader")
+                    serverKey: key.uri ?? "", refusal: "no loader takes it; configure [fairplay], or add a loader")
             }
         }
     }

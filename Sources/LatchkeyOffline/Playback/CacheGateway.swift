@@ -9,7 +9,7 @@ import Synchronization
 /// Serves a cached item to a player of this process, over a loopback server whose path cannot be guessed.
 ///
 /// Answers only for what is part of the item. What is cached comes from disk, the rest from the origin, and is on disk
-/// then. Where the network fails in the middle of playback, a request waits until playback has come to what is missing,
+/// then. If the network fails in the middle of playback, a request waits until playback has come to what is missing,
 /// and tries on; then it ends. Closes with the object. Thread-safe.
 public final class CacheGateway: Sendable {
     /// What a player may want to know.

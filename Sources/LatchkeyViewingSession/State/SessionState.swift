@@ -6,7 +6,7 @@
 /// back and goes on while the machine sleeps (`CLOCK_BOOTTIME`). The caller calls `handle` with `.tick` when `deadline`
 /// comes.
 ///
-/// - At most one request is under way. An answer counts only where it is for that request.
+/// - At most one request is under way. An answer counts only if it is for that request.
 /// - The lease runs from the time at which the last accepted request was *sent*. At its end the gate closes, whatever
 ///   else is going on.
 /// - Before a server can know of a session, the session is written down; the note goes when the server has ended it.
@@ -230,7 +230,7 @@ extension SessionState {
         public let reference: String?
     }
 
-    /// What is to be told.
+    /// What is to be reported.
     public enum Notice: Equatable, Sendable {
         /// The session is there.
         case established
@@ -286,7 +286,7 @@ extension SessionState {
         public var dispose: Stray?
         /// The application is asked for a new credential; `.credential` is its answer.
         public var wantsCredential = false
-        /// In order, to be told after everything else is done.
+        /// In order, to be sent after everything else is done.
         public var notices: [Notice] = []
 
         /// An action that does nothing.

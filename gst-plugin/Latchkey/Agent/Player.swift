@@ -26,8 +26,9 @@ public final class Player: Sendable {
         core.forget(attachment)
     }
 
-    /// Makes the `playbin3` the caller's, with a reference, for those who count references themselves: who has the last
-    /// one stops it first, as GStreamer demands. Give this object up then. The agent forgets the element when it goes.
+    /// Makes the `playbin3` the caller's, with a reference, for callers that count references themselves: the holder of
+    /// the last one stops it first, as GStreamer demands. Give this object up then. The agent forgets the element when
+    /// it goes.
     public func giveAway() -> UnsafeMutablePointer<GstElement> {
         if !isGivenAway.exchange(true, ordering: .acquiringAndReleasing) {
             PlayerWatch.attach(to: element, core, attachment)
