@@ -2,7 +2,7 @@
 
 public import LatchkeyProtection
 
-/// What a decrypted sample tells of its key. A wrong key gives random bytes: those break rules that every sample of a
+/// What a decrypted sample shows of its key. A wrong key gives random bytes: those break rules that every sample of a
 /// codec keeps. Only bytes that were encrypted count. Pure; no bytes make it trap.
 public struct SampleSigns: Hashable, Sendable {
     public enum Verdict: Hashable, Sendable {
@@ -26,7 +26,7 @@ public struct SampleSigns: Hashable, Sendable {
     /// Places where three bytes are a start code or what an encoder breaks up with 0x03. One of 5.6 million random ones is.
     public private(set) var startCodes = 0
 
-    /// Those of a sample that tells nothing.
+    /// Those of a sample that shows nothing of its key.
     public init() {}
 
     /// `plan` is what the sample was decrypted by.
@@ -273,7 +273,7 @@ public struct SampleSigns: Hashable, Sendable {
     }
 }
 
-/// What samples are made of, as far as a wrong key can be told by it.
+/// What samples are made of, as far as a wrong key can be detected by it.
 public enum SampleCodec: Hashable, Sendable {
     /// NAL units of H.264 behind lengths of so many bytes.
     case h264(lengthSize: Int)

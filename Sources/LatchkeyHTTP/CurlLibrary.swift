@@ -23,7 +23,7 @@ struct CurlLibrary: @unchecked Sendable {
         let reason: String
     }
 
-    // SAFETY: filled before anybody sees it, never changed and never freed. No function is missing in it.
+    // SAFETY: filled before any other code reads it, never changed and never freed. No function is missing in it.
     let functions: UnsafePointer<latchkey_curl>
 
     /// The one of this process; loaded with the first call. `url` is what it is needed for, for the error.
@@ -38,7 +38,8 @@ struct CurlLibrary: @unchecked Sendable {
     /// The same; nil where there is none.
     static var present: CurlLibrary? { try? loaded.get() }
 
-    /// Once for the process. Nobody takes it back: others in the process may use libcurl, too.
+    /// Whether libcurl is initialized: once for the process, and never undone, as other code in it may use libcurl,
+    /// too.
     var isReady: Bool { Self.initialized }
 
     private static let initialized = ExitGate.pass {

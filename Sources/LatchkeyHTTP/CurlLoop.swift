@@ -227,7 +227,7 @@ struct MultiHandle: @unchecked Sendable {
     let pointer: UnsafeMutableRawPointer
     let curl: UnsafePointer<latchkey_curl>
 
-    /// As many connections as are kept open while nobody uses them.
+    /// The number of unused connections that are kept open.
     private static let keptConnections = 16
     /// As many as are open at once, to one host and in all: a few hosts that do not answer leave room for others. Further
     /// requests wait, and their timeouts run.

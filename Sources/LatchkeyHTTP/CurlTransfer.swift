@@ -222,7 +222,7 @@ final class CurlTransfer {
     func outcome(_ code: CURLcode) -> CurlExchange.Outcome {
         guard code == CURLE_OK, !isTooLarge else { return .failure(error(code)) }
         guard let status else { return .failure(.other(exchange.url.text, "the answer has no status")) }
-        // Handed over and not shared: whoever wipes the response wipes the only copy.
+        // Handed over and not shared: a caller that wipes the response wipes the only copy.
         var taken: [UInt8] = []
         swap(&taken, &body)
         return .success(HTTPResponse(status: status, headers: head.headers, body: taken, url: exchange.url.text))

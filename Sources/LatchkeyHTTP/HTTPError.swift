@@ -46,7 +46,7 @@ public struct HTTPError: Error, Sendable, Hashable {
     public static func unresolvedHost(_ url: String, _ detail: String = "") -> HTTPError {
         Self(.unresolvedHost, url, detail)
     }
-    /// Nobody takes the connection.
+    /// No server accepts the connection.
     public static func refused(_ url: String, _ detail: String = "") -> HTTPError { Self(.refused, url, detail) }
     /// The TLS handshake failed, which a network that breaks off may be the cause of.
     public static func tls(_ url: String, _ detail: String = "") -> HTTPError { Self(.tls, url, detail) }
@@ -87,8 +87,8 @@ public struct HTTPError: Error, Sendable, Hashable {
         }
     }
 
-    /// Whether the same request may have a response later, without anybody changing anything: the network and the servers
-    /// of it come and go, while a certificate, a redirect or an answer that is not HTTP stays as it is.
+    /// Whether the same request may have a response later, without any other change: the network and its servers come and go,
+    /// while a certificate, a redirect or an answer that is not HTTP stays as it is.
     public var isTemporary: Bool { isConnectionFailure || code == .tls }
 }
 

@@ -81,7 +81,7 @@ public struct HTTPHeader: Sendable, Hashable {
 
     /// Whether the field fits in a request: a token as its name, no control characters in its value.
     ///
-    /// A line break in a value would let whoever chose it write further fields.
+    /// A line break in a value would let the source of the value add further fields.
     var isWellFormed: Bool {
         isToken(name) && value.utf8.allSatisfy { $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) }
     }

@@ -24,7 +24,7 @@ public struct ControlSettings: Sendable, Equatable {
     public var fairPlay: FairPlaySettings?
     /// Nil: no PlayReady-style licences.
     public var playReady: PlayReadySettings?
-    /// The session server. Nil: nobody counts what is played.
+    /// The session server. Nil: no server counts what is played.
     public var viewing: ViewingSettings?
     /// The HLS key formats that are preferred where a playlist offers several, best first. Empty: no preference.
     public var keyFormats: [String]

@@ -4,7 +4,7 @@ import LatchkeyHTTP
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// What somebody needs from a session: keys, and what is known about where to get them.
+/// What a caller needs from a session: keys, and what is known about where to get them.
 public struct KeyDemand: Sendable {
     /// Empty: media without a KID.
     public var keyIDs: [KeyID]
@@ -24,7 +24,7 @@ public struct KeyDemand: Sendable {
     public var retryFailuresUpTo: UInt64
     /// The same for refusals (`KeyError.isRefusal`); nil: as for other failures.
     package var retryRefusalsUpTo: UInt64?
-    /// The id of the observation (`KeyObservation.id`) that belongs to who asks. Zero: nobody's.
+    /// The id of the observation (`KeyObservation.id`) that belongs to the caller. Zero: none.
     public var origin: UInt64
 
     /// With KIDs alone, the session's own loaders are asked, and old failures stand.

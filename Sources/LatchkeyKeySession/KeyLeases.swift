@@ -19,7 +19,7 @@ struct KeyLeases {
         var renewal: Instant?
         /// The renewal that is under way.
         var request: UInt64?
-        /// Whether somebody read one of the keys since the lease began.
+        /// Whether one of the keys was read since the lease began.
         var isUsed = false
 
         func isOver(at now: Instant) -> Bool {
@@ -68,7 +68,7 @@ struct KeyLeases {
         leases[id]?.slots.insert(new)
     }
 
-    /// Somebody reads the key.
+    /// Notes that the key is read.
     mutating func use(_ slot: Slot) {
         guard let id = bySlot[slot], leases[id]?.isUsed == false else { return }
         leases[id]?.isUsed = true
@@ -89,7 +89,7 @@ struct KeyLeases {
             .map { ($0.key, $0.value) }
     }
 
-    /// Whether the key may not be used any more, though nobody has noticed yet.
+    /// Whether the key may not be used any more, though the session has not noticed yet.
     func isOverdue(_ slot: Slot, at now: Instant) -> Bool {
         bySlot[slot].flatMap { leases[$0] }?.isOver(at: now) ?? false
     }

@@ -7,7 +7,7 @@ import Synchronization
 /// A session's question for keys, for a resource loader or the application to answer.
 ///
 /// Thread-safe. It does not keep its session: when the session goes, the request is cancelled. The answer belongs to
-/// the session, so it counts also when whoever demanded the keys is gone.
+/// the session, so it counts also when the caller that demanded the keys is gone.
 public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Unique in the process, never zero.
     public let id: UInt64
@@ -27,7 +27,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Whether the request extends a licence that the session has. Clear Key licences do not end, so theirs are not.
     public let isRenewal: Bool
 
-    /// How often a request is made for the same keys before nobody is asked whether to try again.
+    /// The number of requests for the same keys after which no loader is asked whether to try again.
     public static let maximumAttempts = 4
     /// 1 for the first, one more for each retry.
     public let attempt: Int
@@ -103,7 +103,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Whether the request needs no answer any more.
     public var isFinished: Bool { status != .requestingResponse }
 
-    /// Whether it ended without this object's answer: withdrawn, answered by somebody else, or the session is gone.
+    /// Whether it ended without this object's answer: withdrawn, answered by other code, or the session is gone.
     public var isCancelled: Bool { status == .cancelled }
 
     /// Those of `keyIDs` that have no key yet; for a key that has a URI, the KID that stands for it now. Empty also for
@@ -121,8 +121,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
 
     /// Answers, once; a second call does nothing but write to the session's log. Keys that the answer lacks fail.
     ///
-    /// Returns whether the request waited for it: false where it was finished before (`isFinished`), or is made again. Keys
-    /// that come after a request was withdrawn are kept for those who ask next, unless the session is closed or gone.
+    /// Returns whether the request waited for it: false if it was finished before (`isFinished`), or is made again. Keys that
+    /// come after a request was withdrawn are kept for later requests, unless the session is closed or gone.
     @discardableResult
     public func finishLoading(with answer: KeyAnswer) -> Bool { finish(.success(answer)) }
 
@@ -130,8 +130,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     @discardableResult
     public func finishLoading(with error: KeyError) -> Bool { finish(.failure(error)) }
 
-    /// A loader that took the request leaves it to those behind it after all. It must not answer any more; it may hear of
-    /// a cancellation still. Does nothing where the request is over.
+    /// A loader that took the request leaves it to those behind it after all. It must not answer any more; its `didCancel`
+    /// may still be called. Does nothing if the request is over.
     public func passOn() {
         state.withLock { $0.taker = nil }
         guard !isFinished else { return }
@@ -141,7 +141,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Sees to it that a viewing session is there, before a server is asked. Throws why there is none.
     package func establishViewing() async throws(KeyError) { try await session?.establishViewing() }
 
-    /// Hands over some of the keys and leaves the request to whoever has the rest.
+    /// Hands over some of the keys. The request stays open for a loader that has the rest.
     public func provide(_ keys: [KeyID: ContentKey]) { session?.provide(keys, for: id) }
 
     /// For loaders that keep stored keys: what the one of this request says now could not be written. Observers get
@@ -250,7 +250,7 @@ public enum KeyRequestStatus: Sendable, Hashable, CaseIterable {
     case renewed
     /// Another request has taken its place (see `ResourceLoader.shouldRetry`).
     case retried
-    /// It needs no answer any more: withdrawn, answered by somebody else, or the session is gone.
+    /// It needs no answer any more: withdrawn, answered by other code, or the session is gone.
     case cancelled
     /// It was answered with an error, or with nothing that could be used.
     case failed

@@ -5,9 +5,9 @@ public import LatchkeyProtection
 import Synchronization
 
 /// What the elements of one pipeline share from the start of the first one to the stop of the last one: a refusal is
-/// asked for once and told once, however many elements need the key. Thread-safe.
+/// asked for once and reported once, however many elements need the key. Thread-safe.
 public final class KeyPlayback: Sendable {
-    /// What an application needs to hear once, however many elements meet it.
+    /// What an application needs to get once, however many elements meet it.
     public enum Notice: Hashable, Sendable {
         /// The key is refused for this reason.
         case refusal(KeyID?, KeyError)
@@ -55,9 +55,9 @@ public final class KeyPlayback: Sendable {
         return isOfOneOrigin ? urls.first : ""
     }
 
-    /// Tells a notice with `tell`, unless another element has told it or tells it now. `completion` runs when it is told:
-    /// before this returns, or later on the thread of that other element. So an error that follows from the notice, and
-    /// is raised in `completion`, never overtakes it.
+    /// Sends a notice with `tell`, unless another element has sent it or sends it now. `completion` runs when it is sent:
+    /// before this returns, or later on the thread of that other element. So an error that follows from the notice, and is
+    /// raised in `completion`, never overtakes it.
     public func tellOnce(_ notice: Notice, with tell: () -> Void, completion: @escaping @Sendable () -> Void = {}) {
         enum Part { case tell, wait, nothing }
         let part = state.withLock { state -> Part in
@@ -104,8 +104,8 @@ extension KeySession {
         weak var playback: KeyPlayback?
     }
 
-    /// The playback of the pipeline `pipeline`, any number that stands for it. All who ask get the same one while one of
-    /// them keeps it; after that a new one begins.
+    /// The playback of the pipeline `pipeline`, any number that stands for it. All callers get the same one while one of them
+    /// keeps it; after that a new one begins.
     public func playback(of pipeline: UInt) -> KeyPlayback {
         core.withLock { core in
             if let present = core.playbacks[pipeline]?.playback { return present }

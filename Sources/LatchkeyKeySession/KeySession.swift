@@ -4,7 +4,7 @@ import LatchkeyKeySystems
 import LatchkeyProtection
 import Synchronization
 
-/// The keys of a viewing session, and the place where those who need keys meet those who have them.
+/// The keys of a viewing session, and the connection between the users of keys and their sources.
 ///
 /// Pipelines demand keys and read their status; resource loaders or the application answer. Every method is
 /// thread-safe and none blocks; work happens on tasks. When the last reference goes, open requests are cancelled.
@@ -15,15 +15,15 @@ public final class KeySession: Sendable {
     let guardCount = Atomic<Int>(0)
     let configuration: KeySessionConfiguration
     let clock: KeySessionClock
-    /// What a session server has to agree to before keys are of use. Nil: nobody counts.
+    /// What a session server has to agree to before keys are of use. Nil: no session server.
     public let viewing: ViewingPermit?
     /// Random; the same in all requests of this session, so that a key server can count its leases together.
     let playbackSessionID = UInt64.random(in: 0 ... .max)
     private let random: @Sendable () -> Double
     private static let lastID = Atomic<UInt64>(0)
 
-    /// A session with these loaders, asked in order. It works until `close` or until nobody holds it; thread-safe from
-    /// the start.
+    /// A session with these loaders, asked in order. It works until `close` or until its last reference goes;
+    /// thread-safe from the start.
     public convenience init(
         loaders: [any ResourceLoader] = [], configuration: KeySessionConfiguration = KeySessionConfiguration()
     ) {
@@ -68,8 +68,8 @@ public final class KeySession: Sendable {
 
     /// How the session stands to a key; nil is the key of media without a KID. Cheap: one short lock, one look-up.
     ///
-    /// To read a key is to use it: a lease is renewed only where somebody read one of its keys since it began. A key is
-    /// never usable past the end of its lease, also where the session's timer is late.
+    /// Reading a key counts as use: a lease is renewed only if one of its keys was read since it began. A key is never
+    /// usable past the end of its lease, even if the session's timer is late.
     public func status(of keyID: KeyID?) -> KeyStatus {
         let status = core.withLock { core -> KeyStatus? in
             guard !core.state.leases.isEmpty, core.state.leases.isOverdue(keyID, at: clock.now()) else {
@@ -82,8 +82,8 @@ public final class KeySession: Sendable {
         return core.withLock { $0.hold($0.state.status(of: keyID)) }
     }
 
-    /// Whether the key is usable now, which makes it one in use. Nobody hears of anything by this call: a lease that is
-    /// over and was not told of makes the answer no.
+    /// Whether the key is usable now. The call counts as use of the key, and sends no event: if the lease is over and
+    /// that was not reported yet, the answer is no.
     public func isAtHand(_ keyID: KeyID) -> Bool {
         core.withLock { core in
             guard core.state.leases.isEmpty || !core.state.leases.isOverdue(keyID, at: clock.now()) else {
@@ -103,7 +103,7 @@ public final class KeySession: Sendable {
 
     // MARK: Loaders and observers
 
-    /// Adds a loader behind those that are there. Pending requests that nobody took are offered to it.
+    /// Adds a loader behind those that are there. Pending requests that no loader took are offered to it.
     public func addLoader(_ loader: any ResourceLoader) {
         let resumed = core.withLock { core in
             core.loaders.append(loader)
@@ -189,8 +189,8 @@ public final class KeySession: Sendable {
 
     /// Starts one request for those of the KIDs that are neither usable nor pending, nor failed (see
     /// `KeyDemand.retryFailuresUpTo`). No such KID: no request. Loaders are asked on a task, later. The demand's own
-    /// loaders are also offered the pending requests for its KIDs, where nobody took them yet. A demand that says
-    /// nothing of a key that a playlist names goes on with what the last one said.
+    /// loaders are also offered the pending requests for its KIDs that no loader took yet. If a demand says nothing of
+    /// a key that a playlist names, what the last demand said of it still counts.
     public func demand(_ demand: KeyDemand) {
         noteChecksums(of: demand.initializationData)
         let id = Self.makeID()
@@ -230,8 +230,8 @@ public final class KeySession: Sendable {
         }
     }
 
-    /// Withdraws a request: the keys that it still lacks fail. The loader that took it is told. False where the
-    /// request is not pending. The keys of a renewal stay usable until their lease ends.
+    /// Withdraws a request: the keys that it still lacks fail. The loader that took it is notified. Returns false if
+    /// the request is not pending. The keys of a renewal stay usable until their lease ends.
     @discardableResult
     public func fail(requestID id: UInt64, with error: KeyError) -> Bool {
         let now = clock.now()
@@ -250,7 +250,7 @@ public final class KeySession: Sendable {
         }
     }
 
-    /// Makes keys usable that nobody has to ask for. Requests that lack nothing else end.
+    /// Makes keys usable that need no request. Requests that lack nothing else end.
     public func install(_ keys: [KeyID: ContentKey], terms: KeyTerms? = nil) {
         install(KeySessionState.Keys(byID: keys, terms: terms), for: nil)
     }
@@ -286,8 +286,8 @@ public final class KeySession: Sendable {
 
     // MARK: Playing
 
-    /// Somebody plays with this key: the first sample of it is decrypted while the pipeline plays, or the pipeline begins
-    /// to play samples that were decrypted before. The session's loaders hear of it, on a task. Neither looking at media nor
+    /// Playback with this key begins: the first sample of it is decrypted while the pipeline plays, or the pipeline begins to
+    /// play samples that were decrypted before. The session's loaders are notified on a task. Neither looking at media nor
     /// preroll in PAUSED is playing.
     public func didStartPlaying(_ keyID: KeyID?) {
         let loaders = core.withLock(\.loaders)
@@ -362,7 +362,7 @@ extension KeySession {
             let (action, value) = change(&core)
             core.events += action.events
             core.keepOrigins(of: action)
-            // Inside the lock, so that nobody reads a new status under an old revision and keeps it as current.
+            // Inside the lock, so that no thread reads a new status under an old revision and keeps it as current.
             if action.changesStatus { statusRevision.add(1, ordering: .releasing) }
             setTimer(&core)
             return (
@@ -380,7 +380,8 @@ extension KeySession {
         return value
     }
 
-    /// Delivers what is queued, unless somebody does already: that keeps the order without a lock around observers.
+    /// Delivers what is queued, unless another thread does already: that keeps the order without a lock around
+    /// observers.
     private func deliver() {
         let isMine = core.withLock { core in
             if core.isDelivering || core.events.isEmpty { return false }
@@ -429,7 +430,7 @@ extension KeySession {
         }
     }
 
-    /// Whether nobody else is to be asked.
+    /// Whether no further loader is to be asked.
     private static func offer(_ request: KeyLoadingRequest, to loader: any ResourceLoader) -> Bool {
         if request.isFinished { return true }
         request.willOffer(to: loader)
@@ -476,8 +477,8 @@ extension KeySession {
         return !requests.isEmpty
     }
 
-    /// These keys may not be used any more: they are forgotten, and asked for again when somebody wants them. Other keys
-    /// that came under the same names stay.
+    /// These keys may not be used any more: they are forgotten, and asked for again when a caller wants them. Other keys that
+    /// came under the same names stay.
     func withdraw(_ keys: [KeyID: ContentKey], because error: KeyError) {
         perform { core in (core.state.withdraw(keys, because: error), ()) }
     }
@@ -552,8 +553,8 @@ extension KeySession {
         }
     }
 
-    /// Whoever answers has no key. That counts unless the media has said since which KID is meant: then the request is
-    /// made again for that one.
+    /// The answer is that there is no key. That counts unless the media has said since which KID is meant: then the
+    /// request is made again for that one.
     func refuse(_ id: UInt64, with error: KeyError) -> Bool {
         let request = core.withLock { $0.state.isUntold(id) ? $0.open[id]?.request : nil }
         if let request, request.attempt < KeyLoadingRequest.maximumAttempts, retry(request) { return false }
@@ -619,7 +620,7 @@ extension KeySession {
 }
 
 extension KeySession {
-    /// Says that somebody plays with this session from now on; nil where no session server counts that.
+    /// Says that playback with this session begins; nil if no session server counts that.
     ///
     /// What is not played any more is ended at the session server, so keep the answer while you play.
     public func beginPlayback() -> PlaybackUse? { viewing.map { PlaybackUse($0, id: Self.makeID()) } }
@@ -628,7 +629,7 @@ extension KeySession {
     public var isClosed: Bool { core.withLock { $0.state.closure != nil } }
 
     /// Sets the viewing session up, and waits for it, as ahead of a licence that no request of this session asks for.
-    /// Throws why there is none. Nobody counts: returns at once.
+    /// Throws why there is none. Without a session server, returns at once.
     package func establishViewing() async throws(KeyError) {
         guard let viewing else { return }
         // What is stored plays on meanwhile.
@@ -689,7 +690,7 @@ extension KeySession {
         }
     }
 
-    /// Nobody plays any more. What begins then may be clear at first, and is not withheld.
+    /// Nothing plays with the session any more. What begins then may be clear at first, and is not withheld.
     func endViewing() {
         perform { core in
             guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
@@ -702,7 +703,7 @@ extension KeySession {
     /// Whether the process is watched, so that keys have to come through a session.
     package var isWatched: Bool { configuration.integrity != nil }
 
-    /// Nobody looks into the process, and it is as it was built: keys that the session has may be used.
+    /// No other process inspects this one, and it is as it was built: keys that the session has may be used.
     func processIsSound() {
         perform { core in
             guard core.state.closure == nil, core.awaitsFirstLook else { return (KeySessionState.Action(), ()) }

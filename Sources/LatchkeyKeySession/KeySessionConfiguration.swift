@@ -31,7 +31,7 @@ public struct KeySessionConfiguration: Sendable {
     /// that its initialization data name, as those of other qualities and those that come later. True is for an application
     /// that acquires licences by itself: it is not asked for keys that nothing needs.
     public var prefetchesUsedKeysOnly = false
-    /// The session server that has to agree before licences are asked for. Nil: nobody counts.
+    /// The session server that has to agree before licences are asked for. Nil: no session server.
     public var viewing: ViewingConfiguration?
     /// Where it is written down which key servers send the code over a whole CKC, so that they have to send it after a
     /// restart too. Nil: this process alone remembers. `FairPlaySettings.apply` sets it.
@@ -41,7 +41,7 @@ public struct KeySessionConfiguration: Sendable {
     /// The URL of media that a server of this process hands on, by the URL at that server; nil for others. Called on any thread;
     /// must not block.
     package var originalMediaURL: @Sendable (String) -> String? = { _ in nil }
-    /// What ends the session where somebody looks into the process: in the protected build. Nil: nothing does.
+    /// What ends the session if another process inspects this one: in the protected build. Nil: nothing does.
     var integrity = IntegrityWatch.standard
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
     /// Called on any thread; must not block.

@@ -12,7 +12,7 @@ extension KeySession {
         var wasOpen = false
         /// The content needs no viewing session as long as its keys are stored, too.
         var contentIsStored = false
-        /// Nobody has looked at the process yet, where it is watched (`IntegrityWatch`).
+        /// The process is watched (`IntegrityWatch`), and its first check is not over yet.
         var awaitsFirstLook = false
         var names = KeyNames()
         var checksums = KeyChecksums()
@@ -43,7 +43,7 @@ extension KeySession {
             return withholds == before ? [] : [.withheld(withholds)]
         }
 
-        /// How a key stands that the session has, to whoever wants to use it.
+        /// The status of a key that the session has, for a caller that wants to use it.
         func hold(_ status: KeyStatus) -> KeyStatus {
             guard awaitsFirstLook, case .usable = status else { return gate.hold(status) }
             return .pending(requestID: 0)
@@ -112,7 +112,7 @@ extension KeySession.Core {
         return nil
     }
 
-    /// The requests that nobody took and that have a loader to ask now.
+    /// The requests that no loader took and that have a loader to ask now.
     mutating func resume() -> [KeyLoadingRequest] {
         let stalled = open.values.filter { !$0.isAsking && nextLoader(for: $0) != nil }
         for entry in stalled { open[entry.request.id]?.isAsking = true }

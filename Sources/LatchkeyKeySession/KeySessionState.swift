@@ -78,9 +78,9 @@ struct KeySessionState {
         var missing: Set<Slot>
         /// KIDs under which keys may still come, and for which they are now.
         var renamed: [KeyID: KeyID] = [:]
-        /// KIDs that whoever answers may not know of: the request was made under others, which they replaced.
+        /// KIDs that the answering party may not know of: the request was made under others, which they replaced.
         var untold: Set<Slot> = []
-        /// Whether the request says KIDs to whoever answers.
+        /// Whether the request tells KIDs to the answering party.
         var saysKeyIDs = true
         let start: ContinuousClock.Instant
         /// The leases that it is to renew; nil where it is no renewal. The keys of one are usable while it is pending.
@@ -181,7 +181,7 @@ struct KeySessionState {
 
 /// What happens to a session.
 extension KeySessionState {
-    /// Somebody needs these slots.
+    /// Demands these slots.
     mutating func demand(
         _ slots: [Slot], keySystem: KeySystem?, retryFailuresUpTo limit: UInt64,
         retryRefusalsUpTo refusalLimit: UInt64? = nil, as id: UInt64, at now: ContinuousClock.Instant
@@ -242,7 +242,7 @@ extension KeySessionState {
     }
 
     /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and nothing
-    /// for itself; where both are known, each stays as it is. A failure is forgotten: nobody was asked for the other.
+    /// for itself; if both are known, each stays as it is. A failure is forgotten: the other was never asked for.
     mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
         guard closure == nil, entries[new] == nil, let entry = entries.removeValue(forKey: old)?.entry else {
             return Action()
@@ -268,7 +268,7 @@ extension KeySessionState {
         return Action(changesStatus: true, isCounted: true)
     }
 
-    /// What the request says to whoever answers: this KID; or no KID, whatever its keys are called.
+    /// What the request says to the answering party: this KID; or no KID, whatever its keys are called.
     mutating func note(_ id: UInt64, says keyID: KeyID) { requests[id]?.untold.remove(keyID) }
 
     mutating func noteSaysNoKeyID(_ id: UInt64) {
@@ -276,7 +276,7 @@ extension KeySessionState {
         requests[id]?.untold = []
     }
 
-    /// Whether a key is missing under a KID that whoever answers the request may not know of.
+    /// Whether a key is missing under a KID that the answering party may not know of.
     func isUntold(_ id: UInt64) -> Bool {
         requests[id].map { !$0.isRenewal && !$0.untold.isDisjoint(with: $0.missing) } ?? false
     }
@@ -325,7 +325,7 @@ extension KeySessionState {
     /// When `advance` is to be called next. Nil: no lease is running.
     var deadline: ContinuousClock.Instant? { closure == nil ? leases.deadline : nil }
 
-    /// The status for somebody who is going to use the key.
+    /// The status for a caller that is going to use the key.
     mutating func use(_ slot: Slot) -> KeyStatus {
         leases.use(slot)
         return status(of: slot)
@@ -333,8 +333,8 @@ extension KeySessionState {
 
     /// The clock has come to `now`: leases that are over end, and those in use are renewed when it is time.
     ///
-    /// A key that nobody read since its lease began is not renewed. At the end it is forgotten, and asked for again
-    /// when somebody wants it; so keys that a stream rotated away cost nothing.
+    /// A key that was not read since its lease began is not renewed. At the end it is forgotten, and asked for again
+    /// when a caller wants it; so keys that a stream rotated away cost nothing.
     mutating func advance(to now: ContinuousClock.Instant, makeID: () -> UInt64) -> Action {
         guard closure == nil, !leases.isEmpty else { return Action() }
         var action = Action()
@@ -554,8 +554,8 @@ extension KeySessionState {
         return assigned
     }
 
-    /// The keys and their rules under the names that count now: whoever answers may know of the second names alone.
-    /// `certain` are those of the request, which nobody else goes by.
+    /// The keys and their rules under the names that count now: an answer may use the second names alone. `certain` are
+    /// those of the request, which no other request uses.
     func renamed(_ keys: Keys, by certain: [KeyID: KeyID] = [:]) -> Keys {
         var keys = keys
         for (old, new) in secondNames where certain[old] == nil && entries[old] == nil { keys.rename(old, to: new) }
@@ -589,7 +589,7 @@ extension KeySessionState {
                 remove(slot, from: owner, into: &action)
             case .usable(let present):
                 let hadLease = endLease(of: slot, into: &action)
-                // Whoever uses a key with a lease has to look again, so that the next renewal knows of the use.
+                // Users of a key with a lease have to look again, so that the next renewal knows of the use.
                 if present == key, !hadLease, terms?.isLimited != true { continue }
             case .failed, nil:
                 break
@@ -605,7 +605,7 @@ extension KeySessionState {
             let policy = terms?.policy(of: slot, amongKeys: count)
             if requirements[slot] != requirement || outputPolicies[slot] != policy {
                 protection[slot] = nil
-                // The same key may have other rules now: whoever uses it has to look again.
+                // The same key may have other rules now: its users have to look again.
                 action.changesStatus = true
             }
             requirements[slot] = requirement

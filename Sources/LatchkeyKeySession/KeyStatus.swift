@@ -5,13 +5,13 @@ import Synchronization
 
 /// How a session stands to one key.
 public enum KeyStatus: Sendable {
-    /// Nobody asked for it yet.
+    /// Not asked for yet.
     case absent
     /// Asked for, not answered.
     case pending(requestID: UInt64)
     /// May be used now. The key is shared; it is wiped when its last owner goes.
     case usable(ContentKey)
-    /// Not to be had, until somebody asks with `KeyDemand.retryFailuresUpTo` of at least this generation.
+    /// Not available, until a demand's `KeyDemand.retryFailuresUpTo` is at least this generation.
     case failed(KeyError, generation: UInt64)
 }
 
@@ -32,10 +32,10 @@ public enum KeyEvent: Sendable {
     /// A renewal brought no key, or not all. The keys are usable until their lease ends, and another renewal follows
     /// while there is time.
     case renewalFailed(requestID: UInt64, [KeyID], KeyError)
-    /// The lease of these keys is over, and none is usable any more. `wasInUse`: somebody read one of them since the
-    /// lease began, so there may be a picture to stop. Else they were forgotten, and are asked for again when somebody
-    /// wants them; so are all keys of a session that `holdsAtEndOfLease`, and those whose licence may not be used because
-    /// the system clock was set back.
+    /// The lease of these keys is over, and none is usable any more. `wasInUse`: one of them was read since the lease began,
+    /// so there may be a picture to stop. Else they were forgotten, and are asked for again when a caller wants them; so are
+    /// all keys of a session that `holdsAtEndOfLease`, and those whose licence may not be used because the system clock was
+    /// set back.
     case expired([KeyID], KeyError, wasInUse: Bool)
     /// What a stored key says of its time has changed and could not be written: the keys of this request are usable, but
     /// the next playback with the stored key will not know of this one. `origin` is `KeyDemand.origin`.
@@ -81,6 +81,6 @@ public final class ClockNotice: Sendable {
 
     init() {}
 
-    /// True for the first who asks: one of several observers tells the application.
+    /// True for the first caller: one of several observers notifies the application.
     public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
 }

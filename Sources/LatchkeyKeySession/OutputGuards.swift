@@ -104,9 +104,9 @@ extension KeySession {
 
     // MARK: For decryptors
 
-    /// `user` is about to decrypt media of this kind with a key. Returns why it may not: the key has an output rule and
-    /// no guard can watch the outputs, or these have long lacked what it wants. Every guard has acted on the key when this
-    /// returns, also where somebody else has just begun to use it.
+    /// `user` is about to decrypt media of this kind with a key. Returns why it may not: the key has an output rule and no
+    /// guard can watch the outputs, or these have long lacked what it wants. Every guard has acted on the key when this
+    /// returns, even if another user has just begun to use it.
     ///
     /// A session does not know pipelines: whether `user`'s pictures come to a guard is for `user` to find out.
     public func beginUse(of keyID: KeyID?, for media: OutputPolicy.Media, by user: UInt64) -> KeyError? {
@@ -176,13 +176,14 @@ extension KeySession {
         return PlayReadyError.outputProtection("\(name): \(reason)").keyError
     }
 
-    /// Whether the outputs have what the licence of this key wants, as far as somebody said so. A key with rules for any
+    /// Whether the outputs have what the licence of this key wants, as far as that was reported. A key with rules for any
     /// output is `pending` until then, and one without is `sufficient`.
     public func externalProtectionStatus(of keyID: KeyID?) -> ExternalProtectionStatus {
         core.withLock { $0.state.externalProtectionStatus(of: keyID) }
     }
 
-    /// Says what outputs there are; whoever watches them calls this. Loaders hear of each change, on a task.
+    /// Says what outputs there are; the watcher of the outputs calls this. Loaders are notified of each change, on a
+    /// task.
     public func setExternalProtectionStatus(_ status: ExternalProtectionStatus, of keyID: KeyID?) {
         let loaders = core.withLock { core -> [any ResourceLoader] in
             guard core.state.externalProtectionStatus(of: keyID) != status,
@@ -290,7 +291,7 @@ struct OutputUse {
         violations = violations.filter { guards.contains($0.key) }
     }
 
-    /// Nil: none any more. Whether that is news.
+    /// `reason` is nil if there is none any more. Returns whether that is a change.
     mutating func setViolation(_ reason: String?, for media: OutputPolicy.Media, by owner: ObjectIdentifier) -> Bool {
         guard violations[owner]?[media] != reason else { return false }
         violations[owner, default: [:]][media] = reason

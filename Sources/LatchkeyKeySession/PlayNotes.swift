@@ -2,7 +2,7 @@
 
 import Synchronization
 
-/// Tasks that write down that something is played, so that whoever ends playback can wait for them. Thread-safe.
+/// Tasks that write down that something is played, so that the end of playback can wait for them. Thread-safe.
 public final class PlayNotes: Sendable {
     private struct State {
         var next: UInt64 = 0

@@ -27,12 +27,12 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// as for every request.
     func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool
 
-    /// A request that this loader took needs no answer any more: it was withdrawn, somebody else answered, or the
-    /// session is gone.
+    /// A request that this loader took needs no answer any more: it was withdrawn, other code answered, or the session
+    /// is gone.
     func didCancel(_ request: KeyLoadingRequest)
 
     /// Whether a request that this loader answered is to be made again. The new one is offered to the loaders as every
-    /// request is. Not implemented: no. After `KeyLoadingRequest.maximumAttempts` nobody is asked.
+    /// request is. Not implemented: no. After `KeyLoadingRequest.maximumAttempts` this is not called.
     func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool
 
     /// The keys of a request that this loader answered are usable.
@@ -80,7 +80,7 @@ extension ResourceLoader {
     public func shouldRetry(_ request: KeyLoadingRequest, reason: KeyRetryReason) -> Bool { false }
     /// Does nothing.
     public func didSucceed(_ request: KeyLoadingRequest) {}
-    /// Does nothing; the session tells its observers all the same.
+    /// Does nothing; the session notifies its observers all the same.
     public func didFail(_ request: KeyLoadingRequest, with error: KeyError) {}
     /// Does nothing.
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {}
@@ -101,8 +101,8 @@ public final class CallbackLoader: ResourceLoader {
     private let load: @Sendable (KeyLoadingRequest) -> Bool
     private let cancel: @Sendable (KeyLoadingRequest) -> Void
 
-    /// `load` says whether it takes the request and finishes it, now or later, once. `onCancel` hears of requests that
-    /// it took and that need no answer any more. Both are called on tasks and must not block.
+    /// `load` says whether it takes the request and finishes it, now or later, once. `onCancel` is called for requests
+    /// that it took and that need no answer any more. Both are called on tasks and must not block.
     public init(
         name: String = "callback", onCancel: @escaping @Sendable (KeyLoadingRequest) -> Void = { _ in },
         _ load: @escaping @Sendable (KeyLoadingRequest) -> Bool

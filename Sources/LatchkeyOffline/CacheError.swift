@@ -57,7 +57,7 @@ public struct CacheError: Error, Hashable, Sendable {
         self.httpStatus = httpStatus
     }
 
-    /// Whether the same call may succeed later without anybody doing anything.
+    /// Whether the same call may succeed later without further action.
     public var isTemporary: Bool {
         switch code {
         case .unreachable, .inUse: true

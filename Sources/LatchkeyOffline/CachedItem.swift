@@ -93,11 +93,11 @@ public final class CachedItem: Sendable {
     // MARK: Control
 
     /// Downloads what is missing, as soon as the limit of the cache allows. Goes on where it stopped, also after a crash.
-    /// Everything on disk is compared with its digest first. Does nothing where it is under way. Fails with `inUse` where
+    /// Everything on disk is compared with its digest first. Does nothing if it is under way. Fails with `inUse` if
     /// another process writes to the item.
     ///
     /// `keyStoring` has the keys stored that FairPlay-style key servers give for HLS. A key that is not stored does not end
-    /// the download; `Progress.warning` says why, and the item is not ready to play. Nil: nobody is asked.
+    /// the download; `Progress.warning` says why, and the item is not ready to play. Nil: no key server is asked.
     /// `licenseStoring` does the same for a licence. It is asked before the media is fetched, and once for each download.
     public func start(keyStoring: KeyStoring? = nil, licenseStoring: LicenseStoring? = nil) {
         commands.yield(.start(keyStoring, licenseStoring))

@@ -116,9 +116,9 @@ public final class ContentCache: Sendable {
     /// Goes on with what `suspendDownloads` stopped and nothing else has started, paused or purged since.
     public func resumeDownloads() { for item in items.withLock({ Array($0.values) }) { item.resume() } }
 
-    /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Those whose index does not tell
-    /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted`
-    /// and `inputOutput` where the folder cannot be read, or no item in it can be opened.
+    /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Items whose index does not give
+    /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted` and
+    /// `inputOutput` if the folder cannot be read, or no item in it can be opened.
     public func allItems() async throws(CacheError) -> [CachedItem] {
         var found: [CachedItem] = []
         for record in try await parts.disk.records() {
@@ -242,7 +242,7 @@ actor DownloadQueue {
     }
 
     func leave() {
-        // Whoever waits takes the place over.
+        // The first that waits takes the place over.
         if waiting.isEmpty { running -= 1 } else { waiting.removeFirst().continuation.resume(returning: true) }
     }
 

@@ -45,7 +45,7 @@ public struct OutputError: Error, Hashable, Sendable {
         OutputError(.notOffered, "the driver of \(connector) has no property “\(property)”")
     }
 
-    /// Nobody can be asked through Wayland.
+    /// Outputs cannot be queried through Wayland.
     static func noWayland(_ reason: String) -> OutputError { OutputError(.noWayland, reason) }
 
     /// The compositor does not speak weston_content_protection.

@@ -120,8 +120,8 @@ extension OutputRule {
 
 /// What may reach the outputs. A value.
 ///
-/// A limit is for whoever chooses variants first: a lower one plays undisturbed. Frames above the limit are constricted,
-/// and blocked where that cannot be done.
+/// A limit is for the code that chooses variants first: a lower one plays undisturbed. Frames above the limit are
+/// constricted, and blocked if that cannot be done.
 public struct OutputDecision: Hashable, Sendable {
     public var isVideoBlocked = false
     public var isAudioBlocked = false

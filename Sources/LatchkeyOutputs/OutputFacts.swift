@@ -4,12 +4,12 @@ public import LatchkeyProtection
 
 /// What is known of the machine's outputs at one moment. A value; says nothing about what may be shown.
 public enum OutputFacts: Hashable, Sendable {
-    /// All outputs that show something now. None counts as unknown: somebody may show the picture in another way.
+    /// All outputs that show something now. None counts as unknown: the picture may be shown in another way.
     case outputs([Output])
     /// They cannot be read, and why. Counts as insecure wherever a rule exists.
     case unreadable(String)
 
-    /// The application tells the outputs, and has not done so yet. What it tells first counts at once.
+    /// The application reports the outputs, and has not done so yet. Its first report counts at once.
     public static let untold = OutputFacts.unreadable("the application has not told them")
 
     /// What all active outputs have at least: the minimum. Nil: unknown.
@@ -57,7 +57,7 @@ public struct Output: Hashable, Sendable {
         case analogMonitor = "analog-monitor"
         /// Writeback and virtual connectors, screens over USB or a network: what they show can be recorded.
         case insecure
-        /// Nobody knows what it is. Counts as insecure.
+        /// It is not known what it is. Counts as insecure.
         case unknown
     }
 

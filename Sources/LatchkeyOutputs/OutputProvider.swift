@@ -6,7 +6,7 @@ import Synchronization
 public protocol OutputProvider: AnyObject, Sendable {
     /// Reads all outputs anew. Never waits for a link; may be called on any thread, on one at a time.
     func read() -> OutputFacts
-    /// A descriptor that is readable when there may be news, or nil. A hint: who watches reads now and then, too.
+    /// A descriptor that is readable when outputs may have changed, or nil. A hint: watchers read now and then, too.
     var hintDescriptor: Int32? { get }
     /// Takes the hints away, so that the descriptor is not readable any more.
     func takeHints()
@@ -17,7 +17,7 @@ extension OutputProvider {
     public func takeHints() {}
 }
 
-/// Outputs as the application tells them: it owns the screen, or knows a platform's own interface. Thread-safe.
+/// Outputs as the application reports them: it owns the screen, or knows a platform's own interface. Thread-safe.
 public final class ApplicationOutputs: OutputProvider {
     private let facts: Mutex<OutputFacts>
     private let signal = WakeUp()
@@ -25,7 +25,7 @@ public final class ApplicationOutputs: OutputProvider {
     /// Until the application says something, nothing is known.
     public init(_ facts: OutputFacts = .untold) { self.facts = Mutex(facts) }
 
-    /// Tells the outputs as they are from now on. Whoever watches hears of it at once.
+    /// Sets the outputs as they are from now on. Watchers are notified at once.
     public func set(_ facts: OutputFacts) {
         self.facts.withLock { $0 = facts }
         signal.send()

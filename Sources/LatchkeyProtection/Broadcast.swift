@@ -2,8 +2,8 @@
 
 import Synchronization
 
-/// Gives everybody who listens each value, in order. Thread-safe; nobody waits for a slow listener, who loses the oldest
-/// of more than `limit` values instead.
+/// Gives every listener each value, in order. Thread-safe; a slow listener delays nothing, and loses the oldest of more than
+/// `limit` values instead.
 package final class Broadcast<Value: Sendable>: Sendable {
     private struct State {
         var listeners: [UInt64: AsyncStream<Value>.Continuation] = [:]

@@ -28,7 +28,7 @@ public struct KeyError: Error, Hashable, Sendable {
         self.detail = detail
     }
 
-    /// No loader took the request and nobody answered it.
+    /// No loader took the request, and the application did not answer it.
     public static func noLoader(_ detail: String) -> KeyError { KeyError(.noLoader, detail) }
     /// The licence service, or the application, refuses the key.
     public static func denied(_ detail: String) -> KeyError { KeyError(.denied, detail) }
@@ -59,7 +59,7 @@ public struct KeyError: Error, Hashable, Sendable {
     /// What `description` says beside the kind.
     public var reason: String { detail }
 
-    /// Whether somebody was asked, and the key is not to be had: to ask again in the same playback changes nothing.
+    /// Whether the key was asked for and is not available: to ask again in the same playback changes nothing.
     public var isRefusal: Bool {
         switch code {
         case .denied, .keyNotInResponse, .malformedResponse, .network, .serverStatus, .timedOut: true

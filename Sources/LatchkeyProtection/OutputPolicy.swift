@@ -49,7 +49,7 @@ public struct OutputPolicy: Hashable, Sendable {
     public var digitalAudio = OutputRule.pass
     /// For compressed digital audio.
     public var compressedAudio = OutputRule.pass
-    /// An output of which nobody knows what it is.
+    /// An output of unknown kind.
     public var unknownOutputs = OutputRule.block
     /// Whether the licence allows AirPlay.
     public var allowsAirPlay = false
@@ -95,8 +95,8 @@ extension OutputPolicy {
         }
     }
 
-    /// Why no digital output may have this medium, in words; nil where one may. What is compressed has links of its own,
-    /// and what is analog too: whoever watches the outputs asks for those.
+    /// Why no digital output may have this medium, in words; nil if one may. What is compressed has links of its own, and
+    /// what is analog too: the watcher of the outputs asks for those.
     public func refusal(of media: Media) -> String? {
         guard digitalRule(for: media) == .block else { return nil }
         return switch media {
@@ -116,8 +116,8 @@ extension OutputPolicy {
         return policy
     }()
 
-    /// What one HDCP value means for all kinds of outputs: that of a FairPlay-style licence, a playlist's HDCP-LEVEL, or
-    /// the application's own. Analog links and those that nobody knows have no HDCP. It is a rule for pictures alone.
+    /// What one HDCP value means for all kinds of outputs: that of a FairPlay-style licence, a playlist's HDCP-LEVEL, or the
+    /// application's own. Analog links and unknown links have no HDCP. It is a rule for pictures alone.
     public init(requirement: OutputRequirement) {
         self = .unrestricted
         guard requirement != .unprotected else { return }
@@ -126,7 +126,7 @@ extension OutputPolicy {
         allowsAirPlay = false
     }
 
-    /// Whether there are outputs that this medium may not reach, or not in full: then somebody has to watch them.
+    /// Whether there are outputs that this medium may not reach, or not in full: then the outputs have to be watched.
     public func hasRules(for media: Media) -> Bool {
         switch media {
         case .video:

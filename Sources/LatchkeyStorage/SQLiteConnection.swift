@@ -35,7 +35,7 @@ package final class SQLiteConnection<Failure: SQLiteFailure> {
         case readWrite
         /// Others may write to it meanwhile.
         case readOnly
-        /// Nobody does: no lock is taken, and the log beside it is not looked at.
+        /// No process writes to it: no lock is taken, and the log beside it is not looked at.
         case immutable
     }
 

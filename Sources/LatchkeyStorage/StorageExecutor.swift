@@ -6,8 +6,8 @@ import Synchronization
 
 /// Runs the jobs of one store, one after the other, on a thread of its own.
 ///
-/// SQLite and the disk may make it wait; nobody else's thread does. The thread starts with the first job and ends with
-/// the executor.
+/// SQLite and the disk may make this thread wait, and no other. The thread starts with the first job and ends with the
+/// executor.
 package final class StorageExecutor: SerialExecutor {
     private let queue = JobQueue()
 

@@ -144,7 +144,7 @@
                 guard try WaylandCompositor.offersContentProtection() else {
                     return Finding(
                         .hint, "the Wayland compositor does not offer weston_content_protection",
-                        advice: "Nobody but the compositor can ask for HDCP: use one that offers it, such as Weston.")
+                        advice: "Only the compositor can ask for HDCP: use one that offers it, such as Weston.")
                 }
                 return Finding(.fact, "the Wayland compositor offers weston_content_protection")
             } catch {

@@ -292,14 +292,14 @@ struct StoreReset {
         if !removed.isEmpty { report("The next use makes new device keys.") }
         report(
             isClockNew
-                ? "The trusted clock is new, and trusted by nobody: licences with dates, also those that come now, are "
+                ? "The trusted clock is new, and not trusted yet: licences with dates, also those that come now, are "
                     + "disabled until signed time comes from the time service (time-url)."
                 : "The trusted clock stays as it was.")
     }
 
     private static let clock = "the trusted clock's record, which cannot be read"
 
-    /// Which licences a store had that does not open, nobody can tell.
+    /// If a store does not open, it is unknown which licences it had.
     private func replace(
         _ error: LicenseStoreError, _ configuration: LicenseStoreConfiguration, _ lost: String,
         _ confirm: (String) throws -> Bool

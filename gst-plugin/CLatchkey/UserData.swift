@@ -17,7 +17,7 @@ final class UserData: @unchecked Sendable {
         self.destroy = Mutex(destroy)
     }
 
-    /// Nobody is called with it any more. Again does nothing.
+    /// Ends its use: no callback gets it any more. A second call does nothing.
     func end() {
         let destroy = destroy.withLock { destroy -> Destroy? in
             defer { destroy = nil }

@@ -135,10 +135,10 @@ import CLatchkeyGStreamer
         pointer.pointee.offset_end = guint64(offset &+ UInt64(size))
     }
 
-    /// Whether flags, times and metas may be changed: nobody else holds the buffer.
+    /// Whether flags, times and metas may be changed: there is no other reference to the buffer.
     @inlinable public var isWritable: Bool { ek_buffer_is_writable(pointer) != 0 }
 
-    /// Whether the bytes may be changed where they are: nobody else holds the buffer or its memory.
+    /// Whether the bytes may be changed where they are: there is no other reference to the buffer or its memory.
     @inlinable public var isMemoryWritable: Bool { isWritable && gst_buffer_is_all_memory_writable(pointer) != 0 }
 
     /// Whether the CPU may see the bytes. Secure memory says no.

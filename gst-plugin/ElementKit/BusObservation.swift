@@ -2,7 +2,7 @@
 
 public import CLatchkeyGStreamer
 
-/// What the bus of a pipeline says, as far as whoever watches a playback cares. A value; thread-safe.
+/// What the bus of a pipeline says, as far as an observer of playback needs it. A value; thread-safe.
 public enum BusEvent: Sendable {
     /// All streams have ended.
     case endOfStream
@@ -70,7 +70,7 @@ private let busSignal:
     }
 
 extension BusEvent {
-    /// Nil for messages that nobody here cares about. The message stays the caller's.
+    /// Nil for messages that are of no use here. The message stays the caller's.
     init?(_ message: UnsafeMutablePointer<GstMessage>, of pipeline: UnsafeMutablePointer<GstElement>) {
         switch GstMessageType(ek_message_type(message)) {
         case GST_MESSAGE_EOS: self = .endOfStream

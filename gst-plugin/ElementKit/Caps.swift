@@ -136,7 +136,7 @@ extension Caps: CustomStringConvertible {
 
 /// One structure of caps while it is being changed. Valid only inside `Caps.map`.
 public struct CapsStructure {
-    // SAFETY: Caps.map lends a structure that nobody else holds.
+    // SAFETY: Caps.map lends a structure that no other code holds.
     fileprivate let pointer: UnsafeMutablePointer<GstStructure>
     /// The name of the structure, such as `video/x-h264`.
     public var mediaType: String {

@@ -71,7 +71,7 @@ public final class Context: @unchecked Sendable {
         }
     }
 
-    /// Stores a Swift object. Only before the context is shown to anybody else.
+    /// Stores a Swift object. Only before the context is shown to any other code.
     public func set<Object: AnyObject>(_ field: String, _ object: Object, of type: SharedObjectType<Object>) {
         var value = GValue()
         ek_value_init(&value, type.type)
@@ -124,7 +124,7 @@ extension ElementReference {
         context.withPointer { gst_element_set_context(pointer, $0) }
     }
 
-    /// Sets the context on this element and tells the bins and the application about it.
+    /// Sets the context on this element and sends it to the bins and the application.
     public func publish(_ context: Context) {
         context.withPointer { context in
             gst_element_set_context(pointer, context)

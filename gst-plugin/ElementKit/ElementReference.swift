@@ -372,8 +372,8 @@ extension ElementReference {
 }
 
 extension ElementReference {
-    /// Runs `body` while nobody changes the state of the pipeline around the element: at once where nobody does, else on
-    /// a thread of GStreamer's when the change is over. What there is to do then is for `body` to see.
+    /// Runs `body` while the state of the pipeline around the element does not change: at once if no change is under way,
+    /// else on a thread of GStreamer's when the change is over. `body` itself finds out what there is to do then.
     ///
     /// For a flush that no seek asked for. A sink that is flushed while it goes to NULL waits there for a preroll for
     /// ever, and a queue starts its thread again while it is stopped.

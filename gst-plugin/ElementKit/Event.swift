@@ -167,7 +167,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Whether the answer that an HTTP source tells of in such an event set cookies.
+    /// Whether the answer that an HTTP source reports in such an event set cookies.
     public var setsCookies: Bool {
         guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0,
             let value = gst_structure_get_value(structure, "response-headers"),
@@ -178,7 +178,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Whether the answer that an HTTP source tells of in such an event says that the server takes byte ranges. Nil for
+    /// Whether the answer that an HTTP source reports in such an event says that the server takes byte ranges. Nil for
     /// other events.
     public var serverTakesRanges: Bool? {
         guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0

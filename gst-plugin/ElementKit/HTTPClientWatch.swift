@@ -26,7 +26,7 @@ public struct HTTPClientAnswer: Sendable {
 }
 
 /// Sees what GStreamer's HTTP client, libsoup 3, fetches in this process: for `souphttpsrc` and for the adaptive
-/// demuxers, which fetch by themselves and tell nobody but the log.
+/// demuxers, which fetch by themselves and report only to the log.
 ///
 /// The signals of `SoupMessage` are watched, and nothing of libsoup is linked. With libsoup 2.4, nothing is seen. `body`
 /// is called on the client's threads and must not block. Ends with the last reference to it.

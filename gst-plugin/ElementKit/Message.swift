@@ -91,7 +91,7 @@ public struct Message: ~Copyable, @unchecked Sendable {
         return error.pointee.domain == gst_stream_error_quark() && error.pointee.code == Int32(code.rawValue)
     }
 
-    /// The details of an error, for people who read logs; nil for any other message, and where it has none.
+    /// The details of an error, for people who read logs; nil for any other message, and if it has none.
     public borrowing func errorDetails() -> String? {
         guard kind == .error else { return nil }
         var details: UnsafeMutablePointer<CChar>?

@@ -12,7 +12,7 @@ public final class Monitor: @unchecked Sendable {
     @usableFromInline let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
-    /// An open lock, and nobody waits.
+    /// An open lock, without waiting threads.
     public init() {
         // SAFETY: freshly allocated storage of the right type. None of the calls can fail with these arguments.
         pthread_mutex_init(mutex, nil)

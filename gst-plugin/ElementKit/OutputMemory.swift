@@ -99,9 +99,9 @@ public final class OutputMemory {
             && parameters.padding == 0
     }
 
-    /// A buffer of `size` bytes whose content is not defined. It comes from the pool that downstream proposes, where one
-    /// that is large enough is free, else from downstream's allocator. Throws `notMappable` for secure memory,
-    /// `outOfMemory` where nobody gives any.
+    /// A buffer of `size` bytes whose content is not defined. It comes from the pool that downstream proposes, if one that is
+    /// large enough is free, else from downstream's allocator. Throws `notMappable` for secure memory, `outOfMemory` if there
+    /// is no memory.
     public func makeBuffer(size: Int) throws(Failure) -> Buffer {
         guard !wantsSecureMemory else { throw .notMappable }
         if let buffer = makeProposedBuffer(size: size) { return buffer }

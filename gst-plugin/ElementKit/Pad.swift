@@ -14,14 +14,14 @@ public enum FlowResult: Int32, Sendable {
     case endOfStream = -3
     /// The caps do not fit, or there are none.
     case notNegotiated = -4
-    /// Whoever returns it has posted an error on the bus.
+    /// The element that returns it has posted an error on the bus.
     case error = -5
     /// The operation cannot be done here.
     case notSupported = -6
     /// A value outside the known ones, as elements use among themselves.
     case custom = -100
 
-    /// Whether the data flow failed, and somebody has to say so on the bus.
+    /// Whether the data flow failed, and an error has to be posted on the bus.
     public var isFatal: Bool { self == .notLinked || rawValue < FlowResult.endOfStream.rawValue }
 
     init(_ flow: GstFlowReturn) {
@@ -122,7 +122,7 @@ public final class Pad: @unchecked Sendable {
     /// Sends a buffer on, from the pad's streaming thread. Takes the buffer over; returns what downstream made of it.
     public func push(_ buffer: consuming Buffer) -> FlowResult { FlowResult(gst_pad_push(pointer, buffer.release())) }
 
-    /// Sends an event on, and takes it over. Serialized events only from the streaming thread. False where nobody took
+    /// Sends an event on, and takes it over. Serialized events only from the streaming thread. False if no element took
     /// it.
     @discardableResult
     public func push(_ event: consuming Event) -> Bool { gst_pad_push_event(pointer, event.release()) != 0 }
@@ -132,7 +132,7 @@ public final class Pad: @unchecked Sendable {
         gst_pad_event_default(pointer, ek_as_object(element.pointer), event.release()) != 0
     }
 
-    /// Keeps a sticky event for whoever is linked later, without pushing it.
+    /// Keeps a sticky event for a pad that is linked later, without pushing it.
     public func store(_ event: consuming Event) {
         let owned = event.release()
         gst_pad_store_sticky_event(pointer, owned)
@@ -395,8 +395,8 @@ extension Pad {
         return gst_pad_peer_query(pointer, query) != 0 && Query(lending: query).offersPullAnywhere
     }
 
-    /// Whether the HTTP server in front of a sink pad says that it takes byte ranges, so far as the answer came. Nil
-    /// where there is none that tells: sources call themselves seekable before they know.
+    /// Whether the HTTP server in front of a sink pad says that it takes byte ranges, so far as the answer came. Nil if
+    /// no source reports it: sources call themselves seekable before they know.
     public var serverTakesRanges: Bool? {
         guard let event = ek_http_headers_in_front(pointer) else { return nil }
         return Event(owning: event).serverTakesRanges

@@ -22,7 +22,7 @@ public final class PadProbe: @unchecked Sendable {
 
 extension PadReference {
     /// Sees every event of that direction, also flushes, on the thread that brings it. What `body` returns goes on in
-    /// its place; nil lets nothing go on and tells the sender that all is well.
+    /// its place; nil drops the event and returns success to the sender.
     ///
     /// The pad keeps `body` until the probe ends, so `body` should hold its owner weakly or unowned.
     @discardableResult
@@ -34,8 +34,8 @@ extension PadReference {
         return add(types.rawValue | GST_PAD_PROBE_TYPE_EVENT_FLUSH.rawValue, EventProbe(direction, body), probeEvent)
     }
 
-    /// Sees every buffer, also those that come in lists. What `body` returns goes on in its place; nil lets nothing go
-    /// on and tells the sender that all is well.
+    /// Sees every buffer, also those that come in lists. What `body` returns goes on in its place; nil drops the buffer
+    /// and returns success to the sender.
     @discardableResult
     public func probeBuffers(_ body: @escaping (consuming Buffer) -> Buffer?) -> PadProbe {
         let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
@@ -74,7 +74,7 @@ extension PadReference {
     }
 
     /// Asks `passes` about each buffer, or list of them, that leaves or enters the pad while it is linked. What may not pass
-    /// is dropped: a pushing sender takes it for delivered, and who pulls gets an end.
+    /// is dropped: a pushing sender takes it for delivered, and a pulling element gets an end.
     ///
     /// The pad keeps `passes` until the probe ends.
     public func gateBuffers(_ passes: @escaping () -> Bool) -> PadProbe {

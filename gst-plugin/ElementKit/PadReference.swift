@@ -227,7 +227,7 @@ public final class SharedElement: @unchecked Sendable {
     public func watchPads(_ body: @escaping () -> Void) -> PadsWatch { PadsWatch(self, body) }
 }
 
-/// Hears of pads that come to an element. Ends when the last reference to it goes. Thread-safe.
+/// Watches for pads that come to an element. Ends when the last reference to it goes. Thread-safe.
 public final class PadsWatch: Sendable {
     /// The element that is watched.
     public let element: SharedElement

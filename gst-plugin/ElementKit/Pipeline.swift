@@ -9,7 +9,7 @@ public final class Pipeline: @unchecked Sendable {
     /// Lent; valid as long as this object is.
     public let pointer: UnsafeMutablePointer<GstElement>
 
-    /// Takes over a floating reference, or shares an element that somebody owns.
+    /// Takes over a floating reference, or shares an element that has an owner.
     public init(_ pointer: UnsafeMutablePointer<GstElement>) {
         gst_object_ref_sink(UnsafeMutableRawPointer(pointer))
         self.pointer = pointer
@@ -51,7 +51,7 @@ public final class Pipeline: @unchecked Sendable {
     }
 
     /// Takes the next message off the bus, or waits for one so long, in nanoseconds. For applications without a main
-    /// loop: a bus that nobody empties keeps everything.
+    /// loop: a bus that is never read keeps everything.
     public func nextMessage(waiting: UInt64) -> BusEvent?? {
         guard let bus = gst_element_get_bus(pointer) else { return nil }
         defer { gst_object_unref(UnsafeMutableRawPointer(bus)) }

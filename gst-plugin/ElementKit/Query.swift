@@ -49,7 +49,8 @@ public struct Query: ~Copyable {
         filtered.withPointer { gst_query_set_caps_result(pointer, $0) }
     }
 
-    /// Whether the query keeps its place among the buffers: who passes it on may have to wait for the other side.
+    /// Whether the query keeps its place among the buffers: an element that passes it on may have to wait for the other
+    /// side.
     public var isSerialized: Bool { ek_query_is_serialized(pointer) != 0 }
 
     /// Whether the answer to a SCHEDULING query allows reading anywhere.

@@ -3,7 +3,7 @@
 import CLatchkeyGStreamer
 import Synchronization
 
-/// A function that tells what kind of file some bytes are the start of.
+/// A function that detects the kind of a file from its first bytes.
 public struct TypeFinder: Sendable {
     /// The finder's name, unique in the process.
     public var name: String

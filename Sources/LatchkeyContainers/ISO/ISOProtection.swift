@@ -65,7 +65,7 @@ extension ISOBox {
     /// The initialization data of this box; nil for another box and for one that cannot be read.
     func protection(in bytes: [UInt8], origin: ISOProtection.Origin) -> ISOProtection? {
         if type == "pssh" {
-            // Data that is broken inside is still the system's own matter; without an id it is nobody's.
+            // Broken data in the box is left to the key system; a box without a system ID belongs to no system.
             guard body.count >= 20, let id = KeyID(bytes[body.lowerBound + 4..<body.lowerBound + 20]),
                 let system = ProtectionSystem(uuid: id.uuidString)
             else { return nil }

@@ -192,7 +192,7 @@ public struct ISORandomAccess: Sendable {
             // What is there may be the inside of a box, and read as a broken header.
             let header = try? header(at: position, read), ISORegion.typesOfIndexedBoxes.contains(header.type)
         {
-            // Whoever reads here knows from an index that a box starts; the boxes between need not be looked at.
+            // The caller knows from an index that a box starts here; the boxes between need not be read.
             return try add(header, at: position, read)
         }
         if let index = try regionOfIndex(endingBehind: position, read) { return index }
@@ -206,8 +206,8 @@ public struct ISORandomAccess: Sendable {
         return regions.index(containing: position)
     }
 
-    /// Whoever looks for the index of a file reads the box `mfro` at its end, which says how large the index is that it
-    /// ends. The boxes in front of that need not be looked at: far away, each may cost a request.
+    /// A search for the index of a file reads the box `mfro` at its end, which says how large the index is that it
+    /// ends. The boxes in front of that need not be read: far away, each may cost a request.
     private mutating func regionOfIndex(endingBehind position: UInt64, _ read: Read) throws(FormatError) -> Int? {
         guard let bytes = read(position, Self.indexEndSize), bytes.count == Self.indexEndSize,
             let last = try? ISOBoxHeader(bytes[...], at: position), last.type == "mfro",

@@ -32,7 +32,7 @@ struct ISORegion: Hashable, Sendable {
     static let typesOfIndexedBoxes: Set<String> = ["moof", "sidx", "styp", "mfra"]
 }
 
-/// The known boxes at the top of a file, in its order, with gaps where nobody has looked.
+/// The known boxes at the top of a file, in its order, with gaps for parts that were not read.
 struct ISORegions: Sendable {
     static let limit = 1 << 19
 

@@ -199,7 +199,7 @@ extension ISOStream {
             throw .malformed("a start at \(cursor), where no box starts")
         }
         isUnverified = false
-        // Fragments go on for ever, and nobody starts in the middle of one.
+        // Fragments may go on without end, and reading never starts in the middle of one.
         if region.kind == .fragment { isFragmented = true }
         if !isFragmented, regions.index(containing: cursor) == nil { try regions.insert(header, at: cursor) }
         switch region.kind {

@@ -4,10 +4,10 @@ import LatchkeyProtection
 
 /// Packed audio (RFC 8216, 3.4) with SAMPLE-AES on its way to clear audio: ID3 tags and frames of AAC, AC-3 or E-AC-3.
 ///
-/// The tag in front of all goes on without what is about the encryption. Those of later segments stay behind: parsers take
-/// what is between two frames for a gap, and decoders begin anew behind one, which is heard. Whether the frames are encrypted says a `SegmentKey`; without one,
-/// the tag's audio description; and where there is no tag at all they count as encrypted: somebody put a decryptor
-/// there. Bytes that are neither tag nor frame go on as they are. Not thread-safe.
+/// The first tag is passed on without its parts about the encryption. Tags of later segments are dropped: parsers take bytes
+/// between two frames for a gap, and decoders restart behind a gap, which is audible. A `SegmentKey` says whether the frames
+/// are encrypted; without one, the tag's audio description does. Without any tag, the frames count as encrypted, because the
+/// pipeline has a decryptor here. Bytes that are neither tag nor frame are passed on as they are. Not thread-safe.
 struct SampleAESPackedAudio: ~Copyable {
     /// What the first bytes that go on are.
     enum Start: Equatable {

@@ -71,8 +71,8 @@ public final class SampleAESStream {
     /// Whether the plans of units have their own IV, and not that of the key.
     public var hasOwnVectors: Bool { container == .carried }
 
-    /// Takes the next bytes. Throws `notRecognised` where 64 KiB tell nothing, `tooLarge` for a PES packet above the
-    /// limit, `malformed` for a carried segment without a counter.
+    /// Takes the next bytes. Throws `notRecognised` if 64 KiB do not show the kind of stream, `tooLarge` for a PES
+    /// packet above the limit, `malformed` for a carried segment without a counter.
     public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         switch container {
         case .transportStream:

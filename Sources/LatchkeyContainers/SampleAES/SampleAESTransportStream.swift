@@ -329,7 +329,7 @@ extension SampleAESTransportStream {
         // From the last, so that a shorter section does not move those that are still to come.
         for range in sections.reversed() {
             let section = Array(bytes[range])
-            // A table that cannot be read is not for anybody: receivers check the same.
+            // A table that cannot be read is ignored: receivers make the same check.
             if pid == ProgramAssociation.pid {
                 if let table = try? ProgramAssociation(section: section) { adopt(table) }
             } else if let table = try? ProgramMap(section: section) {

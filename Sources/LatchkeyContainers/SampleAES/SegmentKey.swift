@@ -4,9 +4,9 @@ public import LatchkeyProtection
 
 /// A note inside a stream: which key the samples behind it are encrypted with, until the next note.
 ///
-/// A transport stream or packed audio does not name its key; the playlist does. Who rewrites the playlist puts this in
-/// front of each segment, for the element that decrypts. The format is Latchkey's own, in two forms around the same
-/// bytes:
+/// A transport stream or packed audio does not name its key; the playlist does. The code that rewrites the playlist
+/// puts this in front of each segment, for the element that decrypts. The format is Latchkey's own, in two forms around
+/// the same bytes:
 ///
 /// ```
 /// "LKSEGKEY", UInt8 version = 1, UInt8 flags (1: encrypted, 2: IV follows, 4: carried), UInt8[16] KID, UInt8[16] IV,

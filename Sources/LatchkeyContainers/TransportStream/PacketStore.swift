@@ -132,7 +132,7 @@ final class PacketMemory: Sendable {
 
     deinit { start.deallocate() }
 
-    /// Whether nobody else has any part of it.
+    /// Whether no part of it is lent out.
     var isWhole: Bool { loans.load(ordering: .acquiring) == 0 }
 
     /// Lends `count` packets from `index` on.
@@ -144,7 +144,7 @@ final class PacketMemory: Sendable {
     }
 }
 
-/// Bytes that nobody else reads or writes as long as this object is there. Thread-safe but for the bytes themselves, which
+/// Bytes that no other code reads or writes as long as this object exists. Thread-safe except for the bytes themselves, which
 /// belong to one thread at a time.
 public final class SharedBytes: Sendable {
     /// Good as long as this object is.

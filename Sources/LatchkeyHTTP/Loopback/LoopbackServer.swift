@@ -7,10 +7,10 @@ import NIOHTTP1
 import NIOPosix
 
 /// An HTTP/1.1 server for one client in the same process: on 127.0.0.1, on a port that the system chooses, behind a
-/// path that nobody can guess.
+/// path that cannot be guessed.
 ///
-/// Whoever asks without the path's token learns nothing: every such request ends with 404. Only GET and HEAD are
-/// answered. Thread-safe. All servers of the process share one thread, which never runs a handler.
+/// Every request without the path's token ends with 404 and no other information. Only GET and HEAD are answered.
+/// Thread-safe. All servers of the process share one thread, which never runs a handler.
 public final class LoopbackServer: Sendable {
     /// Answers a request. Runs as a task; cancelled when the client goes or the server closes.
     public typealias Handler = @Sendable (LoopbackRequest) async -> LoopbackResponse
@@ -51,7 +51,7 @@ public final class LoopbackServer: Sendable {
 
     deinit { close() }
 
-    /// The URL of a path under the token. Whoever knows it may ask: it belongs in no log and no message.
+    /// The URL of a path under the token. Any client that knows it can send requests: keep it out of logs and messages.
     public func url(_ path: String) -> String { "http://127.0.0.1:\(port)/\(token.text)/\(path)" }
 
     /// Whether the URL leads to this server.
@@ -109,8 +109,8 @@ public struct LoopbackLimits: Sendable, Hashable {
     public var requestTime: Duration = .seconds(10)
     /// Between an answer and the next request, and from the start to the first request.
     public var idleTime: Duration = .seconds(60)
-    /// How often a client hears, while a handler works, that its request is not forgotten: clients give up after some
-    /// time without a byte. As an interim response with the status 102 (RFC 2518, section 10.1).
+    /// The interval of interim responses with the status 102 (RFC 2518, section 10.1) while a handler works: clients
+    /// give up after some time without a byte.
     public var interimTime: Duration = .seconds(4)
     /// From an answer to the moment when the client has taken it.
     public var answerTime: Duration = .seconds(60)
@@ -208,7 +208,7 @@ enum LoopbackThread {
         }
     }
 
-    /// Nobody of this user's server uses the thread any more.
+    /// Ends one use of the thread; the last use ends the thread.
     static func release() {
         let ended = state.withLock { state -> MultiThreadedEventLoopGroup? in
             state.users -= 1
@@ -233,7 +233,7 @@ enum LoopbackThread {
     }
 }
 
-/// The part of a loopback URL that nobody can guess: 128 random bits. Never prints.
+/// The part of a loopback URL that cannot be guessed: 128 random bits. Never printed.
 struct LoopbackToken: Sendable {
     /// In hexadecimal digits.
     let text: String

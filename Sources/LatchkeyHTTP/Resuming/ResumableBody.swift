@@ -31,7 +31,7 @@ package struct ResumableBody: Sendable {
     /// In bytes: what was handed on.
     package var count: Int { place - part.first }
 
-    /// Whether all is handed on; false where nobody told how much that is.
+    /// Whether all is handed on; false if the length is unknown.
     package var isAtEnd: Bool { part.end.map { place >= $0 } ?? false }
 
     /// Takes a piece of the answer with that head. Returns what of it goes on, which may be nothing; nil where it is of
@@ -52,7 +52,7 @@ package struct ResumableBody: Sendable {
         return Array(left)
     }
 
-    /// Whether this is the end of a body whose length nobody told. Where only the end of it was lost, nothing is left.
+    /// Whether this is the end of a body of unknown length. If only the end of it was lost, nothing is left.
     package func isWhole(at end: HTTPResponse) -> Bool {
         guard part.end == nil else { return false }
         if end.status == 416 { return isNew && fingerprint == nil && end.resourceSize == place }

@@ -3,12 +3,12 @@
 public import LatchkeyProtection
 import Synchronization
 
-/// A clock that nobody gains anything by setting back.
+/// A clock that gives no advantage to a user who sets the system clock back.
 ///
 /// It reads the machine's clocks whenever it is asked, notices when the system clock goes back, and says so until signed
 /// time comes. What it knows is kept in the licence store. Thread-safe; `now()` never blocks.
 public final class TrustedClock: Sendable {
-    /// What an observer is told.
+    /// What an observer gets.
     public enum Event: Hashable, Sendable {
         /// The system clock was set back: once each time, not again before the clock was repaired.
         case rolledBack
@@ -180,11 +180,11 @@ public protocol SignedTimeVerifier: Sendable {
     func time(in response: [UInt8], nonce: [UInt8]) throws(TrustedClockError) -> UnixTime
 }
 
-/// A time service: how to ask it, and how to tell that it was the one that answered.
+/// A time service: how to ask it, and how to verify that it was the one that answered.
 public struct SignedTimeService: Sendable {
     /// How to ask.
     public var source: any SignedTimeSource
-    /// How to tell who answered.
+    /// Verifies the origin of an answer.
     public var verifier: any SignedTimeVerifier
 
     /// Both are kept as long as the service and called on any task.

@@ -78,7 +78,7 @@ public struct TrustedClockState: Hashable, Sendable {
     private mutating func goOn(from anchor: Anchor, to reading: ClockReading, _ policy: TrustedClockPolicy) {
         let elapsed = reading.sinceBoot.minus(anchor.sinceBoot)
         guard elapsed >= 0 else {
-            // The kernel never does this; whoever can make it seem so may do anything with the clock.
+            // The kernel never does this; a program that can fake it can do anything with the clock.
             if elapsed < -1000 { trust = .rolledBack }
             return
         }
@@ -270,9 +270,9 @@ extension ByteReader {
 
 /// What the machine's clocks say at one moment.
 public struct ClockReading: Hashable, Sendable {
-    /// Milliseconds since 1970 by the system clock, which anybody may have set.
+    /// Milliseconds since 1970 by the system clock, which the user may have set.
     public var wall: Int64
-    /// Milliseconds since the machine started, suspended ones included; nobody can set it back.
+    /// Milliseconds since the machine started, suspended ones included; this cannot be set back.
     public var sinceBoot: Int64
     /// Names this run of the machine; another one after each start.
     public var bootID: String

@@ -35,7 +35,7 @@ public final class ApplicationCertificate: Sendable {
         var loading: Loading?
     }
 
-    /// Loads nothing yet; that is for the first who asks. `transport` is used for a URL alone.
+    /// Loads nothing yet; the first use does. `transport` is used for a URL alone.
     public convenience init(_ source: Source, transport: any HTTPTransport = CurlTransport.shared) {
         self.init(source, transport: transport, loaded: nil)
     }
@@ -68,8 +68,8 @@ public final class ApplicationCertificate: Sendable {
         }
     }
 
-    /// The certificate after a key server refused `refused`: loaded anew, unless somebody did so already. Nil where it
-    /// is still the same, so that there is no use in asking again. Throws as `der()` does.
+    /// The certificate after a key server refused `refused`: loaded anew, unless another task did so already. Nil if it
+    /// is still the same: a repeated request is of no use then. Throws as `der()` does.
     public func der(insteadOf refused: [UInt8]) async throws(KeyError) -> [UInt8]? {
         if case .data = source { return nil }
         let known = state.withLock(\.certificate)

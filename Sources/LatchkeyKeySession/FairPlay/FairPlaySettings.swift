@@ -22,7 +22,7 @@ public struct FairPlaySettings: Sendable, Hashable {
     public var storedKeysFolder: String?
     /// The file of the device secret. Nil: `device-secret` in the folder of stored keys.
     public var deviceSecretFile: String?
-    /// The folder of that store's generation counter, so that a copy of the other folder can be told from it. Nil: beside the
+    /// The folder of that store's generation counter, so that a copy of the other folder can be detected. Nil: beside the
     /// store.
     public var countersFolder = ViewingSettings.stateFolder("counters", ViewingSettings.processEnvironment)
 

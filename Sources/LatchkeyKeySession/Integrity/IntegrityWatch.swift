@@ -3,11 +3,11 @@
 import LatchkeyProtection
 import Synchronization
 
-/// Ends sessions where somebody looks into the process or has changed its code: in the protected build alone.
+/// Ends sessions if another process inspects this one or has changed its code: in the protected build alone.
 ///
-/// Looks when the first session begins, and as long as there are sessions at times that nobody can foresee. What it found
-/// once holds for the process. A hurdle and no wall: who may trace a process may change what this sees. It never ends the
-/// process. Thread-safe.
+/// Checks when the first session begins, and then at random intervals as long as there are sessions. A finding holds for the
+/// process from then on. This is a hurdle, not a wall: a program that may trace the process may change what this sees. It
+/// never ends the process. Thread-safe.
 final class IntegrityWatch: Sendable {
     /// Each says why not to decrypt, or nil.
     struct Checks: Sendable {
@@ -148,9 +148,9 @@ extension IntegrityWatch.Checks {
 
 /// Whether a debugger is attached to this process, as the kernel says in `/proc/self/status` (proc(5), `TracerPid`).
 enum TracerCheck {
-    /// Why not to decrypt; nil where nobody is attached. `status` is what the file says; nil where it cannot be read.
+    /// Why not to decrypt; nil if no debugger is attached. `status` is what the file says; nil if it cannot be read.
     static func violation(status: [UInt8]?) -> String? {
-        guard let status else { return "/proc/self/status cannot be read, so that nobody knows who traces the process" }
+        guard let status else { return "/proc/self/status cannot be read, so a debugger cannot be ruled out" }
         for line in status.split(separator: UInt8(ascii: "\n")) where line.starts(with: "TracerPid:".utf8) {
             let text = String(decoding: line.dropFirst(10), as: UTF8.self)
             guard let number = UInt32(text.split(whereSeparator: \.isWhitespace).first ?? "") else { break }

@@ -6,8 +6,8 @@ import Synchronization
 
 /// Whether the file that this code was loaded from is the one that was built, and whether its code is as it was loaded.
 ///
-/// The build writes the SHA-256 sum of the file beside it, as `FILE.sha256`: 64 hexadecimal digits. Whoever alters the
-/// file can alter the sum. Thread-safe.
+/// The build writes the SHA-256 sum of the file beside it, as `FILE.sha256`: 64 hexadecimal digits. A program that
+/// alters the file can alter the sum. Thread-safe.
 final class LibraryCheck: Sendable {
     private struct Known: Sendable {
         var code: LoadedCode

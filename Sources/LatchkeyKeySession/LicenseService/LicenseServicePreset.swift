@@ -3,7 +3,7 @@
 /// How one licence service wants to be asked for FairPlay keys, and how it answers. Data, not code: a service that is
 /// not among the shipped ones is a value of this type.
 ///
-/// Presets hold no credentials and no server names of anybody's account; those come from the configuration.
+/// Presets hold no credentials and no server names of an account; those come from the configuration.
 public struct LicenseServicePreset: Sendable, Hashable {
     /// A field that goes with every request.
     public struct Header: Sendable, Hashable {

@@ -77,8 +77,8 @@ public final class ExpiredSessionReports: Sendable {
 
 /// That a playback session is over, for servers that count how many a customer has open (“secure stop”).
 ///
-/// The text is this project's own. One line each: `LKSR 1`, the session in 16 hexadecimal digits, its start and its end
-/// in seconds since 1970-01-01 00:00 UTC (`-` for an end that nobody saw, as when the power went), then a line with each
+/// The text is this project's own. One line each: `LKSR 1`, the session in 16 hexadecimal digits, its start and its end in
+/// seconds since 1970-01-01 00:00 UTC (`-` for an end that was not seen, as when the power went), then a line with each
 /// content identifier in hexadecimal digits.
 public struct ExpiredSessionReport: Sendable, Hashable {
     /// The session's number in the SPCs that it made (`MediaPlaybackState.sessionID`).

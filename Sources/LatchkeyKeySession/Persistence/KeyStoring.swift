@@ -9,8 +9,8 @@ import Synchronization
 
 /// Has the keys stored that content needs in playback without a network, before it plays: for downloads.
 ///
-/// The loaders of a session of its own are asked, as for playback (`KeyLoadingRequest.isForStorage` tells them), and no
-/// playback begins. A value; it does nothing until `store`.
+/// The loaders of a session of its own are asked, as for playback (`KeyLoadingRequest.isForStorage` is true for them),
+/// and no playback begins. A value; it does nothing until `store`.
 public struct KeyStoring: Sendable {
     /// What has become of a key.
     public enum Outcome: Sendable {
@@ -53,8 +53,8 @@ public struct KeyStoring: Sendable {
         self.limit = limit
     }
 
-    /// Asks for the keys, one after the other, as playlists name them. Returns one outcome for each. Where the task is
-    /// cancelled, or an answer does not come in time, the rest is refused, and nobody is asked for it.
+    /// Asks for the keys, one after the other, as playlists name them. Returns one outcome for each. If the task is
+    /// cancelled, or an answer does not come in time, the rest is refused without a request.
     public func store(_ keys: [HLSKey]) async -> [Outcome] {
         guard !keys.isEmpty else { return [] }
         let session: KeySession

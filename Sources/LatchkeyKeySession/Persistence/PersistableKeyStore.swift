@@ -78,7 +78,7 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
         try RegularFile.write(data, to: path, subject: "\(kind) \(path)")
     }
 
-    /// Removes the file; a copy that somebody took stays good. Throws `invalidConfiguration`.
+    /// Removes the file; a copy that was made of it stays good. Throws `invalidConfiguration`.
     public func remove(named name: String) throws(KeyError) {
         let path = try path(name)
         guard unlink(path) == 0 || errno == ENOENT else { throw RegularFile.failure("\(kind) \(path)", errno) }
@@ -275,7 +275,7 @@ public final class PersistableKeys: Sendable {
         return max(known, UInt64(clamping: wall / 1000))
     }
 
-    /// Opens the store, so that `time` can tell. What fails is told by `time`, and tried again next time.
+    /// Opens the store for `time`. If that fails, `time` reports it, and it is tried again next time.
     public func prepare() async { _ = try? await parts() }
 
     // MARK: The store

@@ -22,8 +22,8 @@ extension PlayReadyClient {
             pending.record(removal: now.isTrusted ? now.time.advanced(bySeconds: acknowledgementAge) : nil))
     }
 
-    /// Begins to tell the services that have not heard yet, those of earlier runs among them. Nobody waits for it: the
-    /// keys are usable meanwhile.
+    /// Begins to notify the services that were not notified yet, those of earlier runs among them. No caller waits for
+    /// it: the keys are usable meanwhile.
     func resumeAcknowledgements(in parts: Parts) async {
         let waiting: [PendingAcknowledgement]
         do throws(LicenseStoreError) {
@@ -39,7 +39,7 @@ extension PlayReadyClient {
             return configuration.log("the acknowledgements that are due cannot be read: \(error)")
         }
         for pending in waiting where acknowledging.insert(pending.id).inserted {
-            // Between two attempts the task keeps nobody.
+            // Between two attempts the task holds no strong reference to `self`.
             let attempt = { [weak self] in await self?.acknowledge(pending, in: parts) ?? true }
             let end = { [weak self] in await self?.endAcknowledging(pending.id) }
             Task { [sleep] in
@@ -113,7 +113,7 @@ package struct PendingAcknowledgement: Hashable, Sendable {
         id = record.id
     }
 
-    /// `removal` is from when on nobody waits for it any more.
+    /// `removal` is the time from which on no service waits for it any more.
     package func record(removal: UnixTime?) -> LicenseRecord {
         var payload: [UInt8] = [1]
         for part in [transactionID, Array(url.utf8)] {

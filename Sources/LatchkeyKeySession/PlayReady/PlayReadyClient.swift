@@ -42,12 +42,12 @@ public actor PlayReadyClient {
         public var clockPolicy = TrustedClockPolicy()
         /// How answers are checked, and what challenges say of the client.
         public var exchange = PlayReadyExchange.Options()
-        /// What the device has; a secure clock among them is a promise of whoever sets it. Revocation lists are added
-        /// where some are provisioned.
+        /// What the device has; a secure clock among them is a promise of the application. Revocation lists are added
+        /// if some are provisioned.
         public var features: [BCert.Feature] = [.antiRollbackClock, .playReady3]
         /// Gets a line for what failed and stops nothing, as an acknowledgement. No secret is in it.
         public var log: @Sendable (String) -> Void = { _ in }
-        /// Hears that the system clock was set back, once each time, and that the clock can be trusted, the first time or
+        /// Called when the system clock was set back, once each time, and when the clock can be trusted, the first time or
         /// again. Called on any thread; must not block.
         public var onClockEvent: @Sendable (TrustedClock.Event) -> Void = { _ in }
 
@@ -155,7 +155,7 @@ public actor PlayReadyClient {
             await resumeAcknowledgements(in: parts)
             return .success(parts)
         } catch {
-            // The next call may make a new store: nobody is to find that out by licences that are gone.
+            // The next call may make a new store: the log records the reason.
             configuration.log("\(error)")
             return .failure(error)
         }
@@ -210,7 +210,7 @@ public actor PlayReadyClient {
         return device
     }
 
-    /// Whoever made it; nil where there is none that can be read.
+    /// However it was provisioned; nil if there is none that can be read.
     private static func storedDevice(
         in transaction: LicenseStoreTransaction
     ) throws(LicenseStoreError) -> PlayReadyDevice? {
@@ -219,7 +219,7 @@ public actor PlayReadyClient {
         return try? PlayReadyDevice(stored: record.payload)
     }
 
-    /// The keys of a store whoever provisioned its device; nil where it has no device.
+    /// The keys of a store, however its device was provisioned; nil if it has no device.
     static func storedKeyring(in store: LicenseStore) async throws(LicenseStoreError) -> PlayReadyKeyring? {
         let device = try await store.read { transaction throws(LicenseStoreError) in
             try storedDevice(in: transaction)
@@ -407,7 +407,7 @@ extension PlayReadyClient {
                 case .askLater(let pause):
                     guard (try? await sleep(pause)) != nil else { throw error }
                 case .individualize:
-                    // Nobody signs a fault, and licences for the old device are of no use any more.
+                    // Faults are not signed, and licences for the old device are of no use any more.
                     guard service.url == configuration.licenseURL else {
                         throw .init(cause.adding("only the service of license-url may ask for that"))
                     }
@@ -463,7 +463,7 @@ extension PlayReadyClient {
             throw .init(error)
         }
         let body = try await send(.acquireLicense, exchange.request, to: service, delegate)
-        // They count whatever else is in the answer, so that nobody who is revoked can hold them back.
+        // They count whatever else is in the answer, so that a revoked party cannot hold them back.
         let lists = exchange.revocationLists(in: body) { [configuration] error in
             configuration.log("a revocation list from \(HTTPRequest(url: url).printableURL) is of no use: \(error)")
         }
@@ -475,7 +475,7 @@ extension PlayReadyClient {
             throw .init(error.adding("from \(HTTPRequest(url: url).printableURL)"))
         }
         let installed = try await install(answer, from: url, nonce: exchange.nonce, session: session, parts)
-        // The keys are usable now; the service hears of it meanwhile.
+        // The keys are usable now; the service is notified meanwhile.
         if answer.transactionID != nil { await resumeAcknowledgements(in: parts) }
         return installed
     }
@@ -652,8 +652,8 @@ extension PlayReadyClient {
         }
     }
 
-    /// Leaves a domain: tells the service, then forgets the membership. Licences of the domain are of no use any more.
-    /// Where the service knows no such member, the membership is forgotten all the same. Throws `domainRequired` where
+    /// Leaves a domain: notifies the service, then forgets the membership. Licences of the domain are of no use any
+    /// more. If the service knows no such member, the membership is forgotten all the same. Throws `domainRequired` if
     /// this device is no member; otherwise as `joinDomain` does, and the membership stays.
     public func leaveDomain(_ accountID: GUID, at url: String) async throws(PlayReadyAcquisitionError) {
         guard let membership = try await domains().first(where: { $0.accountID == accountID }) else {

@@ -170,7 +170,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
                     licenses = try await client.acquire(
                         header, place, session: request.playbackSessionID, delegate: delegate)
                 } catch {
-                    // Where there is nobody to ask, the media's own licence is what matters.
+                    // If there is no service to ask, the media's own licence is what matters.
                     if let failure, error.keyError.isSameKind(as: .invalidConfiguration("")) { throw .init(failure) }
                     guard error.keyError.isOfService, !need.isNamedByURI, !request.isRenewal, !Task.isCancelled else {
                         throw error

@@ -36,9 +36,9 @@ struct PlayReadyNeed {
         }
     }
 
-    /// Licences for keys of content that nobody plays yet; those of the headers in `data` where `keyIDs` is empty.
+    /// Licences for keys of content that is not played yet; those of the headers in `data` if `keyIDs` is empty.
     ///
-    /// Throws `malformedRequest` where neither names a KID.
+    /// Throws `malformedRequest` if neither names a KID.
     init(keyIDs: [KeyID], data: [InitializationData]) throws(PlayReadyAcquisitionError) {
         let objects = data.filter { $0.system == .playReady || $0.system == nil }.compactMap {
             try? PlayReadyObject(initializationData: $0.bytes)

@@ -26,7 +26,7 @@ struct PlayReadyRecovery {
 
     mutating func step(after error: PlayReadyError) -> Step {
         switch error.action {
-        // A new membership takes the place of the old one. That is kept until then: nobody signs a fault.
+        // A new membership takes the place of the old one. That is kept until then, because faults are not signed.
         case .joinDomain, .renewDomain, .leaveOrRejoinDomain:
             guard let fault = error.fault, !hasJoined else { return .fail }
             hasJoined = true

@@ -75,7 +75,7 @@ public struct PlayReadyServiceRequest: Sendable {
             return request
         }
         let secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
-        // A service's fault is quoted in error texts. Nobody signs it.
+        // A service's fault is quoted in error texts. Faults are not signed.
         if PlayReadyFault(response: response.body) != nil { return ServerText.removing(secrets, from: response.body) }
         guard 200..<300 ~= response.status else {
             throw .serverStatus(response.refusal(of: request, hiding: secrets))
@@ -92,9 +92,9 @@ extension PlayReadyServiceRequest: Redacted {
 /// Sends challenges in the place of the client: with fields or cookies of its own, to another address, or through a
 /// portal that knows the user.
 ///
-/// Called on a task, never on the main thread. The task is cancelled when nobody wants the licence any more; a delegate
-/// that waits for something else than `PlayReadyServiceRequest.send` looks at `Task.isCancelled` itself. A delegate that
-/// only adds something:
+/// Called on a task, never on the main thread. The task is cancelled when the licence is not wanted any more; a delegate that
+/// waits for something else than `PlayReadyServiceRequest.send` looks at `Task.isCancelled` itself. A delegate that only adds
+/// something:
 ///
 /// ```swift
 /// func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {

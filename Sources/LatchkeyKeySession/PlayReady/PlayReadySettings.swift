@@ -30,7 +30,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var headers: [HTTPHeader] = []
     /// Of one request; nil for the usual one.
     public var timeout: Duration?
-    /// What the licence service is told, as text.
+    /// What the licence service gets, as text.
     public var customData: String?
     /// Where `customData` may go beside `licenseURL` and `domainURL`: origins, as `https://host`, or `*` for every service.
     public var customDataOrigins: [String] = []

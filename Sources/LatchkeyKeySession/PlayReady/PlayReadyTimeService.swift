@@ -39,7 +39,7 @@ final class PlayReadyTimeService: SignedTimeSource, SignedTimeVerifier {
                 .getTime, url: url, headers: [], challenge: exchange.request, timeout: nil, transport: transport
             ).send()
             exchanges.withLock { exchanges in
-                // An answer that nobody verifies leaves its question behind.
+                // An answer that is never verified leaves its question behind.
                 if exchanges.count > 16 { exchanges.removeAll() }
                 exchanges[nonce] = exchange
             }

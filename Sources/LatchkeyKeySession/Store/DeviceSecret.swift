@@ -8,7 +8,7 @@ import LatchkeyStorage
 
 /// The secret of this device, from which the keys of the licence store are derived.
 ///
-/// Whoever has it can open the store, so it stays on the device. Called on the thread of the store, which it may
+/// A program that has it can open the store, so it stays on the device. Called on the thread of the store, which it may
 /// block; thread-safe.
 public protocol DeviceSecret: Sendable {
     /// A key of 32 bytes for one purpose: the same for the same purpose, and for another purpose one that tells nothing

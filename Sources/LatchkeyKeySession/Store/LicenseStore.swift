@@ -8,7 +8,7 @@ import LatchkeyStorage
 ///
 /// An SQLite database with the rollback journal and `synchronous=FULL`: what a call has acknowledged outlives a power
 /// cut, and what it has not is there as a whole or not at all. The journal is the rollback one because then the database
-/// is one file, with nothing beside it between two transactions: it can be told from an older copy of itself, moved
+/// is one file, with nothing beside it between two transactions: it can be told apart from an older copy of itself, moved
 /// aside and looked at as one thing. Transactions here are few and small, and gain nothing from WAL.
 ///
 /// Every record is sealed with AES-256-GCM under a key derived from the device secret. A generation, which grows with
@@ -17,7 +17,7 @@ import LatchkeyStorage
 /// ahead. A code over all rows shows when the database is opened whether one was taken out, changed or put back
 /// (`altered`).
 ///
-/// What the seal does not withstand: someone who restores database and counter together, or who reads the device
+/// The seal does not withstand an attacker that restores database and counter together, or that reads the device
 /// secret. Licence services limit that by dates.
 ///
 /// Thread-safe. Everything happens on a thread of its own, so that no caller ever waits for a disk. Several stores, also
@@ -56,14 +56,14 @@ public actor LicenseStore {
     }
 
     /// Moves the files of a store aside, whatever state they are in, so that the next `open` makes a new one. Returns
-    /// where they are now; delete them when nobody wants to look at them. The device secret stays.
+    /// where they are now; delete them when they are not needed any more. The device secret stays.
     ///
     /// For a store that opens, `deleteAll` does the same without closing it. Throws `inUse` while it is open anywhere.
     public static func reset(_ configuration: LicenseStoreConfiguration) async throws(LicenseStoreError) -> [String] {
         try await LicenseStore(configuration).moveAside()
     }
 
-    /// Ends the use of the files. Later calls throw `closed`. A store that nobody holds any more closes itself.
+    /// Ends the use of the files. Later calls throw `closed`. A store closes itself when its last reference goes.
     public func close() { stage = .closed }
 
     /// False once it was closed, or failed in a way that it does not go on from.
@@ -116,8 +116,8 @@ public actor LicenseStore {
         try transaction { transaction throws(LicenseStoreError) in try transaction.deleteRemovable(at: now) }
     }
 
-    /// “Reset DRM database”: takes out every record of a kind, or of all kinds but `clock`: who empties the store does
-    /// not make the clock forget. Returns how many. Throws as `transaction` does.
+    /// “Reset DRM database”: takes out every record of a kind, or of all kinds but `clock`: emptying the store does not
+    /// make the clock forget. Returns how many. Throws as `transaction` does.
     @discardableResult
     public func deleteAll(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> Int {
         try transaction { transaction throws(LicenseStoreError) in try transaction.deleteAll(kind: kind) }
@@ -210,8 +210,8 @@ public actor LicenseStore {
 public struct LicenseStoreConfiguration: Sendable {
     /// The path of the database.
     public var database: String
-    /// The path of the generation counter. Put it where a backup of the database does not take it along: who restores
-    /// both restores the past.
+    /// The path of the generation counter. Put it where a backup of the database does not take it along: to restore
+    /// both is to restore the past.
     public var counter: String
     /// What the store is sealed with.
     public var secret: any DeviceSecret

@@ -115,7 +115,7 @@ public final class LicenseStoreTransaction {
         return try removeAll(rows)
     }
 
-    /// Takes out every record of a kind, or of all kinds but `clock`: who empties the store does not make the clock
+    /// Takes out every record of a kind, or of all kinds but `clock`: emptying the store does not make the clock
     /// forget. Returns how many. Throws as `delete` does.
     @discardableResult
     public func deleteAll(kind: LicenseRecord.Kind? = nil) throws(LicenseStoreError) -> Int {

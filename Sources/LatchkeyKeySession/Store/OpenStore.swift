@@ -119,7 +119,7 @@ final class OpenStore {
         }
     }
 
-    /// A file that was moved away can still be written to, and nobody would find again what was.
+    /// A file that was moved away can still be written to, and what was written would never be found again.
     private func checkPlace() throws(LicenseStoreError) {
         guard let identity, StoreFiles.identity(of: path) == identity else {
             throw .missing(

@@ -102,6 +102,6 @@ final class StoreLock {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Whether nobody else has the files open, and from now on nobody can.
+    /// Whether the files are open nowhere else, and from now on cannot be opened elsewhere.
     func becomeExclusive() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
 }

@@ -7,9 +7,9 @@ import Synchronization
 
 /// The viewing session that a `KeySession` needs for its keys to be usable.
 ///
-/// A session is set up when the first key is asked for, and before any licence is. It is ended when nobody plays any more,
-/// and the next key that is asked for brings about another one. When it is lost, the `KeySession` is closed: keys and
-/// gates with it. Thread-safe; no method blocks.
+/// A session is set up when the first key is asked for, and before any licence is. It is ended when nothing plays any more,
+/// and the next key that is asked for brings about another one. When it is lost, the `KeySession` is closed: keys and gates
+/// with it. Thread-safe; no method blocks.
 public final class ViewingPermit: Sendable {
     private struct State {
         weak var owner: KeySession?
@@ -51,8 +51,8 @@ public final class ViewingPermit: Sendable {
     /// The application is not in front any more. While media plays the session is kept; a pause counts as in front.
     public func enterBackground() { session?.enterBackground() }
 
-    /// The application is in front again, or its picture is (picture-in-picture). If the session was lost meanwhile, its
-    /// end was told already: play anew.
+    /// The application is in front again, or its picture is (picture-in-picture). If the session was lost meanwhile, its end
+    /// was reported already: play anew.
     public func enterForeground() { session?.enterForeground() }
     /// The machine is about to sleep.
     public func suspend() { session?.suspend() }
@@ -66,7 +66,7 @@ public final class ViewingPermit: Sendable {
     /// The machine is awake again. One heartbeat tells whether a session that slept too long is there still.
     public func resume() { session?.resume() }
 
-    /// Called when a session could not be ended, also when nobody observes the `KeySession` any more. The latest counts.
+    /// Called when a session could not be ended, even if the `KeySession` has no observers any more. The latest counts.
     public func onTeardownError(_ body: @escaping @Sendable (ViewingNotice) -> Void) {
         let old = state.withLock { state in
             defer { state.teardownObserver = body }
@@ -103,7 +103,7 @@ public final class ViewingPermit: Sendable {
                 switch current.state.phase {
                 case .denied, .lost, .closed: break
                 default:
-                    // Ended for a pause, and somebody plays.
+                    // Ended for a pause, and something plays again.
                     if current.state.isReleased, state.isPlaying { released = current }
                     return (nil, nil)
                 }
@@ -227,7 +227,7 @@ public final class ViewingPermit: Sendable {
     }
 }
 
-/// Somebody plays with a `KeySession`. While at least one does, its viewing session is kept. Ends with `end()` or when
+/// A playback with a `KeySession`. While at least one exists, the viewing session is kept. Ends with `end()` or when
 /// the last reference to it goes. Thread-safe.
 public final class PlaybackUse: Sendable {
     private let id: UInt64
@@ -252,13 +252,13 @@ public final class PlaybackUse: Sendable {
 enum ViewingGate {
     /// There is no session server.
     case unguarded
-    /// Nobody wants a session, or it is not there at the moment.
+    /// No session is wanted, or it is not there at the moment.
     case closed
-    /// What plays is stored here, with keys that are: nobody has to be asked.
+    /// What plays is stored here, with keys that are: no server has to be asked.
     case unneeded
     case opening
     case open
-    /// No session, until somebody asks who retries failures of this generation.
+    /// No session, until a caller retries failures of this generation.
     case refused(KeyError, generation: UInt64)
 
     /// Whether keys may be used, and what they have decrypted may be shown.
@@ -313,7 +313,7 @@ public final class ViewingNotice: Sendable {
         self.failure = failure
     }
 
-    /// True for the first who asks: one of several observers tells the application.
+    /// True for the first caller: one of several observers notifies the application.
     public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
 }
 

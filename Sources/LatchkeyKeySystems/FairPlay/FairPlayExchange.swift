@@ -389,7 +389,7 @@ public struct FairPlayLicense: Sendable {
     /// With the IV of the content. Nil only where the request did not need a key: a lease that is renewed while it has
     /// time left, or given back.
     public let contentKey: ContentKey?
-    /// Whether it came with this project's code over the whole message, so that nobody changed it on its way.
+    /// Whether it came with this project's code over the whole message, so that it was not changed on its way.
     public let hasIntegrity: Bool
     /// The key is to be used no longer than this from the request on, unless the lease is renewed. Nil: no lease.
     public let leaseDuration: Duration?

@@ -114,7 +114,7 @@ extension UInt64 {
     }
 }
 
-/// The form in which a key is stored. It is this project's own, and nobody else's.
+/// The form in which a key is stored. Only this project uses it.
 ///
 /// ```
 /// "LKPK", UInt16 format = 1, UInt16 0, UInt8[12] nonce, sealed, UInt8[16] tag

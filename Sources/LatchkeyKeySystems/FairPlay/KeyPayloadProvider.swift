@@ -141,7 +141,7 @@ private struct DerivedKeyPayload: KeyPayload {
 /// How the key that guards the session key comes from the application's secret key: DASk = D(R2, ASk).
 ///
 /// The function of a vendor, and the application secret key that goes with it, are secrets which this project neither
-/// has nor wants. Whoever is licensed to use them brings a type of their own:
+/// has nor wants. A licensee brings a type of its own:
 ///
 /// ```swift
 /// struct LicensedDerivation: DerivationFunction {
@@ -150,7 +150,7 @@ private struct DerivedKeyPayload: KeyPayload {
 /// let provider = DerivedKeyPayloadProvider(derivation: LicensedDerivation(), ask: applicationSecretKey)
 /// ```
 ///
-/// Where the vendor's kit hides more than this function, `KeyPayloadProvider` is the place to plug it in.
+/// If the vendor's kit hides more than this function, `KeyPayloadProvider` is the place to plug it in.
 public protocol DerivationFunction: Sendable {
     /// 16 bytes. `r2` has 21 bytes, `ask` 16. Called on any thread, also on several at once. The text of an error is
     /// not shown, because it might hold a secret.

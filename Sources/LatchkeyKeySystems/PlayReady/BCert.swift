@@ -418,7 +418,7 @@ public struct BCertObject: Hashable, Sendable {
         public static let features = Tag(rawValue: 5)
         /// `BCert.Key`, counted.
         public static let keys = Tag(rawValue: 6)
-        /// Texts on who made the thing; see `BCert.manufacturerObject`.
+        /// Texts on the manufacturer; see `BCert.manufacturerObject`.
         public static let manufacturer = Tag(rawValue: 7)
         /// `BCert.Signature`. The last object, and not among the signed bytes.
         public static let signature = Tag(rawValue: 8)
@@ -463,7 +463,7 @@ public struct BCertObject: Hashable, Sendable {
         body = Array(try reader.readBytes(length - 8))
     }
 
-    /// Tags whose meaning is known, or without meaning to whoever checks a chain. Extended data, `B` to `E`, describes
-    /// hardware.
+    /// Tags whose meaning is known, or that do not matter for the check of a chain. Extended data, `B` to `E`,
+    /// describes hardware.
     var isUnderstood: Bool { (1...0xF).contains(tag.rawValue) || tag == .securityVersion || tag == .securityVersion2 }
 }

@@ -2,7 +2,7 @@
 
 /// Whether a chain of certificates goes back to a root and may do what it is used for.
 package struct CertificateTrust {
-    /// P-256, x and y: whoever signed the last certificate of a chain.
+    /// The P-256 key, x and y, that signed the last certificate of a chain.
     package let rootKey: [UInt8]
     /// SHA-256 of keys that are not to be trusted any more.
     package var revoked: Set<[UInt8]>

@@ -91,7 +91,8 @@ public struct EnvelopeHeader: Hashable, Sendable {
 /// Reads the front of a file that is encrypted as a whole.
 ///
 /// How PlayReady's own envelope is laid out is not public. Latchkey comes with a container of its own
-/// (`LatchkeyEnvelope`); whoever has the specification of another one plugs in a parser for it. Called from any thread.
+/// (`LatchkeyEnvelope`). An application with the specification of another one adds a parser for it. Called from any
+/// thread.
 public protocol EnvelopeParser: Sendable {
     /// How many bytes of a file `isEnvelope` wants to see.
     var probeSize: Int { get }

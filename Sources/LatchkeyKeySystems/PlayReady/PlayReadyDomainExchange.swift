@@ -19,7 +19,7 @@ public import LatchkeyProtection
 /// DomainLeaveResponse: Version, Nonce, SigningCertificateChain
 /// ```
 public struct PlayReadyDomainExchange: Sendable {
-    /// What names the domain, and what the service is told.
+    /// What names the domain, and what the service gets.
     public struct Parameters: Sendable {
         /// The service that the domain belongs to.
         public var serviceID: GUID?
@@ -27,7 +27,7 @@ public struct PlayReadyDomainExchange: Sendable {
         public var accountID: GUID?
         /// What people call the device; the service may show it.
         public var friendlyName: String?
-        /// What the application tells the service, as text.
+        /// What the application sends to the service, as text.
         public var customData: String?
 
         /// A service needs `accountID`, or decides by `customData` what the domain is.

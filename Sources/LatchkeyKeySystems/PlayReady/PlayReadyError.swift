@@ -91,7 +91,7 @@ public struct PlayReadyError: Error, Hashable, Sendable {
     public static func wrongNonce(_ detail: String) -> PlayReadyError { .init(.wrongNonce, detail) }
     /// A certificate does not go back to the provisioned root, or may not do what it is used for.
     public static func untrustedCertificate(_ detail: String) -> PlayReadyError { .init(.untrustedCertificate, detail) }
-    /// A revocation list names a certificate of whoever signed.
+    /// A revocation list names a certificate of the signer.
     public static func certificateRevoked(_ detail: String) -> PlayReadyError { .init(.certificateRevoked, detail) }
     /// Something of the provisioning bundle cannot be used.
     public static func provisioning(

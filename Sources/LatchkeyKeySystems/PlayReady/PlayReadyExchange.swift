@@ -20,7 +20,8 @@ public struct PlayReadyExchange: Sendable {
         public var features = ["AESCBC"]
         /// The versions of further revocation lists, beside those of the provisioning.
         public var revocationLists: [RevocationList] = []
-        /// False takes answers with a wrong signature, or none. Anybody on the way can make such an answer.
+        /// False takes answers with a wrong signature, or none. An attacker on the network path can make such an
+        /// answer.
         public var requiresSignature = true
         /// False takes answers to another request.
         public var requiresNonce = true
@@ -133,7 +134,7 @@ extension PlayReadyExchange {
         public var licenses: [PlayReadyLicense] = []
         /// The service's word for the application.
         public var customData: String?
-        /// Where it is there, the service wants to hear that the licences have been stored: `PlayReadyAcknowledgement`.
+        /// If it is there, the service wants a message when the licences have been stored: `PlayReadyAcknowledgement`.
         public var transactionID: [UInt8]?
         /// Revocation lists as they came, by the id that the answer says, whether they can be used or not.
         public var revocationListData: [GUID: [UInt8]] = [:]

@@ -125,7 +125,7 @@ extension OutputPolicy.FrameSize {
     }
 }
 
-/// What output levels mean, as data: whoever has the compliance rules can correct a row.
+/// What output levels mean, as data: a developer with the compliance rules can correct a row.
 ///
 /// The rows are those of Microsoft's "Output Protection Levels"
 /// (<https://learn.microsoft.com/playready/overview/output-protection-levels>). Microsoft's pages do not agree on

@@ -136,10 +136,9 @@ public struct PlayReadyProvisioning: Sendable {
 
     /// Makes a device: new keys, and a certificate that the model's key signs. Takes about a millisecond.
     ///
-    /// `signingKey` and `encryptionKey` are the device's private keys where they are there already, each as PEM or as the
-    /// PKCS #11 URI of one in a token; the caller wipes them.
-    /// `features` are what the device has; a secure clock among them is a promise of whoever calls. Throws
-    /// `internalError` where OpenSSL refuses.
+    /// `signingKey` and `encryptionKey` are the device's private keys if they exist already, each as PEM or as the PKCS #11
+    /// URI of one in a token; the caller wipes them. `features` are what the device has; a secure clock among them is a
+    /// promise of the caller. Throws `internalError` if OpenSSL refuses.
     public func makeDevice(
         features: [BCert.Feature] = [.antiRollbackClock, .playReady3], signingKey: [UInt8]? = nil,
         encryptionKey: [UInt8]? = nil, random: RandomSource = .system

@@ -71,7 +71,7 @@ extension PlayReadyProvisioning {
 
 extension PlayReadyExchange {
     /// The revocation lists of an answer that are newer than those of the challenge. They have signatures of their own,
-    /// so the answer's does not matter. Lists that cannot be used are left out; `log` hears of them.
+    /// so the answer's does not matter. Lists that cannot be used are left out; `log` gets an error for each.
     public func revocationLists(
         in response: [UInt8], log: (PlayReadyError) -> Void = { _ in }
     ) -> [LatchkeyKeySystems.RevocationList] {

@@ -29,7 +29,7 @@ public struct RevocationList: Hashable, Sendable {
     public let version: UInt32
     /// SHA-256 of public keys: certificates with one of them are revoked.
     public let keyDigests: Set<[UInt8]>
-    /// The certificates of who signed the list, up to one that the root signed.
+    /// The certificates of the signer of the list, up to one that the root signed.
     public let chain: BCertChain
     /// r and s, each of 32 bytes.
     public let signature: [UInt8]

@@ -147,9 +147,9 @@ public struct XMRTerms: Hashable, Sendable {
     public var sourceID: UInt32?
     /// Nil for a licence that is bound to a device.
     public var domain: Domain?
-    /// Of the metering service that wants to know of playback. Refused by who cannot meter.
+    /// Of the metering service that wants to know of playback. A client that cannot meter refuses the licence.
     public var meteringID: GUID?
-    /// Of the service that wants to know when playback ends. Refused by who cannot report that.
+    /// Of the service that wants to know when playback ends. A client that cannot report that refuses the licence.
     public var secureStopID: GUID?
     /// In order. Data that a service hands on to its application; no rule of Latchkey's.
     public var policyMetadata: [ExplicitProtection] = []

@@ -76,9 +76,9 @@ extension DASHManifest {
     /// Initialization data of all different descriptors together, in bytes.
     private static let dataLimit = 2 << 20
 
-    /// Reads a manifest. Throws what `XMLElement(reading:limits:)` throws, and `malformed` where the document is none.
+    /// Reads a manifest. Throws what `XMLElement(reading:limits:)` throws, and `malformed` if the document is none.
     ///
-    /// What is wrong inside a descriptor is no error: it is told by `flaws`.
+    /// An error inside a descriptor does not throw: `flaws` reports it.
     public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
         let root = try XMLElement(reading: bytes, limits: .manifest)
         guard root.localName == "MPD" else { throw .malformed("no MPD: the document is something else") }
@@ -391,7 +391,7 @@ extension DASHManifest {
         return nil
     }
 
-    /// Behind the end of the document type. Such a manifest is refused, but by whoever reads manifests.
+    /// The index behind the document type. Only the reader of manifests refuses such a manifest.
     private static func end(ofDocumentType bytes: ArraySlice<UInt8>) -> Int? {
         var (depth, quote) = (0, UInt8(0))
         for index in bytes.indices {

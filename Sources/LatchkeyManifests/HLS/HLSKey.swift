@@ -118,9 +118,9 @@ extension HLSKey: CustomStringConvertible {
 extension HLSKey {
     /// Reads the attribute list of `EXT-X-KEY` or `EXT-X-SESSION-KEY`: the text behind the colon.
     ///
-    /// The URI is kept as it is written. Throws `malformed` where METHOD or URI is missing or empty, where an attribute
-    /// stands there twice, and where a value cannot be read. Unknown methods and formats are read: whoever chooses a key
-    /// refuses them.
+    /// The URI is kept as it is written. Throws `malformed` if METHOD or URI is missing or empty, if an attribute stands
+    /// there twice, and if a value cannot be read. Unknown methods and formats are read: the code that chooses a key refuses
+    /// them.
     public init(attributeList: some StringProtocol) throws(FormatError) {
         try self.init(try HLSAttributeList(parsing: attributeList))
     }

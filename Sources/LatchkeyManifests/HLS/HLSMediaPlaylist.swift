@@ -311,9 +311,9 @@ struct HLSKeyScope: Hashable, Sendable {
         }
     }
 
-    /// The key to use: that of the first format of `formats` that is there and can be used. Nil where segments are clear.
+    /// The key to use: that of the first format of `formats` that is there and can be used. Nil if segments are clear.
     ///
-    /// A whole-segment key that anybody can fetch (AES-128, `identity`) can always be used. Throws the problem of a
+    /// A whole-segment key that any client can fetch (AES-128, `identity`) can always be used. Throws the problem of a
     /// tag, or `unsupported` with what the playlist has; both name lines.
     func key(formats: [HLSKeyFormat]) throws(FormatError) -> HLSKey? {
         guard !tags.isEmpty else { return nil }

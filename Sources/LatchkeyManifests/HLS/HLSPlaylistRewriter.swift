@@ -27,11 +27,11 @@ public struct HLSPlaylistRewriter: Sendable {
     /// Whether a playlist that players may change from to this one has encrypted samples. Clear segments are announced then,
     /// so that they are not taken for encrypted ones.
     public var hasEncryptedSibling = false
-    /// What the segments are, where it is known. A playlist with `EXT-X-MAP` is fragmented MP4 anyway; otherwise the
-    /// file names of the segments tell, where this is nil.
+    /// What the segments are, if it is known. A playlist with `EXT-X-MAP` is fragmented MP4 anyway; otherwise, if this
+    /// is nil, the file names of the segments decide.
     public var segmentKind: HLSSegmentKind?
 
-    /// Whether segments are in envelopes. Nil as long as nobody has looked: `HLSRewriting.segmentToProbe` says where.
+    /// Whether segments are in envelopes. Nil until one was checked: `HLSRewriting.segmentToProbe` says which.
     public var isEnveloped: Bool?
 
     /// What the outputs have. Variants that want more by their `HDCP-LEVEL` (RFC 8216bis, section 4.4.6.2) are left out,
@@ -47,7 +47,7 @@ public struct HLSPlaylistRewriter: Sendable {
 
     var window = HLSWindow()
 
-    /// Where `segmentKind` is nil, the playlist and its file names tell; see `HLSRewriting.segmentToInspect`.
+    /// If `segmentKind` is nil, the playlist and its file names decide; see `HLSRewriting.segmentToInspect`.
     public init(
         keyFormats: [HLSKeyFormat], importedVariables: [String: String] = [:], sessionKeys: [HLSKey] = [],
         segmentKind: HLSSegmentKind? = nil

@@ -8,7 +8,7 @@ public struct HLSRewriting: Sendable {
     public enum Decryptor: Hashable, Sendable {
         /// The decryptor element, sample by sample: the key session has to have the key.
         case element
-        /// Whoever serves the segment (`HLSResource.segment`).
+        /// The server of the segment (`HLSResource.segment`).
         case server
     }
 
@@ -101,11 +101,11 @@ public struct HLSRewriting: Sendable {
     public var defaultAudio: [String: String] = [:]
     /// Of a master playlist: the variants whose size it tells, but for those that were left out.
     public var qualities: [PictureQuality] = []
-    /// The segment to look at, where what segments are has to be known and the playlist does not tell. Set
+    /// The segment to look at, if the kind of the segments has to be known and the playlist does not say it. Set
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?
 
-    /// The segment to look at, where segments may be in envelopes without that the playlist tells. Set
+    /// The segment to look at, if segments may be in envelopes and the playlist does not say so. Set
     /// `HLSPlaylistRewriter.isEnveloped` and rewrite again; until then they are taken for what the playlist says.
     public var segmentToProbe: SegmentProbe?
 

@@ -28,8 +28,8 @@ public struct HLSOfflineMedia: Sendable {
 
     /// In order; what a segment needs first stands in front of it.
     public private(set) var pieces: [Piece] = []
-    /// Where the keys are that anybody who may read their http or https URL gets (KEYFORMAT `identity`; RFC 8216, 4.3.2.4),
-    /// absolute. Of segments alone, each once.
+    /// The absolute URLs of keys that any client gets that may read their http or https URL (KEYFORMAT `identity`; RFC 8216,
+    /// 4.3.2.4). Of segments alone, each once.
     public private(set) var keys: [String] = []
     /// Keys that FairPlay-style key servers give (KEYFORMAT `com.apple.streamingkeydelivery`), for playback that uses these.
     /// Of segments alone, each URI once.

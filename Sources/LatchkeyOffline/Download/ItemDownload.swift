@@ -16,9 +16,9 @@ struct ItemDownload: Sendable {
     static let pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8), .seconds(15)]
 
     let fetcher: ItemFetcher
-    /// Has keys of key servers stored; nil: nobody is asked for those.
+    /// Has keys of key servers stored; nil: no key server is asked for them.
     let keyStoring: KeyStoring?
-    /// Has the licence stored; nil: nobody is asked for one.
+    /// Has the licence stored; nil: no service is asked for one.
     let licenseStoring: LicenseStoring?
     /// Waits between two tries. Throws where the task is cancelled.
     let pause: @Sendable (Duration) async throws -> Void
@@ -125,7 +125,7 @@ struct ItemDownload: Sendable {
                 try await store.forget(serverKey: key.uri ?? "")
             case .untaken:
                 try await store.note(
-                    serverKey: key.uri ?? "", refusal: "nobody is asked for it; configure [fairplay], or add a loader")
+                    serverKey: key.uri ?? "", refusal: "no loader takes it; configure [fairplay], or add a loader")
             }
         }
     }
@@ -162,7 +162,7 @@ struct ItemDownload: Sendable {
         }
     }
 
-    /// The same for the licence. Where nobody is to be asked, nothing is known of it.
+    /// The same for the licence. If no service is to be asked, nothing is known of it.
     private func storeLicense() async throws(CacheError) {
         guard let licenseStoring else { return try await store.forget(serverKey: ItemStore.license) }
         let refusal = await licenseStoring()

@@ -77,7 +77,7 @@ actor ItemFetcher {
         let key = Key(resource: resource.url, block: number)
         if flights[key] == nil, let bytes = await stored(number, resource) { return bytes }
         var fetched = await fetched(number, resource, ahead)
-        // Whoever asked first may have given up.
+        // The task that asked first may have given up.
         while fetched.error?.code == .cancelled, !Task.isCancelled {
             fetched = await self.fetched(number, resource, ahead)
         }
@@ -199,7 +199,7 @@ actor ItemFetcher {
             flight = known
         } else {
             let blocks = await run(from: number, resource, ahead)
-            // Meanwhile somebody else may have asked.
+            // Meanwhile another task may have asked.
             if let known = flights[key] {
                 flight = known
             } else {

@@ -78,7 +78,7 @@ actor ItemOperations {
     private func open(for purpose: ItemStore.Purpose) async throws(CacheError) -> ItemFetcher {
         while let opening {
             _ = await opening.value
-            // Whoever opens it goes first.
+            // The task that opens it goes first.
             await Task.yield()
         }
         if let fetcher {
@@ -119,8 +119,8 @@ actor ItemOperations {
         }
     }
 
-    /// Where nobody needs it any more, files and locks are let go, before anybody is told: whoever hears that a download has
-    /// ended may start the next, in this process or another. `outcome` is that of the download.
+    /// If it is not needed any more, files and locks are let go before the end is reported: a caller that sees the end of a
+    /// download may start the next, in this process or another. `outcome` is that of the download.
     func endUse(of used: ItemFetcher, outcome: CachedItem.Status? = nil) async {
         var last: ItemStore.Snapshot?
         if used === fetcher, uses == 1 { last = await used.store.snapshot() }
@@ -128,7 +128,7 @@ actor ItemOperations {
             uses -= 1
             if uses == 0 {
                 fetcher = nil
-                // Whoever is just asking the store would find nothing.
+                // A task that is just asking the store would find nothing.
                 tellings += 1
                 await used.store.close()
                 // Of a download that came to nothing, nothing is left.

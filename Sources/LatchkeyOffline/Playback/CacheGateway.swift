@@ -6,10 +6,10 @@ import LatchkeyHTTP
 import LatchkeyManifests
 import Synchronization
 
-/// Serves a cached item to a player of this process, over a loopback server whose path nobody can guess.
+/// Serves a cached item to a player of this process, over a loopback server whose path cannot be guessed.
 ///
 /// Answers only for what is part of the item. What is cached comes from disk, the rest from the origin, and is on disk
-/// then. Where the network fails in the middle of playback, a request waits until playback has come to what is missing,
+/// then. If the network fails in the middle of playback, a request waits until playback has come to what is missing,
 /// and tries on; then it ends. Closes with the object. Thread-safe.
 public final class CacheGateway: Sendable {
     /// What a player may want to know.
@@ -24,7 +24,7 @@ public final class CacheGateway: Sendable {
         case failure(CacheError)
     }
 
-    /// What to play in the place of the item's URL. Whoever knows it may read the item: it belongs in no log.
+    /// What to play in the place of the item's URL. Any client that knows it may read the item: keep it out of logs.
     public let url: String
     private let server: LoopbackServer
     private let service: GatewayService
@@ -164,7 +164,7 @@ final class GatewayService: Sendable {
                 let time = await reader.time(of: url, at: offset)
                 var next = Duration.zero
                 while next < Self.retryTime {
-                    // Whoever asked went elsewhere: that tells nothing of the edge.
+                    // The client that asked went elsewhere: that tells nothing of the edge.
                     if Task.isCancelled { throw error }
                     if isReached(time) || waited >= Self.patience {
                         tellEdge(time, error)

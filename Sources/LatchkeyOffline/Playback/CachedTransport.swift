@@ -8,7 +8,7 @@ public struct CachedTransport: HTTPTransport {
     private let reader: CacheReader
     private let origin: any HTTPTransport
 
-    /// What is no part of `item` is sent by `origin`. `onWarning` hears once of each thing that is wrong with the item.
+    /// `origin` sends what is no part of `item`. `onWarning` is called once for each thing that is wrong with the item.
     public init(
         _ item: CachedItem, otherwise origin: any HTTPTransport,
         onWarning: @escaping @Sendable (CacheError) -> Void = { _ in }

@@ -96,11 +96,11 @@ enum CacheFolder {
     /// A lock on a folder that ends with this object, or with the process.
     final class Lock: Sendable {
         enum Kind {
-            /// The folder stays as long as anybody has one.
+            /// The folder stays as long as a lock of this kind exists.
             case use
-            /// Nobody else uses the folder: it may go.
+            /// The folder has no other user: it may go.
             case removal
-            /// Nobody else writes to the folder.
+            /// The folder has no other writer.
             case writing
         }
 
@@ -112,7 +112,7 @@ enum CacheFolder {
             try self.init(path, name, flags: O_RDWR | O_CREAT, kind)
         }
 
-        /// A use of what cannot be written. Throws `notCached` where nobody ever had a lock on it.
+        /// A use of what cannot be written. Throws `notCached` if there was never a lock on it.
         convenience init(readOnly path: String) throws(CacheError) {
             try self.init(path, "\(path)/lock", flags: O_RDONLY, .use)
         }
@@ -155,7 +155,7 @@ struct ItemFolder: Sendable {
     /// Whether something of the item is on disk.
     var isThere: Bool { Self.hasIndex(path) || older.map(Self.hasIndex) ?? false }
 
-    /// The folder to use. One with the older name gets the new one, unless somebody has it open: then it stays for now.
+    /// The folder to use. One with the older name gets the new one, unless it is open elsewhere: then it stays for now.
     func settled() -> String {
         guard let older, !Self.hasIndex(path), Self.hasIndex(older) else { return path }
         guard let lock = try? CacheFolder.Lock(older, for: .removal) else { return older }

@@ -58,7 +58,7 @@ struct ItemIndex {
     /// `laterVersion`.
     init(readOnly path: String, blockSize: Int) throws(CacheError) {
         do throws(CacheError) {
-            // As long as somebody else writes, there are the files that a reader needs.
+            // As long as another process writes, there are the files that a reader needs.
             try self.init(
                 SQLiteConnection(path: path, access: .readOnly, fileSystem: nil, busyTimeout: Self.busyTimeout), path,
                 blockSize)
@@ -344,9 +344,9 @@ extension Duration {
 
 /// Puts the damaged index of an item aside, and makes a new one of what can still be read of it.
 ///
-/// Blocks are taken over with their digests, so that each is still compared with its own when it is read; what has no
-/// digest any more is fetched again. How the content is put together is found out anew. Runs on the thread of the cache,
-/// for whoever may write to the item.
+/// Blocks are taken over with their digests, so that each is still compared with its own when it is read; what has no digest
+/// any more is fetched again. How the content is put together is found out anew. Runs on the thread of the cache, for a
+/// process that may write to the item.
 struct IndexRecovery {
     let index: ItemIndex
     /// What happened, for people.

@@ -15,9 +15,9 @@ actor ItemStore {
     enum Purpose {
         /// To tell what is there.
         case looking
-        /// What is missing is stored where nobody else stores.
+        /// What is missing is stored if no other process stores.
         case playing
-        /// It is made where it is not there. Throws `inUse` where another process writes.
+        /// It is made if it is not there. Throws `inUse` if another process writes.
         case downloading
     }
 
@@ -135,7 +135,7 @@ actor ItemStore {
     private static func openReadOnly(
         _ folder: String, _ blockSize: Int, _ reason: CacheError
     ) throws(CacheError) -> Files {
-        // Where nobody could make the file of the lock, nobody removes the folder either.
+        // If no process could make the file of the lock, none removes the folder either.
         let use = CacheFolder.exists(folder + "/lock") ? try CacheFolder.Lock(readOnly: folder) : nil
         let index = try ItemIndex(readOnly: folder + "/index.db", blockSize: blockSize)
         return Files(
@@ -153,13 +153,13 @@ actor ItemStore {
 
     // MARK: Several processes
 
-    /// Throws `inUse` where another process writes, and `notPermitted` where nobody can.
+    /// Throws `inUse` if another process writes, and `notPermitted` if no process can.
     func becomeWriter() throws(CacheError) {
         guard let index, writer == nil else { return }
         if let readOnlyReason { throw readOnlyReason }
         writer = try CacheFolder.Lock(folder, for: .writing)
         do throws(CacheError) {
-            // Whoever wrote before may have left something.
+            // The previous writer may have left something.
             if try index.version() != version { try reload(index) }
             try storePlan(index)
         } catch {
@@ -169,7 +169,7 @@ actor ItemStore {
         }
     }
 
-    /// What was found out while somebody else wrote.
+    /// Stores what was found out while another process wrote.
     private func storePlan(_ index: ItemIndex) throws(CacheError) {
         guard isPlanUnstored else { return }
         try addResources(pieces.compactMap { tables.url(of: $0) })
@@ -391,7 +391,7 @@ actor ItemStore {
 
     // MARK: The end
 
-    /// Lets go of the files and the locks. Nothing is stored any more; whoever still reads finds nothing.
+    /// Closes the files and the locks. Nothing is stored any more; later reads find nothing.
     func close() {
         index?.close()
         (index, open) = (nil, [:])
@@ -421,8 +421,8 @@ extension ItemStore {
         missing = nil
     }
 
-    /// Takes note of the keys that the content needs: at URLs, and those that key servers give, by URI. Those that nobody
-    /// has kept, or asked for to be stored, count as missing.
+    /// Takes note of the keys that the content needs: at URLs, and those that key servers give, by URI. Keys that were never
+    /// kept, or never asked for to be stored, count as missing.
     func needKeys(_ urls: [String], ofServers uris: [String]) throws(CacheError) {
         let new = urls.filter { tables.keys[$0] == nil }
         let newURIs = uris.filter { tables.refusals[$0] == nil }
@@ -534,8 +534,8 @@ struct LinearProgress: Sendable {
     }
 }
 
-/// Keeps keys of content on disk sealed with the secret of this device: whoever has the files alone cannot use them. Used
-/// from the thread of the cache alone.
+/// Keeps keys of content on disk sealed with the secret of this device: the files alone are of no use. Used from the thread
+/// of the cache alone.
 struct KeySeal: Sendable {
     /// In bytes, of a key of AES-128.
     static let keySize = ContentKey.size

@@ -43,7 +43,7 @@ struct ItemTables: Sendable {
     /// Nothing is on disk any more.
     mutating func clear() { (present, pieces, cachedSize, keys, refusals) = ([:], [], 0, [:], [:]) }
 
-    /// Those that are needed and cannot be kept, or that nobody has kept yet.
+    /// Those that are needed and cannot be kept, or are not kept yet.
     var unkeptKeys: [String] { keys.compactMap { $0.value.isEmpty ? $0.key : nil } }
 
     // MARK: Resources

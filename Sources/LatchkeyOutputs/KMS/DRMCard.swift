@@ -14,8 +14,8 @@ public final class DRMCard: KMSDevice {
 
     private enum Name { case contentProtection, contentType, other }
 
-    /// Opens a device such as `/dev/dri/card0`. Whoever opens it first becomes the DRM master, which `keepsMaster` keeps:
-    /// that is for asking, and keeps a compositor out.
+    /// Opens a device such as `/dev/dri/card0`. The first process to open it becomes the DRM master, which `keepsMaster`
+    /// keeps: that is for requests, and keeps a compositor out.
     public init(path: String, keepsMaster: Bool = false) throws(OutputError) {
         descriptor = open(path, O_RDWR | O_CLOEXEC)
         isOwned = true

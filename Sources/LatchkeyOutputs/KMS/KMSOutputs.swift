@@ -5,7 +5,7 @@ import CLatchkeyUdev
 import Glibc
 import Synchronization
 
-/// The outputs of all display devices, as the kernel tells them. Thread-safe.
+/// The outputs of all display devices, as the kernel reports them. Thread-safe.
 ///
 /// A device that cannot be read makes all unreadable: it may be the one that shows the picture.
 public final class KMSOutputs: OutputProvider {
@@ -69,7 +69,7 @@ public protocol KMSDevice: AnyObject {
     func setProperty(_ property: UInt32, to value: UInt64, on connector: KMSConnector) throws(OutputError)
 }
 
-/// A connector as the kernel tells it. A value.
+/// A connector as the kernel reports it. A value.
 public struct KMSConnector: Hashable, Sendable {
     /// A property that is an enumeration: its number, and what it is set to.
     public struct Property: Hashable, Sendable {
@@ -156,7 +156,7 @@ extension KMSConnector {
     }
 }
 
-/// Hears of changes of display devices through libudev. Used by one thread at a time.
+/// Receives changes of display devices through libudev. Used by one thread at a time.
 final class UeventMonitor: @unchecked Sendable {
     // SAFETY: libudev's objects belong to this one; `OutputProvider` has one thread at a time here.
     private let context: OpaquePointer

@@ -10,7 +10,7 @@ import Synchronization
 /// A surface has one, which all users of the process share: a second weston_protected_surface for it is an error that ends
 /// the application's connection. For the same reason it outlives its users: Weston 10 counts one that was destroyed.
 final class ProtectedSurface: @unchecked Sendable {
-    // SAFETY: the Wayland objects are used by the thread while it runs, else by whoever holds `lifecycle`.
+    // SAFETY: the Wayland objects are used by the thread while it runs, else by the holder of `lifecycle`.
     let library: WaylandLibrary
     let display: WaylandLibrary.Display
     let surface: WaylandLibrary.Proxy
@@ -26,7 +26,7 @@ final class ProtectedSurface: @unchecked Sendable {
     private let lifecycle = Mutex(Lifecycle())
 
     private struct State {
-        /// What each wants, and how it hears of news.
+        /// What each wants, and how it is woken after a change.
         var users: [ObjectIdentifier: (requirement: OutputRequirement, wake: WakeUp)] = [:]
         /// The compositor has said all that was on its way when the thread started.
         var isAnswered = false
@@ -51,7 +51,7 @@ final class ProtectedSurface: @unchecked Sendable {
 
     init(_ library: WaylandLibrary, display: WaylandLibrary.Display, surface: WaylandLibrary.Proxy) throws(OutputError)
     {
-        // Without one, nobody could end the thread.
+        // Without one, nothing could end the thread.
         guard wake.descriptor != nil else { throw .noWayland("no file descriptor is left") }
         guard let queue = library.createQueue(display) else {
             throw .noWayland("there is no memory for an event queue")

@@ -6,8 +6,8 @@ import Synchronization
 
 /// The functions of libwayland-client, in the copy that the application has loaded. Thread-safe, as they are.
 ///
-/// Whoever has a `wl_display` to give has that library in the process. So it is neither linked nor loaded here: machines
-/// without a compositor need none, and no second copy can come to the application's objects.
+/// An application with a `wl_display` to give has that library in the process. So it is neither linked nor loaded here:
+/// machines without a compositor need none, and no second copy can come to the application's objects.
 struct WaylandLibrary: @unchecked Sendable {
     typealias Display = UnsafeMutableRawPointer
     typealias Queue = UnsafeMutableRawPointer

@@ -4,8 +4,8 @@ import Glibc
 public import LatchkeyProtection
 import Synchronization
 
-/// The outputs that show one window of the application's, through its Wayland compositor: HDCP is asked for by
-/// weston_content_protection, and the compositor tells what comes of it. Thread-safe.
+/// The outputs that show one window of the application's, through its Wayland compositor: HDCP is requested by
+/// weston_content_protection, and the compositor reports the result. Thread-safe.
 ///
 /// All outputs that show the window are one, of the kind `digital`, with what the least of them has. A compositor that
 /// does not offer the protocol makes it unreadable. Whom the compositor counts, and whether it tells the truth, is its own

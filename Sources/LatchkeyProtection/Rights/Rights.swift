@@ -3,7 +3,7 @@
 /// When a licence may be used: the dates and terms that it carries, and when it was first used.
 ///
 /// Dates come from the licence service's clock. Everything is optional: a licence without any of it may be used at any
-/// time. Who enforces it is `RightsStatus.init(of:at:for:)`.
+/// time. `RightsStatus.init(of:at:for:)` enforces it.
 public struct Rights: Hashable, Sendable {
     /// No use before this moment; nil for no limit.
     public var begins: UnixTime?

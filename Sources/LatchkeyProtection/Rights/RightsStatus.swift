@@ -69,7 +69,7 @@ extension RightsStatus.Kind: Comparable {
 }
 
 extension RightsStatus {
-    /// What somebody wants to do with the rights.
+    /// What a caller wants to do with the rights.
     public enum Use: Hashable, Sendable {
         /// Start playing, or look whether one could.
         case start
@@ -219,7 +219,7 @@ private struct Limits {
 
     private func problem(_ now: TrustedTime) -> String {
         switch now.trust {
-        // Nobody's clock was good then: the device does not know any more when it last was.
+        // No clock was good at that time: the device does not know any more when its clock was last good.
         case .rolledBack where now.time.seconds < 978_307_200:
             "what the trusted clock knew cannot be read any more; connect to the time service"
         case .rolledBack:

@@ -133,7 +133,7 @@ public struct SessionAdapter: Hashable, Sendable, Codable {
     public var teardown: Exchange
     /// The same places for the answers to all three, and for errors.
     public var answer: Answer
-    /// In order. What none of them fits is told by the HTTP status.
+    /// In order. If none of them fits, the HTTP status decides.
     public var rules: [Rule]
     /// Whether every answer of the server itself is JSON. Then one that is not comes from something on the way, and says
     /// nothing about the session.

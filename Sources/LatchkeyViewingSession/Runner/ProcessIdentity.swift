@@ -3,7 +3,7 @@
 import Glibc
 import LatchkeyProtection
 
-/// One process, told from a later one with its number (see proc(5), `/proc/PID/stat` and
+/// One process, distinguished from a later one with its number (see proc(5), `/proc/PID/stat` and
 /// `/proc/sys/kernel/random/boot_id`).
 public struct ProcessIdentity: Hashable, Sendable {
     /// The process id, as this PID namespace sees it.

@@ -79,7 +79,7 @@ public struct SessionRecords: Sendable {
 extension SessionRecords {
     /// One session that a server may count, for people.
     public struct Entry: Hashable, Sendable {
-        /// Of the session server. It may hold what nobody else should see in its query.
+        /// Of the session server. Its query may hold private data.
         public var serverURL: String
         /// The client's own name of the session, random.
         public var session: String
@@ -110,7 +110,7 @@ struct SessionRecord: Equatable, Sendable {
     var session: String
     var reference: String?
     var token: SessionToken?
-    /// Who has the session. Nobody: it was left over.
+    /// The process that has the session. Nil: it was left over.
     var owner: ProcessIdentity?
     var attempts = 0
 

@@ -9,7 +9,7 @@ import Synchronization
 /// Drives a `SessionState` with a transport and a clock. Thread-safe; no method blocks. It keeps itself alive from `start`
 /// until it is over, so that what the server counts is ended; call `stop` when playback ends.
 public final class ViewingSession: Sendable {
-    /// What observers are told.
+    /// What observers get.
     public enum Event: Equatable, Sendable {
         /// Media may be decrypted and shown, or may not.
         case gate(isOpen: Bool)
@@ -19,7 +19,7 @@ public final class ViewingSession: Sendable {
 
     /// What a session is made with.
     public struct Configuration: Sendable {
-        /// The server, and what it is told.
+        /// The server, and what it gets.
         public var service: SessionService
         /// Times and numbers of retries.
         public var policy = SessionPolicy()
@@ -133,7 +133,7 @@ public final class ViewingSession: Sendable {
         }
     }
 
-    /// No event is told once this returns, but for one that is being told. An unknown id does nothing.
+    /// No event is sent once this returns, except for one that is being sent. An unknown id does nothing.
     public func removeObserver(_ id: UInt64) {
         // The body may own something whose end calls the session, so it goes after the lock.
         _ = core.withLock { core in

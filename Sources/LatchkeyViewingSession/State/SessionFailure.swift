@@ -6,7 +6,7 @@ public import LatchkeyProtection
 public struct SessionFailure: Error, Hashable, Sendable {
     /// What follows from the failure: another try, a question to the application, or the end.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
-        /// Nobody knows: no answer, an answer that makes no sense, a server in trouble. Tried again.
+        /// The result is unknown: no answer, an answer that makes no sense, a server in trouble. Tried again.
         case unknown = "no answer"
         /// As many sessions as are allowed. Never tried again without being asked.
         case limit = "session limit reached"

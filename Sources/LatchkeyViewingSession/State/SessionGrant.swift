@@ -40,7 +40,7 @@ public struct SessionToken: Sendable {
     public var text: String { String(decoding: storage.bytes, as: UTF8.self) }
 
     private final class Storage: Sendable {
-        // SAFETY: written once before it is shared, then only by `deinit`, when nobody else has it.
+        // SAFETY: written once before it is shared, then only by `deinit`, when there is no other reference.
         nonisolated(unsafe) var bytes: [UInt8]
 
         init(_ bytes: [UInt8]) { self.bytes = bytes }

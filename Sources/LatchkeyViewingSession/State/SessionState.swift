@@ -2,11 +2,11 @@
 
 /// One viewing session: a value that events change, and that says what to do.
 ///
-/// It has no clock, no timer, no network and no randomness of its own. Times are milliseconds by any clock that never
-/// goes back and goes on while the machine sleeps (`CLOCK_BOOTTIME`). Whoever drives it calls `handle` with `.tick` when
-/// `deadline` comes.
+/// It has no clock, no timer, no network and no randomness of its own. Times are milliseconds by any clock that never goes
+/// back and goes on while the machine sleeps (`CLOCK_BOOTTIME`). The caller calls `handle` with `.tick` when `deadline`
+/// comes.
 ///
-/// - At most one request is under way. An answer counts only where it is for that request.
+/// - At most one request is under way. An answer counts only if it is for that request.
 /// - The lease runs from the time at which the last accepted request was *sent*. At its end the gate closes, whatever
 ///   else is going on.
 /// - Before a server can know of a session, the session is written down; the note goes when the server has ended it.
@@ -230,7 +230,7 @@ extension SessionState {
         public let reference: String?
     }
 
-    /// What is to be told.
+    /// What is to be reported.
     public enum Notice: Equatable, Sendable {
         /// The session is there.
         case established
@@ -252,17 +252,17 @@ extension SessionState {
         case opened, closed
     }
 
-    /// What is to be written down, so that nobody forgets a session that the server counts.
+    /// What is to be written down, so that a session that the server counts is not forgotten.
     public enum RecordChange: Equatable, Sendable {
         /// A session is there, or will be: keep this.
         case write(generation: UInt32, token: SessionToken?, reference: String?)
         /// The server does not count the session any more.
         case remove(generation: UInt32)
-        /// The server may count the session on, and nobody here tries to end it any more: leave that to the next start.
+        /// The server may count the session on, and this process stops trying to end it: leave that to the next start.
         case leave(generation: UInt32)
     }
 
-    /// A session that the server holds and nobody here wants. To be ended, whatever comes of it.
+    /// A session that the server holds and this client does not want. To be ended, whatever comes of it.
     public struct Stray: Equatable, Sendable {
         /// Of the setup that brought it about.
         public let generation: UInt32
@@ -286,7 +286,7 @@ extension SessionState {
         public var dispose: Stray?
         /// The application is asked for a new credential; `.credential` is its answer.
         public var wantsCredential = false
-        /// In order, to be told after everything else is done.
+        /// In order, to be sent after everything else is done.
         public var notices: [Notice] = []
 
         /// An action that does nothing.
@@ -720,7 +720,7 @@ extension SessionState {
         }
     }
 
-    /// A setup that nobody waits for any more was granted after all.
+    /// A setup that is not waited for any more was granted after all.
     private func disposeOfStray(_ reply: Reply, _ request: Request, _ action: inout Action) {
         guard request.kind == .setup, request.number != grantedSetup, case .granted(let grant) = reply else { return }
         // A server that knows the client's own number takes a repeated setup for the same session.

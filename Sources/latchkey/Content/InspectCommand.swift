@@ -139,7 +139,7 @@
                 let name = need.keyURI ?? list(need.keyIDs.map { "KID \($0)" })
                 return "\(name): "
                     + (need.source.map { "from \($0)" }
-                        ?? "nobody is asked, and playback waits in vain: configure a licence service or a keys file")
+                        ?? "no source is asked, and playback waits in vain: configure a licence service or a keys file")
             }
             if info.rightsStatus != .valid, info.keyNeeds.contains(where: { $0.source != nil }) {
                 lines.append(

@@ -107,7 +107,7 @@
             let showing = Task {
                 var hasEnded = false
                 for await event in events {
-                    // That the player is stopped then is no news.
+                    // After the end, further changes of state are not shown.
                     if case .stateChanged(let state) = event {
                         if hasEnded { continue }
                         hasEnded = [.ended, .failed, .aborted].contains(state)
@@ -186,7 +186,7 @@
             let standstill = StandstillWatch(agent, player)
             let clock = Task {
                 while !Task.isCancelled {
-                    // A bus that nobody empties keeps everything.
+                    // A bus that is never read keeps everything.
                     while player.nextMessage(waiting: 0) != nil {}
                     screen.showPosition(player.position, of: player.duration)
                     try? await Task.sleep(for: .milliseconds(250))
@@ -248,7 +248,7 @@
         private struct State {
             var hasPosition = false
             var problem: String?
-            /// The rights were shown: what comes before is news for programs alone.
+            /// The rights were shown: what comes before is for programs alone.
             var hasBegun = false
         }
 

@@ -34,7 +34,7 @@ extern "C" {
  * @LATCHKEY_AGENT_ERROR_SERVER_ERROR: the content's server answered with an error status
  * @LATCHKEY_AGENT_ERROR_INVALID_CONTENT: what came is not what the content type says, as the web page of a captive portal
  * @LATCHKEY_AGENT_ERROR_UNSUPPORTED_CONTENT: it is what the type says, and of a kind that is not played
- * @LATCHKEY_AGENT_ERROR_NOT_PROTECTED: a licence was asked for where nothing is protected
+ * @LATCHKEY_AGENT_ERROR_NOT_PROTECTED: a licence was asked for, and nothing is protected
  * @LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED: no licence was acquired
  * @LATCHKEY_AGENT_ERROR_CONFIGURATION: the configuration, the licence store or an element cannot be used
  * @LATCHKEY_AGENT_ERROR_CANCELLED: the call was cancelled, or the agent's last reference went meanwhile
@@ -94,7 +94,7 @@ typedef enum {
  *   was acquired.
  * @LATCHKEY_AGENT_EVENT_UNTRUSTED_SYSTEM_TIME: the system clock was set back, or cannot be trusted, so that licences with
  *   dates are of no use. Has a reason. Once, and not again before something was decrypted.
- * @LATCHKEY_AGENT_EVENT_INVALID_CONTENT: what came is not what was asked for, as where a captive portal answers with a web
+ * @LATCHKEY_AGENT_EVENT_INVALID_CONTENT: what came is not what was asked for, as when a captive portal answers with a web
  *   page. Has a URL and a reason. Once, and not again before a piece of content could be read.
  * @LATCHKEY_AGENT_EVENT_SERVER_ERROR: the content's server answered with an error status. Has a URL and an HTTP status.
  * @LATCHKEY_AGENT_EVENT_PLAYBACK_SHOULD_BE_ABORTED: something failed from which playback may not recover: stop. Has a
@@ -102,7 +102,7 @@ typedef enum {
  * @LATCHKEY_AGENT_EVENT_PLAYBACK_WILL_BE_ABORTED: playback is being ended. Has a reason.
  * @LATCHKEY_AGENT_EVENT_SESSION_SETUP_ERROR: the session server refused a session; playback ends. Has an HTTP status, a
  *   reason, and the server's code, message and conflicts.
- * @LATCHKEY_AGENT_EVENT_SESSION_HEARTBEAT_ERROR: a heartbeat failed; where it is final, playback ends. Has the same.
+ * @LATCHKEY_AGENT_EVENT_SESSION_HEARTBEAT_ERROR: a heartbeat failed; if it is final, playback ends. Has the same.
  * @LATCHKEY_AGENT_EVENT_SESSION_TEARDOWN_ERROR: the session could not be ended; the next start tries again. Has the same.
  * @LATCHKEY_AGENT_EVENT_OUTPUT_STATUS: what the outputs may show has changed. Has an output status and a reason.
  * @LATCHKEY_AGENT_EVENT_STATE_CHANGED: the agent's own state has changed. Has a state.
@@ -111,7 +111,7 @@ typedef enum {
  * @LATCHKEY_AGENT_EVENT_LOG_MESSAGE: a line of the log that is not below the agent's threshold. Has a level, and the line
  *   as its reason.
  *
- * What happens while protected content plays. Where nothing else is said, each time.
+ * What happens while protected content plays. If nothing else is said, each time.
  */
 typedef enum {
   LATCHKEY_AGENT_EVENT_UNKNOWN = 0,
@@ -150,8 +150,8 @@ typedef enum {
 
 /**
  * LatchkeyOutputStatus:
- * @video: 1 where pictures are shown
- * @audio: 1 where sound is heard
+ * @video: 1 if pictures are shown
+ * @audio: 1 if sound is heard
  * @max_pixels: the most pixels of a picture; 0 for no limit
  *
  * What the outputs may show.
@@ -244,7 +244,7 @@ LatchkeyErrorCode latchkey_agent_error_get_key_error (LatchkeyAgentError *error)
  * latchkey_agent_error_is_temporary:
  * @error: an error
  *
- * Returns: 1 where the same call may succeed later without anybody doing anything, else 0
+ * Returns: 1 if the same call may succeed later without further action, else 0
  */
 int latchkey_agent_error_is_temporary (LatchkeyAgentError *error);
 
@@ -292,7 +292,7 @@ const char *latchkey_agent_event_get_url (LatchkeyAgentEvent *event);
  * latchkey_agent_event_get_http_status:
  * @event: an event
  *
- * Returns: the status of the content's server or of the session server; 0 where there was no answer
+ * Returns: the status of the content's server or of the session server; 0 if there was no answer
  */
 int latchkey_agent_event_get_http_status (LatchkeyAgentEvent *event);
 
@@ -342,7 +342,7 @@ const char *latchkey_agent_event_get_conflict (LatchkeyAgentEvent *event, size_t
  * latchkey_agent_event_is_final:
  * @event: an event
  *
- * Returns: 1 where a heartbeat error ends playback, else 0
+ * Returns: 1 if a heartbeat error ends playback, else 0
  */
 int latchkey_agent_event_is_final (LatchkeyAgentEvent *event);
 
@@ -351,7 +351,7 @@ int latchkey_agent_event_is_final (LatchkeyAgentEvent *event);
  * @event: an event
  * @status: (out): filled in
  *
- * Returns: 1, or 0 where the event has none: @status is zero then
+ * Returns: 1, or 0 if the event has none: @status is zero then
  */
 int latchkey_agent_event_get_output_status (LatchkeyAgentEvent *event, LatchkeyOutputStatus *status);
 
@@ -367,7 +367,7 @@ LatchkeyAgentState latchkey_agent_event_get_state (LatchkeyAgentEvent *event);
  * latchkey_agent_event_get_log_level:
  * @event: an event
  *
- * Returns: how much the line matters; %LATCHKEY_LOG_DEFAULT where the event is none
+ * Returns: how much the line matters; %LATCHKEY_LOG_DEFAULT if the event is none
  */
 LatchkeyLogLevel latchkey_agent_event_get_log_level (LatchkeyAgentEvent *event);
 

@@ -5,7 +5,7 @@
  * @title: The agent
  * @short_description: one piece of protected content, from the look at its rights to the end of its playback
  *
- * An agent looks at a piece of content, manages its rights, makes the player for it, and tells what happens. It is the
+ * An agent looks at a piece of content, manages its rights, makes the player for it, and reports events. It is the
  * `Agent` of the Swift interface; docs/agent.md says what it does, docs/embedding.md how C and Python use it.
  *
  * **Threads.** Every function may be called from any thread, also from inside a callback, and none waits, but for
@@ -17,7 +17,7 @@
  * **Calls that take time** return a number. Their callback is called exactly once, maybe before the function that began
  * them has returned, and after it `destroy` with the same `user_data`. latchkey_call_cancel() ends one early, and so does
  * the last latchkey_agent_unref(): the callback gets %LATCHKEY_AGENT_ERROR_CANCELLED, unless the call had ended already.
- * Where a function returns 0, its arguments cannot be used, and neither callback nor `destroy` is called.
+ * If a function returns 0, its arguments cannot be used, and neither callback nor `destroy` is called.
  *
  * **What callbacks get** is lent for the time of the call; its `_ref` function keeps it.
  *
@@ -58,7 +58,7 @@ typedef struct _LatchkeyServiceRequest LatchkeyServiceRequest;
 /**
  * LatchkeyAcquisition:
  * @LATCHKEY_ACQUISITION_MANUAL: the application, by latchkey_agent_acquire_license(): nothing is asked of a licence
- *   service otherwise. Samples without rights wait, and the application hears of it.
+ *   service otherwise. Samples without rights wait, and the application is notified.
  * @LATCHKEY_ACQUISITION_AUTOMATIC: the elements, as soon as a key is needed
  *
  * Who acquires licences.
@@ -71,8 +71,8 @@ typedef enum {
 /**
  * LatchkeyHdmiMode:
  * @LATCHKEY_HDMI_DEFAULT: the licence decides
- * @LATCHKEY_HDMI_DISABLE: none may be there: playback ends, also where the licence would allow it
- * @LATCHKEY_HDMI_ALLOW: they are allowed, also where the licence does not allow them
+ * @LATCHKEY_HDMI_DISABLE: none may be there: playback ends, even if the licence would allow it
+ * @LATCHKEY_HDMI_ALLOW: they are allowed, even if the licence does not allow them
  * @LATCHKEY_HDMI_AUDIO_ONLY: sound only
  * @LATCHKEY_HDMI_ALTERNATIVE: another picture instead of the video: see
  *   latchkey_agent_set_hdmi_alternative_image()
@@ -102,13 +102,14 @@ typedef enum {
 /**
  * LatchkeyAgentOptions:
  * @size: `sizeof (LatchkeyAgentOptions)`; the table may grow, and the size says what the application knows
- * @acquisition: who acquires licences
+ * @acquisition: how licences are acquired
  * @log_threshold: lines of the log below this are no events
  * @hold_timeout: how long samples wait for a licence, with %LATCHKEY_ACQUISITION_MANUAL, before playback ends; in
  *   milliseconds; 0 for two minutes
  * @video_sink: (nullable): the players' sink in the words of gst-launch; %NULL for `autovideosink`
  * @audio_sink: (nullable): the same for sound; %NULL for `autoaudiosink`
- * @outputs: (nullable): who tells the outputs, as latchkeyguard's property `outputs` takes it; %NULL for `kms`
+ * @outputs: (nullable): the source of the data on the outputs, as latchkeyguard's property `outputs` takes it; %NULL
+ *   for `kms`
  * @configuration_file: (nullable): where keys and licences come from; %NULL for what elements go by: LATCHKEY_CONFIG, or
  *   latchkey/latchkey.conf in the user's configuration folder. A file that cannot be used is an error of
  *   latchkey_agent_get_content_info() and of what else needs it.
@@ -132,7 +133,7 @@ typedef struct {
  * @perform_license_acquisition: (nullable): sends a challenge for a licence, or has it sent; %NULL has it sent
  * @perform_join_domain: (nullable): the same for a challenge to join a domain
  * @cancel: (nullable): the answer is not wanted any more. Called once at most for a request, never after it was finished:
- *   on the thread that cancels, inside latchkey_call_cancel() or the last latchkey_agent_unref(), or, where the function
+ *   on the thread that cancels, inside latchkey_call_cancel() or the last latchkey_agent_unref(), or, if the function
  *   that performs has not returned yet, right behind it on the same thread.
  *
  * Sends the challenges of PlayReady-style licences in the place of Latchkey: with fields or cookies of its own, to another
@@ -149,7 +150,7 @@ typedef struct {
 
 /**
  * LatchkeyContentInfoCallback:
- * @info: (nullable): what the content is; %NULL where it could not be found out
+ * @info: (nullable): what the content is; %NULL if it could not be found out
  * @error: (nullable): why not
  * @user_data: what the function got
  */
@@ -157,7 +158,7 @@ typedef void (*LatchkeyContentInfoCallback) (LatchkeyContentInfo *info, Latchkey
 
 /**
  * LatchkeyLicenseCallback:
- * @rights: (nullable): how the rights stand now: a licence may be one for the future. %NULL where none was acquired.
+ * @rights: (nullable): how the rights stand now: a licence may be one for the future. %NULL if none was acquired.
  * @error: (nullable): why not
  * @user_data: what the function got
  */
@@ -187,7 +188,7 @@ typedef void (*LatchkeyAgentListener) (LatchkeyAgentEvent *event, void *user_dat
  * A URL that cannot be used is an error of latchkey_agent_get_content_info(). Loaders of latchkey_loader_register() are
  * asked for keys before those of the configuration.
  *
- * Returns: (transfer full) (nullable): an agent; %NULL where @content_url is %NULL, @type is no type, the size of
+ * Returns: (transfer full) (nullable): an agent; %NULL if @content_url is %NULL, @type is no type, the size of
  *   @options is too small, or a number in it is none of its type's
  */
 LatchkeyAgent *latchkey_agent_new (const char *content_url, LatchkeyContentType type,
@@ -217,7 +218,7 @@ void latchkey_agent_unref (LatchkeyAgent *agent);
  * @user_data: (nullable): goes with the callback
  * @destroy: (nullable): called with @user_data behind the callback
  *
- * Looks at the content, and at the rights that are installed for it. An untrusted clock is repaired, where a time service
+ * Looks at the content, and at the rights that are installed for it. An untrusted clock is repaired if a time service
  * is configured. Checks that the content is what its type says.
  *
  * Returns: a number for latchkey_call_cancel(), never 0 for an agent. Errors are %LATCHKEY_AGENT_ERROR_INVALID_URL,
@@ -238,7 +239,7 @@ uint64_t latchkey_agent_get_content_info (LatchkeyAgent *agent, LatchkeyContentI
  *
  * Acquires the licences for the content and installs them. Whatever waits for one goes on.
  *
- * Returns: a number for latchkey_call_cancel(), or 0 where the size of @delegate is too small. Errors are
+ * Returns: a number for latchkey_call_cancel(), or 0 if the size of @delegate is too small. Errors are
  *   %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED, %LATCHKEY_AGENT_ERROR_NOT_PROTECTED and those of
  *   latchkey_agent_get_content_info(). A delegate for keys that are not those of PlayReady-style licences is
  *   %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED with %LATCHKEY_ERROR_INVALID_CONFIGURATION.
@@ -269,7 +270,7 @@ uint64_t latchkey_reset_licenses (const char *configuration_file, LatchkeyResetC
  *
  * Ends a call early. Its callback is still called, soon.
  *
- * Returns: 1, or 0 where there is no such call any more
+ * Returns: 1, or 0 if there is no such call any more
  */
 int latchkey_call_cancel (uint64_t call);
 
@@ -298,7 +299,7 @@ void latchkey_agent_set_hdmi_mode (LatchkeyAgent *agent, LatchkeyHdmiMode mode);
  * @image: (nullable) (array length=size): the bytes of a PNG or JPEG file, or of what else GStreamer decodes; %NULL, as at
  *   the start: a white picture. Copied.
  * @size: how many
- * @error: (out) (nullable) (transfer full): %LATCHKEY_AGENT_ERROR_CONFIGURATION where the image cannot be decoded,
+ * @error: (out) (nullable) (transfer full): %LATCHKEY_AGENT_ERROR_CONFIGURATION if the image cannot be decoded,
  *   %LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT without an agent; the image before stays then. latchkey_agent_error_unref()
  *   frees it.
  *
@@ -331,12 +332,12 @@ LatchkeyAgentState latchkey_agent_get_state (LatchkeyAgent *agent);
 /**
  * latchkey_agent_make_player:
  * @agent: an agent
- * @error: (out) (nullable) (transfer full): why there is none: %LATCHKEY_AGENT_ERROR_CONFIGURATION where an element is
+ * @error: (out) (nullable) (transfer full): why there is none: %LATCHKEY_AGENT_ERROR_CONFIGURATION if an element is
  *   missing, a sink cannot be made or the configuration cannot be used. latchkey_agent_error_unref() frees it.
  *
  * Makes a player for the content: `playbin3` with the agent's session, its loaders, and output guards in front of the
  * sinks. It is a pipeline as any other: play it with gst_element_set_state(), read its bus, and set it to
- * %GST_STATE_NULL before the last reference goes. It may play again and again, but not where it ended before its first
+ * %GST_STATE_NULL before the last reference goes. It may play again and again, but not if it ended before its first
  * picture, as when a session was refused: `playbin3` before GStreamer 1.26 may abort the process when it starts again
  * then. Make another player instead. It does not keep the agent.
  *
@@ -349,7 +350,7 @@ GstElement *latchkey_agent_make_player (LatchkeyAgent *agent, LatchkeyAgentError
  * @agent: an agent
  * @pipeline: (transfer none): a pipeline of the application's own
  * @error: (out) (nullable) (transfer full): as in latchkey_agent_make_player(), and
- *   %LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT where @pipeline is %NULL
+ *   %LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT if @pipeline is %NULL
  *
  * Makes @pipeline use this agent's session and loaders, and watches it. Call it before the pipeline leaves READY. Guards
  * (`latchkeyguard`) that are in it get the HDMI mode; it is the application that puts them in front of the sinks. The
@@ -366,10 +367,10 @@ int latchkey_agent_attach (LatchkeyAgent *agent, GstElement *pipeline, LatchkeyA
  * @user_data: (nullable): goes with every call
  * @destroy: (nullable): called once with @user_data, on a thread of Latchkey, when @listener is not called any more
  *
- * Listens to what happens. A listener hears one event at a time, in their order; one that falls behind by a thousand
+ * Listens to what happens. A listener gets one event at a time, in their order; one that falls behind by a thousand
  * loses the oldest.
  *
- * Returns: a number for latchkey_agent_remove_listener(), or 0 where @listener is %NULL
+ * Returns: a number for latchkey_agent_remove_listener(), or 0 if @listener is %NULL
  */
 uint64_t latchkey_agent_add_listener (LatchkeyAgent *agent, LatchkeyAgentListener listener, void *user_data,
                                       void (*destroy) (void *user_data));
@@ -381,7 +382,7 @@ uint64_t latchkey_agent_add_listener (LatchkeyAgent *agent, LatchkeyAgentListene
  *
  * Ends a listener. A call that is under way on another thread goes on; `destroy` comes behind it.
  *
- * Returns: 1, or 0 where there is no such listener
+ * Returns: 1, or 0 if there is no such listener
  */
 int latchkey_agent_remove_listener (LatchkeyAgent *agent, uint64_t listener);
 
@@ -431,8 +432,8 @@ const uint8_t *latchkey_service_request_get_challenge (LatchkeyServiceRequest *r
  * latchkey_service_request_get_soap_action:
  * @request: a request
  *
- * Returns: (nullable) (transfer none): the header field `SOAPAction`, for those who send it themselves, by POST with the
- *   Content-Type `text/xml; charset=utf-8`. Valid as long as @request.
+ * Returns: (nullable) (transfer none): the header field `SOAPAction`, for an application that sends it by itself, by POST
+ *   with the Content-Type `text/xml; charset=utf-8`. Valid as long as @request.
  */
 const char *latchkey_service_request_get_soap_action (LatchkeyServiceRequest *request);
 
@@ -461,7 +462,7 @@ void latchkey_service_request_add_header (LatchkeyServiceRequest *request, const
  *
  * Has Latchkey send it as it is now, and take the answer.
  *
- * Returns: 1, or 0 where the request was answered before or is not wanted any more
+ * Returns: 1, or 0 if the request was answered before or is not wanted any more
  */
 int latchkey_service_request_send (LatchkeyServiceRequest *request);
 
@@ -473,7 +474,7 @@ int latchkey_service_request_send (LatchkeyServiceRequest *request);
  *
  * The application has sent it by itself.
  *
- * Returns: 1, or 0 where the request was answered before or is not wanted any more
+ * Returns: 1, or 0 if the request was answered before or is not wanted any more
  */
 int latchkey_service_request_finish_with_response (LatchkeyServiceRequest *request, const uint8_t *response,
                                                    size_t size);
@@ -486,7 +487,7 @@ int latchkey_service_request_finish_with_response (LatchkeyServiceRequest *reque
  *
  * The acquisition has failed.
  *
- * Returns: 1, or 0 where the request was answered before or is not wanted any more
+ * Returns: 1, or 0 if the request was answered before or is not wanted any more
  */
 int latchkey_service_request_finish_with_error (LatchkeyServiceRequest *request, LatchkeyErrorCode code,
                                                 const char *message);

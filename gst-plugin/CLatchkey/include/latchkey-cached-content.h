@@ -108,7 +108,7 @@ typedef enum {
 /**
  * LatchkeyCacheOptions:
  * @size: `sizeof (LatchkeyCacheOptions)`; the table may grow, and the size says what the application knows
- * @maximum_bit_rate: in bits a second: the best variant up to this is kept, or the least where all have more; 0: the best
+ * @maximum_bit_rate: in bits a second: the best variant up to this is kept, or the least if all have more; 0: the best
  * @audio_tracks: (nullable) (array zero-terminated=1): names or languages of the audio tracks to keep, as the manifest has
  *   them; %NULL: the one that plays by default
  * @folder: (nullable): the folder of the cache; %NULL: latchkey/content in the user's data folder, which agents play from
@@ -146,9 +146,9 @@ typedef void (*LatchkeyCacheListCallback) (LatchkeyCachedContent *const *items, 
  * @type: what the URL points to: not %LATCHKEY_CONTENT_SMOOTH_STREAMING
  * @options: (nullable): which tracks, and where
  *
- * The content with this URL, in the cache or not. Which tracks counts where nothing is cached yet.
+ * The content with this URL, in the cache or not. Which tracks counts if nothing is cached yet.
  *
- * Returns: (transfer full) (nullable): the content; %NULL where the URL is none of a web server's, content of @type cannot
+ * Returns: (transfer full) (nullable): the content; %NULL if the URL is none of a web server's, content of @type cannot
  *   be cached, the size of @options is too small, or the environment names no folder for the cache
  */
 LatchkeyCachedContent *latchkey_cached_content_new (const char *url, LatchkeyContentType type,
@@ -206,7 +206,7 @@ LatchkeyContentType latchkey_cached_content_get_type (LatchkeyCachedContent *con
  *
  * Starts the download, or goes on with it where it stopped, also after a crash. FairPlay-style keys of HLS are asked for
  * first, of the loaders of latchkey_loader_register() and as the configuration file says, so that they are stored.
- * PlayReady-style licences are not: where latchkey_cached_content_start_with_license() was refused one, going on with this
+ * PlayReady-style licences are not: if latchkey_cached_content_start_with_license() was refused one, going on with this
  * function forgets the refusal.
  */
 void latchkey_cached_content_start (LatchkeyCachedContent *content);
@@ -215,12 +215,12 @@ void latchkey_cached_content_start (LatchkeyCachedContent *content);
  * latchkey_cached_content_start_with_license:
  * @content: (nullable): some content
  *
- * The same as latchkey_cached_content_start(), and acquires the PlayReady-style licences of the content first, where the
- * licence store of the configuration file has none that may be used. One that is refused, or that may not be stored, ends no
- * download: the warning of the progress is %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT then, and the content is not ready to
- * play. An application that sends the challenges by itself calls latchkey_agent_acquire_license() before, and
- * latchkey_cached_content_start(). That one asks for no PlayReady-style licence: who goes on with it after a refusal has
- * the refusal forgotten, warning and all, while the licence is still missing.
+ * The same as latchkey_cached_content_start(), and acquires the PlayReady-style licences of the content first, if the licence
+ * store of the configuration file has none that may be used. One that is refused, or that may not be stored, ends no
+ * download: the warning of the progress is %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT then, and the content is not ready to play.
+ * An application that sends the challenges by itself calls latchkey_agent_acquire_license() before, and
+ * latchkey_cached_content_start(). That one asks for no PlayReady-style licence: if it follows a refusal, the refusal is
+ * forgotten, warning and all, while the licence is still missing.
  */
 void latchkey_cached_content_start_with_license (LatchkeyCachedContent *content);
 
@@ -245,7 +245,7 @@ void latchkey_cached_content_purge (LatchkeyCachedContent *content);
  * latchkey_cached_content_refresh:
  * @content: (nullable): some content
  *
- * Looks at the disk, for the first time or again. Listeners hear where that changes something.
+ * Looks at the disk, for the first time or again. Listeners are called if that changes something.
  */
 void latchkey_cached_content_refresh (LatchkeyCachedContent *content);
 
@@ -279,7 +279,7 @@ uint64_t latchkey_cached_content_add_listener (LatchkeyCachedContent *content, L
  *
  * A call that is under way goes on.
  *
- * Returns: 1, or 0 where there is no such listener any more
+ * Returns: 1, or 0 if there is no such listener any more
  */
 int latchkey_cached_content_remove_listener (LatchkeyCachedContent *content, uint64_t listener);
 
@@ -311,7 +311,7 @@ LatchkeyCacheStatus latchkey_cache_progress_get_status (LatchkeyCacheProgress *p
  * latchkey_cache_progress_get_total_duration:
  * @progress: (nullable): a progress
  *
- * Returns: of the content, in nanoseconds; UINT64_MAX (GST_CLOCK_TIME_NONE) where that is not known yet
+ * Returns: of the content, in nanoseconds; UINT64_MAX (GST_CLOCK_TIME_NONE) if that is not known yet
  */
 uint64_t latchkey_cache_progress_get_total_duration (LatchkeyCacheProgress *progress);
 
@@ -335,7 +335,7 @@ uint64_t latchkey_cache_progress_get_cached_size (LatchkeyCacheProgress *progres
  * latchkey_cache_progress_is_ready_to_play:
  * @progress: (nullable): a progress
  *
- * Returns: 1 where there is enough for playback to start without the network, else 0
+ * Returns: 1 if there is enough for playback to start without the network, else 0
  */
 int latchkey_cache_progress_is_ready_to_play (LatchkeyCacheProgress *progress);
 
@@ -343,7 +343,7 @@ int latchkey_cache_progress_is_ready_to_play (LatchkeyCacheProgress *progress);
  * latchkey_cache_progress_get_error:
  * @progress: (nullable): a progress
  *
- * Returns: why it failed; %LATCHKEY_CACHE_ERROR_NONE where it did not
+ * Returns: why it failed; %LATCHKEY_CACHE_ERROR_NONE if it did not
  */
 LatchkeyCacheErrorCode latchkey_cache_progress_get_error (LatchkeyCacheProgress *progress);
 
@@ -359,7 +359,7 @@ const char *latchkey_cache_progress_get_message (LatchkeyCacheProgress *progress
  * latchkey_cache_progress_get_http_status:
  * @progress: (nullable): a progress
  *
- * Returns: the status of the answer that ended the download; 0 where there is none
+ * Returns: the status of the answer that ended the download; 0 if there is none
  */
 int latchkey_cache_progress_get_http_status (LatchkeyCacheProgress *progress);
 
@@ -367,7 +367,7 @@ int latchkey_cache_progress_get_http_status (LatchkeyCacheProgress *progress);
  * latchkey_cache_progress_get_warning:
  * @progress: (nullable): a progress
  *
- * Returns: what went wrong without an end of the download: %LATCHKEY_CACHE_ERROR_DAMAGED where the index of the content was
+ * Returns: what went wrong without an end of the download: %LATCHKEY_CACHE_ERROR_DAMAGED if the index of the content was
  *   mended with losses, %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT; else %LATCHKEY_CACHE_ERROR_NONE
  */
 LatchkeyCacheErrorCode latchkey_cache_progress_get_warning (LatchkeyCacheProgress *progress);

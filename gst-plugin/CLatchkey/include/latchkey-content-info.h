@@ -64,7 +64,7 @@ typedef enum {
 /**
  * LatchkeyTrackKind:
  * @LATCHKEY_TRACK_OTHER: anything else
- * @LATCHKEY_TRACK_VIDEO: pictures, with their sound where that comes in the same stream
+ * @LATCHKEY_TRACK_VIDEO: pictures, with their sound if that comes in the same stream
  * @LATCHKEY_TRACK_AUDIO: sound alone
  * @LATCHKEY_TRACK_TEXT: subtitles and captions
  *
@@ -108,8 +108,8 @@ typedef struct _LatchkeyKeyPeriod LatchkeyKeyPeriod;
 /**
  * LatchkeyKeyNeed:
  *
- * A key that playback will ask for, and who will be asked for it as things are configured now. Belongs to its
- * #LatchkeyContentInfo.
+ * A key that playback will ask for, and the source that will be asked for it as things are configured now. Belongs to
+ * its #LatchkeyContentInfo.
  */
 typedef struct _LatchkeyKeyNeed LatchkeyKeyNeed;
 
@@ -119,7 +119,7 @@ typedef struct _LatchkeyKeyNeed LatchkeyKeyNeed;
  *
  * A guess from the end of the URL's path, for people who type URLs.
  *
- * Returns: the type, or %LATCHKEY_CONTENT_UNKNOWN where the URL tells nothing
+ * Returns: the type, or %LATCHKEY_CONTENT_UNKNOWN if the URL says nothing
  */
 LatchkeyContentType latchkey_content_type_from_url (const char *url);
 
@@ -168,7 +168,7 @@ const char *latchkey_rights_get_reason (LatchkeyRights *rights);
  * @rights: rights
  * @seconds: (out) (nullable): when they begin, in seconds since 1970-01-01T00:00:00Z
  *
- * Returns: 1, or 0 where there is no limit
+ * Returns: 1, or 0 if there is no limit
  */
 int latchkey_rights_get_begin (LatchkeyRights *rights, int64_t *seconds);
 
@@ -177,7 +177,7 @@ int latchkey_rights_get_begin (LatchkeyRights *rights, int64_t *seconds);
  * @rights: rights
  * @seconds: (out) (nullable): when they end, in seconds since 1970-01-01T00:00:00Z
  *
- * Returns: 1, or 0 where there is no limit, and where the end counts from the first use, before that
+ * Returns: 1, or 0 if there is no limit, and if the end counts from the first use, before that
  */
 int latchkey_rights_get_end (LatchkeyRights *rights, int64_t *seconds);
 
@@ -185,7 +185,7 @@ int latchkey_rights_get_end (LatchkeyRights *rights, int64_t *seconds);
  * latchkey_rights_expire_after_first_use:
  * @rights: rights
  *
- * Returns: 1 where they end some time after their first use, which is still to come; else 0
+ * Returns: 1 if they end some time after their first use, which is still to come; else 0
  */
 int latchkey_rights_expire_after_first_use (LatchkeyRights *rights);
 
@@ -209,7 +209,7 @@ void latchkey_content_info_unref (LatchkeyContentInfo *info);
  * latchkey_content_info_is_protected:
  * @info: content information
  *
- * Returns: 1 where something of it is encrypted, else 0
+ * Returns: 1 if something of it is encrypted, else 0
  */
 int latchkey_content_info_is_protected (LatchkeyContentInfo *info);
 
@@ -236,7 +236,7 @@ const char *latchkey_content_info_get_key_system (LatchkeyContentInfo *info, siz
  * latchkey_content_info_get_key_id_count:
  * @info: content information
  *
- * Returns: how many KIDs the content names; 0 where it names none before it plays, as with `skd://` keys
+ * Returns: how many KIDs the content names; 0 if it names none before it plays, as with `skd://` keys
  */
 size_t latchkey_content_info_get_key_id_count (LatchkeyContentInfo *info);
 
@@ -255,7 +255,7 @@ const uint8_t *latchkey_content_info_get_key_id (LatchkeyContentInfo *info, size
  * @index: from 0
  *
  * Returns: (nullable) (transfer none): what latchkey_agent_set_audio_track() takes; %NULL behind the last. There is none
- *   where there is no choice to name.
+ *   if there is no choice to name.
  */
 const char *latchkey_content_info_get_audio_track_name (LatchkeyContentInfo *info, size_t index);
 
@@ -300,7 +300,7 @@ LatchkeyTrackKind latchkey_track_get_kind (LatchkeyTrack *track);
  * latchkey_track_get_name:
  * @track: a track
  *
- * Returns: (nullable) (transfer none): what people choose it by; %NULL where the content has no name for it
+ * Returns: (nullable) (transfer none): what people choose it by; %NULL if the content has no name for it
  */
 const char *latchkey_track_get_name (LatchkeyTrack *track);
 
@@ -324,7 +324,7 @@ const char *latchkey_track_get_codecs (LatchkeyTrack *track);
  * latchkey_track_get_bit_rate:
  * @track: a track
  *
- * Returns: bits a second, or 0 where that is not known
+ * Returns: bits a second, or 0 if that is not known
  */
 uint64_t latchkey_track_get_bit_rate (LatchkeyTrack *track);
 
@@ -332,7 +332,7 @@ uint64_t latchkey_track_get_bit_rate (LatchkeyTrack *track);
  * latchkey_track_get_width:
  * @track: a track
  *
- * Returns: pixels, or 0 where that is not known
+ * Returns: pixels, or 0 if that is not known
  */
 uint32_t latchkey_track_get_width (LatchkeyTrack *track);
 
@@ -340,7 +340,7 @@ uint32_t latchkey_track_get_width (LatchkeyTrack *track);
  * latchkey_track_get_height:
  * @track: a track
  *
- * Returns: pixels, or 0 where that is not known
+ * Returns: pixels, or 0 if that is not known
  */
 uint32_t latchkey_track_get_height (LatchkeyTrack *track);
 
@@ -359,7 +359,7 @@ LatchkeyKeyPeriod *latchkey_track_get_key_period (LatchkeyTrack *track, size_t i
  * @period: a key period
  * @seconds: (out) (nullable): from the start of the content, of a live playlist from its first segment
  *
- * Returns: 1, or 0 where that is not known
+ * Returns: 1, or 0 if that is not known
  */
 int latchkey_key_period_get_start (LatchkeyKeyPeriod *period, double *seconds);
 
@@ -368,7 +368,7 @@ int latchkey_key_period_get_start (LatchkeyKeyPeriod *period, double *seconds);
  * @period: a key period
  * @seconds: (out) (nullable): in the same seconds
  *
- * Returns: 1, or 0 where that is not known, or not yet
+ * Returns: 1, or 0 if that is not known, or not yet
  */
 int latchkey_key_period_get_end (LatchkeyKeyPeriod *period, double *seconds);
 
@@ -403,7 +403,7 @@ const char *latchkey_key_period_get_key_uri (LatchkeyKeyPeriod *period);
  * @period: a key period
  * @index: from 0
  *
- * Returns: (nullable) (transfer none): a KID that the content tells before it plays; %NULL behind the last
+ * Returns: (nullable) (transfer none): a KID that the content names before it plays; %NULL behind the last
  */
 const uint8_t *latchkey_key_period_get_key_id (LatchkeyKeyPeriod *period, size_t index);
 
@@ -411,8 +411,8 @@ const uint8_t *latchkey_key_period_get_key_id (LatchkeyKeyPeriod *period, size_t
  * latchkey_key_need_get_key_system:
  * @need: a key need
  *
- * Returns: (nullable) (transfer none): the system that will be asked, as things are configured now. Where none is
- *   configured: the one that the content names; %NULL where it names none
+ * Returns: (nullable) (transfer none): the system that will be asked, as things are configured now. If none is
+ *   configured: the one that the content names; %NULL if it names none
  */
 const char *latchkey_key_need_get_key_system (LatchkeyKeyNeed *need);
 
@@ -438,7 +438,7 @@ const uint8_t *latchkey_key_need_get_key_id (LatchkeyKeyNeed *need, size_t index
  * @need: a key need
  *
  * Returns: (nullable) (transfer none): where the key comes from, in words, as `the licence store` or a service with its
- *   URL; %NULL: from nowhere, and playback will wait for a key that nobody gives
+ *   URL; %NULL: from nowhere, and playback will wait for a key that does not come
  */
 const char *latchkey_key_need_get_source (LatchkeyKeyNeed *need);
 

@@ -52,7 +52,7 @@ typedef struct _LatchkeySession LatchkeySession;
  * @LATCHKEY_ERROR_SESSION_CLOSED: the session is closed or gone
  * @LATCHKEY_ERROR_INVALID_CONFIGURATION: a setting, a certificate or the like cannot be used
  * @LATCHKEY_ERROR_LEASE_EXPIRED: the time for which the key was allowed is over
- * @LATCHKEY_ERROR_NO_LOADER: nobody takes the request
+ * @LATCHKEY_ERROR_NO_LOADER: no loader takes the request
  *
  * Why a key is not there. Other numbers count as %LATCHKEY_ERROR_DENIED.
  */
@@ -102,17 +102,17 @@ typedef enum {
  * @size: `sizeof (LatchkeyLoaderFunctions)`; the table may grow, and the size says what the application knows. Every member
  *   is as large as a pointer, so that no padding counts as known.
  * @should_wait: (nullable): whether the loader takes the request; 0 asks the next loader. %NULL takes every request.
- * @load: (nullable): the request was taken. Finish it here or later, from any thread, once. %NULL where @should_wait
+ * @load: (nullable): the request was taken. Finish it here or later, from any thread, once. %NULL if @should_wait
  *   does that.
- * @cancel: (nullable): a request that was taken needs no answer any more: it was withdrawn, somebody else answered, or
- *   the session is over. Called once at most, never after the loader finished it, and maybe while @load still runs.
+ * @cancel: (nullable): a request that was taken needs no answer any more: it was withdrawn, other code answered, or the
+ *   session is over. Called once at most, never after the loader finished it, and maybe while @load still runs.
  * @should_retry: (nullable): an answer of this loader cannot be used, for @reason: whether the request is to be made again,
- *   as a new one. A loader that finds its stored key expired removes it here. %NULL: no. After four attempts nobody is
- *   asked.
+ *   as a new one. A loader that finds its stored key expired removes it here. %NULL: no. After four attempts this is not
+ *   called.
  * @update_persistable_key: (nullable): playback with a stored key of this loader begins, and its time with it: store these
- *   bytes in the place of the old ones, or say latchkey_key_request_did_not_store(). %NULL where keys have no such time, or
+ *   bytes in the place of the old ones, or say latchkey_key_request_did_not_store(). %NULL if keys have no such time, or
  *   it may begin anew with each playback. @key is lent for the call.
- * @needs_no_network: not 0 where the keys can be had at any time, without a network and without being stored: a download
+ * @needs_no_network: not 0 if the keys can be had at any time, without a network and without being stored: a download
  *   then counts them as kept
  *
  * @should_retry and @update_persistable_key are called inside the function that finishes the request: hold no lock there
@@ -135,13 +135,13 @@ typedef struct {
  * @name: (nullable): for logs and error texts
  * @functions: the functions; copied
  * @user_data: (nullable): goes with every call
- * @destroy: (nullable): called once with @user_data, on any thread, when nobody can call @functions any more: the
+ * @destroy: (nullable): called once with @user_data, on any thread, when @functions cannot be called any more: the
  *   loader is not registered and no session that has it is left
  *
  * Gives a loader to every pipeline whose session begins from now on, ahead of what the configuration names. Call it
  * before the first pipeline leaves READY. Loaders are asked in the order in which they were registered.
  *
- * Returns: a number for latchkey_loader_unregister(), or 0 where @functions has a size that is too small, or neither
+ * Returns: a number for latchkey_loader_unregister(), or 0 if @functions has a size that is too small, or neither
  * @should_wait nor @load. @destroy is not called then.
  */
 uint64_t latchkey_loader_register (const char *name, const LatchkeyLoaderFunctions *functions, void *user_data,
@@ -153,7 +153,7 @@ uint64_t latchkey_loader_register (const char *name, const LatchkeyLoaderFunctio
  *
  * Sessions that begin from now on do not get the loader. Those that are there keep it.
  *
- * Returns: 1, or 0 where no such loader is registered.
+ * Returns: 1, or 0 if no such loader is registered.
  */
 int latchkey_loader_unregister (uint64_t id);
 
@@ -192,7 +192,7 @@ void latchkey_session_unref (LatchkeySession *session);
  *
  * Adds a loader behind those that the session has.
  *
- * Returns: 1, or 0 where @functions cannot be used. @destroy is not called then.
+ * Returns: 1, or 0 if @functions cannot be used. @destroy is not called then.
  */
 int latchkey_session_add_loader (LatchkeySession *session, const char *name, const LatchkeyLoaderFunctions *functions,
                                  void *user_data, void (*destroy) (void *user_data));
@@ -235,7 +235,7 @@ uint64_t latchkey_key_request_get_id (LatchkeyKeyRequest *request);
  * latchkey_key_request_get_key_system:
  * @request: a request
  *
- * Returns: (nullable) (transfer none): `clearkey`, `fairplay` or `playready`; %NULL where the media names no system
+ * Returns: (nullable) (transfer none): `clearkey`, `fairplay` or `playready`; %NULL if the media names no system
  * that has an exchange of its own. Valid as long as the request.
  */
 const char *latchkey_key_request_get_key_system (LatchkeyKeyRequest *request);
@@ -303,11 +303,11 @@ const uint8_t *latchkey_key_request_get_init_data (LatchkeyKeyRequest *request, 
  * @request: a request
  * @size: (out) (nullable): the number of bytes
  *
- * The body for the licence service, where none is needed to make it: for ClearKey the JSON licence request of W3C
+ * The body for the licence service, if the request alone is enough to make it: for ClearKey the JSON licence request of W3C
  * Encrypted Media Extensions. FairPlay's is made by
  * latchkey_key_request_make_streaming_content_key_request_data().
  *
- * Returns: (nullable) (transfer none): the bytes, or %NULL where there are none. Valid as long as the request.
+ * Returns: (nullable) (transfer none): the bytes, or %NULL if there are none. Valid as long as the request.
  */
 const uint8_t *latchkey_key_request_get_challenge (LatchkeyKeyRequest *request, size_t *size);
 
@@ -315,7 +315,7 @@ const uint8_t *latchkey_key_request_get_challenge (LatchkeyKeyRequest *request, 
  * latchkey_key_request_is_renewal:
  * @request: a request
  *
- * Returns: 1 where the request extends keys that are usable now, else 0
+ * Returns: 1 if the request extends keys that are usable now, else 0
  */
 int latchkey_key_request_is_renewal (LatchkeyKeyRequest *request);
 
@@ -323,7 +323,7 @@ int latchkey_key_request_is_renewal (LatchkeyKeyRequest *request);
  * latchkey_key_request_is_finished:
  * @request: a request
  *
- * Returns: 1 where the request needs no answer any more: it was answered, withdrawn as after a time-out, or its session is
+ * Returns: 1 if the request needs no answer any more: it was answered, withdrawn as after a time-out, or its session is
  *   closed or gone. An answer returns 0 from then on. Else 0.
  */
 int latchkey_key_request_is_finished (LatchkeyKeyRequest *request);
@@ -366,11 +366,11 @@ void latchkey_key_request_set_lease (LatchkeyKeyRequest *request, uint64_t milli
  * @keys: (array length=count): keys with their KIDs; copied into memory that is locked and wiped
  * @count: how many
  *
- * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail. Keys that
- * come after the request was withdrawn are kept for whoever asks next, unless the session is closed or gone.
+ * Answers with keys. All are taken, also those that were not asked for; keys that were and are not there fail. Keys that come
+ * after the request was withdrawn are kept for later requests, unless the session is closed or gone.
  *
- * Returns: 1 where the request waited for the answer; 0 where it was finished before (latchkey_key_request_is_finished()),
- *   or is made again
+ * Returns: 1 if the request waited for the answer; 0 if it was finished before (latchkey_key_request_is_finished()), or is
+ *   made again
  */
 int latchkey_key_request_finish_with_keys (LatchkeyKeyRequest *request, const LatchkeyKey *keys, size_t count);
 
@@ -392,7 +392,7 @@ int latchkey_key_request_finish_with_key (LatchkeyKeyRequest *request, const uin
  * @license: the licence service's response, as it came: a JSON ClearKey licence, or a CKC
  * @size: its size in bytes
  *
- * Answers with a licence. The request opens it: as a CKC where it made an SPC, else as ClearKey's.
+ * Answers with a licence. The request opens it: as a CKC if it made an SPC, else as ClearKey's.
  *
  * Returns: as latchkey_key_request_finish_with_keys(); a licence that cannot be opened counts, and fails the keys
  */
@@ -418,7 +418,7 @@ int latchkey_key_request_finish_with_error (LatchkeyKeyRequest *request, Latchke
  * latchkey_key_request_finish_with_persistable_key(), or with an error that says why there is none: any other key leaves the
  * content not ready to play, unless the loader has `needs_no_network`.
  *
- * Returns: 1 where it is, else 0
+ * Returns: 1 if it is, else 0
  */
 int latchkey_key_request_is_for_storage (LatchkeyKeyRequest *request);
 
@@ -438,7 +438,7 @@ void latchkey_key_request_set_requests_persistable_key (LatchkeyKeyRequest *requ
  * @license: the CKC that answers it
  * @size: its size in bytes
  *
- * Returns: 1 where the key server allows the key in @license to be stored; 0 where it does not, or @license cannot be
+ * Returns: 1 if the key server allows the key in @license to be stored; 0 if it does not, or @license cannot be
  *   opened
  */
 int latchkey_key_request_can_store_key (LatchkeyKeyRequest *request, const uint8_t *license, size_t size);
@@ -457,9 +457,9 @@ int latchkey_key_request_can_store_key (LatchkeyKeyRequest *request, const uint8
  * `device-secret`, or of the folder `stored-keys`, in `[fairplay]` of the configuration. Keep them under the content
  * identifier, and answer this request and later ones with latchkey_key_request_finish_with_persistable_key().
  *
- * Returns: %LATCHKEY_ERROR_NONE, or why there is none; @key is %NULL then. %LATCHKEY_ERROR_MALFORMED_RESPONSE where the CKC
- *   cannot be opened or does not allow it, %LATCHKEY_ERROR_INVALID_CONFIGURATION where no device secret is configured,
- *   %LATCHKEY_ERROR_MALFORMED_REQUEST where the request made no SPC.
+ * Returns: %LATCHKEY_ERROR_NONE, or why there is none; @key is %NULL then. %LATCHKEY_ERROR_MALFORMED_RESPONSE if the CKC
+ *   cannot be opened or does not allow it, %LATCHKEY_ERROR_INVALID_CONFIGURATION if no device secret is configured,
+ *   %LATCHKEY_ERROR_MALFORMED_REQUEST if the request made no SPC.
  */
 LatchkeyErrorCode latchkey_key_request_make_persistable_key (LatchkeyKeyRequest *request, const uint8_t *license,
                                                              size_t license_size, uint8_t **key, size_t *size,
@@ -472,10 +472,10 @@ LatchkeyErrorCode latchkey_key_request_make_persistable_key (LatchkeyKeyRequest 
  * @size: its size in bytes
  *
  * Answers with a stored key. Unless the request is for storage, its playback begins now:
- * `update_persistable_key` of the loader is called inside this function where that changes the key, and `should_retry`
- * where its time is over.
+ * `update_persistable_key` of the loader is called inside this function if that changes the key, and `should_retry`
+ * if its time is over.
  *
- * Returns: as latchkey_key_request_finish_with_keys(), and 0 where the request is made again; bytes that cannot be opened
+ * Returns: as latchkey_key_request_finish_with_keys(), and 0 if the request is made again; bytes that cannot be opened
  *   here count, and fail the key
  */
 int latchkey_key_request_finish_with_persistable_key (LatchkeyKeyRequest *request, const uint8_t *key, size_t size);

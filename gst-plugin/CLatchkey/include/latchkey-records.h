@@ -16,7 +16,7 @@
  * must return at once. What they get is lent for the time of the call; its `_ref` function keeps it. Strings are UTF-8 and
  * end with a zero byte; those that are handed in are copied. %NULL for an object does nothing and gives 0 or %NULL.
  *
- * Errors are %LATCHKEY_AGENT_ERROR_CONFIGURATION, where what is asked for is not configured or cannot be used, and
+ * Errors are %LATCHKEY_AGENT_ERROR_CONFIGURATION, if what is asked for is not configured or cannot be used, and
  * %LATCHKEY_AGENT_ERROR_CANCELLED.
  */
 
@@ -61,7 +61,7 @@ typedef void (*LatchkeyLicenseListCallback) (LatchkeyLicense *const *licenses, s
 
 /**
  * LatchkeyLicenseRemovedCallback:
- * @removed: 1 where the licence was there, else 0
+ * @removed: 1 if the licence was there, else 0
  * @error: (nullable): why it could not be removed
  * @user_data: what latchkey_license_remove() got
  */
@@ -96,7 +96,7 @@ typedef void (*LatchkeyViewingSessionsEndedCallback) (size_t ended, size_t left,
  * @destroy: (nullable): called with @user_data behind the callback
  *
  * Lists every PlayReady-style licence in the store, with how its rights stand now. Looks, and changes nothing; makes no
- * store where there is none. Needs no network.
+ * store if there is none. Needs no network.
  *
  * Returns: the number of the call; 0 without a @callback, and @destroy is not called then
  */
@@ -166,7 +166,7 @@ const uint8_t *latchkey_license_get_key_id (LatchkeyLicense *license, size_t ind
  * latchkey_license_get_domain:
  * @license: (nullable): a licence
  *
- * Returns: (nullable) (transfer none): the account of the domain that it is bound to, as the text of a UUID; %NULL where
+ * Returns: (nullable) (transfer none): the account of the domain that it is bound to, as the text of a UUID; %NULL if
  *   it is bound to the device
  */
 const char *latchkey_license_get_domain (LatchkeyLicense *license);
@@ -203,7 +203,7 @@ uint64_t latchkey_viewing_sessions_list (const char *configuration_file, Latchke
  * @destroy: (nullable): called with @user_data behind the callback
  *
  * Ends the sessions that processes left over at the configured server, as after a crash; those of processes that are
- * still there stay. The next playback does the same: this is for whoever will not wait for it.
+ * still there stay. The next playback does the same: call this to end them earlier.
  *
  * Returns: the number of the call, never 0
  */
@@ -247,7 +247,7 @@ const char *latchkey_viewing_session_get_server_url (LatchkeyViewingSession *ses
  * latchkey_viewing_session_get_process_id:
  * @session: (nullable): a viewing session
  *
- * Returns: the process that plays; 0 where that is gone, and the session was left over
+ * Returns: the process that plays; 0 if that is gone, and the session was left over
  */
 int64_t latchkey_viewing_session_get_process_id (LatchkeyViewingSession *session);
 

@@ -61,15 +61,15 @@ typedef enum {
 /**
  * LatchkeySecureDecryptorFunctions:
  * @size: `sizeof (LatchkeySecureDecryptorFunctions)`; the table may grow, and the size says what the application knows
- * @memory_feature: (nullable): the caps feature of the memory, as `memory:SecMem`; the caps get it where the decoder
- *   takes it. %NULL where the platform's decoders have none: then the memory that the decoder proposes tells. Copied.
+ * @memory_feature: (nullable): the caps feature of the memory, as `memory:SecMem`; the caps get it if the decoder takes
+ *   it. %NULL if the platform's decoders have none: then the memory that the decoder proposes decides. Copied.
  * @takes: (nullable): whether it decrypts such a stream; 0 leaves it to the next, and at last to Latchkey's own
  *   decryption into ordinary memory. %NULL takes streams of video.
  * @create: makes what decrypts one stream, at its first caps and at each change of them. Returns a pointer of yours that
- *   goes with the functions below, or %NULL where it cannot: say why with latchkey_secure_stream_set_error().
+ *   goes with the functions below, or %NULL if it cannot: say why with latchkey_secure_stream_set_error().
  * @decrypt: decrypts one sample, and returns when the clear bytes are in latchkey_secure_sample_get_memory() and nowhere
- *   else. Returns 1, or 0 where it cannot: say why with latchkey_secure_sample_set_error(). Playback ends then.
- * @allocate: (nullable): memory of at least as many bytes, with a reference for the caller, where the decoder proposed
+ *   else. Returns 1, or 0 if it cannot: say why with latchkey_secure_sample_set_error(). Playback ends then.
+ * @allocate: (nullable): memory of at least as many bytes, with a reference for the caller, if the decoder proposed
  *   none. %NULL: there is none.
  * @free: (nullable): called once with what @create returned, when the stream has ended or has got other caps
  *
@@ -91,13 +91,13 @@ typedef struct {
  * @name: (nullable): for logs and error texts
  * @functions: the functions; copied
  * @user_data: (nullable): goes with @takes and @create
- * @destroy: (nullable): called once with @user_data, on any thread, when nobody can call @functions any more: the
+ * @destroy: (nullable): called once with @user_data, on any thread, when @functions cannot be called any more: the
  *   decryptor is not registered and no stream that has it is left
  *
  * Has streams whose caps come from now on decrypted by @functions. Several are asked in the order in which they were
  * registered.
  *
- * Returns: a number for latchkey_secure_decryptor_unregister(), or 0 where @functions has a size that is too small, or
+ * Returns: a number for latchkey_secure_decryptor_unregister(), or 0 if @functions has a size that is too small, or
  * no @create or @decrypt. @destroy is not called then.
  */
 uint64_t latchkey_secure_decryptor_register (const char *name, const LatchkeySecureDecryptorFunctions *functions,
@@ -109,7 +109,7 @@ uint64_t latchkey_secure_decryptor_register (const char *name, const LatchkeySec
  *
  * Streams whose caps come from now on do not get it. Those that have it keep it.
  *
- * Returns: 1, or 0 where no such decryptor is registered.
+ * Returns: 1, or 0 if no such decryptor is registered.
  */
 int latchkey_secure_decryptor_unregister (uint64_t id);
 
@@ -152,7 +152,7 @@ LatchkeyScheme latchkey_secure_sample_get_scheme (LatchkeySecureSample *sample);
  * @crypt_blocks: (out) (nullable): blocks of 16 bytes that are encrypted, in a row
  * @skip_blocks: (out) (nullable): blocks that are clear behind them
  *
- * The pattern of `cens` and `cbcs`. Both are 0 where every block is encrypted, and in the other schemes.
+ * The pattern of `cens` and `cbcs`. Both are 0 if every block is encrypted, and in the other schemes.
  */
 void latchkey_secure_sample_get_pattern (LatchkeySecureSample *sample, uint8_t *crypt_blocks, uint8_t *skip_blocks);
 
@@ -160,7 +160,7 @@ void latchkey_secure_sample_get_pattern (LatchkeySecureSample *sample, uint8_t *
  * latchkey_secure_sample_get_key_id:
  * @sample: a sample
  *
- * Returns: (nullable) (transfer none): the 16 bytes of the KID, in the byte order of a UUID; %NULL where the media names
+ * Returns: (nullable) (transfer none): the 16 bytes of the KID, in the byte order of a UUID; %NULL if the media names
  * none
  */
 const uint8_t *latchkey_secure_sample_get_key_id (LatchkeySecureSample *sample);
@@ -189,7 +189,7 @@ const uint8_t *latchkey_secure_sample_get_iv (LatchkeySecureSample *sample);
  * @sample: a sample
  *
  * Returns: how many subsamples there are; together they are exactly the sample. 0: all of it is protected, or clear
- * where the scheme is %LATCHKEY_SCHEME_NONE
+ * if the scheme is %LATCHKEY_SCHEME_NONE
  */
 size_t latchkey_secure_sample_get_subsample_count (LatchkeySecureSample *sample);
 

@@ -69,7 +69,7 @@ void latchkey_stop_callbacks (void);
  * then belong to the process and are not written to the registry file. A plug-in passes its own #GstPlugin from its
  * init function; libgstlatchkey.so does exactly this.
  *
- * Calls gst_init() where that has not happened yet. Starts no thread, reads no configuration and installs no signal
+ * Calls gst_init() if that has not happened yet. Starts no thread, reads no configuration and installs no signal
  * handler. Calling it again is harmless.
  *
  * Thread-safety: may be called from any thread.

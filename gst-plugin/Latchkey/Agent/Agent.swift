@@ -28,7 +28,7 @@ public final class Agent: Sendable {
     /// Who acquires licences.
     public enum Acquisition: String, Sendable, CaseIterable {
         /// The application, by `acquireLicense`: nothing is asked of a licence service otherwise. Samples without rights
-        /// wait, and the application hears of it.
+        /// wait, and the application is notified.
         case manual
         /// The elements, as soon as a key is needed.
         case automatic
@@ -54,7 +54,7 @@ public final class Agent: Sendable {
         public var videoSink = "autovideosink"
         /// The players' sinks for sound.
         public var audioSink = "autoaudiosink"
-        /// Who tells the outputs (`latchkeyguard`'s property `outputs`).
+        /// The source of the data on the outputs (`latchkeyguard`'s property `outputs`).
         public var outputs = "kms"
         /// Where content is kept for playback without the network. What is in there plays from there. Nil: nothing does.
         public var cache = ContentCache.standard
@@ -87,12 +87,12 @@ public final class Agent: Sendable {
 
     // MARK: Content and rights
 
-    /// Looks at the content, and at the rights that are installed for it. An untrusted clock is repaired, where a time
+    /// Looks at the content, and at the rights that are installed for it. An untrusted clock is repaired if a time
     /// service is configured.
     ///
     /// Checks that the content is what its type says: a playlist names segments, or variants that do; a manifest has
     /// streams that are played; a file has tracks. Throws `invalidURL`, `unreachable`, `serverError`, `invalidContent`
-    /// (by name where a web page came), `unsupportedContent` and `configuration`.
+    /// (whose text says so if a web page came), `unsupportedContent` and `configuration`.
     public func contentInfo() async throws(AgentError) -> ContentInfo { try await core.contentInfo() }
 
     /// Acquires the licences for the content and installs them. Whatever waits for one goes on. Returns how the rights
@@ -201,8 +201,8 @@ public final class Agent: Sendable {
     /// The states, from the present one on.
     public var states: AsyncStream<AgentState> { core.states }
 
-    /// Everything that happens from now on. Each listener has a stream of its own, which ends with the agent; one who
-    /// does not listen for a thousand events loses the oldest.
+    /// Everything that happens from now on. Each listener has a stream of its own, which ends with the agent. A
+    /// listener that reads nothing for a thousand events loses the oldest.
     public var events: AsyncStream<AgentEvent> { core.events.stream() }
 }
 
@@ -286,9 +286,9 @@ extension Agent {
         try viewing(settings, configurationFile).records.entries.sorted { $0.session < $1.session }
     }
 
-    /// Ends the sessions that processes left over at the configured server; those of processes that are still there stay.
-    /// The next playback does the same: this is for whoever will not wait for it. Returns how many were ended,
-    /// or given up after the fifth try, and how many could not be. Throws as `viewingSessions`.
+    /// Ends the sessions that processes left over at the configured server; those of processes that are still there stay. The
+    /// next playback does the same: call this to end them earlier. Returns how many were ended, or given up after the fifth
+    /// try, and how many could not be. Throws as `viewingSessions`.
     @discardableResult
     public static func endLeftOverViewingSessions(
         settings: ControlSettings? = nil, configurationFile: String? = nil

@@ -40,7 +40,7 @@ final class AgentCore: Sendable {
         var usesNetwork = false
         /// Why the outputs show nothing; nil where they do.
         var outputsBlocked: String?
-        /// Told that playback is being ended: the error that follows is no news.
+        /// The end of playback was reported: the error that follows is not reported again.
         var hasToldEnd = false
         /// The number of the last seek that was logged.
         var lastSeek: UInt32?
@@ -186,7 +186,7 @@ final class AgentCore: Sendable {
 
     // MARK: The end
 
-    /// The application gave the agent up: keys are closed, and whoever plays ends.
+    /// The application gave the agent up: keys are closed, and all playback ends.
     func release() {
         let (wasReleased, parts, attachments, watch) = guarded.withLock { guarded in
             defer { (guarded.isReleased, guarded.parts, guarded.attachments, guarded.http) = (true, nil, [:], nil) }

@@ -64,7 +64,7 @@ public struct AgentError: Error, Hashable, Sendable {
     static func configuration(_ reason: String) -> AgentError { AgentError(.configuration, reason) }
     static func cancelled(_ reason: String) -> AgentError { AgentError(.cancelled, reason) }
 
-    /// Whether the same call may succeed later without anybody doing anything.
+    /// Whether the same call may succeed later without further action.
     public var isTemporary: Bool {
         switch code {
         case .unreachable, .invalidContent: true

@@ -76,7 +76,7 @@ extension AgentCore {
             throw .licenseNotAcquired(
                 .invalidConfiguration("delegates are for PlayReady-style licences; register a ResourceLoader"))
         }
-        // From here to playback, somebody counts as playing: keys count only while the viewing session is there.
+        // From here to playback, this counts as playing: keys count only while the viewing session is there.
         let use = parts.session.beginPlayback()
         do throws(KeyError) {
             try await parts.session.establishViewing()

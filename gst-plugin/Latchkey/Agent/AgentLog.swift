@@ -7,8 +7,8 @@ import LatchkeyKeySystems
 import LatchkeyProtection
 import Synchronization
 
-/// The log of the agents of this process. Every line goes to GStreamer's log (`GST_DEBUG=latchkeyagent:5`) and to those
-/// who watch it here, as in a view of an application that runs far from any terminal. Thread-safe.
+/// The log of the agents of this process. Every line goes to GStreamer's log (`GST_DEBUG=latchkeyagent:5`) and to the
+/// watchers here, as in a view of an application that runs far from any terminal. Thread-safe.
 public enum AgentLog {
     static let category = DebugCategory("latchkeyagent", "Latchkey's agent")
 
@@ -53,7 +53,7 @@ public enum AgentLog {
     }
 }
 
-/// Somebody who reads the log; see `AgentLog.watch`.
+/// A reader of the log; see `AgentLog.watch`.
 public final class AgentLogWatch: Sendable {
     private let id: UInt64
 

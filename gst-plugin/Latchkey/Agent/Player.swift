@@ -26,8 +26,9 @@ public final class Player: Sendable {
         core.forget(attachment)
     }
 
-    /// Makes the `playbin3` the caller's, with a reference, for those who count references themselves: who has the last
-    /// one stops it first, as GStreamer demands. Give this object up then. The agent forgets the element when it goes.
+    /// Makes the `playbin3` the caller's, with a reference, for callers that count references themselves: the holder of
+    /// the last one stops it first, as GStreamer demands. Give this object up then. The agent forgets the element when
+    /// it goes.
     public func giveAway() -> UnsafeMutablePointer<GstElement> {
         if !isGivenAway.exchange(true, ordering: .acquiringAndReleasing) {
             PlayerWatch.attach(to: element, core, attachment)
@@ -73,14 +74,14 @@ public final class Player: Sendable {
     public func seek(to position: UInt64) -> Bool { pipeline.seek(to: position) }
 
     /// Takes the next message off the bus, or waits for one, in nanoseconds; nil after that. For applications without a
-    /// main loop, on a thread of their own: a bus that nobody empties keeps everything. `.some(nil)` is a message that
+    /// main loop, on a thread of their own: a bus that is never read keeps everything. `.some(nil)` is a message that
     /// says nothing here.
     public func nextMessage(waiting: UInt64) -> BusEvent?? { pipeline.nextMessage(waiting: waiting) }
 }
 
 /// Does for a player that was given away what `Player` does: it lives as long as the element.
 private final class PlayerWatch: @unchecked Sendable {
-    // SAFETY: written in `attach` alone, before anybody else has the element.
+    // SAFETY: written in `attach` alone, before any other code has the element.
     private let core: AgentCore
     private let attachment: UInt64
     private var bus: BusObservation?

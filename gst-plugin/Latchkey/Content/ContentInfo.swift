@@ -37,7 +37,7 @@ public struct ContentInfo: Hashable, Sendable {
 
 /// A track of some content, or one of several qualities of it, and how it is encrypted at what times. A value.
 ///
-/// Everything but `kind` is as the content spells it, and nil where it tells nothing.
+/// Everything but `kind` is as the content spells it, and nil if the content does not say it.
 public struct ContentTrack: Hashable, Sendable {
     /// What a track has for the user.
     public enum Kind: String, Sendable, CaseIterable {
@@ -92,7 +92,7 @@ public struct KeyPeriod: Hashable, Sendable {
     public var keyFormat: String?
     /// The URI that names the key, without its query; of a `data:` URI, its media type.
     public var keyURI: String?
-    /// Those that the content tells before it plays.
+    /// Those that the content names before it plays.
     public var keyIDs: [KeyID]
 
     init(
@@ -111,7 +111,7 @@ public struct KeyPeriod: Hashable, Sendable {
     public var isClear: Bool { method == nil }
 }
 
-/// A key that playback will ask for, and who will be asked as things are configured now. A value.
+/// A key that playback will ask for, and the source that will be asked as things are configured now. A value.
 public struct ContentKeyNeed: Hashable, Sendable {
     /// The system that will be asked. Where none is configured: the one that the content names, or nil if it names none.
     public var keySystem: KeySystem?
@@ -120,7 +120,7 @@ public struct ContentKeyNeed: Hashable, Sendable {
     /// The URI that names the key, without its query.
     public var keyURI: String?
     /// Where the key comes from, in words: `the keys file`, `the licence store`, a service with its URL; nil: from nowhere,
-    /// and playback will wait for a key that nobody gives.
+    /// and playback will wait for a key that does not come.
     public var source: String?
 }
 
@@ -137,7 +137,7 @@ public enum ContentType: String, Sendable, CaseIterable {
     /// An MP4 file, fragmented or not, local or at a web server.
     case mp4
 
-    /// A guess from the end of the URL's path, for people who type URLs. Nil where it tells nothing.
+    /// A guess from the end of the URL's path, for people who type URLs. Nil if it says nothing.
     public init?(url: String) {
         let path = url.prefix { $0 != "?" && $0 != "#" }.lowercased()
         if path.hasSuffix(".m3u8") || path.hasSuffix(".m3u") {

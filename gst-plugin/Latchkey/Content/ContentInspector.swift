@@ -15,7 +15,7 @@ struct ContentInspector: Sendable {
     var keySystem: KeySystem?
     var envelopes = EnvelopeParsers()
 
-    /// Throws `invalidContent` for what is something else, by name where it is a web page; `unsupportedContent` for what
+    /// Throws `invalidContent` for what is something else, and names a web page as such; `unsupportedContent` for what
     /// is not played; and what `ContentSource` throws.
     func inspect(_ url: String, _ type: ContentType) async throws(AgentError) -> InspectedContent {
         switch type {
@@ -85,7 +85,7 @@ struct ContentInspector: Sendable {
             }
         }
         for group in manifest.keyGroups(choose: choose) { content.add(group, origin: "dash/mpd") }
-        // KIDs without any system: whoever has keys by KID may have these.
+        // KIDs without any system: a source of keys by KID may have these.
         if content.needs.isEmpty, !content.keyIDs.isEmpty {
             content.add(.init(system: .common, keyIDs: content.keyIDs, data: []))
         }

@@ -8,7 +8,7 @@ import LatchkeyProtection
 /// Fetches what is looked at before playback: playlists, manifests and the heads of files. Thread-safe.
 struct ContentSource: Sendable {
     let transport: any HTTPTransport
-    /// Hears of every fetch, for the log.
+    /// Called for every fetch, for the log.
     var onFetch: @Sendable (String) -> Void = { _ in }
 
     /// What came from where; `url` is the one that answered.

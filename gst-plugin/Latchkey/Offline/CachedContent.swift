@@ -28,12 +28,12 @@ public final class CachedContent: Sendable {
     /// What the URL points to.
     public let type: ContentType
 
-    /// The content with this URL, in the cache or not. `selection` says which tracks to keep, and counts where nothing is
-    /// cached yet. `cache` nil: the user's own. `configuration` says, by its loaders and settings, who is asked for keys that
+    /// The content with this URL, in the cache or not. `selection` says which tracks to keep, and counts if nothing is cached
+    /// yet. `cache` nil: the user's own. The loaders and settings of `configuration` say where to ask for keys that
     /// FairPlay-style key servers give for HLS, so that they are stored with the download.
     ///
-    /// Throws `unsupportedContent` for Smooth Streaming, `invalidURL` for what is not at a web server, and `notPermitted`
-    /// where there is no place for the cache.
+    /// Throws `unsupportedContent` for Smooth Streaming, `invalidURL` for what is not at a web server, and `notPermitted` if
+    /// there is no place for the cache.
     public convenience init(
         url: String, type: ContentType, selection: TrackSelection = TrackSelection(), cache: ContentCache? = nil,
         configuration: Agent.Configuration = Agent.Configuration()
@@ -85,14 +85,14 @@ public final class CachedContent: Sendable {
     /// sleeps and go on by themselves when it is awake, if logind tells of that: meanwhile their status is `waiting`.
     ///
     /// Keys of HLS that FairPlay-style key servers give are asked for first, so that they are stored: those that are there
-    /// are not asked for again as long as they may be used. Where one is not stored, `progress.warning` says why
+    /// are not asked for again as long as they may be used. If one is not stored, `progress.warning` says why
     /// (`licenseNotKept`), and the content is not ready to play.
     ///
-    /// With `acquiresLicense`, PlayReady-style licences are acquired first, where the store has none that may be used, as
-    /// by `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for
-    /// that long where a session server is configured. One that is refused, or that may not be stored, ends no download: it
-    /// is a `licenseNotKept` too. Without, nobody is asked, and nothing is said of licences: the application acquires them,
-    /// as for any playback, and going on so forgets a refusal of before.
+    /// With `acquiresLicense`, PlayReady-style licences are acquired first if the store has none that may be used, as by
+    /// `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for that long if a session server
+    /// is configured. One that is refused, or that may not be stored, ends no download: it is a `licenseNotKept` too. Without
+    /// `acquiresLicense`, no service is asked, and nothing is said of licences: the application acquires them, as for any
+    /// playback. Going on so forgets a refusal of before.
     public func start(acquiresLicense: Bool = false, delegate: (any PlayReadyDelegate)? = nil) {
         var storing: LicenseStoring?
         if acquiresLicense {
