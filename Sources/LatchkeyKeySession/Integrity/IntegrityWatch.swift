@@ -140,7 +140,9 @@ extension IntegrityWatch.Checks {
     /// No tracer, and the code as it was built.
     static var ofThisProcess: IntegrityWatch.Checks {
         let library = LibraryCheck()
-        let tracer: @Sendable () -> String? = { TracerCheck.violation(status: IntegrityWatch.contents(of: "/proc/self/status")) }
+        let tracer: @Sendable () -> String? = {
+            TracerCheck.violation(status: IntegrityWatch.contents(of: "/proc/self/status"))
+        }
         return IntegrityWatch.Checks(
             atStart: { tracer() ?? library.violationAtStart() }, again: { tracer() ?? library.violation() })
     }
