@@ -20,6 +20,16 @@ public final class PadProbe: @unchecked Sendable {
     public enum Direction: Sendable { case upstream, downstream }
 }
 
+/// What is to happen after a look at a buffer.
+public enum BufferLook: Sendable {
+    /// It passes, and the next one is looked at, too.
+    case more
+    /// It passes, and no other one is looked at.
+    case enough
+    /// It does not pass; the sender takes it for delivered. The next one is looked at, too.
+    case drop
+}
+
 extension PadReference {
     /// Sees every event of that direction, also flushes, on the thread that brings it. What `body` returns goes on in
     /// its place; nil drops the event and returns success to the sender.
@@ -40,6 +50,15 @@ extension PadReference {
     public func probeBuffers(_ body: @escaping (consuming Buffer) -> Buffer?) -> PadProbe {
         let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
         return add(types, BufferProbe(body), probeBuffer)
+    }
+
+    /// Shows `body` each buffer, also those that come in lists, until it has seen enough. Then the probe ends, so that
+    /// what comes later costs nothing. Of a list, all buffers pass or none.
+    ///
+    /// The pad keeps `body` until the probe ends, so `body` should hold its owner weakly or unowned.
+    public func lookAtBuffers(_ body: @escaping (borrowing Buffer) -> BufferLook) {
+        let types = GST_PAD_PROBE_TYPE_BUFFER.rawValue | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+        add(types, LookProbe(body), probeLook)
     }
 
     /// Calls `body` when the next buffer passes, or the next list of them, and ends then.
@@ -105,6 +124,37 @@ private final class EventProbe {
 private final class BufferProbe {
     let body: (consuming Buffer) -> Buffer?
     init(_ body: @escaping (consuming Buffer) -> Buffer?) { self.body = body }
+}
+
+private final class LookProbe {
+    let body: (borrowing Buffer) -> BufferLook
+    init(_ body: @escaping (borrowing Buffer) -> BufferLook) { self.body = body }
+
+    /// Nil: the buffer passes, and more is to be seen.
+    func end(at pointer: UnsafeMutablePointer<GstBuffer>) -> GstPadProbeReturn? {
+        let buffer = Buffer(owning: gst_buffer_ref(pointer))
+        return switch body(buffer) {
+        case .more: nil
+        case .enough: GST_PAD_PROBE_REMOVE
+        case .drop: GST_PAD_PROBE_DROP
+        }
+    }
+}
+
+private func probeLook(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    guard let info, let data, let content = info.pointee.data else { return GST_PAD_PROBE_OK }
+    let probe = Unmanaged<LookProbe>.fromOpaque(data).takeUnretainedValue()
+    if info.pointee.type.rawValue & GST_PAD_PROBE_TYPE_BUFFER.rawValue != 0 {
+        return probe.end(at: content.assumingMemoryBound(to: GstBuffer.self)) ?? GST_PAD_PROBE_OK
+    }
+    let list = OpaquePointer(content)
+    for index in 0..<gst_buffer_list_length(list) {
+        guard let buffer = gst_buffer_list_get(list, index), let end = probe.end(at: buffer) else { continue }
+        return end
+    }
+    return GST_PAD_PROBE_OK
 }
 
 private final class NextBufferProbe {

@@ -4,6 +4,7 @@
 import datetime
 import os
 import re
+import time
 
 import corpus
 import hls_media
@@ -29,18 +30,38 @@ def clear_files():
     return files
 
 
-def sets(count, protection=("", "")):
-    """The sets of video and audio with so many segments. `protection`: what each says of it."""
+def sets(count, protection=("", ""), first=0):
+    """The sets of video and audio with so many segments from the one that begins at `first`, in seconds. `protection`: what
+    each says of it."""
     return "".join(
         f'<AdaptationSet contentType="{kind}" segmentAlignment="true">{descriptors}<Representation id="{letter}" '
         f'mimeType="{kind}/mp4" bandwidth="100000"><SegmentTemplate timescale="1" initialization="{letter}_init.mp4" '
-        f'media="{letter}_$Number$.m4s" startNumber="1"><SegmentTimeline><S t="0" d="1" r="{count - 1}"/>'
-        "</SegmentTimeline></SegmentTemplate></Representation></AdaptationSet>"
+        f'media="{letter}_$Number$.m4s" startNumber="{first + 1}" presentationTimeOffset="{first}"><SegmentTimeline>'
+        f'<S t="{first}" d="1" r="{count - 1}"/></SegmentTimeline></SegmentTemplate></Representation></AdaptationSet>'
         for (kind, letter), descriptors in zip((("video", "v"), ("audio", "a")), protection))
 
 
 def on_demand():
     return f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{sets(4)}</Period></MPD>'
+
+
+def ranges(files):
+    """The presentation with the files of video and of audio in one each, and its files."""
+    found, parts = {}, []
+    for kind, letter in (("video", "v"), ("audio", "a")):
+        content, spans = b"", []
+        for name in (f"{letter}_init.mp4", *(f"{letter}_{number}.m4s" for number in range(1, 5))):
+            spans.append(f"{len(content)}-{len(content) + len(files[name]) - 1}")
+            content += files[name]
+        found[f"{letter}.mp4"] = content
+        urls = "".join(f'<SegmentURL media="{letter}.mp4" mediaRange="{span}"/>' for span in spans[1:])
+        parts.append(
+            f'<AdaptationSet contentType="{kind}" segmentAlignment="true"><Representation id="{letter}" '
+            f'mimeType="{kind}/mp4" bandwidth="100000"><SegmentList timescale="1" duration="1"><Initialization '
+            f'sourceURL="{letter}.mp4" range="{spans[0]}"/>{urls}</SegmentList></Representation></AdaptationSet>')
+    found["stream.mpd"] = \
+        f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{"".join(parts)}</Period></MPD>'
+    return found
 
 
 class Live:
@@ -61,8 +82,40 @@ class Live:
                f'<Period id="0" start="PT0S">{sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
 
 
+class Begun:
+    """A live presentation whose media is all there, and which players begin at its start. `periods` gives what is in a
+    version, of which `versions` is the number."""
+
+    def __init__(self):
+        self.versions = 0
+
+    def __call__(self, _request):
+        self.versions += 1
+        if self.versions == 1:
+            # GStreamer reads fractions of a second wrong. What is left of this one has to be enough for its start.
+            left = 1 - time.time() % 1
+            if left < 0.5:
+                time.sleep(left)
+            start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=5)
+            self.start = start.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f'{START}type="dynamic" availabilityStartTime="{self.start}" publishTime="{self.start}" ' \
+               f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" ' \
+               f'suggestedPresentationDelay="PT5S">{self.periods()}</MPD>'
+
+
+class LastToCome(Begun):
+    """The first version has all segments but the last one."""
+
+    def periods(self):
+        return f'<Period id="0" start="PT0S">{sets(3 if self.versions == 1 else 4)}</Period>'
+
+
 class Grown(Live):
-    """As `Live`, but from its third version on it has more elements than any reader should take."""
+    """As `Live`, but from its third version on it has more elements than any reader should take. It says that it is
+    protected: the later versions of a clear manifest come to GStreamer's demuxer alone."""
+
+    def __init__(self):
+        super().__init__(protection())
 
     def __call__(self, request):
         text = super().__call__(request)
@@ -160,7 +213,7 @@ PLAYLISTS = {
 }
 
 
-# The same segments, encrypted in their samples.
+# Those of `CLEAR`, encrypted in their samples.
 PROTECTED = "dash-cenc-static-live"
 
 
@@ -179,6 +232,47 @@ def protection():
     with open(os.path.join(corpus.case(PROTECTED).folder, "stream.mpd"), encoding="utf-8") as file:
         sets = file.read().split("<AdaptationSet")[1:]
     return tuple("".join(re.findall(r"<ContentProtection.*?(?:/>|</ContentProtection>)", one, re.DOTALL)) for one in sets)
+
+
+# Clear media that becomes encrypted
+
+
+def turning_files():
+    return {f"{folder}/{name}": content for folder, files in (("clear", clear_files()), ("encrypted", protected_files()))
+            for name, content in files.items()}
+
+
+def turning(count, protection=("", "")):
+    """The periods of so many seconds: two of them clear, and those that follow encrypted. `protection`: what the manifest
+    says of the sets there."""
+    return f'<Period id="0" start="PT0S" duration="PT2S"><BaseURL>clear/</BaseURL>{sets(2)}</Period>' \
+           f'<Period id="1" start="PT2S"><BaseURL>encrypted/</BaseURL>{sets(count - 2, protection, 2)}</Period>'
+
+
+def turning_on_demand():
+    return f'{START}type="static" mediaPresentationDuration="PT4S">{turning(4)}</MPD>'
+
+
+class Turning(Begun):
+    """Three seconds, of which the third one is encrypted, which only later versions say. The period is there from the start:
+    GStreamer's demuxer plays none that a later version brings."""
+
+    def periods(self):
+        return turning(3, protection() if self.versions > 1 else ("", ""))
+
+
+# In bits/s, of what is clear and of what is encrypted.
+SPEEDS = {"clear": 100_000, "encrypted": 2_000_000}
+
+
+def clear_and_encrypted():
+    """Pictures that are clear in one Representation and encrypted in the other, of which the manifest says nothing."""
+    representations = "".join(
+        f'<Representation id="{folder}" mimeType="video/mp4" bandwidth="{speed}"><BaseURL>{folder}/</BaseURL><SegmentTemplate '
+        'timescale="1" initialization="v_init.mp4" media="v_$Number$.m4s" startNumber="1"><SegmentTimeline><S t="0" d="1" '
+        'r="3"/></SegmentTimeline></SegmentTemplate></Representation>' for folder, speed in SPEEDS.items())
+    return f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0"><AdaptationSet contentType="video" ' \
+           f'segmentAlignment="true">{representations}</AdaptationSet></Period></MPD>'
 
 
 SMOOTH = "smooth-piff-ctr"

@@ -152,6 +152,35 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// Has the stock demuxer choose qualities with frames of at most so many pixels, where it has a choice; nil: any.
     func limitPictures(to pixels: Int?) {}
 
+    /// A stream inside the stock demuxer has a parser, whose sink pad that is.
+    func parserDidAppear(_ sink: PadReference) { ClearStart.watch(sink, inside: self) }
+
+    /// What the stock demuxer's parser gets in the place of a stream's first caps, so that it puts a decryptor in front of
+    /// its demuxer; nil: the caps as they are.
+    func renamed(_ caps: Caps) -> Caps? { nil }
+
+    /// What becomes of an init segment that names encryption, in a stream whose caps were not renamed.
+    enum EncryptedInitSegments {
+        /// It is not looked at.
+        case leftToParser
+        /// The parser finds a decryptor for the first one of a stream. For a later one, a decryptor is put in front of what
+        /// the parser has chosen.
+        case decryptedInFrontOnceClear
+        /// A decryptor is put there for the first one, too.
+        case decryptedInFront
+    }
+
+    var encryptedInitSegments: EncryptedInitSegments { .leftToParser }
+
+    /// Whether streams may have notes, which name the key of what is behind them.
+    var hasNotes: Bool { false }
+
+    /// An init segment names encryption, in a stream whose caps were not renamed.
+    func encryptionDidAppear() {}
+
+    /// A stream is encrypted now, and an element of that factory could not be put into it.
+    func decryptorIsMissing(_ factory: String) { fail(.noDecryptor(factory)) }
+
     /// Whether the stock demuxer waits for something that waits for a key.
     var isWaitingForKey: Bool { false }
 
@@ -285,7 +314,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     override func elementDidAppear(_ element: ElementReference) {
         let watch = currentRun?.watch
         if Element.implementation(of: element.pointer) is Decryptor { watch?.didAdd(decryptor: element) }
-        if element.factoryName == "parsebin", let sink = element.pad("sink") { watch?.didAdd(parser: sink) }
+        guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
+        watch?.didAdd(parser: sink)
+        parserDidAppear(sink)
     }
 
     override func handle(_ message: consuming Message) { passOn(message) }

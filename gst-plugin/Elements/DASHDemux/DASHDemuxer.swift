@@ -106,19 +106,15 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     // MARK: Inside
 
-    override func elementDidAppear(_ element: ElementReference) {
-        super.elementDidAppear(element)
-        guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
-        let weak = WeakElement(reference)
-        sink.probeEvents(.downstream) { event in
-            guard let caps = event.caps, let renamed = ISODecryptor.plugged(caps),
-                weak.map({ ($0 as? DASHDemuxer)?.decryptsBoxes }) == true
-            else { return event }
-            return Event(caps: renamed)
-        }
+    override func renamed(_ caps: Caps) -> Caps? {
+        guard isoPath == .box, run?.mayBeProtected == true else { return nil }
+        return ISODecryptor.plugged(caps)
     }
 
-    private var decryptsBoxes: Bool { isoPath == .box && run?.mayBeProtected == true }
+    /// The manifest that was read last may say nothing of encryption that is there.
+    override var encryptedInitSegments: EncryptedInitSegments { isoPath == .box ? .decryptedInFront : .leftToParser }
+
+    override func encryptionDidAppear() { run?.encryptionDidAppear() }
 
     override func handle(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
 

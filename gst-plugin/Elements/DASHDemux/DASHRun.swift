@@ -30,10 +30,30 @@ final class DASHRun: AdaptiveRun {
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
         var failure: PresentationFailure?
+        /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
+        /// somebody looks already.
+        var later: LaterVersions?
         var refresh: Task<Void, Never>?
         var hasEnded = false
         /// Says that a later version of the manifest ends the presentation.
         var onFailure: (@Sendable (PresentationFailure) -> Void)?
+    }
+
+    /// The versions of a live manifest behind one that was read.
+    private struct LaterVersions {
+        let url: String
+        let period: Duration
+
+        private static let shortestPeriod: Duration = .seconds(1)
+        /// The stock demuxer's own.
+        private static let longestPeriod: Duration = .seconds(1800)
+
+        /// Nil where there are none. `url` is where the manifest came from.
+        init?(_ manifest: DASHManifest, from url: String) {
+            guard manifest.isDynamic, let period = manifest.minimumUpdatePeriod else { return nil }
+            self.url = manifest.location.map { URIReference.resolve($0, against: URIReference(url)) } ?? url
+            self.period = min(max(period, Self.shortestPeriod), Self.longestPeriod)
+        }
     }
 
     /// `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
@@ -81,9 +101,12 @@ final class DASHRun: AdaptiveRun {
         origin.setHome(url)
         do throws(FormatError) {
             let manifest = try DASHManifest(bytes)
-            let isLive = manifest.isDynamic && manifest.minimumUpdatePeriod != nil
+            let later = LaterVersions(manifest, from: url)
+            state.withLock { $0.later = later }
             ask(for: manifest, from: url)
-            if isLive { refresh(manifest, from: url) }
+            // Half a period ahead of the stock demuxer, which fetches for itself when a period is over: so that keys are
+            // asked for before it wants them, and a manifest that grows is told of before it takes that in.
+            if manifest.isProtected, let later { refresh(in: later.period / 2) }
         } catch {
             let failure = PresentationFailure.manifest(error, at: url)
             if error.isForNobody { throw failure }
@@ -129,45 +152,46 @@ final class DASHRun: AdaptiveRun {
 
     // MARK: Live
 
-    private static let shortestPeriod: Duration = .seconds(1)
-    /// The stock demuxer's own.
-    private static let longestPeriod: Duration = .seconds(1800)
+    /// Media is encrypted, of which the manifest that was read here says nothing. A later version may.
+    func encryptionDidAppear() {
+        state.withLock { $0.mayBeProtected = true }
+        refresh(in: .zero)
+    }
 
-    /// Looks at each new version of the manifest for keys that it brings, until the end, at most once a second. The
-    /// limits of the first version hold for all of them.
-    ///
-    /// Half a period ahead of the stock demuxer, which fetches for itself when a period is over: so that keys are asked
-    /// for before it wants them, and a manifest that grows is told of before it takes that in.
-    private func refresh(_ manifest: DASHManifest, from url: String) {
+    /// Looks at each new version of the manifest for keys that it brings, until the end, at most once a second, after
+    /// `delay` for the first time. The limits of the first version hold for all of them. Clear manifests are the stock
+    /// demuxer's matter alone.
+    private func refresh(in delay: Duration) {
+        let first = state.withLock { state in
+            defer { state.later = nil }
+            return state.later
+        }
+        guard let first else { return }
         let task = Task { [weak self, sleep, now] in
-            var (manifest, url) = (manifest, url)
-            guard var period = Self.period(of: manifest) else { return }
-            var due = now() + period / 2
+            var later = first
+            var due = now() + delay
             while !Task.isCancelled {
                 do {
                     try await sleep(now().duration(to: due))
                 } catch {
                     return
                 }
-                if let location = manifest.location {
-                    url = URIReference.resolve(location, against: URIReference(url))
-                }
                 guard let run = self else { return }
+                let period = later.period
                 do throws(PresentationFailure) {
-                    if let new = try await run.fetch(url) {
-                        run.ask(for: new, from: url)
-                        manifest = new
+                    if let new = try await run.fetch(later.url) {
+                        run.ask(for: new, from: later.url)
+                        guard let next = LaterVersions(new, from: later.url) else { return }
+                        later = next
                     }
                 } catch {
                     return run.fail(error)
                 }
-                guard let next = Self.period(of: manifest) else { return }
                 // The stock demuxer, too, waits for the old period once more.
-                due += min(period, next)
-                period = next
+                due += min(period, later.period)
                 // Times that a slow server made pass are left out.
                 let late = due.duration(to: now())
-                if late > .zero { due += period * Int((late / period).rounded(.up)) }
+                if late > .zero { due += later.period * Int((late / later.period).rounded(.up)) }
             }
         }
         let isLate = state.withLock { state -> Bool in
@@ -175,10 +199,6 @@ final class DASHRun: AdaptiveRun {
             return state.hasEnded
         }
         if isLate { task.cancel() }
-    }
-
-    private static func period(of manifest: DASHManifest) -> Duration? {
-        manifest.minimumUpdatePeriod.map { min(max($0, shortestPeriod), longestPeriod) }
     }
 
     /// Nil where it cannot be had or read: the stock demuxer says so, which fetches it too. Throws for what is too much

@@ -106,29 +106,17 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     // MARK: Inside
 
-    override func elementDidAppear(_ element: ElementReference) {
-        super.elementDidAppear(element)
-        guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
-        // Segments with notes need the element that reads them, which takes caps of its own.
-        let weak = WeakElement(reference)
-        let start = ClearStart()
-        sink.probeEvents(.downstream) { event in
-            guard let caps = event.caps, let renamed = HLSCaps.renamed(caps),
-                weak.map({ ($0 as? HLSDemuxer)?.run?.presentation.hasNotes }) == true
-            else { return event }
-            start.willHaveDecryptor()
-            return Event(caps: renamed)
-        }
-        // The pad keeps the probe, and not the other way round.
-        let pad = sink.pointer
-        sink.probeBuffers { buffer in
-            let passes = start.passes(buffer, to: PadReference(sharing: pad)) { decryptor in
-                weak.withElement { ($0 as? HLSDemuxer)?.run?.presentation.fail(.noDecryptor(decryptor)) }
-            }
-            guard passes else { return nil }
-            return buffer
-        }
+    /// Segments with notes need the element that reads them, which takes caps of its own.
+    override func renamed(_ caps: Caps) -> Caps? {
+        guard let renamed = HLSCaps.renamed(caps), hasNotes else { return nil }
+        return renamed
     }
+
+    override var hasNotes: Bool { run?.presentation.hasNotes ?? false }
+
+    override var encryptedInitSegments: EncryptedInitSegments { .decryptedInFrontOnceClear }
+
+    override func decryptorIsMissing(_ factory: String) { run?.presentation.fail(.noDecryptor(factory)) }
 
     override func causeOfStop() -> PresentationFailure? {
         guard let run else { return nil }

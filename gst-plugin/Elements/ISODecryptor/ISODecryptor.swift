@@ -359,6 +359,14 @@ extension ISODecryptor {
         producedType, "audio/x-m4a", "video/mp4", "audio/mp4", "application/mp4", "video/x-m4v",
     ]
 
+    /// What typefinders call ISO media of other brands.
+    private static let otherBrands: Set<String> = ["video/mj2", "application/x-3gp"]
+
+    /// Whether the caps are those of ISO media.
+    static func isISOMedia(_ caps: Caps) -> Bool {
+        caps.mediaType().map { fragmentTypes.contains($0) || otherBrands.contains($0) } ?? false
+    }
+
     /// The caps of ISO media with the type that makes players plug this element; nil for other media. `defaults` are
     /// for fragments without a `moov`.
     static func plugged(_ caps: Caps, defaults: ISOEncryption? = nil) -> Caps? {

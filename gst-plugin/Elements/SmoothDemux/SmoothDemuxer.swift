@@ -106,24 +106,19 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     // MARK: Inside
 
-    override func elementDidAppear(_ element: ElementReference) {
-        super.elementDidAppear(element)
-        guard element.factoryName == "parsebin", let sink = element.pad("sink") else { return }
-        let weak = WeakElement(reference)
-        sink.probeEvents(.downstream) { event in
-            guard let caps = event.caps,
-                let encryption = weak.map({ ($0 as? SmoothDemuxer)?.run?.encryption }) ?? nil,
-                let renamed = ISODecryptor.plugged(caps, defaults: encryption)
-            else { return event }
-            return Event(caps: renamed)
-        }
+    override func renamed(_ caps: Caps) -> Caps? {
+        run?.encryption.flatMap { ISODecryptor.plugged(caps, defaults: $0) }
+    }
+
+    override func parserDidAppear(_ sink: PadReference) {
+        super.parserDidAppear(sink)
         // A manifest may say nothing of encryption that is there. What decoders would get then is noise.
-        let watch = FragmentWatch()
-        sink.probeBuffers { buffer in
-            let isSilent = weak.map { ($0 as? SmoothDemuxer)?.run?.manifest?.isProtected } == false
-            guard isSilent, watch.isEncrypted(buffer) else { return buffer }
-            weak.withElement { ($0 as? SmoothDemuxer)?.encryptedFragmentDidCome() }
-            return nil
+        guard run?.manifest?.isProtected == false else { return }
+        let (weak, watch) = (WeakElement(reference), FragmentWatch())
+        sink.lookAtBuffers { buffer in
+            let next = watch.look(at: buffer)
+            if next == .drop { weak.withElement { ($0 as? SmoothDemuxer)?.encryptedFragmentDidCome() } }
+            return next
         }
     }
 
@@ -190,16 +185,16 @@ final class FragmentWatch {
     private static let limit = 64 * 1024
 
     private var start: [UInt8] = []
-    private var verdict: Bool?
+    private var isEncrypted = false
 
-    /// Whether the stream that the buffer goes on is known to be encrypted.
-    func isEncrypted(_ buffer: borrowing Buffer) -> Bool {
-        if let verdict { return verdict }
+    /// Lets nothing pass once the stream is known to be encrypted; has seen enough where it is known to be clear.
+    func look(at buffer: borrowing Buffer) -> BufferLook {
+        if isEncrypted { return .drop }
         _ = buffer.withBytes { start += $0.prefix(Self.limit - start.count) }
         let found = ISORecognition.isEncryptedFragment(start)
-        guard found != nil || start.count >= Self.limit else { return false }
-        verdict = found ?? false
+        if found == nil, start.count < Self.limit { return .more }
         start = []
-        return found ?? false
+        isEncrypted = found ?? false
+        return isEncrypted ? .drop : .enough
     }
 }

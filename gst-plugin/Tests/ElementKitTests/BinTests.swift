@@ -271,6 +271,42 @@ private final class Wrapper: Bin, @unchecked Sendable {
     }
 }
 
+extension BinTests {
+    /// What comes after the last look is not shown any more. A look may begin at an event.
+    @Test func looksEnd() throws {
+        let sink = try #require(bin.child?.pad("sink"))
+        let source = try #require(bin.child?.pad("src"))
+        gst_element_set_state(element, GST_STATE_PLAYING)
+        let recorder = StreamRecorder()
+        recorder.attach(to: source.pointer)
+        let seen = Mutex<[Int]>([])
+        let pad = WeakPad(sink)
+        sink.probeEvents(.downstream) { event in
+            guard event.kind == .segment else { return event }
+            pad.pad?.lookAtBuffers { buffer in
+                let size = buffer.size
+                seen.withLock { $0.append(size) }
+                return size == 1 ? .more : size == 2 ? .drop : .enough
+            }
+            return event
+        }
+        let start = try #require(gst_event_new_stream_start("id"))
+        #expect(gst_pad_send_event(sink.pointer, start) != 0)
+        var segment = GstSegment()
+        gst_segment_init(&segment, GST_FORMAT_BYTES)
+        for _ in 0..<2 {
+            #expect(gst_pad_send_event(sink.pointer, gst_event_new_segment(&segment)) != 0)
+            for size in [1, 2, 3, 4] {
+                let result = sink.chain(try Buffer.made(of: [UInt8](repeating: 0, count: size)))
+                #expect(result == .ok)
+            }
+        }
+        #expect(seen.withLock { $0 } == [1, 2, 3, 1, 2, 3])
+        #expect(recorder.samples.map(\.bytes.count) == [1, 3, 4, 1, 3, 4])
+        gst_element_set_state(element, GST_STATE_NULL)
+    }
+}
+
 extension Buffer {
     fileprivate static func made(of bytes: [UInt8]) throws -> Buffer {
         guard let buffer = Buffer(copying: bytes) else { throw TestFailure("no memory") }

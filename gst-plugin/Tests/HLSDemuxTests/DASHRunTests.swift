@@ -167,7 +167,8 @@ extension HLSDemuxTests.DASHRunTests {
         run.end()
     }
 
-    /// Clear media does not take the way of protected media, live or not, before a version says that it is protected.
+    /// Nobody but the stock demuxer fetches a clear live manifest. From the moment on at which media is encrypted, later
+    /// versions are looked at here: at once, and then once each period.
     @Test func clearLiveMediaTurnsProtected() async throws {
         let clear = Array("<MPD type=\"dynamic\" minimumUpdatePeriod=\"PT1S\"><Period/></MPD>".utf8)
         let (demands, demanded) = AsyncStream.makeStream(of: [KeyID].self)
@@ -177,19 +178,49 @@ extension HLSDemuxTests.DASHRunTests {
                 return true
             }
         ])
-        let (gate, opened) = AsyncStream.makeStream(of: Void.self)
+        let (sleeps, slept) = AsyncStream.makeStream(of: Duration.self)
+        let versions = Versions([Self.manifest(1, period: "PT1S")])
+        let time = Mutex(ContinuousClock.now)
         let run = try DASHRun(
-            shared: SharedSession(session, ControlSettings()), transport: Versions([Self.manifest(1)]),
-            sleep: { _ in for await _ in gate { return } })
+            shared: SharedSession(session, ControlSettings()), transport: versions,
+            sleep: { duration in
+                slept.yield(duration)
+                if duration > .zero { try await Task.sleep(for: .seconds(3600)) }
+            },
+            now: { time.withLock { $0 } })
         run.observe { _ in }
         try run.start(clear, from: "https://a.test/live.mpd")
         #expect(!run.mayBeProtected)
-        opened.yield()
+        // Where there was a refresh it would sleep now.
+        for _ in 0..<10 { await Task.yield() }
+        #expect(versions.urls.withLock { $0 }.isEmpty)
+        run.encryptionDidAppear()
+        #expect(run.mayBeProtected)
         for await keyIDs in demands {
             #expect(keyIDs.count == 1)
             break
         }
+        // Other streams tell of the same.
+        run.encryptionDidAppear()
+        var waited: [Duration] = []
+        for await sleep in sleeps {
+            waited.append(sleep)
+            if waited.count == 2 { break }
+        }
+        #expect(waited == [.zero, .seconds(1)])
+        #expect(versions.urls.withLock { $0 } == ["https://a.test/live.mpd"])
+        run.end()
+    }
+
+    /// Media that is complete has no later versions, whatever it is.
+    @Test func completeMediaThatIsEncryptedIsNotFetchedAgain() async throws {
+        let versions = Versions([])
+        let run = try DASHRun(shared: SharedSession(KeySession(), ControlSettings()), transport: versions)
+        try run.start(Array("<MPD type=\"static\"><Period/></MPD>".utf8), from: "https://a.test/stream.mpd")
+        run.encryptionDidAppear()
         #expect(run.mayBeProtected)
+        for _ in 0..<10 { await Task.yield() }
+        #expect(versions.urls.withLock { $0 }.isEmpty)
         run.end()
     }
 

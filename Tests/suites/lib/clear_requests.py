@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Clear HLS makes exactly the requests that GStreamer's own demuxer makes, in the same order for each rendition."""
+"""Clear media makes exactly the requests that it makes with GStreamer's own demuxers, in the same order for each
+rendition."""
 
 import itertools
 import threading
 
 import hls_media as media
+import manifests
 from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture
 from pipelines import factory_name
 
@@ -15,13 +17,27 @@ WINDOW = 4
 class Presentation:
     """Files by path, and the renditions: the paths whose requests come one after the other. It plays to its end, or until
     `final` is asked for. Requests of which `last` is true wait until a picture is there: GStreamer calls what is all fetched
-    before that broken."""
+    before that broken. Of `updated`, a new version is asked for once a second."""
 
-    def __init__(self, files, renditions, last, final=None):
+    factory = "latchkeyhlsdemux"
+    manifest = "master.m3u8"
+
+    def __init__(self, files, renditions, last=None, final=None, updated=None):
         self.files = files
         self.renditions = renditions
         self.last = last
         self.final = final
+        self.updated = updated
+
+
+class DASH(Presentation):
+    factory = "latchkeydashdemux"
+    manifest = "stream.mpd"
+
+
+class Smooth(Presentation):
+    factory = "latchkeymssdemux"
+    manifest = "movie.ismc"
 
 
 def fragmented_lines(video):
@@ -99,31 +115,60 @@ def live():
     return Presentation(files, {"video": list(files)}, None, f"{WINDOW + COUNT}.m4s")
 
 
-def sent(make, is_stock):
-    """The requests for each rendition, in order."""
-    factory = Gst.Registry.get().lookup_feature("latchkeyhlsdemux")
+def dash():
+    files = manifests.clear_files() | {"stream.mpd": manifests.on_demand()}
+    return DASH(files, {kind: [path for path in files if path.startswith((kind[0], "stream"))] for kind in ("video", "audio")})
+
+
+def dash_byte_ranges():
+    """All segments are ranges of one file for the pictures and of one for the sound."""
+    files = manifests.ranges(manifests.clear_files())
+    return DASH(files, {kind: [path for path in files if path.startswith(kind[0])] for kind in ("video", "audio")})
+
+
+def dash_live():
+    files = manifests.clear_files()
+    video = [path for path in files if path.startswith("v")]
+    return DASH(
+        files | {"stream.mpd": manifests.LastToCome()}, {"video": video}, final="v_4.m4s", updated="stream.mpd")
+
+
+def smooth():
+    files = manifests.clear_smooth()
+    return Smooth(files, {kind: [path for path in files if f"({kind}=" in path] for kind in ("video", "audio")})
+
+
+def sent(make, is_stock, outage):
+    """The requests for each rendition, in order. `outage`: for how long the network may fail, in ms."""
+    presentation = make()
+    factory = Gst.Registry.get().lookup_feature(presentation.factory)
     rank = factory.get_rank()
     if is_stock:
         factory.set_rank(Gst.Rank.NONE)
-    presentation = make()
     with Scene({}) as scene:
-        player = scene.player()
+        player = scene.player(presentation.manifest)
         picture, final = first_picture(player), threading.Event()
         elements = set()
-        player.pipeline.connect("deep-element-added", lambda *added: elements.add(factory_name(added[-1])))
 
-        def held(content):
+        def added(*arguments):
+            name = factory_name(arguments[-1])
+            elements.add(name)
+            if name == presentation.factory and outage:
+                arguments[-1].set_property("outage-limit", outage)
+
+        player.pipeline.connect("deep-element-added", added)
+
+        def held(path, content):
             def answer(request):
                 if presentation.last and presentation.last(request):
                     picture.wait(20)
-                if request.path == presentation.final:
+                if path == presentation.final:
                     final.set()
-                return content
+                return content(request) if callable(content) else content
 
             return answer
 
-        scene.origin.files = {
-            path: content if callable(content) else held(content) for path, content in presentation.files.items()}
+        scene.origin.files = {path: held(path, content) for path, content in presentation.files.items()}
         player.play()
         if presentation.final:
             demand(final.wait(60), f"{presentation.final} was not asked for")
@@ -131,18 +176,22 @@ def sent(make, is_stock):
             end_of_stream(player)
         factory.set_rank(rank)
         plugged = {element for element in elements if element.startswith("latchkey")}
-        demand(plugged == (set() if is_stock else {"latchkeyhlsdemux"}), f"plugged were {plugged}")
-        requests = [(request.path, request.headers.get("Range")) for request in scene.origin.requests]
+        demand(plugged == (set() if is_stock else {presentation.factory}), f"plugged were {plugged}")
+        requests = list(scene.origin.requests)
         if presentation.final:
-            requests = requests[:requests.index((presentation.final, None)) + 1]
+            requests = requests[:[request.path for request in requests].index(presentation.final) + 1]
+        times = [request.time for request in requests if request.path == presentation.updated]
+        demand(
+            not times or len(times) - 1 <= times[-1] - times[0] + 0.5,
+            f"{presentation.updated} was asked for {len(times)} times in {times[-1] - times[0] if times else 0} s")
         return {
-            name: [request for request in requests if request[0] in paths]
+            name: [(request.path, request.headers.get("Range")) for request in requests if request.path in paths]
             for name, paths in presentation.renditions.items()}
 
 
-def same_requests(make):
+def same_requests(make, outage=0):
     def check():
-        stock, ours = sent(make, True), sent(make, False)
+        stock, ours = sent(make, True, 0), sent(make, False, outage)
         demand(all(stock.values()), "nothing was asked for")
         for name, expected in stock.items():
             demand(ours[name] == expected, f"{name}: GStreamer's: {expected}; ours: {ours[name]}")
@@ -150,7 +199,10 @@ def same_requests(make):
     return check
 
 
+MANIFESTS = {"dash": dash, "dash-byte-ranges": dash_byte_ranges, "dash-live": dash_live, "smooth": smooth}
 ALL = {
     f"clear-requests/{name}": same_requests(make) for name, make in {
         "fragmented": fragmented, "byte-ranges": byte_ranges, "transport-stream": transport_streams,
-        "sound-apart": sound_apart, "live": live}.items()}
+        "sound-apart": sound_apart, "live": live, **MANIFESTS}.items()}
+# As an agent has it, which waits where the network fails: segments come through a loopback server.
+ALL |= {f"clear-requests/{name}-relayed": same_requests(make, 20_000) for name, make in MANIFESTS.items()}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyContainers
+
+/// One stream inside the stock demuxer, until it is known to have a decryptor. Belongs to the thread that brings the stream.
+///
+/// The stock demuxer's parser chooses its elements by the first caps, where `AdaptiveBin.renamed` may have it choose a
+/// decryptor. A stream that began clear, where nothing said that it would not stay so, has nobody to decrypt it when its
+/// samples are encrypted later, as behind ads or in another variant. Then a decryptor is put in front of what the parser has
+/// chosen.
+///
+/// The stock demuxers send a SEGMENT event in front of each init segment, and of each note. So the buffer behind such an event
+/// is looked at, and no other: media that stays clear costs nothing.
+final class ClearStart {
+    /// What decrypts a stream in front of its demuxer or parser.
+    private enum Late: String {
+        case transportStreamOrPackedAudio = "latchkeytsdec"
+        case isoMedia = "latchkeyisodec"
+    }
+
+    private enum State {
+        /// No init segment came yet.
+        case unknown
+        case clear
+        case hasDecryptor
+        /// There is no decryptor, and there should be one.
+        case isStopped
+    }
+
+    private let bin: WeakElement
+    private let sink: WeakPad
+    private var state = State.unknown
+    private var isISOMedia = false
+    private var hasCaps = false
+    private var isRenamed = false
+    private var isLooking = false
+
+    private init(_ sink: PadReference, _ bin: AdaptiveBin) {
+        self.bin = WeakElement(bin.reference)
+        self.sink = WeakPad(sink)
+    }
+
+    /// Watches the stream that comes to the `parsebin` inside `bin` whose sink pad that is.
+    static func watch(_ sink: PadReference, inside bin: AdaptiveBin) {
+        let start = ClearStart(sink, bin)
+        sink.probeEvents(.downstream) { event in start.pass(event) }
+    }
+
+    /// Nil where the bin is gone.
+    private func ask<Result>(_ body: (AdaptiveBin) -> Result) -> Result? {
+        bin.map { element -> Result? in (element as? AdaptiveBin).map(body) } ?? nil
+    }
+
+    /// What goes on in the place of an event.
+    private func pass(_ event: consuming Event) -> Event? {
+        if let caps = event.caps {
+            guard let others = capsForParser(caps) else { return event }
+            return Event(caps: others)
+        }
+        if event.kind == .segment { look() }
+        return event
+    }
+
+    /// What the parser gets in the place of caps; nil: them.
+    private func capsForParser(_ caps: Caps) -> Caps? {
+        isISOMedia = ISODecryptor.isISOMedia(caps)
+        // The parser chooses once.
+        guard !hasCaps || isRenamed else { return nil }
+        hasCaps = true
+        guard let renamed = ask({ $0.renamed(caps) }).flatMap({ $0 }) else { return nil }
+        isRenamed = true
+        state = .hasDecryptor
+        return renamed
+    }
+
+    // MARK: Looks
+
+    private var readsInitSegments: Bool { isISOMedia && ask { $0.encryptedInitSegments != .leftToParser } == true }
+    private var mayHaveNotes: Bool { !isISOMedia && ask { $0.hasNotes } == true }
+
+    /// Looks at what comes behind a SEGMENT event.
+    private func look() {
+        guard !isLooking, state == .unknown || state == .clear, readsInitSegments || mayHaveNotes else { return }
+        isLooking = true
+        // The pad keeps this object until the looks end, and not the other way round.
+        sink.pad?.lookAtBuffers { buffer in
+            let next = self.look(at: buffer)
+            if next == .enough {
+                self.isLooking = false
+                if self.state == .unknown { self.state = .clear }
+            }
+            return next
+        }
+    }
+
+    /// Puts a decryptor in where the buffer says that what follows is encrypted. Where that is not possible, nothing passes any
+    /// more.
+    private func look(at buffer: borrowing Buffer) -> BufferLook {
+        if state == .isStopped { return .drop }
+        switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
+        case .media:
+            // Segments in envelopes have notes that no SEGMENT event tells of.
+            return mayHaveNotes ? .more : .enough
+        case .note(let isEncrypted):
+            return isEncrypted ? insert(.transportStreamOrPackedAudio) : .more
+        case .initSegment:
+            // The stock demuxer may join the first segment to it, which is not to be copied for this.
+            var verdict = buffer.withBytesOfFirstMemory(Self.isProtected).flatMap { $0 }
+            if verdict == nil { verdict = buffer.withBytes(Self.isProtected).flatMap { $0 } }
+            if verdict == nil, buffer.withBytes(Self.namesEncryption) == true { verdict = true }
+            // It may come in pieces.
+            guard let isProtected = verdict else { return .more }
+            return isProtected ? encryptedInitSegmentDidCome() : .enough
+        }
+    }
+
+    private func encryptedInitSegmentDidCome() -> BufferLook {
+        _ = ask { $0.encryptionDidAppear() }
+        if state == .unknown, ask({ $0.encryptedInitSegments }) != .decryptedInFront {
+            state = .hasDecryptor
+            return .enough
+        }
+        return insert(.isoMedia)
+    }
+
+    private func insert(_ late: Late) -> BufferLook {
+        if let pad = sink.pad, let element = ElementReference.make(late.rawValue) {
+            TSDecryptor.implementation(of: element.pointer)?.joinsClearStream()
+            if pad.insertBehindTypefinder(element) {
+                state = .hasDecryptor
+                return .enough
+            }
+        }
+        // The parser finds a decryptor for a first init segment itself.
+        if late == .isoMedia, state == .unknown {
+            state = .hasDecryptor
+            return .enough
+        }
+        state = .isStopped
+        _ = ask { $0.decryptorIsMissing(late.rawValue) }
+        return .drop
+    }
+
+    /// What stands in front of all else in a buffer.
+    private enum Front {
+        case note(isEncrypted: Bool)
+        case initSegment
+        case media
+    }
+
+    /// Media is told by its first bytes, of which nothing is copied.
+    private static func front(of bytes: UnsafeRawBufferPointer) -> Front {
+        guard bytes.count >= 8 else { return .media }
+        let word = bytes.loadUnaligned(as: UInt32.self).bigEndian
+        let type = bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self).bigEndian
+        if type == ftyp || type == moov { return .initSegment }
+        let note: SegmentKey? =
+            if word >> 24 == 0x47, Int(word >> 8 & 0x1FFF) == SegmentKey.pid {
+                SegmentKey(transportStreamPackets: bytes.prefix(SegmentKey.packetSize))
+            } else if word >> 8 == id3 {
+                SegmentKey(id3Tag: bytes.prefix(1024))
+            } else {
+                nil
+            }
+        return note.map { .note(isEncrypted: $0.keyID != nil) } ?? .media
+    }
+
+    private static let ftyp: UInt32 = 0x6674_7970
+    private static let moov: UInt32 = 0x6D6F_6F76
+    private static let id3: UInt32 = 0x49_4433
+
+    /// Whether a sample entry speaks of encryption. Nil where the bytes do not begin with a whole init segment. What stands
+    /// behind it is not looked at: somewhere in media, the name of a sample entry comes by chance.
+    static func isProtected(_ bytes: UnsafeRawBufferPointer) -> Bool? {
+        var end = 0
+        while end <= bytes.count - 8 {
+            let size = Int(bytes.loadUnaligned(fromByteOffset: end, as: UInt32.self).bigEndian)
+            let type = bytes.loadUnaligned(fromByteOffset: end + 4, as: UInt32.self).bigEndian
+            guard size >= 8, size <= bytes.count - end else { return nil }
+            end += size
+            guard type == moov else { continue }
+            let start = UnsafeRawBufferPointer(rebasing: bytes[..<end])
+            guard let segment = try? InitSegment(Array(start)) else { return namesEncryption(start) }
+            return segment.tracks.contains { !$0.encryptions.isEmpty }
+        }
+        return nil
+    }
+
+    /// Whether the name of an encrypted sample entry is in what cannot be read: the decryptor says then what is wrong with it.
+    /// Others are left to the stock elements, which may read more than this.
+    static func namesEncryption(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        let count = min(bytes.count, InitSegment.maximumSize)
+        guard count >= 4 else { return false }
+        return (0...count - 4).contains { place in
+            let name = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self).bigEndian
+            return name == encv || name == enca
+        }
+    }
+
+    private static let encv: UInt32 = 0x656E_6376
+    private static let enca: UInt32 = 0x656E_6361
+}
