@@ -28,7 +28,7 @@ ACQUISITION_MANUAL, ACQUISITION_AUTOMATIC = range(2)
 LOG_LEVELS = ("default", "debug", "info", "warning", "error")
 HDMI_MODES = ("default", "disable", "allow", "audio-only", "alternative")
 ERRORS = ("none", "invalid URL", "unreachable", "server error", "invalid content", "unsupported content",
-          "not protected", "no licence acquired", "configuration", "cancelled", "invalid argument")
+          "not protected", "no license acquired", "configuration", "cancelled", "invalid argument")
 TRACKS = ("other", "video", "audio", "text")
 
 
@@ -364,7 +364,7 @@ class ServiceRequest:
 
     def __init__(self, pointer):
         self._pointer = _call("service_request_ref", pointer)
-        self.operation = ("acquire licence", "join domain")[_call("service_request_get_operation", pointer)]
+        self.operation = ("acquire license", "join domain")[_call("service_request_get_operation", pointer)]
         self.url = _call("service_request_get_url", pointer)
         self.soap_action = _call("service_request_get_soap_action", pointer)
         size = ctypes.c_size_t()

@@ -16,7 +16,7 @@ import latchkey
 STATUSES = ("not cached", "waiting", "caching", "paused", "complete", "failed")
 ERRORS = ("none", "invalid URL", "unreachable", "server error", "invalid content", "unsupported content",
           "content changed", "disk full", "not permitted", "damaged", "in use", "input or output", "not cached",
-          "cancelled", "other", "later version", "licence cannot be kept")
+          "cancelled", "other", "later version", "license cannot be kept")
 
 _POINTER, _TEXT, _NUMBER, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int
 _UNKNOWN = 2**64 - 1

@@ -100,7 +100,7 @@ class Player:
         if error:
             print(f"error: {error}")
             if not self.pipeline:
-                self.end(NO_RIGHTS if error.code == "no licence acquired" else UNUSABLE)
+                self.end(NO_RIGHTS if error.code == "no license acquired" else UNUSABLE)
             return
         print(f"acquired: {rights.status}: {rights.reason}")
         if self.pipeline:

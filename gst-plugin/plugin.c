@@ -12,5 +12,5 @@ plugin_init (GstPlugin *plugin)
 }
 
 GST_PLUGIN_DEFINE (GST_VERSION_MAJOR, GST_VERSION_MINOR, latchkey,
-    "Plays protected media: decryption and licences", plugin_init, PACKAGE_VERSION, "MPL",
+    "Plays protected media: decryption and licenses", plugin_init, PACKAGE_VERSION, "MPL",
     PACKAGE_NAME, GST_PACKAGE_ORIGIN)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 /* The three structures by which a program describes Wayland interfaces to libwayland-client: part of the library's binary
-   interface since Wayland 1.0 (wayland-util.h, MIT licence). Declared here so that nothing of Wayland is needed to build;
+   interface since Wayland 1.0 (wayland-util.h, MIT license). Declared here so that nothing of Wayland is needed to build;
    the library itself is found in the process of an application that has a window. Tests/CLatchkeyWaylandStandIn checks them
    against the library's own header. */
 #ifndef LATCHKEY_CWAYLAND_H

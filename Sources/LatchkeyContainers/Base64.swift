@@ -2,7 +2,7 @@
 
 import FoundationEssentials
 
-/// Base64 text (RFC 4648), in the spellings that manifests and licences use.
+/// Base64 text (RFC 4648), in the spellings that manifests and licenses use.
 public enum Base64 {
     /// The standard alphabet with padding, in one line.
     public static func encode(_ bytes: some Collection<UInt8>) -> String { Data(bytes).base64EncodedString() }

@@ -32,7 +32,7 @@ public struct HTTPRequest: Sendable {
     /// or looked up: for URLs that came from somewhere else than the settings. Through a proxy, addresses are the proxy's
     /// matter, and exceptions (`no_proxy`) do not count.
     public var forbidsLocalAddresses = false
-    /// Whether the token of a viewing session may go along: a licence request to a server that the configuration names.
+    /// Whether the token of a viewing session may go along: a license request to a server that the configuration names.
     /// Transports leave it alone.
     public var mayCarrySessionToken = false
 

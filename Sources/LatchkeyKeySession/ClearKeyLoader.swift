@@ -5,7 +5,7 @@ import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
 
-/// Gets keys from a Clear Key licence service over HTTP (W3C Encrypted Media Extensions, 9.1).
+/// Gets keys from a Clear Key license service over HTTP (W3C Encrypted Media Extensions, 9.1).
 ///
 /// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
 /// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID makes is left to others: the protocol has no

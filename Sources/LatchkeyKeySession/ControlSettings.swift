@@ -8,7 +8,7 @@ public import LatchkeyProtection
 public struct ControlSettings: Sendable, Equatable {
     /// The path of a keys file (see `KeysFile`).
     public var keysFile: String?
-    /// Where licences come from. Wins over URLs that media names.
+    /// Where licenses come from. Wins over URLs that media names.
     public var licenseURL: String?
     /// Which license URLs that media names are asked.
     public var mediaLicenseURLs = MediaLicenseURLs.https
@@ -16,13 +16,13 @@ public struct ControlSettings: Sendable, Equatable {
     public var keySystem: KeySystem?
     /// How long media waits for a key. Nil: the element's own.
     public var keyTimeout: Duration?
-    /// How long one exchange with a licence service may take. Nil: the transport's own.
+    /// How long one exchange with a license service may take. Nil: the transport's own.
     public var httpTimeout: Duration?
     /// Sent to `licenseURL`, and nowhere else.
     public var httpHeaders: [HTTPHeader]
     /// Nil: no FairPlay-style keys from a server.
     public var fairPlay: FairPlaySettings?
-    /// Nil: no PlayReady-style licences.
+    /// Nil: no PlayReady-style licenses.
     public var playReady: PlayReadySettings?
     /// The session server. Nil: no server counts what is played.
     public var viewing: ViewingSettings?
@@ -51,7 +51,7 @@ public struct ControlSettings: Sendable, Equatable {
             "keys-file", "license-url", "media-license-urls", "key-system", "key-timeout", "http-timeout",
             "key-formats", "envelope-parsers",
         ])
-    /// The group of header fields for every licence request; its keys are the names of the fields.
+    /// The group of header fields for every license request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)
     /// Every group that a configuration file may have; each part adds its own here.
     public static let groups =
@@ -76,7 +76,7 @@ public struct ControlSettings: Sendable, Equatable {
     }
 
     /// The loaders that these settings ask for, in order: the keys file, then the FairPlay-style key server, then
-    /// PlayReady-style licences, then the licence service.
+    /// PlayReady-style licenses, then the license service.
     ///
     /// What cannot be used becomes a loader that says so to the requests it is for. With `keySystem` FairPlay, the key
     /// server is at `licenseURL` and gets its headers, unless `fairPlay` names another; with PlayReady, the same holds of
@@ -107,7 +107,7 @@ public struct ControlSettings: Sendable, Equatable {
             let loader = ClearKeyLoader(
                 url: licenseURL, headers: httpHeaders, timeout: httpTimeout, mediaLicenseURLs: mediaLicenseURLs,
                 transport: transport)
-            // A service that is named as this key system's own comes before licences that are for any.
+            // A service that is named as this key system's own comes before licenses that are for any.
             loaders.insert(loader, at: keySystem == nil ? loaders.count : clearKeyPlace(loaders))
         }
         return loaders
@@ -171,7 +171,7 @@ extension ControlSettings: Redacted {
     public var description: String {
         let url = licenseURL.map { HTTPRequest(url: $0).printableURL }
         let parts: [(String, String?)] = [
-            ("keys file", keysFile), ("licence URL", url), ("key system", keySystem?.rawValue),
+            ("keys file", keysFile), ("license URL", url), ("key system", keySystem?.rawValue),
             ("key timeout", keyTimeout?.description), ("HTTP timeout", httpTimeout?.description),
             ("FairPlay", fairPlay?.description),
             ("PlayReady", playReady?.description),

@@ -3,18 +3,18 @@
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// What answers a key request. Prints without keys and without the licence's bytes.
+/// What answers a key request. Prints without keys and without the license's bytes.
 public indirect enum KeyAnswer: Sendable {
     /// Content keys by KID. All are installed, also those that the request did not name. For media without a KID, the
     /// only key is the one.
     case keys([KeyID: ContentKey])
     /// One content key without a KID, for a request that names no KID or just one.
     case key(ContentKey)
-    /// The licence service's response as it came. The request's key system opens it.
+    /// The license service's response as it came. The request's key system opens it.
     case license([UInt8])
     /// A stored key, as `KeyLoadingRequest.persistableContentKey(fromKeyVendorResponse:)` made it.
     case persistableKey([UInt8])
-    /// Another answer, whose keys may be used on these terms. A licence that brings terms of its own keeps those.
+    /// Another answer, whose keys may be used on these terms. A license that brings terms of its own keeps those.
     case limited(KeyAnswer, KeyTerms)
 }
 
@@ -24,7 +24,7 @@ extension KeyAnswer: Redacted {
         switch self {
         case .keys(let keys): "keys \(keys.keys.map(\.description).sorted().joined(separator: ", "))"
         case .key: "one key"
-        case .license(let bytes): "licence of \(bytes.count) bytes"
+        case .license(let bytes): "license of \(bytes.count) bytes"
         case .persistableKey(let bytes): "stored key of \(bytes.count) bytes"
         case .limited(let answer, _): "\(answer.description), limited"
         }
@@ -32,7 +32,7 @@ extension KeyAnswer: Redacted {
 }
 
 extension KeyAnswer {
-    /// The keys, opened by the exchange of `request`, else as `keySystem` says. Nil opens a licence as W3C Clear Key's,
+    /// The keys, opened by the exchange of `request`, else as `keySystem` says. Nil opens a license as W3C Clear Key's,
     /// the one format without a system's own exchange.
     func keys(for keySystem: KeySystem?, of request: KeyLoadingRequest?) throws(KeyError) -> KeySessionState.Keys {
         switch self {
@@ -44,7 +44,7 @@ extension KeyAnswer {
             if let request, let license = try request.open(keyVendorResponse: bytes) { return try license.keys() }
             guard keySystem ?? .clearKey == .clearKey else {
                 throw .malformedRequest(
-                    "a \(keySystem?.rawValue ?? "") licence cannot be opened here; answer with keys"
+                    "a \(keySystem?.rawValue ?? "") license cannot be opened here; answer with keys"
                         + (keySystem == .fairPlay ? ", or make the SPC with the request" : ""))
             }
             return KeySessionState.Keys(byID: try ClearKey.keys(inLicense: bytes))
@@ -59,7 +59,7 @@ extension KeyAnswer {
     }
 }
 
-/// For how long, and in front of which outputs, keys may be used, as the licence says. Times count from the moment the
+/// For how long, and in front of which outputs, keys may be used, as the license says. Times count from the moment the
 /// keys were asked for.
 public struct KeyTerms: Sendable, Hashable {
     /// The session renews it ahead of its end; without a renewal the keys are unusable from then on. Nil: no lease.
@@ -68,9 +68,9 @@ public struct KeyTerms: Sendable, Hashable {
     public var rental: Duration?
     /// The keys are unusable from then on, and there is no renewal. Nil: no end.
     public var expiry: Duration?
-    /// Nil: the licence says nothing.
+    /// Nil: the license says nothing.
     public var outputRequirement: OutputRequirement?
-    /// What the licence of each key says of outputs, in full, where it says anything. What these want of a digital video
+    /// What the license of each key says of outputs, in full, where it says anything. What these want of a digital video
     /// link counts for their keys in the place of `outputRequirement`.
     public var outputPolicies: [KeyID: OutputPolicy] = [:]
 
@@ -91,7 +91,7 @@ public struct KeyTerms: Sendable, Hashable {
         return expiry.map { min($0, lease) } ?? lease
     }
 
-    /// Where the answer brings one key and one licence, that is the key's, whatever its name.
+    /// Where the answer brings one key and one license, that is the key's, whatever its name.
     func policy(of keyID: KeyID?, amongKeys count: Int) -> OutputPolicy? {
         if let keyID, let policy = outputPolicies[keyID] { return policy }
         return count == 1 && outputPolicies.count == 1 ? outputPolicies.first?.value : nil

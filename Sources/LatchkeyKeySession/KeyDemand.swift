@@ -12,7 +12,7 @@ public struct KeyDemand: Sendable {
     public var keySystem: KeySystem?
     /// What the media says about the keys; empty where it says nothing.
     public var initializationData: [InitializationData]
-    /// A licence URL that the media names. Not trusted.
+    /// A license URL that the media names. Not trusted.
     public var suggestedURL: String?
     /// Where the media that says so came from: the URL of a manifest or a file. Nil: not known.
     public var mediaURL: String?
@@ -49,6 +49,6 @@ extension KeyDemand: Redacted {
     public var description: String {
         let names = keyIDs.isEmpty ? "media without a KID" : "KID \(keyIDs.map(\.description).joined(separator: ", "))"
         return "demand for \(names)"
-            + (suggestedURL.map { ", licence URL \(HTTPRequest(url: $0).printableURL)" } ?? "")
+            + (suggestedURL.map { ", license URL \(HTTPRequest(url: $0).printableURL)" } ?? "")
     }
 }

@@ -11,7 +11,7 @@ import Synchronization
 public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Unique in the process, never zero.
     public let id: UInt64
-    /// Whose licence exchange this is. Nil where the media named no system that has one.
+    /// Whose license exchange this is. Nil where the media named no system that has one.
     public let keySystem: KeySystem?
     /// The keys to get. Empty: media without a KID.
     public let keyIDs: [KeyID]
@@ -20,11 +20,11 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     public let keyURI: String?
     /// What the media brought for it, such as `pssh` boxes; in the order of the media.
     public let initializationData: [InitializationData]
-    /// A licence URL that the media names. Not trusted: send no credentials there.
+    /// A license URL that the media names. Not trusted: send no credentials there.
     public let suggestedURL: String?
     /// Where the media that names these keys came from. Nil: not known.
     let mediaURL: String?
-    /// Whether the request extends a licence that the session has. Clear Key licences do not end, so theirs are not.
+    /// Whether the request extends a license that the session has. Clear Key licenses do not end, so theirs are not.
     public let isRenewal: Bool
 
     /// The number of requests for the same keys after which no loader is asked whether to try again.
@@ -91,9 +91,9 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
             session: session)
     }
 
-    /// The body to send to the licence service. Empty where the key system has no exchange without a loader's help.
+    /// The body to send to the license service. Empty where the key system has no exchange without a loader's help.
     ///
-    /// For Clear Key the licence request of W3C Encrypted Media Extensions, 9.1.3.
+    /// For Clear Key the license request of W3C Encrypted Media Extensions, 9.1.3.
     public var challenge: [UInt8] {
         keySystem == .clearKey ? ClearKey.licenseRequest(for: keyIDs) : []
     }

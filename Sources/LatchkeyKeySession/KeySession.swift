@@ -301,7 +301,7 @@ public final class KeySession: Sendable {
         }
     }
 
-    /// What `didStartPlaying` was told of, and is not written down yet. A licence that ends some time after its first play
+    /// What `didStartPlaying` was told of, and is not written down yet. A license that ends some time after its first play
     /// would begin anew, if the process ended before.
     public var unwrittenPlays: PlayNotes { plays }
 
@@ -628,7 +628,7 @@ extension KeySession {
     /// Whether the session is closed, for good.
     public var isClosed: Bool { core.withLock { $0.state.closure != nil } }
 
-    /// Sets the viewing session up, and waits for it, as ahead of a licence that no request of this session asks for.
+    /// Sets the viewing session up, and waits for it, as ahead of a license that no request of this session asks for.
     /// Throws why there is none. Without a session server, returns at once.
     package func establishViewing() async throws(KeyError) {
         guard let viewing else { return }

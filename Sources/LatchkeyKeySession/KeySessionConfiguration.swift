@@ -19,7 +19,7 @@ public struct KeySessionConfiguration: Sendable {
     public var persistableKeys: PersistableKeys?
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
-    /// What becomes of keys in use whose lease, or licence, ends. False: playback ends, at once. True: nothing more is
+    /// What becomes of keys in use whose lease, or license, ends. False: playback ends, at once. True: nothing more is
     /// decrypted, while what was decrypted plays on; the next sample asks for the key anew, and waits.
     public var holdsAtEndOfLease = false
     /// Whether keys are wanted to be stored, for playback later without a network, and nothing plays: as for a download. A
@@ -29,9 +29,9 @@ public struct KeySessionConfiguration: Sendable {
     var isForStorage = false
     /// Whether only those keys are asked for ahead of the first sample that tracks use, where the media says so. False: all
     /// that its initialization data name, as those of other qualities and those that come later. True is for an application
-    /// that acquires licences by itself: it is not asked for keys that nothing needs.
+    /// that acquires licenses by itself: it is not asked for keys that nothing needs.
     public var prefetchesUsedKeysOnly = false
-    /// The session server that has to agree before licences are asked for. Nil: no session server.
+    /// The session server that has to agree before licenses are asked for. Nil: no session server.
     public var viewing: ViewingConfiguration?
     /// Where it is written down which key servers send the code over a whole CKC, so that they have to send it after a
     /// restart too. Nil: this process alone remembers. `FairPlaySettings.apply` sets it.

@@ -108,7 +108,7 @@ struct KeySessionState {
     var leases = KeyLeases()
     /// The renewal that is under way for a key.
     var renewals: [Slot: UInt64] = [:]
-    /// What the licences want of outputs, and whether these have it.
+    /// What the licenses want of outputs, and whether these have it.
     var requirements: [Slot: OutputRequirement] = [:]
     var outputPolicies: [Slot: OutputPolicy] = [:]
     /// KIDs under which keys and rules may still come, and for which they are now.
@@ -366,7 +366,7 @@ extension KeySessionState {
     }
 
     /// Forgets these keys where they are usable, by any of their names, also as that of media without a KID. What else has
-    /// come for a name is not of the same licence, and stays.
+    /// come for a name is not of the same license, and stays.
     mutating func withdraw(_ keys: [KeyID: ContentKey], because error: KeyError) -> Action {
         guard closure == nil else { return Action() }
         var action = Action()

@@ -34,7 +34,7 @@ public enum KeyEvent: Sendable {
     case renewalFailed(requestID: UInt64, [KeyID], KeyError)
     /// The lease of these keys is over, and none is usable any more. `wasInUse`: one of them was read since the lease began,
     /// so there may be a picture to stop. Else they were forgotten, and are asked for again when a caller wants them; so are
-    /// all keys of a session that `holdsAtEndOfLease`, and those whose licence may not be used because the system clock was
+    /// all keys of a session that `holdsAtEndOfLease`, and those whose license may not be used because the system clock was
     /// set back.
     case expired([KeyID], KeyError, wasInUse: Bool)
     /// What a stored key says of its time has changed and could not be written: the keys of this request are usable, but
@@ -45,7 +45,7 @@ public enum KeyEvent: Sendable {
     /// Whether decrypted media is to wait: the viewing session that it was decrypted with is not there at the moment, as
     /// after a long pause.
     case withheld(Bool)
-    /// The system clock was set back while something played whose licence depends on the date. Such licences are of no use
+    /// The system clock was set back while something played whose license depends on the date. Such licenses are of no use
     /// until signed time repairs the clock: `expired` follows for their keys.
     case clockSetBack(ClockNotice)
     /// The session is closed. Nothing comes after it but failures of later demands.
@@ -75,7 +75,7 @@ public final class KeyObservation: Sendable, Identifiable {
 public final class ClockNotice: Sendable {
     /// What that means, and what to do.
     public let reason =
-        "the system clock was set back: licences with an end are of no use until the time service says what time it is; "
+        "the system clock was set back: licenses with an end are of no use until the time service says what time it is; "
         + "configure time-url where there is none"
     private let isClaimed = Atomic<Bool>(false)
 

@@ -8,7 +8,7 @@ import Synchronization
 extension KeySession {
     // MARK: For guards
 
-    /// From now on this guard is answerable for what the licences of this session want of outputs. The session does not
+    /// From now on this guard is answerable for what the licenses of this session want of outputs. The session does not
     /// keep it.
     public func join(_ outputGuard: any OutputGuard) {
         changeGuards { guards in
@@ -74,7 +74,7 @@ extension KeySession {
         guards.map { $0.outputLevel ?? .unprotected }.min() ?? .unprotected
     }
 
-    /// What the licences of the keys want whose media may be on its way to the screen: for each KID, nil being the key of
+    /// What the licenses of the keys want whose media may be on its way to the screen: for each KID, nil being the key of
     /// media without one. A key without a rule is among them. Empty: nothing protected plays.
     public var outputPoliciesInUse: [KeyID?: OutputPolicy] {
         let now = clock.now()
@@ -150,7 +150,7 @@ extension KeySession {
 }
 
 extension KeySessionState {
-    /// What the licence of a key wants of outputs, in full.
+    /// What the license of a key wants of outputs, in full.
     func policy(of slot: Slot) -> OutputPolicy {
         // Samples may be in queues that were decrypted before the key got another name.
         let slot = outputPolicies[slot] == nil ? slot.flatMap { secondNames[$0] } ?? slot : slot
@@ -159,24 +159,24 @@ extension KeySessionState {
 }
 
 extension KeySession {
-    /// What the licence of a key wants of outputs. Nil: it says nothing, or there is no such key.
+    /// What the license of a key wants of outputs. Nil: it says nothing, or there is no such key.
     public func outputRequirement(of keyID: KeyID?) -> OutputRequirement? {
         core.withLock { $0.state.requirements[keyID] }
     }
 
-    /// What the licence of a key says of all kinds of outputs. Nil: it says nothing, or there is no such key.
+    /// What the license of a key says of all kinds of outputs. Nil: it says nothing, or there is no such key.
     public func outputPolicy(of keyID: KeyID?) -> OutputPolicy? {
         core.withLock { $0.state.outputPolicies[keyID] }
     }
 
-    /// Why the licence of a key allows no digital output for this medium; nil where it does, or says nothing.
+    /// Why the license of a key allows no digital output for this medium; nil where it does, or says nothing.
     public func refusal(of keyID: KeyID?, for media: OutputPolicy.Media) -> KeyError? {
         guard let reason = outputPolicy(of: keyID)?.refusal(of: media) else { return nil }
         let name = keyID.map { "KID \($0)" } ?? "media without a KID"
         return PlayReadyError.outputProtection("\(name): \(reason)").keyError
     }
 
-    /// Whether the outputs have what the licence of this key wants, as far as that was reported. A key with rules for any
+    /// Whether the outputs have what the license of this key wants, as far as that was reported. A key with rules for any
     /// output is `pending` until then, and one without is `sufficient`.
     public func externalProtectionStatus(of keyID: KeyID?) -> ExternalProtectionStatus {
         core.withLock { $0.state.externalProtectionStatus(of: keyID) }
@@ -247,11 +247,11 @@ struct OutputUse {
 
     private var current: [UInt64: Slot] = [:]
     private var past: [Slot: Instant] = [:]
-    /// The keys that all guards have acted on, with what their licences wanted then.
+    /// The keys that all guards have acted on, with what their licenses wanted then.
     private var answered: [Slot: OutputPolicy] = [:]
     /// Counts the changes of guards.
     private var turn: UInt64 = 0
-    /// Why keys may not be used for a medium, by who says so: outputs have long lacked what the licences want.
+    /// Why keys may not be used for a medium, by who says so: outputs have long lacked what the licenses want.
     private var violations: [ObjectIdentifier: [OutputPolicy.Media: String]] = [:]
 
     /// `user` decrypts media of this key from now on. What guards have to hear of before it does; nil where all of them
@@ -302,12 +302,12 @@ struct OutputUse {
     func violation(for media: OutputPolicy.Media) -> String? { violations.values.compactMap { $0[media] }.min() }
 }
 
-/// Whether the outputs have the protection that a key's licence wants, as AVFoundation's
+/// Whether the outputs have the protection that a key's license wants, as AVFoundation's
 /// `AVExternalContentProtectionStatus` has it.
 public enum ExternalProtectionStatus: Sendable, Hashable, CaseIterable {
     /// Not known yet. The picture waits.
     case pending
-    /// They have it, or the licence wants none.
+    /// They have it, or the license wants none.
     case sufficient
     /// An output lacks it. The picture is held back or changed, as the guard's mode says.
     case insufficient

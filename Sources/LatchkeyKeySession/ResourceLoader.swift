@@ -56,7 +56,7 @@ public protocol ResourceLoader: AnyObject, Sendable {
     /// (`ExpiredSessionReports.remove`).
     func didGenerateExpiredSessionReport(_ report: ExpiredSessionReport)
 
-    /// An output does, or does not, have the protection that the licence of this key wants.
+    /// An output does, or does not, have the protection that the license of this key wants.
     func externalProtectionStatusDidChange(_ status: ExternalProtectionStatus, of keyID: KeyID?)
 }
 

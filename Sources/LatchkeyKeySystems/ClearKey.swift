@@ -4,23 +4,23 @@ import FoundationEssentials
 import LatchkeyContainers
 public import LatchkeyProtection
 
-/// W3C's Clear Key: licence request and licence are JSON, the keys travel readable
+/// W3C's Clear Key: license request and license are JSON, the keys travel readable
 /// (<https://www.w3.org/TR/encrypted-media-2/#clear-key>).
 ///
 /// ```
 /// request  {"kids":["base64url", …],"type":"temporary"}
-/// licence  {"keys":[{"kty":"oct","kid":"base64url","k":"base64url"}, …],"type":"temporary"}
+/// license  {"keys":[{"kty":"oct","kid":"base64url","k":"base64url"}, …],"type":"temporary"}
 /// ```
 ///
 /// Members that are not known are ignored, and Base64 is read in both alphabets, with or without padding. All functions
 /// are pure and may be called from any thread.
 public enum ClearKey {
-    /// The most bytes of a request or a licence that are read.
+    /// The most bytes of a request or a license that are read.
     public static let maximumSize = 1024 * 1024
-    /// The most KIDs of a request, or keys of a licence, that are read.
+    /// The most KIDs of a request, or keys of a license, that are read.
     public static let maximumCount = 1024
 
-    /// The licence request for `keyIDs`, in their order.
+    /// The license request for `keyIDs`, in their order.
     public static func licenseRequest(for keyIDs: [KeyID], type: SessionType = .temporary) -> [UInt8] {
         // Put together by hand: the values are Base64 and fixed words, so nothing needs an escape, and unlike an encoder
         // this cannot fail.
@@ -28,36 +28,36 @@ public enum ClearKey {
         return Array("{\"kids\":[\(list)],\"type\":\"\(type.rawValue)\"}".utf8)
     }
 
-    /// The keys of a licence. Keys of another type than `oct` are left out; there may be none at all.
+    /// The keys of a license. Keys of another type than `oct` are left out; there may be none at all.
     ///
-    /// Throws `malformedResponse` where the body is no licence, is above the limits, has a KID or a key that is not 16
+    /// Throws `malformedResponse` where the body is no license, is above the limits, has a KID or a key that is not 16
     /// bytes long, or has two different keys for a KID. The text never quotes the body.
     public static func keys(inLicense body: [UInt8]) throws(KeyError) -> [KeyID: ContentKey] {
         guard body.count <= maximumSize else {
-            throw .malformedResponse("a ClearKey licence of \(body.count) bytes; \(maximumSize) are read")
+            throw .malformedResponse("a ClearKey license of \(body.count) bytes; \(maximumSize) are read")
         }
         guard JSONNesting.isBounded(body),
             let object = try? JSONDecoder().decode(License.self, from: Data(body))
         else {
-            throw .malformedResponse("the body is no ClearKey licence: no JSON object with a list “keys”")
+            throw .malformedResponse("the body is no ClearKey license: no JSON object with a list “keys”")
         }
         guard !object.isTooLong else {
-            throw .malformedResponse("a ClearKey licence with more than \(maximumCount) keys")
+            throw .malformedResponse("a ClearKey license with more than \(maximumCount) keys")
         }
         var keys: [KeyID: ContentKey] = [:]
         for (position, entry) in object.keys.enumerated() where entry.kty == nil || entry.kty == "oct" {
             guard let keyID = entry.kid.flatMap({ Base64.decode($0) }).flatMap({ KeyID($0) }) else {
-                throw .malformedResponse("key \(position) of the ClearKey licence has no KID of 16 bytes in Base64")
+                throw .malformedResponse("key \(position) of the ClearKey license has no KID of 16 bytes in Base64")
             }
             guard var bytes = entry.k.flatMap({ Base64.decode($0) }) else {
-                throw .malformedResponse("the ClearKey licence has no key of 16 bytes in Base64 for KID \(keyID)")
+                throw .malformedResponse("the ClearKey license has no key of 16 bytes in Base64 for KID \(keyID)")
             }
             defer { wipe(&bytes) }
             guard let key = ContentKey(bytes) else {
-                throw .malformedResponse("the ClearKey licence has no key of 16 bytes in Base64 for KID \(keyID)")
+                throw .malformedResponse("the ClearKey license has no key of 16 bytes in Base64 for KID \(keyID)")
             }
             if let other = keys[keyID], !(other == key) {
-                throw .malformedResponse("the ClearKey licence has two different keys for KID \(keyID)")
+                throw .malformedResponse("the ClearKey license has two different keys for KID \(keyID)")
             }
             keys[keyID] = key
         }
@@ -98,7 +98,7 @@ extension ClearKey {
     }
 }
 
-/// How long a licence is meant to last, by its name in W3C's Encrypted Media Extensions (`MediaKeySessionType`).
+/// How long a license is meant to last, by its name in W3C's Encrypted Media Extensions (`MediaKeySessionType`).
 public enum SessionType: String, Sendable, CaseIterable {
     /// Until the session ends.
     case temporary

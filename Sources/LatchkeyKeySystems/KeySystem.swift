@@ -2,13 +2,13 @@
 
 public import LatchkeyProtection
 
-/// A way to get keys: what the challenge and the licence look like. The raw value is its name in settings.
+/// A way to get keys: what the challenge and the license look like. The raw value is its name in settings.
 public enum KeySystem: String, Sendable, CaseIterable {
     /// Keys as JSON Web Keys (W3C Encrypted Media Extensions, 9.1).
     case clearKey = "clearkey"
     /// SPC out, CKC in.
     case fairPlay = "fairplay"
-    /// A SOAP challenge out, XMR licences in.
+    /// A SOAP challenge out, XMR licenses in.
     case playReady = "playready"
 
     /// The key system that serves a protection system; nil where Latchkey has no exchange for it.

@@ -31,7 +31,7 @@ public struct CacheError: Error, Hashable, Sendable {
         case damaged
         /// A key of the content is not kept: nothing but playback has asked for it yet, its server does not give it to a
         /// download, or it was kept on another device. Playback needs the network for it.
-        case licenseNotKept = "licence cannot be kept"
+        case licenseNotKept = "license cannot be kept"
         /// A later version of this library made the item. It is left alone, and plays from the network.
         case laterVersion = "later version"
         /// Another process uses the item: it writes to it, or, for a purge, has it open.

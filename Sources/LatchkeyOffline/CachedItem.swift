@@ -98,7 +98,7 @@ public final class CachedItem: Sendable {
     ///
     /// `keyStoring` has the keys stored that FairPlay-style key servers give for HLS. A key that is not stored does not end
     /// the download; `Progress.warning` says why, and the item is not ready to play. Nil: no key server is asked.
-    /// `licenseStoring` does the same for a licence. It is asked before the media is fetched, and once for each download.
+    /// `licenseStoring` does the same for a license. It is asked before the media is fetched, and once for each download.
     public func start(keyStoring: KeyStoring? = nil, licenseStoring: LicenseStoring? = nil) {
         commands.yield(.start(keyStoring, licenseStoring))
     }

@@ -2,9 +2,9 @@
 
 public import LatchkeyProtection
 
-/// Judges outputs by what licences, playlists and the application say. Pure: same facts, same decision.
+/// Judges outputs by what licenses, playlists and the application say. Pure: same facts, same decision.
 ///
-/// All of them come as `OutputPolicy`: a PlayReady-style licence has one, and the HDCP value of a FairPlay-style licence
+/// All of them come as `OutputPolicy`: a PlayReady-style license has one, and the HDCP value of a FairPlay-style license
 /// or of a playlist (HDCP-LEVEL) makes one. Each output takes the rule for its kind, and the strictest result counts.
 public struct OutputEvaluator: Hashable, Sendable {
     public var hdmiMode: HDMIMode
@@ -113,7 +113,7 @@ extension OutputRule {
         return switch self {
         case .require(.hdcpType1): "\(media) needs HDCP type 1 on \(output.name), which has: \(present)"
         case .require: "\(media) needs HDCP on \(output.name), which has: \(present)"
-        default: "the licence allows no \(media) on \(output.name) (\(output.kind.rawValue), protection: \(present))"
+        default: "the license allows no \(media) on \(output.name) (\(output.kind.rawValue), protection: \(present))"
         }
     }
 }
@@ -186,23 +186,23 @@ public struct OutputDecision: Hashable, Sendable {
         return result
     }
 
-    /// Of a frame of any size, also one that a licence or media make up. `Int.max` where there are more.
+    /// Of a frame of any size, also one that a license or media make up. `Int.max` where there are more.
     public static func pixels(_ width: Int, _ height: Int) -> Int {
         let (product, overflows) = max(width, 0).multipliedReportingOverflow(by: max(height, 0))
         return overflows ? .max : product
     }
 }
 
-/// What the application makes of external digital outputs, whatever the licence says of them. Enforced for protected
+/// What the application makes of external digital outputs, whatever the license says of them. Enforced for protected
 /// content only.
 ///
 /// After the five modes of the Downloadable Agent's manual, "Setting restrictions for the HDMI output".
 public enum HDMIMode: String, CaseIterable, Sendable {
-    /// The licence decides.
+    /// The license decides.
     case standard = "default"
-    /// None may be there: playback ends, also where the licence would allow it.
+    /// None may be there: playback ends, also where the license would allow it.
     case disable
-    /// They are allowed, also where the licence does not allow them.
+    /// They are allowed, also where the license does not allow them.
     case allow
     /// Sound only.
     case audioOnly = "audio-only"
@@ -218,7 +218,7 @@ extension OutputPolicy {
         case (.digital, _), (.insecure, _): digitalRule(for: media)
         case (.analogVideo, .video): analogVideo
         case (.analogMonitor, .video): analogMonitor
-        // Licences have no rule for analog sound.
+        // Licenses have no rule for analog sound.
         case (.analogVideo, .audio), (.analogMonitor, .audio): .pass
         case (.unknown, .video): unknownOutputs
         case (.unknown, .audio): digitalAudio

@@ -45,7 +45,7 @@ extension Output {
 
 /// One output of the machine that shows pictures now: a connector with a screen and something to show. A value.
 public struct Output: Hashable, Sendable {
-    /// What decides which rule of a licence is for it.
+    /// What decides which rule of a license is for it.
     public enum Kind: String, CaseIterable, Sendable {
         /// A panel inside the device (eDP, LVDS, DSI, DPI): no link leaves it.
         case internalPanel = "internal"

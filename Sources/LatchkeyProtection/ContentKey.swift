@@ -7,7 +7,7 @@ public final class ContentKey: Sendable {
     /// The size of an AES-128 key, in bytes.
     public static let size = 16
 
-    /// The IV that came with the key, as FairPlay-style licences and keys files bring it; 16 bytes, no secret. For media
+    /// The IV that came with the key, as FairPlay-style licenses and keys files bring it; 16 bytes, no secret. For media
     /// that carries no IV of its own.
     public let initializationVector: InitializationVector?
 
@@ -61,7 +61,7 @@ public final class ContentKey: Sendable {
 
 extension ContentKey: Redacted {}
 
-/// Overwrites an array that held a secret, in a way that the optimiser keeps.
+/// Overwrites an array that held a secret, in a way that the optimizer keeps.
 @inline(never)
 public func wipe(_ bytes: inout [UInt8]) {
     bytes.withUnsafeMutableBytes { explicitBzero($0) }

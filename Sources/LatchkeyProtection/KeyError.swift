@@ -3,7 +3,7 @@
 /// Why a key is not there.
 ///
 /// `description` is for people: it names the KID or the URL and what to do. `shortDescription` has no values in it and
-/// suits metrics. Neither ever contains a key, a licence body or a credential.
+/// suits metrics. Neither ever contains a key, a license body or a credential.
 public struct KeyError: Error, Hashable, Sendable {
     private enum Code: String {
         case noLoader = "no loader"
@@ -30,7 +30,7 @@ public struct KeyError: Error, Hashable, Sendable {
 
     /// No loader took the request, and the application did not answer it.
     public static func noLoader(_ detail: String) -> KeyError { KeyError(.noLoader, detail) }
-    /// The licence service, or the application, refuses the key.
+    /// The license service, or the application, refuses the key.
     public static func denied(_ detail: String) -> KeyError { KeyError(.denied, detail) }
     /// There was an answer, but not for the KID that was asked for.
     public static func keyNotInResponse(_ detail: String) -> KeyError { KeyError(.keyNotInResponse, detail) }
@@ -38,9 +38,9 @@ public struct KeyError: Error, Hashable, Sendable {
     public static func malformedResponse(_ detail: String) -> KeyError { KeyError(.malformedResponse, detail) }
     /// A request that this side cannot make or read.
     public static func malformedRequest(_ detail: String) -> KeyError { KeyError(.malformedRequest, detail) }
-    /// The licence service cannot be reached.
+    /// The license service cannot be reached.
     public static func network(_ detail: String) -> KeyError { KeyError(.network, detail) }
-    /// The licence service answered with an HTTP status that is no success.
+    /// The license service answered with an HTTP status that is no success.
     public static func serverStatus(_ detail: String) -> KeyError { KeyError(.serverStatus, detail) }
     /// No answer came before the deadline.
     public static func timedOut(_ detail: String) -> KeyError { KeyError(.timedOut, detail) }
@@ -50,7 +50,7 @@ public struct KeyError: Error, Hashable, Sendable {
     public static func sessionClosed(_ detail: String) -> KeyError { KeyError(.sessionClosed, detail) }
     /// A property, a keys file or a configuration file that cannot be used.
     public static func invalidConfiguration(_ detail: String) -> KeyError { KeyError(.invalidConfiguration, detail) }
-    /// The time for which the licence allowed the key is over. FairPlay's number for it is -42656.
+    /// The time for which the license allowed the key is over. FairPlay's number for it is -42656.
     public static func leaseExpired(_ detail: String) -> KeyError { KeyError(.leaseExpired, detail) }
 
     /// The kind of failure alone.

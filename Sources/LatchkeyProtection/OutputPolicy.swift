@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// What a licence allows on one kind of output.
+/// What a license allows on one kind of output.
 public enum OutputRule: Hashable, Sendable {
     /// No protection is asked for.
     case pass
@@ -16,7 +16,7 @@ public enum OutputRule: Hashable, Sendable {
     case block
 }
 
-/// What a licence wants of the outputs, whatever the system that it comes from. A value; thread-safe.
+/// What a license wants of the outputs, whatever the system that it comes from. A value; thread-safe.
 public struct OutputPolicy: Hashable, Sendable {
     /// The size of a decoded frame.
     public struct FrameSize: Hashable, Sendable {
@@ -51,12 +51,12 @@ public struct OutputPolicy: Hashable, Sendable {
     public var compressedAudio = OutputRule.pass
     /// An output of unknown kind.
     public var unknownOutputs = OutputRule.block
-    /// Whether the licence allows AirPlay.
+    /// Whether the license allows AirPlay.
     public var allowsAirPlay = false
     /// Larger frames are not to be decoded. Nil for no limit.
     public var maximumFrame: FrameSize?
 
-    /// No rules, but for what no licence allows without saying so: compressed video, unknown outputs and AirPlay.
+    /// No rules, but for what no license allows without saying so: compressed video, unknown outputs and AirPlay.
     public init() {}
 
     /// What a digital video link needs so that the picture comes in full.
@@ -100,8 +100,8 @@ extension OutputPolicy {
     public func refusal(of media: Media) -> String? {
         guard digitalRule(for: media) == .block else { return nil }
         return switch media {
-        case .video: "the licence allows no output for digital video"
-        case .audio: "the licence allows no output for digital audio"
+        case .video: "the license allows no output for digital video"
+        case .audio: "the license allows no output for digital audio"
         }
     }
 }
@@ -116,7 +116,7 @@ extension OutputPolicy {
         return policy
     }()
 
-    /// What one HDCP value means for all kinds of outputs: that of a FairPlay-style licence, a playlist's HDCP-LEVEL, or the
+    /// What one HDCP value means for all kinds of outputs: that of a FairPlay-style license, a playlist's HDCP-LEVEL, or the
     /// application's own. Analog links and unknown links have no HDCP. It is a rule for pictures alone.
     public init(requirement: OutputRequirement) {
         self = .unrestricted
@@ -158,7 +158,7 @@ extension OutputRequirement {
     }
 }
 
-/// What a licence wants of an output before it may show the picture. Ordered: the larger one is stricter.
+/// What a license wants of an output before it may show the picture. Ordered: the larger one is stricter.
 public enum OutputRequirement: UInt8, Sendable, CaseIterable {
     /// No protection is needed.
     case unprotected = 0

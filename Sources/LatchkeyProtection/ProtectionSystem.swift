@@ -29,7 +29,7 @@ public struct ProtectionSystem: Hashable, Sendable {
     public static let fairPlay = ProtectionSystem(known: "94ce86fb-07ff-4f43-adb8-93d2fa968ca2")
     /// PlayReady; also in the PlayReady Header specification.
     public static let playReady = ProtectionSystem(known: "9a04f079-9840-4286-ab92-e65be0885f95")
-    /// Widevine. No exchange for it is here; its data is only recognised.
+    /// Widevine. No exchange for it is here; its data is only recognized.
     public static let widevine = ProtectionSystem(known: "edef8ba9-79d6-4ace-a3c8-27dcd51d21ed")
 
     /// Every other system of the registry. Latchkey has no exchange for them; a loader can still supply their keys.

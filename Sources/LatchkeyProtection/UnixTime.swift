@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// A moment, in whole seconds since 1970-01-01 00:00:00 UTC without leap seconds, as licences and servers count them.
+/// A moment, in whole seconds since 1970-01-01 00:00:00 UTC without leap seconds, as licenses and servers count them.
 ///
 /// Arithmetic stops at the ends of the range, so that dates from outside cannot trap.
 public struct UnixTime: Hashable, Sendable {

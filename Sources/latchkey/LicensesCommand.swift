@@ -11,7 +11,7 @@ import LatchkeyProtection
     import Latchkey
 #endif
 
-/// `latchkey licenses`: what a licence store holds, and how to empty it.
+/// `latchkey licenses`: what a license store holds, and how to empty it.
 struct LicensesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "licenses",
@@ -81,7 +81,7 @@ struct LicensesListCommand: AsyncParsableCommand {
               expired         cannot be used any more
               untrusted time  depends on dates, and the clock was set back
 
-            No key is shown. JSON has one object for each licence, with keyIds, status (valid, none, future, expired, \
+            No key is shown. JSON has one object for each license, with keyIds, status (valid, none, future, expired, \
             untrustedTime), reason, expiresAfterFirstUse, and where they are known begins, ends (ISO 8601) and domain.
             """)
 
@@ -123,7 +123,7 @@ struct LicensesResetCommand: AsyncParsableCommand {
         abstract: "Remove every license, domain, device key and stored FairPlay-style key (reset DRM database).",
         discussion: """
             Says what is there, asks, and says what was removed and what has to be acquired again. The trusted clock \
-            stays, unless its record cannot be read: then licences with dates are disabled until signed time comes from \
+            stays, unless its record cannot be read: then licenses with dates are disabled until signed time comes from \
             the time service. A store that is damaged, foreign, altered or put back from a copy is never emptied: its files are \
             moved aside under new names, and the next start makes a new store.
 
@@ -154,7 +154,7 @@ struct LicensesResetCommand: AsyncParsableCommand {
     }
 }
 
-/// Licences as a table for people, or as JSON for programs.
+/// Licenses as a table for people, or as JSON for programs.
 struct LicenseTable {
     private let licenses: [StoredPlayReadyLicense]
 
@@ -167,7 +167,7 @@ struct LicenseTable {
         ).lines
     }
 
-    /// A licence of several keys has a row for each.
+    /// A license of several keys has a row for each.
     private static func rows(_ license: StoredPlayReadyLicense) -> [[String]] {
         let rights = license.rights
         let ends = rights.ends?.description ?? (rights.rightsExpireAfterFirstUse ? "after the first use" : "-")
@@ -203,7 +203,7 @@ struct LicenseTable {
     }
 }
 
-/// Empties a licence store, or moves one that does not open aside, and tells about it.
+/// Empties a license store, or moves one that does not open aside, and tells about it.
 struct StoreReset {
     let configuration: LicenseStoreConfiguration
     /// Stored keys of FairPlay-style key servers, which go too; nil if none are kept.
@@ -285,21 +285,21 @@ struct StoreReset {
         await store.close()
         let parts = [Self.summary(removed), isClockNew ? Self.clock : ""].filter { !$0.isEmpty }
         report("removed: \(parts.joined(separator: ", "))")
-        tell("licence for KID", removed.filter { $0.kind == .license }.flatMap(\.keyIDs).map(\.description))
+        tell("license for KID", removed.filter { $0.kind == .license }.flatMap(\.keyIDs).map(\.description))
         tell(
             "membership of domain",
             removed.filter { $0.kind == .domain }.compactMap { GUID(uuidOrder: $0.contentID)?.description })
         if !removed.isEmpty { report("The next use makes new device keys.") }
         report(
             isClockNew
-                ? "The trusted clock is new, and not trusted yet: licences with dates, also those that come now, are "
+                ? "The trusted clock is new, and not trusted yet: licenses with dates, also those that come now, are "
                     + "disabled until signed time comes from the time service (time-url)."
                 : "The trusted clock stays as it was.")
     }
 
     private static let clock = "the trusted clock's record, which cannot be read"
 
-    /// If a store does not open, it is unknown which licences it had.
+    /// If a store does not open, it is unknown which licenses it had.
     private func replace(
         _ error: LicenseStoreError, _ configuration: LicenseStoreConfiguration, _ lost: String,
         _ confirm: (String) throws -> Bool
@@ -328,7 +328,7 @@ struct StoreReset {
         if names.count > Self.namedAtMost { report("  and \(names.count - Self.namedAtMost) more") }
     }
 
-    /// “3 licences, 1 domain”.
+    /// “3 licenses, 1 domain”.
     static func summary(_ records: [LicenseRecord.Summary]) -> String {
         LicenseRecord.Kind.allCases.compactMap { kind in
             let count = records.count { $0.kind == kind }
@@ -341,7 +341,7 @@ struct StoreReset {
 extension LicenseRecord.Kind {
     fileprivate var name: String {
         switch self {
-        case .license: "licence"
+        case .license: "license"
         case .domain: "domain membership"
         case .persistableKey: "persistable key"
         case .firstPlay: "mark of a first play"

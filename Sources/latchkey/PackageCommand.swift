@@ -17,7 +17,7 @@ struct PackageCommand: ParsableCommand {
             Reads a master or media playlist and everything that it names, and writes the same presentation into \
             another folder with each media segment encrypted as a whole: AES-128-CTR, behind a PlayReady header that \
             names the key. The container is Latchkey's own; no other player reads it. The playlists stay as they are: \
-            players with Latchkey recognise the segments. Subtitles and initialization sections stay clear.
+            players with Latchkey recognize the segments. Subtitles and initialization sections stay clear.
 
             One key is for the whole presentation. It comes from a keys file, never from the command line, which other \
             users can read.
@@ -31,7 +31,7 @@ struct PackageCommand: ParsableCommand {
             partial segments. Playlists of I-frames, which are byte ranges, are left out of the master playlist.
 
             EXAMPLE
-              latchkey package --keys-file movie.key --license-url https://licences.example/rm.asmx \\
+              latchkey package --keys-file movie.key --license-url https://licenses.example/rm.asmx \\
                   movie/master.m3u8 protected
             """)
 
@@ -42,11 +42,11 @@ struct PackageCommand: ParsableCommand {
         help: ArgumentHelp("The key of the file that is taken; may be left out where there is one.", valueName: "kid"))
     var keyID: String?
 
-    @Option(help: ArgumentHelp("The licence service, for the PlayReady header.", valueName: "url"))
+    @Option(help: ArgumentHelp("The license service, for the PlayReady header.", valueName: "url"))
     var licenseURL: String?
 
     @Option(
-        help: ArgumentHelp("The web page on which a licence is bought, for the PlayReady header.", valueName: "url"))
+        help: ArgumentHelp("The web page on which a license is bought, for the PlayReady header.", valueName: "url"))
     var webURL: String?
 
     @Flag(help: "Write an EXT-X-KEY with KEYFORMAT com.microsoft.playready into the media playlists too.")

@@ -11,8 +11,8 @@ struct ProvisionCommand: ParsableCommand {
         commandName: "provision",
         abstract: "Put model certificates and keys into a provisioning folder, and check it.",
         discussion: """
-            PlayReady-style licences need the certificate and private key of a device model, the public key that all \
-            certificates go back to, and that of the licence services. Latchkey comes with none of them. This command \
+            PlayReady-style licenses need the certificate and private key of a device model, the public key that all \
+            certificates go back to, and that of the license services. Latchkey comes with none of them. This command \
             checks that they belong together, copies them into a folder, and makes the device's own keys and \
             certificate there. Without options it checks the folder that is there.
 

@@ -8,7 +8,7 @@ import LatchkeyProtection
 struct Terminal {
     /// Whether a person looks at it, so that a line may be written over.
     let isInteractive: Bool
-    /// Whether it may be in colour: NO_COLOR (no-color.org) and dumb terminals say no.
+    /// Whether it may be in color: NO_COLOR (no-color.org) and dumb terminals say no.
     let hasColor: Bool
     /// In columns.
     let width: Int

@@ -18,7 +18,7 @@ import Testing
 
     private func keyID(_ number: UInt8) -> KeyID { KeyID([UInt8](repeating: 0, count: 15) + [number])! }
 
-    /// A store with two licences, a domain and the mark of a first play. What a licence is needs no service here.
+    /// A store with two licenses, a domain and the mark of a first play. What a license is needs no service here.
     private func fill() async throws {
         let store = try await LicenseStore.open(configuration)
         for number in UInt8(1)...2 {
@@ -47,10 +47,10 @@ import Testing
     @Test func removesAllAndSaysWhatIsToBeAcquiredAgain() async throws {
         try await fill()
         let lines = try await reset()
-        let summary = "2 licences, 1 domain membership, 1 mark of a first play"
+        let summary = "2 licenses, 1 domain membership, 1 mark of a first play"
         #expect(lines.first == "? Remove \(summary) from \(configuration.database)?")
         #expect(lines.contains("removed: \(summary)"))
-        for number in UInt8(1)...2 { #expect(lines.contains("  licence for KID \(keyID(number))")) }
+        for number in UInt8(1)...2 { #expect(lines.contains("  license for KID \(keyID(number))")) }
         #expect(lines.contains("  membership of domain \(account)"))
         let store = try await LicenseStore.open(configuration)
         #expect(try await store.list().isEmpty)
@@ -101,7 +101,7 @@ import Testing
         #expect(try await store.list().count == 4)
     }
 
-    /// What the clock knew is given up by name, and no licence gains by that. The list works before, too.
+    /// What the clock knew is given up by name, and no license gains by that. The list works before, too.
     @Test func replacesAClockThatCannotBeRead() async throws {
         try await fill()
         func spoilClock() async throws {
@@ -115,7 +115,7 @@ import Testing
         await #expect(throws: ToolError("nothing was removed")) { try await reset(answer: false) }
         var lines = try await reset()
         #expect(lines.first?.hasPrefix("record unreadable: the trusted clock's record: ") == true)
-        #expect(lines.contains { $0.hasPrefix("removed: 2 licences, ") && $0.contains("the trusted clock's record") })
+        #expect(lines.contains { $0.hasPrefix("removed: 2 licenses, ") && $0.contains("the trusted clock's record") })
         #expect(lines.contains { $0.contains("disabled until signed time comes") })
         let store = try await LicenseStore.open(configuration)
         #expect(try await store.clockFailure() == nil)
@@ -182,7 +182,7 @@ import Testing
         #expect(throws: (any Error).self) { try LatchkeyCommand.parseAsRoot(["licenses", "reset", "--maybe"]) }
     }
 
-    /// A licence that cannot be opened is in the list, with why it is of no use.
+    /// A license that cannot be opened is in the list, with why it is of no use.
     @Test func listsWhatIsOfNoUseToo() async throws {
         try await fill()
         let licenses = try await LicensesListCommand.licenses(in: configuration)
@@ -239,7 +239,7 @@ import Testing
             keys == ["keyIds", "status", "reason", "expiresAfterFirstUse", "begins", "ends", "domain"])
     }
 
-    @Test func isAnEmptyListWithoutLicences() throws {
+    @Test func isAnEmptyListWithoutLicenses() throws {
         let value = try JSONSerialization.jsonObject(with: Data(try LicenseTable([]).json().utf8))
         #expect((value as? [Any])?.isEmpty == true)
         #expect(LicenseTable([]).lines.count == 1)

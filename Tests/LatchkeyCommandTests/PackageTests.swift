@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test func playlistsStayAndSegmentsGetIntoEnvelopes() throws {
-        try run("--license-url", "https://licences.example/")
+        try run("--license-url", "https://licenses.example/")
         #expect(try scratch.read("out/v.m3u8") == scratch.read("in/v.m3u8"))
         #expect(try scratch.read("out/audio/list.m3u8") == scratch.read("in/audio/list.m3u8"))
         #expect(try opened("out/v 1.ts") == Self.segment)
@@ -69,10 +69,10 @@ import Testing
     }
 
     @Test func theHeaderNamesTheServiceAndChecksTheKey() throws {
-        try run("--license-url", "https://licences.example/?a=1&b=2")
+        try run("--license-url", "https://licenses.example/?a=1&b=2")
         let header = try #require(try LatchkeyEnvelope().header(of: try scratch.read("out/v 1.ts")))
         let read = try #require(try header.playReadyObject.header())
-        #expect(read.details.licenseAcquisitionURL == "https://licences.example/?a=1&b=2")
+        #expect(read.details.licenseAcquisitionURL == "https://licenses.example/?a=1&b=2")
         let key = try #require(ContentKey(hex: Self.key))
         let id = try #require(KeyID(hex: Self.keyID))
         let checksum = try PlayReadyChecksum.checksum(of: key, keyID: id, algorithm: .aesCTR)

@@ -103,11 +103,11 @@ struct FailureTests {
     @Test func aClosedPortRefuses() async throws {
         let socket = try LoopbackServer.bind()
         defer { close(socket) }
-        let url = "http://user:s3cret@127.0.0.1:\(try LoopbackServer.port(of: socket))/licence?token=t0ken"
+        let url = "http://user:s3cret@127.0.0.1:\(try LoopbackServer.port(of: socket))/license?token=t0ken"
         let error = try await transport.failure(url)
         #expect(error.isSameKind(as: .refused("")))
         #expect(error.isConnectionFailure)
-        #expect(error.description.contains("/licence: "))
+        #expect(error.description.contains("/license: "))
         for secret in ["user", "s3cret", "token", "t0ken"] { #expect(!error.description.contains(secret)) }
     }
 
@@ -118,7 +118,7 @@ struct FailureTests {
     }
 
     @Test(arguments: [
-        "", "licence", "/licence", "http://", "http:///", "http://host:99999/", "http://ho st/", "http://a b@c/",
+        "", "license", "/license", "http://", "http:///", "http://host:99999/", "http://ho st/", "http://a b@c/",
         "http://127.0.0.1\0.example/", "http://127.0.0.1/\r\nX: y", "file:///etc/hosts", "ftp://127.0.0.1/",
         "skd://key", "data:,abc", "gopher://127.0.0.1/", "http://" + String(repeating: "a", count: 70_000),
     ])

@@ -14,11 +14,11 @@ struct ProxyTests {
             let proxy = try LoopbackServer { _ in .response(body: "from the proxy") }
             clearProxyEnvironment()
             setenv("http_proxy", "http://me:s3cret@127.0.0.1:\(proxy.port)", 1)
-            let response = try await CurlTransport().get("http://licence.invalid/path?query")
+            let response = try await CurlTransport().get("http://license.invalid/path?query")
             #expect(response.text == "from the proxy")
             let request = try #require(proxy.requests.first)
-            #expect(request.target == "http://licence.invalid/path?query")
-            #expect(request.values("host") == ["licence.invalid"])
+            #expect(request.target == "http://license.invalid/path?query")
+            #expect(request.values("host") == ["license.invalid"])
             #expect(request.values("proxy-authorization") == ["Basic bWU6czNjcmV0"])
         }
     }
@@ -43,13 +43,13 @@ struct ProxyTests {
             setenv("https_proxy", proxy.url, 1)
             let token = HTTPHeader(name: "Authorization", value: "Bearer s3cret")
             let error = try await CurlTransport().failure(
-                HTTPRequest(url: "https://licence.invalid/path?query", headers: [token]))
+                HTTPRequest(url: "https://license.invalid/path?query", headers: [token]))
             #expect(error.isSameKind(as: .refused("")))
             #expect(error.description.contains("403"))
             #expect(!error.description.contains("query"))
             let request = try #require(proxy.requests.first)
             #expect(request.method == "CONNECT")
-            #expect(request.target == "licence.invalid:443")
+            #expect(request.target == "license.invalid:443")
             #expect(request.values("authorization") == [])
         }
     }
@@ -61,7 +61,7 @@ struct ProxyTests {
                 "http://me:s3cret@\(unresolvableHost):3128", "odd://me:s3cret@127.0.0.1:1", "http://me:s3cret@:x",
             ] {
                 setenv("http_proxy", proxy, 1)
-                let error = try await CurlTransport().failure("http://licence.invalid/")
+                let error = try await CurlTransport().failure("http://license.invalid/")
                 #expect(!error.description.contains("s3cret"))
             }
         }

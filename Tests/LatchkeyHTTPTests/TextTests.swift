@@ -11,7 +11,7 @@ struct TextTests {
         ("http://me:pw@host:81/a/@b?token=x#y", "http://host:81/a/@b"),
         ("https://[::1]:8443/a?b", "https://[::1]:8443/a"),
         ("skd://user:pw@key-1?x", "skd://key-1"),
-        ("licence.example/a?token=x", "licence.example/a"),
+        ("license.example/a?token=x", "license.example/a"),
         ("http://me:p/w@host/a", "http://…"),
         ("me:pw@host", "…"),
         ("http:me:pw@host/a", "…"),

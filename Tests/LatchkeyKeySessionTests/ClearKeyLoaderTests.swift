@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Clear Key loader", .timeLimit(.minutes(8)))
 struct ClearKeyLoaderTests {
-    private static let url = "https://user:secret@licence.example/ck?token=secret"
+    private static let url = "https://user:secret@license.example/ck?token=secret"
 
     private static func license(_ request: HTTPRequest) -> HTTPResponse {
         let keyIDs = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []
@@ -33,7 +33,7 @@ struct ClearKeyLoaderTests {
         return error
     }
 
-    @Test func theLicenceRequestIsPostedAsJSON() async throws {
+    @Test func theLicenseRequestIsPostedAsJSON() async throws {
         let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
         let loader = ClearKeyLoader(
             url: Self.url, headers: [HTTPHeader(name: "Authorization", value: "Bearer secret")], timeout: .seconds(3),
@@ -174,7 +174,7 @@ struct ClearKeyLoaderTests {
         let transport = FakeTransport { _, _ throws(HTTPError) in throw error }
         let outcome = await outcome(ClearKeyLoader(url: Self.url, transport: transport))
         #expect(outcome?.isSameKind(as: kind) == true)
-        #expect(outcome?.description.contains("https://licence.example/ck") == true)
+        #expect(outcome?.description.contains("https://license.example/ck") == true)
         #expect(outcome?.description.contains("secret") == false)
         #expect(transport.requests.count == attempts)
     }
@@ -184,7 +184,7 @@ struct ClearKeyLoaderTests {
             HTTPResponse(status: status, body: Array("secret".utf8), url: request.url)
         }
         let error = await outcome(ClearKeyLoader(url: Self.url, transport: transport))
-        #expect(error == .serverStatus("https://licence.example/ck answers with status \(status)"))
+        #expect(error == .serverStatus("https://license.example/ck answers with status \(status)"))
         #expect(transport.requests.count == 1)
     }
 
@@ -192,19 +192,19 @@ struct ClearKeyLoaderTests {
         "", "null", "{", "[]", "<html>secret</html>", #"{"keys":1}"#,
         #"{"keys":[{"kty":"oct","kid":"secret","k":"secret"}]}"#,
     ])
-    func aBodyThatIsNoLicenceIsNamed(body: String) async {
+    func aBodyThatIsNoLicenseIsNamed(body: String) async {
         let transport = FakeTransport { request, _ throws(HTTPError) in
             HTTPResponse(status: 200, body: Array(body.utf8), url: request.url)
         }
         let error = await outcome(ClearKeyLoader(url: Self.url, transport: transport))
         #expect(error?.isSameKind(as: .malformedResponse("")) == true)
         let text = error?.description ?? ""
-        #expect(text.hasPrefix("malformed response: https://licence.example/ck: "))
+        #expect(text.hasPrefix("malformed response: https://license.example/ck: "))
         #expect(text.components(of: "malformed response") == 1)
         #expect(!text.contains("secret"))
     }
 
-    @Test func aLicenceWithoutTheKIDNamesTheKID() async {
+    @Test func aLicenseWithoutTheKIDNamesTheKID() async {
         let transport = FakeTransport { request, _ throws(HTTPError) in
             HTTPResponse(status: 200, body: ClearKey.license(for: [keyID(2): contentKey(2)]), url: request.url)
         }

@@ -64,11 +64,11 @@ struct FairPlaySettingsTests {
         #expect(server.opened.map(\.assetIdentifier) == [Array("movie/1".utf8)])
     }
 
-    @Test func theLicenceURLServesWhereTheKeySystemIsFairPlay() async throws {
+    @Test func theLicenseURLServesWhereTheKeySystemIsFairPlay() async throws {
         let authority = try FairPlayServer.authority.get()
         let server = FairPlayServer(authority)
         let settings = ControlSettings(
-            licenseURL: "https://licences/", keySystem: .fairPlay, httpTimeout: .seconds(3),
+            licenseURL: "https://licenses/", keySystem: .fairPlay, httpTimeout: .seconds(3),
             httpHeaders: [HTTPHeader(name: "X-Token", value: "1")],
             fairPlay: try FairPlaySettings(["certificate-url": "https://k/cert"]))
         var configuration = try settings.makeConfiguration()
@@ -77,7 +77,7 @@ struct FairPlaySettingsTests {
         let watcher = Watcher(session)
         session.demand(KeyDemand(keyIDs: [session.keyID(forURI: "skd://movie")], keySystem: .fairPlay))
         _ = await watcher.next { $0.isUsable || $0.isFailed }
-        #expect(server.posts.map(\.url) == ["https://licences/"])
+        #expect(server.posts.map(\.url) == ["https://licenses/"])
         #expect(server.posts.first?.headers.map(\.name) == ["Content-Type", "X-Token"])
         #expect(server.posts.first?.timeout == .seconds(3))
     }

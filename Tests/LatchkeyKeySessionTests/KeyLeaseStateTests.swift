@@ -224,8 +224,8 @@ struct KeyLeaseStateTests {
         #expect(state.renew([keyID(1)], keySystem: nil, as: 61, at: start).isCounted)
     }
 
-    /// What an application installed, under the same KID or for media without one, is not the licence's.
-    @Test func onlyTheKeysOfALicenceAreWithdrawn() {
+    /// What an application installed, under the same KID or for media without one, is not the license's.
+    @Test func onlyTheKeysOfALicenseAreWithdrawn() {
         var state = KeySessionState()
         _ = state.install(keys([1], 1, nil), at: start)
         _ = state.install(keys([2], 7, nil), at: start)
@@ -239,7 +239,7 @@ struct KeyLeaseStateTests {
         #expect(!state.withdraw([keyID(2): contentKey(2)], because: error).changesStatus)
     }
 
-    @Test func theKeyOfMediaWithoutAKIDIsWithdrawnWithItsLicence() {
+    @Test func theKeyOfMediaWithoutAKIDIsWithdrawnWithItsLicense() {
         var state = KeySessionState()
         _ = state.demand([nil], keySystem: .playReady, retryFailuresUpTo: 0, as: 1, at: start)
         _ = state.answer(1, with: keys([1], nil), at: start)

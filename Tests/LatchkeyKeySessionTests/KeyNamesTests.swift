@@ -104,7 +104,7 @@ struct KeyNamesTests {
         #expect(hex(state.status(of: keyID(12)).key) == keyHex(1))
     }
 
-    /// What the licence wants of outputs comes under the name of the request, and holds under the name that counts now.
+    /// What the license wants of outputs comes under the name of the request, and holds under the name that counts now.
     @Test func rulesForOutputsFollowTheKeyToItsNewKeyID() {
         let now = ContinuousClock.now
         var policy = OutputPolicy.unrestricted
@@ -139,7 +139,7 @@ struct KeyNamesTests {
             _ = twice.answer(7, with: keys(1, isNamed: isNamed), at: now)
             #expect(twice.policy(of: keyID(12)) == policy, "renamed twice")
         }
-        // New terms for a licence that plays, such as those of its first play.
+        // New terms for a license that plays, such as those of its first play.
         var later = asked()
         _ = later.rename(keyID(1), to: keyID(11))
         _ = later.answer(7, with: KeySessionState.Keys(byID: [keyID(1): contentKey(1)]), at: now)
@@ -155,7 +155,7 @@ struct KeyNamesTests {
         _ = late.answer(7, with: keys(1), at: now)
         #expect(late.policy(of: keyID(11)) == policy)
 
-        // Two licences of which one says nothing: the other's rules stay its own.
+        // Two licenses of which one says nothing: the other's rules stay its own.
         var two = KeySessionState()
         _ = two.demand([keyID(1), keyID(2)], keySystem: .playReady, retryFailuresUpTo: 0, as: 7, at: now)
         var both = keys(1)
@@ -164,7 +164,7 @@ struct KeyNamesTests {
         #expect(two.policy(of: keyID(2)) == .unrestricted)
     }
 
-    /// Its one licence names a KID, the media none.
+    /// Its one license names a KID, the media none.
     @Test func rulesForOutputsHoldForMediaWithoutAKeyID() {
         var policy = OutputPolicy.unrestricted
         policy.digitalVideo = .block

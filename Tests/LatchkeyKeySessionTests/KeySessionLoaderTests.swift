@@ -113,7 +113,7 @@ struct KeySessionLoaderTests {
         #expect(watcher.summaries == ["requested 2", "usable 1", "usable 1"])
     }
 
-    @Test func aLicenceIsOpenedByTheKeySystem() async {
+    @Test func aLicenseIsOpenedByTheKeySystem() async {
         let session = KeySession()
         let watcher = Watcher(session)
         let license = ClearKey.license(for: [keyID(1): contentKey(1)])

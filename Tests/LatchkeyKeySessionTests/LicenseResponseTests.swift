@@ -6,7 +6,7 @@ import LatchkeyProtection
 import LatchkeyTestSupport
 import Testing
 
-@Suite("Licence answers")
+@Suite("License answers")
 struct LicenseResponseTests {
     /// Ends in a byte that is white space in a text.
     private static let ckc: [UInt8] = [0, 0, 0, 1, 0xFB, 0xFF, 0x0A]

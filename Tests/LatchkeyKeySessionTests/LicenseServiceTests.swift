@@ -5,7 +5,7 @@ import LatchkeyKeySession
 import LatchkeyProtection
 import Testing
 
-@Suite("Licence services", .timeLimit(.minutes(8)))
+@Suite("License services", .timeLimit(.minutes(8)))
 struct LicenseServiceTests {
     @Test(arguments: LicenseServiceCase.all) func eachServiceGetsItsShapeAndItsAnswerIsRead(
         _ expected: LicenseServiceCase

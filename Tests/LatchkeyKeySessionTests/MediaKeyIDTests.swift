@@ -10,7 +10,7 @@ import Testing
 /// Keys that a playlist asks for before the media has said their KIDs, at a key server that finds keys by KID alone.
 @Suite("The media's KID", .timeLimit(.minutes(1)))
 struct MediaKeyIDTests {
-    /// That of the project has a place for the KID in its SPC; those of licence services have none.
+    /// That of the project has a place for the KID in its SPC; those of license services have none.
     private struct ServiceProvider: KeyPayloadProvider {
         let provider: any KeyPayloadProvider
         var isOfTestAuthority: Bool { false }

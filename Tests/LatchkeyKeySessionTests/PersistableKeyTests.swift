@@ -293,7 +293,7 @@ struct PersistableKeyTests {
             #expect(error.description.contains(part), "\(error)")
         }
         #expect(lines.withLock(\.self).contains { $0.contains(error.description) })
-        // It plays all the same, on the terms that the licence has.
+        // It plays all the same, on the terms that the license has.
         _ = await watcher.next(where: \.isUsable)
         #expect(watcher.summaries == ["requested 1", "not stored 1: invalid configuration", "usable 1"])
         clock.advance(by: .seconds(499))

@@ -25,7 +25,7 @@ struct RedactionTests {
         func numbers(_ bytes: some Sequence<UInt8>) -> String { bytes.map(String.init).joined(separator: ", ") }
         let forms = [
             keyHex(1), Hex.encode(bytes.prefix(8)), base64, numbers(bytes.prefix(4)), numbers(base64.utf8.prefix(6)),
-            // As `dump` lists them: the key's first byte, and the brace at the start of a licence.
+            // As `dump` lists them: the key's first byte, and the brace at the start of a license.
             "- 197", "- 123", "password",
         ]
         for form in forms { #expect(!text.contains(form), comment) }

@@ -6,7 +6,7 @@ import LatchkeyProtection
 import LatchkeyTestSupport
 import Testing
 
-/// Requests and licences of any content survive the way there and back; damaged ones throw or are read, and never trap.
+/// Requests and licenses of any content survive the way there and back; damaged ones throw or are read, and never trap.
 @Suite struct ClearKeyFuzzTests {
     @Test(arguments: [UInt64(1), 2])
     func whatIsWrittenIsReadAgain(seed: UInt64) throws {

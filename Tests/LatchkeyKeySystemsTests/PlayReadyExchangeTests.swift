@@ -20,7 +20,7 @@ import Testing
         #expect(error?.shortDescription == kind.shortDescription, sourceLocation: location)
     }
 
-    @Test(arguments: ["", "cfg=(persist:true)", "cfg=(persist:false)"]) func aLicenceComesBack(query: String) throws {
+    @Test(arguments: ["", "cfg=(persist:true)", "cfg=(persist:false)"]) func aLicenseComesBack(query: String) throws {
         var options = PlayReadyExchange.Options()
         options.customData = "a<b>&\"c\" \n é"
         let exchange = try kit.exchange(options: options)
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func severalLicencesInOneAnswer() throws {
+    @Test func severalLicensesInOneAnswer() throws {
         let other = try #require(KeyID(hex: "ffeeddccbbaa99887766554433221100"))
         let header = try WRMHeader(version: .v4_2, keys: [.init(kit.keyID), .init(other)])
         let exchange = try kit.exchange(header: header)
@@ -65,7 +65,7 @@ import Testing
         #expect(answer.fault?.code == PlayReadyFault.invalidMessage && answer.status == 500)
     }
 
-    @Test func aHeaderMayAskForNoLicence() throws {
+    @Test func aHeaderMayAskForNoLicense() throws {
         let header = try WRMHeader(version: .v4_3, keys: [.init(kit.keyID)], details: .init(isLicenseRequested: false))
         let exchange = try kit.exchange(header: header)
         #expect(try exchange.open(response: kit.answer(exchange).body).licenses.isEmpty)
@@ -155,8 +155,8 @@ import Testing
         }
     }
 
-    /// The licence's own code is the last line, where the answer's signature is not looked at.
-    @Test func anAlteredLicenceIsRefused() throws {
+    /// The license's own code is the last line, where the answer's signature is not looked at.
+    @Test func anAlteredLicenseIsRefused() throws {
         let exchange = try kit.exchange()
         let opened = try exchange.open(response: kit.answer(exchange, "firstexp:60,sl:150,ucvopl:300").body)
         let bytes = try #require(opened.licenses.first).xmr.bytes
@@ -171,7 +171,7 @@ import Testing
         #expect(accepted == [bytes.count - 28, bytes.count - 27])
     }
 
-    @Test func aLicenceOfAnotherDeviceIsRefused() throws {
+    @Test func aLicenseOfAnotherDeviceIsRefused() throws {
         let exchange = try kit.exchange()
         let license = try #require(try exchange.open(response: kit.answer(exchange).body).licenses.first)
         let other = PlayReadyKeyring(device: try kit.provisioning.makeDevice())

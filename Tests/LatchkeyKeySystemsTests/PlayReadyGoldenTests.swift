@@ -60,7 +60,7 @@ import Testing
         #expect(try #require(temporary.licenses.first).contentKey == key && !temporary.isPersistent)
     }
 
-    @Test func issuesTheGoldenLicence() throws {
+    @Test func issuesTheGoldenLicense() throws {
         let known = try PlayReadyGolden.known()
         let golden = try XMRLicense(reading: PlayReadyGolden.file("license.bin"))
         let issue = PlayReadyLicenseIssue(

@@ -79,7 +79,7 @@ import Testing
         #expect(throws: FormatError.self) { try PlayReadyObject(records: [record]).serialized() }
     }
 
-    @Test func findsLicencesThatTravelWithTheContent() throws {
+    @Test func findsLicensesThatTravelWithTheContent() throws {
         let license = try PlayReadyGolden.file("license.bin")
         let other = try PlayReadyGolden.file("license-temporary.bin")
         var object = object

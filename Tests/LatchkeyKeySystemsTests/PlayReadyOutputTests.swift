@@ -88,8 +88,8 @@ import Testing
         #expect(try policy(audio: [(.serialCopyManagement, [])]).digitalAudio == .copyNever(isRequired: true))
     }
 
-    /// From the bytes of a licence to what an evaluator of outputs takes: nothing gets lost on the way.
-    @Test func everyOutputObjectOfALicenceReachesThePolicy() throws {
+    /// From the bytes of a license to what an evaluator of outputs takes: nothing gets lost on the way.
+    @Test func everyOutputObjectOfALicenseReachesThePolicy() throws {
         func item(_ id: PlayReadyOutputID, _ data: [UInt8] = []) throws -> XMRTerms.ExplicitProtection {
             .init(try #require(id.id), data: data)
         }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import LatchkeyKeySystems
 
-/// A licence in a situation, and what is to come of it.
+/// A license in a situation, and what is to come of it.
 struct PolicyCase: CustomTestStringConvertible, Sendable {
     typealias Situation = PlayReadyPolicy.Situation
 
@@ -417,7 +417,7 @@ extension TrustedTime {
         item.terms(&terms)
         var situation = PlayReadyPolicy.Situation(time: .trusted(Self.now), securityLevel: 2000)
         item.situation(&situation)
-        // By way of the bytes, so that the licence says what the terms say.
+        // By way of the bytes, so that the license says what the terms say.
         let license = try XMRLicense.make(rightsID: GUID(PolicyCase.rightsID), objects: terms.objects) { _ in
             [UInt8](repeating: 0, count: 16)
         }

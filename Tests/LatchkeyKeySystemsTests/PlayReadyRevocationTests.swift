@@ -122,7 +122,7 @@ import Testing
         #expect(try provisioning([list]).adding([newer]).revocations.lists == [newer])
     }
 
-    @Test func theVersionThatLicencesAskForIsThatOfItsList() throws {
+    @Test func theVersionThatLicensesAskForIsThatOfItsList() throws {
         let id = try #require(PlayReadyRevocations.revocationInformationID)
         let list = try authority.revocationList(version: 30, revoking: [], id: id)
         #expect(try provisioning([list]).revocations.informationVersion == 30)

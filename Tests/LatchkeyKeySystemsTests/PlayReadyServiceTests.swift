@@ -26,7 +26,7 @@ import Testing
             clientTime: PlayReadyTestKit.now)
     }
 
-    /// Domain required, join, licence; then a new revision: renew, licence; the old licence goes on.
+    /// Domain required, join, license; then a new revision: renew, license; the old license goes on.
     @Test mutating func aDomainIsJoinedAndRenewed() throws {
         let query = "domain:\(account)"
         var exchange = try kit.exchange()
@@ -138,7 +138,7 @@ import Testing
         let text = String(decoding: answer.body, as: UTF8.self)
         let changed = String(text.replacing("<Time>18", with: "<Time>19"))
         #expect(throws: PlayReadyError.self) { try first.time(response: Array(changed.utf8)) }
-        // A licence signer cannot tell the time.
+        // A license signer cannot tell the time.
         let fields =
             "<Version>1</Version><Nonce>\(text.split(separator: "<Nonce>")[1].prefix(24))</Nonce><Time>1</Time>"
         let forged = try kit.authority.signer(.licenseSigner).response(

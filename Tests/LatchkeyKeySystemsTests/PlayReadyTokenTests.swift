@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test func theDevicesKeysAcquireALicenceFromTheToken() async {
+    @Test func theDevicesKeysAcquireALicenseFromTheToken() async {
         await #expect(processExitsWith: .success) {
             let token = try SoftToken()
             let authority = try PlayReadyTestAuthority.generate()
@@ -40,7 +40,7 @@ import Testing
             let keyID = KeyID(high: 1, low: 2)
             let key = try #require(ContentKey((0..<16).map { UInt8($0) }))
             let header = try WRMHeader(version: .v4_3, keys: [.init(keyID)])
-            // Half of all licences need the second of the two messages that a token leaves open.
+            // Half of all licenses need the second of the two messages that a token leaves open.
             for _ in 0..<12 {
                 let exchange = try PlayReadyExchange(
                     header: header, keyring: PlayReadyKeyring(device: device), provisioning: provisioning, clientTime: 1

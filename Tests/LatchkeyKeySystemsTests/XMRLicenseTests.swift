@@ -8,7 +8,7 @@ import LatchkeyTestSupport
 import Testing
 
 @Suite struct XMRLicenseTests {
-    /// The values that the golden licence was made of; the wrapped key is taken from it.
+    /// The values that the golden license was made of; the wrapped key is taken from it.
     private func terms(_ golden: XMRLicense) throws -> XMRTerms {
         var terms = XMRTerms()
         terms.allowsPlayback = true
@@ -36,7 +36,7 @@ import Testing
         return terms
     }
 
-    @Test func readsTheGoldenLicence() throws {
+    @Test func readsTheGoldenLicense() throws {
         let golden = try XMRLicense(reading: PlayReadyGolden.file("license.bin"))
         var expected = try terms(golden)
         expected.expirationAfterFirstPlay = 3600
@@ -46,7 +46,7 @@ import Testing
         #expect(!expected.cannotPersist)
     }
 
-    @Test(arguments: ["license", "license-temporary"]) func writesTheGoldenLicence(name: String) throws {
+    @Test(arguments: ["license", "license-temporary"]) func writesTheGoldenLicense(name: String) throws {
         let golden = try XMRLicense(reading: PlayReadyGolden.file("\(name).bin"))
         var terms = try terms(golden)
         if name == "license" { terms.expirationAfterFirstPlay = 3600 } else { terms.cannotPersist = true }
@@ -158,7 +158,7 @@ import Testing
         #expect(error?.isSameKind(as: .duplicate("")) == true)
     }
 
-    @Test func refusesBrokenLicences() throws {
+    @Test func refusesBrokenLicenses() throws {
         let bytes = try PlayReadyGolden.file("license.bin")
         for length in bytes.indices {
             #expect(throws: FormatError.self) { try XMRLicense(reading: Array(bytes.prefix(length))) }
@@ -178,7 +178,7 @@ import Testing
         #expect(throws: FormatError.self) { try XMRLicense(reading: bytes.prefix(24) + outer.serialized) }
     }
 
-    @Test(arguments: [UInt64(1), 2, 3]) func damagedLicencesThrowOrAreReadAndNeverTrap(seed: UInt64) throws {
+    @Test(arguments: [UInt64(1), 2, 3]) func damagedLicensesThrowOrAreReadAndNeverTrap(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let bytes = try PlayReadyGolden.file("license.bin")
         var readCount = 0

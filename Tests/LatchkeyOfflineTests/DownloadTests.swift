@@ -115,8 +115,8 @@ struct DownloadTests {
         #expect(item.progress.cachedSize < UInt64(file.count))
     }
 
-    /// It ends no download, is known to the next process, and lasts until a licence is there or nobody is to be asked.
-    @Test func withoutTheLicenceThatWasWantedNothingIsReadyToPlay() async throws {
+    /// It ends no download, is known to the next process, and lasts until a license is there or nobody is to be asked.
+    @Test func withoutTheLicenseThatWasWantedNothingIsReadyToPlay() async throws {
         let test = TestCache(TestOrigin([url: TestFile.file(seconds: 8)]))
         let item = test.cache.item(url, format: .file)
         let asked = Mutex(0)
@@ -127,7 +127,7 @@ struct DownloadTests {
         #expect(asked.withLock { $0 } == 1)
         #expect(item.progress.status == .complete && !item.progress.isReadyToPlay)
         #expect(item.progress.warning?.code == .licenseNotKept)
-        #expect(item.progress.warning?.description.contains("the licence is not stored") == true)
+        #expect(item.progress.warning?.description.contains("the license is not stored") == true)
         #expect(item.progress.warning?.description.contains("the service says no") == true)
 
         let next = TestCache(TestOrigin([:]), folder: test.folder).cache.item(url, format: .file)

@@ -7,7 +7,7 @@ import Testing
 @Suite struct HDMIModeTests {
     private struct Row {
         let mode: HDMIMode
-        /// For a licence that allows the output, and for one that does not.
+        /// For a license that allows the output, and for one that does not.
         let isVideoBlocked: (Bool, Bool)
         let isAudioBlocked: (Bool, Bool)
         let showsAlternative: Bool
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func otherOutputsAreTheLicences() {
+    @Test func otherOutputsAreTheLicenses() {
         let panel = OutputFacts.outputs([Output(name: "eDP-1", kind: .internalPanel)])
         let analog = OutputFacts.outputs([Output(name: "VGA-1", kind: .analogMonitor)])
         for mode in HDMIMode.allCases {

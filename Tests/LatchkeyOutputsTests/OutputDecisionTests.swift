@@ -38,7 +38,7 @@ import Testing
         #expect(first.stricter(.allow) == first && OutputDecision.allow.stricter(first) == first)
     }
 
-    @Test func aLicencesFrameSizeIsALimitEverywhere() {
+    @Test func aLicensesFrameSizeIsALimitEverywhere() {
         var policy = OutputPolicy.unrestricted
         policy.maximumFrame = .init(width: 1920, height: 1080)
         let panel = OutputFacts.outputs([Output(name: "eDP-1", kind: .internalPanel)])

@@ -41,7 +41,7 @@ import Testing
             provisioning: provisioning, clientTime: PlayReadyService.now)
     }
 
-    @Test func givesALicence() async throws {
+    @Test func givesALicense() async throws {
         let exchange = try exchange()
         let response = try await post(exchange.request, .acquireLicense, query: "?cfg=(persist:false,ucvopl:270)")
         #expect(response.status == .ok)

@@ -37,7 +37,7 @@ struct SessionBookTests {
         #expect(book.counters.setups == 4 && book.counters.refusals == 1)
     }
 
-    @Test func aLicenceIsASignOfLife() throws {
+    @Test func aLicenseIsASignOfLife() throws {
         var book = Self.book()
         try Self.setUp(&book, "a")
         #expect(book.touch(["x", "t-a"], now: .seconds(25)) == "a")

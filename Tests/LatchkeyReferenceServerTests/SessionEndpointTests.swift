@@ -78,8 +78,8 @@ struct SessionEndpointTests {
         }
     }
 
-    @Test func licencesAreForThoseWithASession() async throws {
-        try await Self.test({ $0.guardsLicences = true }) { client in
+    @Test func licensesAreForThoseWithASession() async throws {
+        try await Self.test({ $0.guardsLicenses = true }) { client in
             let refused = try await Self.post(client, "/clearkey", #"{"kids":[]}"#)
             #expect(refused.status == .forbidden)
             #expect(try Self.object(refused)["errorCode"] as? Int == 1006)

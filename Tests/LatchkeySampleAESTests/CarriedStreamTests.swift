@@ -69,7 +69,7 @@ import Testing
         #expect(try opened(try carried(clear, low: .max - 3), inPiecesOf: 100).output == clear)
     }
 
-    @Test func packedAudioIsRecognised() throws {
+    @Test func packedAudioIsRecognized() throws {
         let clear = Array("ID3".utf8) + [4, 0, 0, 0, 0, 0, 0] + [UInt8](repeating: 3, count: 700)
         let (output, kind) = try opened(try carried(clear), inPiecesOf: 64)
         #expect(output == clear)

@@ -111,8 +111,8 @@ import Testing
         }
     }
 
-    /// Without unsynchronisation, FF 00 are two bytes; with it, one.
-    @Test func unsynchronisationIsSeen() {
+    /// Without unsynchronization, FF 00 are two bytes; with it, one.
+    @Test func unsynchronizationIsSeen() {
         let frame = Frame.owned(by: Array(Self.timestamp.utf8), Self.time)
         #expect(Self.identifiers(filtered(Self.tag([frame], flags: 0x80))) == ["XRIV"])
         let marked = Frame.owned(by: Array(Self.timestamp.utf8), Self.time, flags: [0, 2])

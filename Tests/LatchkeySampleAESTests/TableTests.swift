@@ -238,17 +238,17 @@ import Testing
         }
         bytes += packet(98)[..<100]
         for size in [1, 5, 188, 191, 400, bytes.count] {
-            var synchroniser = PacketSynchroniser()
+            var synchronizer = PacketSynchronizer()
             var found: [UInt8] = []
             func take(_ packets: UnsafeRawPointer, _ count: Int) {
                 for number in 0..<count { found.append(packets.load(fromByteOffset: number * 188 + 2, as: UInt8.self)) }
             }
             for start in stride(from: 0, to: bytes.count, by: size) {
                 try Array(bytes[start..<min(bytes.count, start + size)]).withUnsafeBytes {
-                    try synchroniser.append($0) { take($0, $1) }
+                    try synchronizer.append($0) { take($0, $1) }
                 }
             }
-            try synchroniser.end { take($0, $1) }
+            try synchronizer.end { take($0, $1) }
             // A run of sync bytes is taken for packets, the start of the next one with it.
             #expect(found.filter { $0 != 0x47 } == numbers.filter { $0 != 20 }, "pieces of \(size)")
         }

@@ -6,7 +6,7 @@ import LatchkeyProtection
 import CLatchkeyStoreFaults
 import Synchronization
 
-/// Writes to a licence store until it is killed at a step that changes the disk, and says what was acknowledged.
+/// Writes to a license store until it is killed at a step that changes the disk, and says what was acknowledged.
 ///
 ///     latchkey-store-writer FOLDER (none|kill|power-cut|error|full|error-once) STEP SEED COUNT FIRST
 ///

@@ -59,7 +59,7 @@ static inline gboolean ek_video_fill(GstBuffer *buffer, GstVideoInfo *info, gboo
   return TRUE;
 }
 
-/* A frame in one colour, black or white, in plain memory. NULL where the caps are no raw video of a known format. */
+/* A frame in one color, black or white, in plain memory. NULL where the caps are no raw video of a known format. */
 static inline GstBuffer *ek_video_plain_frame(const GstCaps *caps, gboolean white) {
   GstVideoInfo info;
   if (!gst_video_info_from_caps(&info, caps) || !ek_can_pack(&info)) return NULL;
@@ -98,7 +98,7 @@ static inline GstBuffer *ek_video_plain_frame_from(GstBufferPool *pool, const Gs
   return buffer;
 }
 
-/* A copy of a frame in plain memory in which blocks of pixels have one colour, so that at most `pixels` are left. NULL
+/* A copy of a frame in plain memory in which blocks of pixels have one color, so that at most `pixels` are left. NULL
  * where the frame cannot be read. */
 static inline GstBuffer *ek_video_constricted(GstBuffer *source, const GstCaps *caps, guint64 pixels) {
   GstVideoInfo info;

@@ -51,7 +51,7 @@ public enum FieldValue: Sendable, Equatable {
         }
     }
 
-    /// Writes into a GValue that has been initialised with `type`.
+    /// Writes into a GValue that has been initialized with `type`.
     func store(in value: UnsafeMutablePointer<GValue>) {
         switch self {
         case .none: break
@@ -118,7 +118,7 @@ public enum FieldValue: Sendable, Equatable {
         guard g_value_type_transformable(ek_type_strv(), ek_type_string()) == 0 else { return }
         g_value_register_transform_func(ek_type_strv(), ek_type_string()) { source, target in
             guard let source, let target else { return }
-            // SAFETY: GObject calls this with an initialised string vector and a string.
+            // SAFETY: GObject calls this with an initialized string vector and a string.
             let vector = g_value_get_boxed(source)?.assumingMemoryBound(to: UnsafeMutablePointer<gchar>?.self)
             g_value_take_string(target, vector.flatMap { g_strjoinv(",", $0) })
         }

@@ -202,7 +202,7 @@ public final class FramePool: @unchecked Sendable {
     /// Whether the frame came from this pool.
     public func isOrigin(of frame: borrowing Buffer) -> Bool { frame.withPointer { $0.pointee.pool } == pool }
 
-    /// A frame of these caps in one colour. Nil where the pool has none left at this moment, or where the CPU may not
+    /// A frame of these caps in one color. Nil where the pool has none left at this moment, or where the CPU may not
     /// write into its memory. Never waits.
     public func plainFrame(
         _ caps: Caps, isWhite: Bool, presentationTime: UInt64?, duration: UInt64?

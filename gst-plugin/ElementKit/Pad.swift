@@ -336,7 +336,7 @@ extension Caps {
 }
 
 extension Buffer {
-    /// A frame in one colour, in plain memory. Nil where the caps are no raw video of a known format.
+    /// A frame in one color, in plain memory. Nil where the caps are no raw video of a known format.
     public init?(plainFrame caps: Caps, isWhite: Bool) {
         guard let pointer = caps.withPointer({ ek_video_plain_frame($0, isWhite ? 1 : 0) }) else { return nil }
         self.init(owning: pointer)

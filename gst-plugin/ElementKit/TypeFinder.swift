@@ -11,21 +11,21 @@ public struct TypeFinder: Sendable {
     public var rank: Rank
     /// Of file names, without the dot: such files are shown to this finder in front of those without.
     public var extensions: [String]
-    /// What a file that is recognised is, in the form that gst-launch uses.
+    /// What a file that is recognized is, in the form that gst-launch uses.
     public var caps: String
     /// Whether the file is such a one. Any thread may call it.
-    public var recognises: @Sendable (borrowing TypeFindSource) -> Bool
+    public var recognizes: @Sendable (borrowing TypeFindSource) -> Bool
 
-    /// `recognises` is kept for ever once the finder is registered.
+    /// `recognizes` is kept for ever once the finder is registered.
     public init(
         name: String, rank: Rank, extensions: [String], caps: String,
-        recognises: @escaping @Sendable (borrowing TypeFindSource) -> Bool
+        recognizes: @escaping @Sendable (borrowing TypeFindSource) -> Bool
     ) {
         self.name = name
         self.rank = rank
         self.extensions = extensions
         self.caps = caps
-        self.recognises = recognises
+        self.recognizes = recognizes
     }
 
     /// Registers the finder with a plug-in, or statically where `plugin` is nil. False where GStreamer refuses.
@@ -79,6 +79,6 @@ private func findType(_ find: UnsafeMutablePointer<GstTypeFind>?, _ data: gpoint
     guard let find, let data else { return }
     // SAFETY: `data` is the box that `register` passed.
     let finder = Unmanaged<TypeFinderBox>.fromOpaque(data).takeUnretainedValue().finder
-    guard finder.recognises(TypeFindSource(find)), let caps = Caps(finder.caps) else { return }
+    guard finder.recognizes(TypeFindSource(find)), let caps = Caps(finder.caps) else { return }
     caps.withPointer { gst_type_find_suggest(find, guint(GST_TYPE_FIND_MAXIMUM.rawValue), $0) }
 }

@@ -52,7 +52,7 @@ _latchkey() {
         local -ar subcommands=(
             'inspect:Show the tracks and keys of some content, the rights on this device, and what playing would do.'
             'play:Play some content, and say what happens.'
-            'acquire:Acquire the licences for some content and keep them on this device.'
+            'acquire:Acquire the licenses for some content and keep them on this device.'
             'cache:Download content, list what is on disk, or remove it.'
             'licenses:List the licenses on this device, or remove all of them.'
             'session:List the viewing sessions of this device, end those that were left over, or try the server.'
@@ -96,7 +96,7 @@ _latchkey_play() {
         '--type[What it is\: hls, smooth, piff, dash, mp4. Left out\: the end of the URL tells.]:type:'
         ':url:'
         '--cache[The folder of the cache. Left out\: the user'\''s own.]:folder:'
-        '(--yes -y)'{--yes,-y}'[Acquire licences without asking.]'
+        '(--yes -y)'{--yes,-y}'[Acquire licenses without asking.]'
         '--audio[The audio track, as latchkey inspect names it.]:name:'
         '--hdmi-mode[What is made of external outputs\: default, disable, allow, audio-only, alternative.]:mode:'
         '--outputs[Who tells the outputs\: kms, application, script\:FILE.]:who:'
@@ -178,7 +178,7 @@ _latchkey_cache_add() {
         ':url:'
         '--maximum-bit-rate[The best variant up to this, in bits a second.]:rate:'
         '*--audio[An audio track, by name or language. May be given again. Left out\: the one that plays by default.]:name:'
-        '--license[Acquire the PlayReady-style licences too, where none is stored that may be used.]'
+        '--license[Acquire the PlayReady-style licenses too, where none is stored that may be used.]'
         '--version[Show the version.]'
         '(-h --help)'{-h,--help}'[Show help information.]'
     )
@@ -376,8 +376,8 @@ _latchkey_package() {
     local -ar arg_specs=(
         '--keys-file[The file with the key.]:file:'
         '--key-id[The key of the file that is taken; may be left out where there is one.]:kid:'
-        '--license-url[The licence service, for the PlayReady header.]:url:'
-        '--web-url[The web page on which a licence is bought, for the PlayReady header.]:url:'
+        '--license-url[The license service, for the PlayReady header.]:url:'
+        '--web-url[The web page on which a license is bought, for the PlayReady header.]:url:'
         '--key-tag[Write an EXT-X-KEY with KEYFORMAT com.microsoft.playready into the media playlists too.]'
         '(--verbose -v)'{--verbose,-v}'[Name each file that is written.]'
         ':playlist:'

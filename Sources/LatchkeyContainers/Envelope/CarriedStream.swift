@@ -10,7 +10,7 @@ struct CarriedStream: ~Copyable {
     private static let blockSize = 16
     /// So many clear bytes are looked at before they count as none of the formats.
     private static let searchLimit = 64 << 10
-    private static let notRecognised = FormatError.unsupported(
+    private static let notRecognized = FormatError.unsupported(
         "what is in the envelope is neither a transport stream nor packed audio; the key may be a wrong one")
 
     private struct Segment {
@@ -28,7 +28,7 @@ struct CarriedStream: ~Copyable {
         var readySize: Int { isEnded ? bytes.count : bytes.count - bytes.count % CarriedStream.blockSize }
     }
 
-    private var synchroniser = PacketSynchroniser()
+    private var synchronizer = PacketSynchronizer()
     private var segments: [Segment] = []
     private var output: [UInt8] = []
     /// Behind here a segment has ended, so that the bytes in front are complete.
@@ -40,24 +40,24 @@ struct CarriedStream: ~Copyable {
 
     mutating func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         // Taken out of `self` for the time, which `take` changes.
-        var synchroniser = PacketSynchroniser()
-        swap(&synchroniser, &self.synchroniser)
-        defer { swap(&synchroniser, &self.synchroniser) }
-        try synchroniser.append(bytes) { packets, count throws(FormatError) in try take(packets, count) }
+        var synchronizer = PacketSynchronizer()
+        swap(&synchronizer, &self.synchronizer)
+        defer { swap(&synchronizer, &self.synchronizer) }
+        try synchronizer.append(bytes) { packets, count throws(FormatError) in try take(packets, count) }
     }
 
     mutating func end() throws(FormatError) {
-        var synchroniser = PacketSynchroniser()
-        swap(&synchroniser, &self.synchroniser)
-        defer { self.synchroniser.reset() }
-        try synchroniser.end { packets, count throws(FormatError) in try take(packets, count) }
+        var synchronizer = PacketSynchronizer()
+        swap(&synchronizer, &self.synchronizer)
+        defer { self.synchronizer.reset() }
+        try synchronizer.end { packets, count throws(FormatError) in try take(packets, count) }
         if let last = segments.indices.last { segments[last].isEnded = true }
         completeSize = output.count
-        if kind == nil, !output.isEmpty { try recognise(isEnd: true) }
+        if kind == nil, !output.isEmpty { try recognize(isEnd: true) }
     }
 
     mutating func flush() {
-        synchroniser.reset()
+        synchronizer.reset()
         segments.removeAll()
         output.removeAll(keepingCapacity: true)
         completeSize = 0
@@ -174,12 +174,12 @@ struct CarriedStream: ~Copyable {
     }
 
     /// Finds out what is inside, once there are bytes of it.
-    mutating func recognise(isEnd: Bool = false) throws(FormatError) {
+    mutating func recognize(isEnd: Bool = false) throws(FormatError) {
         guard kind == nil, !output.isEmpty else { return }
         if let found = SampleAESStream.output(of: output, isEnd: isEnd || completeSize > 0) {
             kind = found
         } else if isEnd || completeSize > 0 || output.count > Self.searchLimit {
-            throw Self.notRecognised
+            throw Self.notRecognized
         }
     }
 
@@ -189,7 +189,7 @@ struct CarriedStream: ~Copyable {
         return output.count - (output.count - completeSize) % TransportPacket.size
     }
 
-    var heldSize: Int { segments.reduce(output.count) { $0 + $1.bytes.count } + synchroniser.heldSize }
+    var heldSize: Int { segments.reduce(output.count) { $0 + $1.bytes.count } + synchronizer.heldSize }
 
     mutating func takeOutput(into target: UnsafeMutableRawBufferPointer) {
         let size = min(target.count, outputSize)

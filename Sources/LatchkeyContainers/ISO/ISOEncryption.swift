@@ -147,7 +147,7 @@ public struct TrackEncryption: Hashable, Sendable {
     }
 }
 
-/// Which key a sample of ISO media needs, and what for: a licence may allow outputs for sound and not for pictures.
+/// Which key a sample of ISO media needs, and what for: a license may allow outputs for sound and not for pictures.
 public struct ISOKeyUse: Hashable, Sendable {
     /// Nil for media that names no key.
     public var keyID: KeyID?

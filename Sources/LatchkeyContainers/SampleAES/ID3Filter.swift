@@ -88,7 +88,7 @@ package struct ID3Filter: Sendable {
     /// In a tag that is not read in the plain way, any bytes could be a frame: all that look like one are renamed.
     private static func cleanTag(_ bytes: inout [UInt8], size: Int, isWhole: Bool) {
         let (version, flags) = (bytes[3], bytes[5])
-        // Unsynchronisation of version 3 moves all bytes, and an extended header stands in front of the frames.
+        // Unsynchronization of version 3 moves all bytes, and an extended header stands in front of the frames.
         let isPlain = isWhole && (version == 4 && flags & 0x40 == 0 || version == 3 && flags & 0xC0 == 0)
         guard isPlain, let frames = badFrames(bytes, size: size) else { return renameAll(&bytes, in: 0..<size) }
         for position in frames { bytes[position] = UInt8(ascii: "X") }
@@ -119,9 +119,9 @@ package struct ID3Filter: Sendable {
             guard count <= end - start else { break }
             if bytes[position..<position + 4].elementsEqual("PRIV".utf8) {
                 let format = bytes[position + 9]
-                let isUnsynchronised = version == 4 && (flags & 0x80 != 0 || format & 0x02 != 0)
+                let isUnsynchronized = version == 4 && (flags & 0x80 != 0 || format & 0x02 != 0)
                 let isPlain = format & (version == 4 ? ~0x02 : 0xFF) == 0
-                if !isPlain || !isGood(bytes[start..<start + count], isUnsynchronised: isUnsynchronised) {
+                if !isPlain || !isGood(bytes[start..<start + count], isUnsynchronized: isUnsynchronized) {
                     found.append(position)
                 }
             }
@@ -131,14 +131,14 @@ package struct ID3Filter: Sendable {
     }
 
     /// Whether a PRIV frame has an owner in UTF-8 that ends, and the whole timestamp if it is that.
-    private static func isGood(_ content: ArraySlice<UInt8>, isUnsynchronised: Bool) -> Bool {
-        // No byte of UTF-8 is 0xFF, so that unsynchronisation leaves an owner as it is.
+    private static func isGood(_ content: ArraySlice<UInt8>, isUnsynchronized: Bool) -> Bool {
+        // No byte of UTF-8 is 0xFF, so that unsynchronization leaves an owner as it is.
         guard let end = content.firstIndex(of: 0), String(validating: content[..<end], as: UTF8.self) != nil else {
             return false
         }
         guard content[..<end].elementsEqual(timestampOwner) else { return true }
         let data = content[(end + 1)...]
-        let added = isUnsynchronised ? zip(data, data.dropFirst()).count { $0 == 0xFF && $1 == 0 } : 0
+        let added = isUnsynchronized ? zip(data, data.dropFirst()).count { $0 == 0xFF && $1 == 0 } : 0
         return data.count - added >= 8
     }
 }

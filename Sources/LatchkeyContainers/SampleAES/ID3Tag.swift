@@ -46,7 +46,7 @@ struct ID3Tag: Equatable {
         return headerSize + header[6...9].reduce(0) { $0 << 7 | Int($1) } + footer
     }
 
-    /// Reads a tag of version 3 or 4 without unsynchronisation and extended header. Bytes behind the tag are ignored.
+    /// Reads a tag of version 3 or 4 without unsynchronization and extended header. Bytes behind the tag are ignored.
     init(_ bytes: [UInt8]) throws(FormatError) {
         guard let size = bytes.withUnsafeBytes({ Self.size(ofTagAt: $0) }) else { throw .malformed("ID3 tag: header") }
         guard size <= Self.maximumSize else { throw .tooLarge("ID3 tag: \(size) bytes") }

@@ -71,7 +71,7 @@ public final class SampleAESStream {
     /// Whether the plans of units have their own IV, and not that of the key.
     public var hasOwnVectors: Bool { container == .carried }
 
-    /// Takes the next bytes. Throws `notRecognised` if 64 KiB do not show the kind of stream, `tooLarge` for a PES
+    /// Takes the next bytes. Throws `notRecognized` if 64 KiB do not show the kind of stream, `tooLarge` for a PES
     /// packet above the limit, `malformed` for a carried segment without a counter.
     public func append(_ bytes: UnsafeRawBufferPointer) throws(FormatError) {
         switch container {
@@ -82,14 +82,14 @@ public final class SampleAESStream {
         case .carried: try carried.append(bytes)
         case .unknown:
             unread.append(contentsOf: bytes)
-            try recognise(isEnd: false)
+            try recognize(isEnd: false)
         }
     }
 
     /// Completes what is open, at the end of the stream or in front of a discontinuity. Steps follow. Throws as
     /// `append` does.
     public func end() throws(FormatError) {
-        if container == .unknown { try recognise(isEnd: true) }
+        if container == .unknown { try recognize(isEnd: true) }
         switch container {
         case .transportStream:
             if let packets = trimmer?.end() { try appendTrimmed(packets) }
@@ -187,7 +187,7 @@ public final class SampleAESStream {
     }
 
     /// What is wrong with bytes that are none of the formats.
-    public static let notRecognised = FormatError.unsupported(
+    public static let notRecognized = FormatError.unsupported(
         "neither a transport stream nor packed audio with ADTS, AC-3 or E-AC-3 frames")
 
     /// So many bytes are looked at before they count as none of the formats.
@@ -199,9 +199,9 @@ public final class SampleAESStream {
         }
     }
 
-    private func recognise(isEnd: Bool) throws(FormatError) {
+    private func recognize(isEnd: Bool) throws(FormatError) {
         guard let found = Self.container(of: unread, isEnd: isEnd) else {
-            guard unread.count <= Self.searchLimit else { throw Self.notRecognised }
+            guard unread.count <= Self.searchLimit else { throw Self.notRecognized }
             return
         }
         if found.distance != TransportPacket.size {
@@ -219,7 +219,7 @@ public final class SampleAESStream {
 
     private func nextCarried() throws(FormatError) -> SampleAESStep {
         let step = carried.next()
-        if step == .nothing { try carried.recognise() }
+        if step == .nothing { try carried.recognize() }
         return step
     }
 

@@ -28,7 +28,7 @@ struct SampleAESTransportStream: ~Copyable {
         static let firstStream: UInt16 = 2
     }
 
-    private var synchroniser = PacketSynchroniser()
+    private var synchronizer = PacketSynchronizer()
     var store = PacketStore()
     private var roles = [UInt16](repeating: Role.plain, count: 8192)
     var streams: [ElementaryStream] = []
@@ -59,25 +59,25 @@ struct SampleAESTransportStream: ~Copyable {
         // Tables are read in the buffer where a unit that waits lies: that is put together again.
         if !bytes.isEmpty { isPlanned = false }
         // Taken out of `self` for the time, which `take` changes.
-        var synchroniser = PacketSynchroniser()
-        swap(&synchroniser, &self.synchroniser)
-        defer { swap(&synchroniser, &self.synchroniser) }
-        try synchroniser.append(bytes) { packets, count throws(FormatError) in try take(packets, count) }
+        var synchronizer = PacketSynchronizer()
+        swap(&synchronizer, &self.synchronizer)
+        defer { swap(&synchronizer, &self.synchronizer) }
+        try synchronizer.append(bytes) { packets, count throws(FormatError) in try take(packets, count) }
         closeOverdueUnits()
     }
 
     /// Completes what is open, as at the end of the stream or where data is missing.
     mutating func end() throws(FormatError) {
-        var synchroniser = PacketSynchroniser()
-        swap(&synchroniser, &self.synchroniser)
-        defer { self.synchroniser.reset() }
-        try synchroniser.end { packets, count throws(FormatError) in try take(packets, count) }
+        var synchronizer = PacketSynchronizer()
+        swap(&synchronizer, &self.synchronizer)
+        defer { self.synchronizer.reset() }
+        try synchronizer.end { packets, count throws(FormatError) in try take(packets, count) }
         closeUnits()
     }
 
     /// Forgets what is held; the programmes and the key stay known.
     mutating func flush() {
-        synchroniser.reset()
+        synchronizer.reset()
         store.removeAll()
         pending.removeAll(keepingCapacity: true)
         nextPending = 0
@@ -137,7 +137,7 @@ struct SampleAESTransportStream: ~Copyable {
     var outputSize: Int { max(0, firstHeld - store.first) * TransportPacket.size }
 
     /// Everything that was appended and not taken yet.
-    var heldSize: Int { store.count * TransportPacket.size + synchroniser.heldSize }
+    var heldSize: Int { store.count * TransportPacket.size + synchronizer.heldSize }
 
     /// Moves what is ready, as much as `target` holds in whole packets.
     mutating func takeOutput(into target: UnsafeMutableRawBufferPointer) {

@@ -10,7 +10,7 @@ struct PacketTrimmer {
     private static let wantedFollowers = 2
 
     private let distance: Int
-    private var isSynchronised = true
+    private var isSynchronized = true
     /// What may belong to a packet whose end, or whose successor, has not come.
     private var rest: [UInt8] = []
 
@@ -22,7 +22,7 @@ struct PacketTrimmer {
 
     /// Forgets what is held, and where packets start.
     mutating func reset() {
-        isSynchronised = false
+        isSynchronized = false
         rest.removeAll(keepingCapacity: true)
     }
 
@@ -44,13 +44,13 @@ struct PacketTrimmer {
         packets.reserveCapacity(rest.count)
         var offset = 0
         while true {
-            if !isSynchronised { search(from: &offset, isEnd: isEnd) }
-            guard isSynchronised, offset + (isEnd ? TransportPacket.size - 1 : distance) < rest.count else { break }
+            if !isSynchronized { search(from: &offset, isEnd: isEnd) }
+            guard isSynchronized, offset + (isEnd ? TransportPacket.size - 1 : distance) < rest.count else { break }
             if Self.areInRow(rest, at: offset, distance, followers: 1, isEnd: isEnd) {
                 packets += rest[offset..<offset + TransportPacket.size]
                 offset += distance
             } else {
-                isSynchronised = false
+                isSynchronized = false
                 offset += 1
             }
         }
@@ -65,7 +65,7 @@ struct PacketTrimmer {
         while offset + needed <= rest.count {
             if Self.areInRow(rest, at: offset, distance, followers: followers, isEnd: isEnd) {
                 offset = Self.start(in: rest, near: offset, distance, followers: followers, isEnd: isEnd)
-                isSynchronised = true
+                isSynchronized = true
                 return
             }
             offset += 1

@@ -6,7 +6,7 @@ import Synchronization
 /// A clock that gives no advantage to a user who sets the system clock back.
 ///
 /// It reads the machine's clocks whenever it is asked, notices when the system clock goes back, and says so until signed
-/// time comes. What it knows is kept in the licence store. Thread-safe; `now()` never blocks.
+/// time comes. What it knows is kept in the license store. Thread-safe; `now()` never blocks.
 public final class TrustedClock: Sendable {
     /// What an observer gets.
     public enum Event: Hashable, Sendable {
@@ -164,7 +164,7 @@ public final class TrustedClock: Sendable {
     }
 }
 
-/// Where signed time comes from: a time service, or a licence service that acts as one. Thread-safe.
+/// Where signed time comes from: a time service, or a license service that acts as one. Thread-safe.
 public protocol SignedTimeSource: Sendable {
     /// The name for messages: the printable URL, say.
     var name: String { get }

@@ -12,7 +12,7 @@ public import LatchkeyProtection
 public struct TrustedClockState: Hashable, Sendable {
     /// What a change means for others.
     public enum Event: Hashable, Sendable {
-        /// The system clock was set back; date-based licences are disabled until signed time comes.
+        /// The system clock was set back; date-based licenses are disabled until signed time comes.
         case rolledBack
         /// The clock was not trusted and is again.
         case trusted
@@ -45,7 +45,7 @@ public struct TrustedClockState: Hashable, Sendable {
         repairs = 0
     }
 
-    /// A clock that may have known anything: only signed time makes it good. No licence's grace is left.
+    /// A clock that may have known anything: only signed time makes it good. No license's grace is left.
     static var lost: TrustedClockState {
         var state = TrustedClockState()
         state.trust = .rolledBack

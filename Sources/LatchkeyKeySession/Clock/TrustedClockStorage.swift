@@ -13,7 +13,7 @@ public protocol TrustedClockStorage: Sendable {
     func replace(with state: TrustedClockState) async throws(LicenseStoreError)
 }
 
-/// The clock's state is one record of the store: sealed, and rolled back only together with the licences.
+/// The clock's state is one record of the store: sealed, and rolled back only together with the licenses.
 extension LicenseStore: TrustedClockStorage {
     fileprivate static let clockID = RecordID(prefixOf: Array("latchkey clock 1".utf8))
 
@@ -58,7 +58,7 @@ extension LicenseStore: TrustedClockStorage {
             return try TrustedClockState(serialized: record.payload)
         } catch {
             throw .recordUnreadable(
-                "the trusted clock's record: \(error); licences with dates stay disabled until signed time comes")
+                "the trusted clock's record: \(error); licenses with dates stay disabled until signed time comes")
         }
     }
 }

@@ -5,7 +5,7 @@ import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
 
-/// Gets keys from a FairPlay-style key server over HTTP, in the form that one licence service wants.
+/// Gets keys from a FairPlay-style key server over HTTP, in the form that one license service wants.
 ///
 /// For each request: key URI → content identifier → application certificate → SPC → POST → answer → CKC. It takes
 /// FairPlay requests that have a key URI. A lost connection is tried once more. When the key server refuses the request
@@ -86,7 +86,7 @@ public final class FairPlayLoader: StoredKeyLoader {
             {
                 return .success(.persistableKey(await begun(record, for: request, in: persistableKeys)))
             }
-            // A licence that cannot be kept would only cost the key server a place.
+            // A license that cannot be kept would only cost the key server a place.
             guard persistableKeys != nil || !request.isForStorage else {
                 throw .invalidConfiguration(
                     "no folder for stored keys is configured; set stored-keys in [fairplay]")

@@ -183,7 +183,7 @@ extension KeyLoadingRequest {
 }
 
 extension FairPlayLicense {
-    /// The key for the one KID of the request, on the licence's terms.
+    /// The key for the one KID of the request, on the license's terms.
     func keys() throws(KeyError) -> KeySessionState.Keys {
         guard let contentKey else { throw .malformedResponse("the CKC has no content key") }
         return KeySessionState.Keys(

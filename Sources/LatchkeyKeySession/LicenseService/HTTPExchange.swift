@@ -58,7 +58,7 @@ extension HTTPRequest {
 }
 
 extension KeyError {
-    /// A failed exchange with a licence service. The text names the URL, without its query.
+    /// A failed exchange with a license service. The text names the URL, without its query.
     init(_ error: HTTPError) {
         let text = error.description
         self =

@@ -6,7 +6,7 @@ import LatchkeyContainers
 
 /// The URI by which a playlist names a key: `skd:{content}`, `skd:{server}?cid={content}`, `skd://host/path`, …
 ///
-/// What stands behind `skd:` is whatever the packager wrote, so nothing is decoded, normalised or refused: `/`, `=`,
+/// What stands behind `skd:` is whatever the packager wrote, so nothing is decoded, normalized or refused: `/`, `=`,
 /// `%` and any Unicode stay as they are. The media wrote it, so it is not trusted. Prints whole: it is in the playlist
 /// for all to read, but it may hold a token, so log `printable` instead.
 public struct KeyURI: Sendable, Hashable {

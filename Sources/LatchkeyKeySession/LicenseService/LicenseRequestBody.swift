@@ -3,7 +3,7 @@
 import LatchkeyContainers
 import LatchkeyProtection
 
-/// The form in which a licence service takes the server playback context (SPC).
+/// The form in which a license service takes the server playback context (SPC).
 public enum LicenseRequestBody: Sendable, Hashable {
     /// The SPC's bytes.
     case raw
@@ -107,7 +107,7 @@ extension LicenseRequestBody.JSON {
     }
 }
 
-/// Where a licence service is asked: a URL to start from, and what goes into its path and query.
+/// Where a license service is asked: a URL to start from, and what goes into its path and query.
 public struct LicenseRequestURL: Sendable, Hashable {
     /// The URL to start from.
     public enum Base: Sendable, Hashable {
@@ -244,7 +244,7 @@ private struct URLParts {
     var text: String { front + path + (query.map { "?\($0)" } ?? "") }
 }
 
-/// A value that a licence service wants in a request's URL, headers or body.
+/// A value that a license service wants in a request's URL, headers or body.
 public enum LicenseRequestValue: Sendable, Hashable {
     /// The server playback context, in Base64.
     case spc

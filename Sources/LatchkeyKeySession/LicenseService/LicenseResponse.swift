@@ -4,7 +4,7 @@ import FoundationEssentials
 import LatchkeyContainers
 public import LatchkeyProtection
 
-/// Finds the content key context (CKC) in a licence service's answer, whatever form it has.
+/// Finds the content key context (CKC) in a license service's answer, whatever form it has.
 ///
 /// In this order: white space around it goes; `<ckc>` with Base64 inside; a JSON text with Base64 in one of the members
 /// that services use; Base64; the bytes themselves. A CKC starts with its version: three zero bytes, then 1 or 2. No

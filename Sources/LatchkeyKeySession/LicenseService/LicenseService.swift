@@ -3,7 +3,7 @@
 public import LatchkeyHTTP
 public import LatchkeyProtection
 
-/// One licence service as it is configured: a preset, and what only its customer knows. Prints without the URL's query
+/// One license service as it is configured: a preset, and what only its customer knows. Prints without the URL's query
 /// and without values of headers and parameters.
 public struct LicenseService: Sendable, Hashable {
     /// The form of requests and responses.

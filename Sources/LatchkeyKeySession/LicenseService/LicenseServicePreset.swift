@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// How one licence service wants to be asked for FairPlay keys, and how it answers. Data, not code: a service that is
+/// How one license service wants to be asked for FairPlay keys, and how it answers. Data, not code: a service that is
 /// not among the shipped ones is a value of this type.
 ///
 /// Presets hold no credentials and no server names of an account; those come from the configuration.
@@ -241,7 +241,7 @@ extension LicenseServicePreset {
             ])),
         headers: [Header("x-vudrm-token", .parameter("token"))])
 
-    /// Uplynk: the key URI is the licence service's URL.
+    /// Uplynk: the key URI is the license service's URL.
     public static let uplynk = LicenseServicePreset(
         name: "uplynk",
         contentIdentifier: .afterScheme,

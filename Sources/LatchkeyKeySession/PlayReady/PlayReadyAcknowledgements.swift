@@ -70,7 +70,7 @@ extension PlayReadyClient {
         } catch let error as PlayReadyError where error.fault?.code == PlayReadyFault.unknownTransactionID {
             // It has heard before, and the answer was lost; or another process was faster.
         } catch {
-            configuration.log("the licence is usable, but its acknowledgement failed: \(error)")
+            configuration.log("the license is usable, but its acknowledgement failed: \(error)")
             return false
         }
         do throws(LicenseStoreError) {
@@ -83,14 +83,14 @@ extension PlayReadyClient {
     }
 }
 
-/// A service that still has to hear that its licences arrived.
+/// A service that still has to hear that its licenses arrived.
 ///
-/// It is stored in the same transaction as the licences, so that it outlives a crash, and goes when the service has
+/// It is stored in the same transaction as the licenses, so that it outlives a crash, and goes when the service has
 /// heard.
 package struct PendingAcknowledgement: Hashable, Sendable {
     /// As the service gave it.
     package let transactionID: [UInt8]
-    /// Where the licences came from.
+    /// Where the licenses came from.
     package let url: String
     let id: RecordID
 

@@ -4,7 +4,7 @@ public import LatchkeyKeySystems
 import LatchkeyContainers
 public import LatchkeyProtection
 
-/// Why no PlayReady-style licence was acquired.
+/// Why no PlayReady-style license was acquired.
 public struct PlayReadyAcquisitionError: Error, Sendable {
     /// What the exchange or the service says; nil where it came to neither, as for a lost connection.
     public let cause: PlayReadyError?
@@ -25,7 +25,7 @@ public struct PlayReadyAcquisitionError: Error, Sendable {
 
     init(_ error: LicenseStoreError) { self.init(KeyError(error)) }
 
-    /// What the store, a licence or a key says.
+    /// What the store, a license or a key says.
     init(wrapping error: any Error) {
         switch error {
         case let error as LicenseStoreError: self.init(error)
@@ -47,8 +47,8 @@ extension PlayReadyAcquisitionError: CustomStringConvertible {
 }
 
 extension KeyError {
-    /// The licence store cannot be used.
-    init(_ error: LicenseStoreError) { self = .invalidConfiguration("the licence store: \(error)") }
+    /// The license store cannot be used.
+    init(_ error: LicenseStoreError) { self = .invalidConfiguration("the license store: \(error)") }
 
     init(_ error: FormatError) { self = .malformedRequest("\(error)") }
 }

@@ -6,17 +6,17 @@ public import LatchkeyKeySystems
 public import LatchkeyProtection
 import LatchkeyStorage
 
-/// PlayReady-style licences on this device: acquires them, keeps them, and says what they allow.
+/// PlayReady-style licenses on this device: acquires them, keeps them, and says what they allow.
 ///
 /// It has what an application calls; `PlayReadyLoader` does the same for pipelines that ask for keys. Device, domains,
-/// persistent licences and clock are in the licence store, which is opened at the first use and which several processes
+/// persistent licenses and clock are in the license store, which is opened at the first use and which several processes
 /// may share. Nothing blocks a thread; everything ends soon after its task is cancelled.
 public actor PlayReadyClient {
     /// What a client is made with. Prints without addresses' queries.
     public struct Configuration: Sendable {
         /// Who the device is made by, and whom it trusts.
         public var provisioning: PlayReadyProvisioning
-        /// Where licences are kept.
+        /// Where licenses are kept.
         public var store: LicenseStoreConfiguration
         /// Where challenges go. Nil: where the media says.
         public var licenseURL: String?
@@ -51,7 +51,7 @@ public actor PlayReadyClient {
         /// again. Called on any thread; must not block.
         public var onClockEvent: @Sendable (TrustedClock.Event) -> Void = { _ in }
 
-        /// Licences come from the URLs that media names, and services get no custom data.
+        /// Licenses come from the URLs that media names, and services get no custom data.
         public init(provisioning: PlayReadyProvisioning, store: LicenseStoreConfiguration) {
             self.provisioning = provisioning
             self.store = store
@@ -65,9 +65,9 @@ public actor PlayReadyClient {
         let firstPlays: FirstPlays
     }
 
-    /// Licences for the session alone that are remembered at most.
+    /// Licenses for the session alone that are remembered at most.
     static let sessionLicenseLimit = 4096
-    /// Licences in the store that one key has at most, and one more where all of them have no end.
+    /// Licenses in the store that one key has at most, and one more where all of them have no end.
     static let licensesPerKey = 16
     private static let deviceID = RecordID(prefixOf: Array("latchkey device 1".utf8))
 
@@ -188,7 +188,7 @@ public actor PlayReadyClient {
         }
     }
 
-    /// Makes the device anew. Licences for the old one are of no use any more, and are acquired again.
+    /// Makes the device anew. Licenses for the old one are of no use any more, and are acquired again.
     nonisolated func individualize(in store: LicenseStore) async throws(KeyError) {
         let provisioning = configuration.provisioning
         let fresh = Result { () throws(PlayReadyError) in
@@ -245,7 +245,7 @@ public actor PlayReadyClient {
         }
     }
 
-    /// The keys that open licences. A membership that cannot be read does not count.
+    /// The keys that open licenses. A membership that cannot be read does not count.
     nonisolated func keyring(in store: LicenseStore) async throws(KeyError) -> PlayReadyKeyring {
         let device = try await device(in: store)
         do throws(LicenseStoreError) {
@@ -272,13 +272,13 @@ public actor PlayReadyClient {
 }
 
 extension PlayReadyClient.Configuration: Redacted {
-    /// The URL of the licence service without its query. Never keys or custom data.
+    /// The URL of the license service without its query. Never keys or custom data.
     public var description: String {
         "PlayReady-style client" + (licenseURL.map { " of \(HTTPRequest(url: $0).printableURL)" } ?? "")
     }
 }
 
-/// A licence that was opened, and how it is kept.
+/// A license that was opened, and how it is kept.
 struct InstalledLicense: Sendable {
     let license: PlayReadyLicense
     let id: RecordID
@@ -326,13 +326,13 @@ struct NamedService: Sendable {
 }
 
 extension PlayReadyClient {
-    /// Acquires the licences for some content and keeps them, as the persistence of each allows.
+    /// Acquires the licenses for some content and keeps them, as the persistence of each allows.
     ///
     /// `initializationData` is a `pssh` box, a PlayReady object, or a header. With a delegate, that sends the challenges;
     /// without, the client does, to the configured address or the one in the header. Faults are answered as their number
     /// asks for: join the domain and ask once more, go where it redirects to, ask later, make the device anew. `mediaURL` is
     /// where the content came from, for `Configuration.mediaLicenseURLs`; nil: not known. Returns
-    /// the KIDs of the licences. A licence that was acquired need not be valid now: see `rightsStatus`.
+    /// the KIDs of the licenses. A license that was acquired need not be valid now: see `rightsStatus`.
     ///
     /// Throws why there is none: the service's fault with `action` and custom data, an answer that is not genuine, the
     /// network, the store, or data without a header.
@@ -357,7 +357,7 @@ extension PlayReadyClient {
         }
     }
 
-    /// The same for what a pipeline asks for; licences that are for one session only are for that one.
+    /// The same for what a pipeline asks for; licenses that are for one session only are for that one.
     package func acquireLicense(
         for request: KeyLoadingRequest, delegate: (any PlayReadyDelegate)?
     ) async throws(PlayReadyAcquisitionError) {
@@ -387,7 +387,7 @@ extension PlayReadyClient {
         let mediaURL = place.suggestedURL ?? header.details.licenseAcquisitionURL
         guard let url = configuration.licenseURL ?? mediaURL else {
             throw .init(
-                KeyError.invalidConfiguration("the media names no licence service; set license-url in [playready]"))
+                KeyError.invalidConfiguration("the media names no license service; set license-url in [playready]"))
         }
         var service = NamedService(
             url: url, namedBy: configuration.licenseURL == nil ? .media(place.mediaURL) : .settings)
@@ -407,7 +407,7 @@ extension PlayReadyClient {
                 case .askLater(let pause):
                     guard (try? await sleep(pause)) != nil else { throw error }
                 case .individualize:
-                    // Faults are not signed, and licences for the old device are of no use any more.
+                    // Faults are not signed, and licenses for the old device are of no use any more.
                     guard service.url == configuration.licenseURL else {
                         throw .init(cause.adding("only the service of license-url may ask for that"))
                     }
@@ -502,7 +502,7 @@ extension PlayReadyClient {
         }
     }
 
-    /// What may be stored is on disk when this returns. Licences for the same keys whose end is past go.
+    /// What may be stored is on disk when this returns. Licenses for the same keys whose end is past go.
     private func install(
         _ answer: PlayReadyExchange.Answer, from url: String, nonce: [UInt8], session: UInt64?, _ parts: Parts
     ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
@@ -539,7 +539,7 @@ extension PlayReadyClient {
         return installed
     }
 
-    /// Where the time is not known, no licence is known to be over, and each acquisition would add one for ever. Of those
+    /// Where the time is not known, no license is known to be over, and each acquisition would add one for ever. Of those
     /// for a key, the latest stays, and those that are good for longest.
     private static func deleteSurplus(
         for keyID: KeyID, in transaction: LicenseStoreTransaction
@@ -554,7 +554,7 @@ extension PlayReadyClient {
         for record in records where !kept.contains(record.id) { _ = try transaction.delete(record.id) }
     }
 
-    /// Whether a licence's end is past: its date, or the time after its first play. The mark of that play stays.
+    /// Whether a license's end is past: its date, or the time after its first play. The mark of that play stays.
     private static func isOver(
         _ record: LicenseRecord, at now: UnixTime, in transaction: LicenseStoreTransaction
     ) -> Bool {
@@ -576,7 +576,7 @@ extension PlayReadyClient {
 }
 
 extension RecordID {
-    /// The ids of licences of one answer or one piece of content. A service may give several licences one rights id: those
+    /// The ids of licenses of one answer or one piece of content. A service may give several licenses one rights id: those
     /// for different keys differ by the KID, and those for one key by their place among each other.
     static func forLicenses(_ licenses: [(rightsID: GUID, keyID: KeyID)]) -> [RecordID] {
         var seen: [[UInt8]: UInt8] = [:]
@@ -602,7 +602,7 @@ extension TrustedTime {
 
 extension InstalledLicense {
     /// What the store keeps, version 1 of Latchkey's own format: UInt8 version, UInt32 when it was stored (seconds since
-    /// 1970, big-endian), and the licence as it came.
+    /// 1970, big-endian), and the license as it came.
     var record: LicenseRecord {
         var payload: [UInt8] = [1]
         payload.appendBigEndian(UInt64(stored ?? 0), size: 4)
@@ -615,9 +615,9 @@ extension InstalledLicense {
 
     /// Throws as `PlayReadyLicense` does.
     init(_ record: LicenseRecord, keyring: PlayReadyKeyring) throws(PlayReadyError) {
-        var reader = ByteReader(record.payload, structure: "stored licence")
+        var reader = ByteReader(record.payload, structure: "stored license")
         do throws(FormatError) {
-            guard try reader.readUInt8() == 1 else { throw .unsupported("another version of a stored licence") }
+            guard try reader.readUInt8() == 1 else { throw .unsupported("another version of a stored license") }
             stored = try reader.readUInt32()
         } catch {
             throw .malformedResponse("\(error)")
@@ -632,7 +632,7 @@ extension InstalledLicense {
 extension PlayReadyClient {
     /// Joins a domain and keeps the membership, in the place of an older one of the same domain.
     ///
-    /// With a delegate, that sends the challenge to `url`. Services that need a domain say so when a licence is asked
+    /// With a delegate, that sends the challenge to `url`. Services that need a domain say so when a license is asked
     /// for, and it is joined then: this is for applications that join ahead. Throws the service's fault, an answer that
     /// is not genuine, the network's failure or the store's.
     public func joinDomain(
@@ -652,7 +652,7 @@ extension PlayReadyClient {
         }
     }
 
-    /// Leaves a domain: notifies the service, then forgets the membership. Licences of the domain are of no use any
+    /// Leaves a domain: notifies the service, then forgets the membership. Licenses of the domain are of no use any
     /// more. If the service knows no such member, the membership is forgotten all the same. Throws `domainRequired` if
     /// this device is no member; otherwise as `joinDomain` does, and the membership stays.
     public func leaveDomain(_ accountID: GUID, at url: String) async throws(PlayReadyAcquisitionError) {

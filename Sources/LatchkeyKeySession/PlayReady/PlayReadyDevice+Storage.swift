@@ -5,7 +5,7 @@ import LatchkeyContainers
 import LatchkeyProtection
 
 extension PlayReadyDevice {
-    /// What the licence store keeps of a device, version 1 of Latchkey's own format: UInt8 version; then chain, signing
+    /// What the license store keeps of a device, version 1 of Latchkey's own format: UInt8 version; then chain, signing
     /// key and encryption key, each with its length as UInt32 in front. The keys are PEM. Integers are big-endian. The
     /// caller wipes it.
     package func serialized() throws(PlayReadyError) -> [UInt8] {

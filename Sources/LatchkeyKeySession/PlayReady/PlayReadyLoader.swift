@@ -4,20 +4,20 @@ import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
 
-/// Gets keys from PlayReady-style licences: from the store, from the content, over HTTP, or through a delegate.
+/// Gets keys from PlayReady-style licenses: from the store, from the content, over HTTP, or through a delegate.
 ///
-/// It takes PlayReady requests, and, where a licence service is configured, requests of media that names no key system or
-/// names several. A licence with an end is a lease: it is renewed ahead of its end while the media plays. Where a licence
+/// It takes PlayReady requests, and, where a license service is configured, requests of media that names no key system or
+/// names several. A license with an end is a lease: it is renewed ahead of its end while the media plays. Where a license
 /// depends on the date and the clock is not trusted, the time service is asked once.
 ///
 /// Thread-safe; exchanges run on tasks of their own.
 public final class PlayReadyLoader: StoredKeyLoader {
     /// Names the loader in error texts.
     public let name = "PlayReady"
-    /// What asks for licences and keeps them.
+    /// What asks for licenses and keeps them.
     public let client: PlayReadyClient
     private let delegate: (any PlayReadyDelegate)?
-    /// Whether licences are acquired, and renewed.
+    /// Whether licenses are acquired, and renewed.
     private let acquires: Bool
     private let renews: Bool
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
@@ -25,8 +25,8 @@ public final class PlayReadyLoader: StoredKeyLoader {
     private let plays = PlayNotes()
     private let clockWatch: ClockWatch
 
-    /// Without `acquires`, only what is in the store counts, as where the application acquires licences by itself. Without
-    /// `renews`, playing stops at the end of a licence.
+    /// Without `acquires`, only what is in the store counts, as where the application acquires licenses by itself. Without
+    /// `renews`, playing stops at the end of a license.
     public convenience init(
         client: PlayReadyClient, delegate: (any PlayReadyDelegate)? = nil, acquires: Bool = true, renews: Bool = true
     ) {
@@ -50,7 +50,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
     /// PlayReady alone.
     public var keySystems: Set<KeySystem>? { [.playReady] }
 
-    /// Takes PlayReady requests, those with PlayReady data, and, with a configured licence service, all with KIDs that
+    /// Takes PlayReady requests, those with PlayReady data, and, with a configured license service, all with KIDs that
     /// are not FairPlay-style. Answers on a task of its own.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard isFor(request) else { return false }
@@ -69,7 +69,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
         return true
     }
 
-    /// Takes renewals where licences may be acquired and renewed; else the lease ends.
+    /// Takes renewals where licenses may be acquired and renewed; else the lease ends.
     public func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool {
         acquires && renews && shouldWaitForLoading(of: request)
     }
@@ -105,7 +105,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
         return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
     }
 
-    /// Licences do not outlive the session that they were given to.
+    /// Licenses do not outlive the session that they were given to.
     private func forgetAtEnd(of request: KeyLoadingRequest) {
         let session = request.playbackSessionID
         request.atSessionEnd(ObjectIdentifier(self)) { [weak self, client] in
@@ -135,7 +135,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
-        // Why a licence that travels with the media is of no use.
+        // Why a license that travels with the media is of no use.
         var failure: PlayReadyError?
         if !request.isRenewal {
             for keyID in need.keyIDs {
@@ -149,7 +149,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
             where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
             let isRepaired = try await repairClock(for: &found)
             await claim(&found, for: request.playbackSessionID)
-            // What plays already is no reason for another licence, which counts at the service, and would most likely wait
+            // What plays already is no reason for another license, which counts at the service, and would most likely wait
             // for the same clock.
             for keyID in need.keyIDs where !isRepaired {
                 guard let judged = found[keyID], judged.verdict.status == .untrustedTime,
@@ -160,7 +160,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
             }
         }
         let missing = need.keyIDs.filter { !(found[$0]?.verdict.mayPlay ?? false) }
-        // Why the service refuses some of the licences.
+        // Why the service refuses some of the licenses.
         var refusal: PlayReadyAcquisitionError?
         if acquires {
             for header in try need.headers(for: missing) {
@@ -170,7 +170,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
                     licenses = try await client.acquire(
                         header, place, session: request.playbackSessionID, delegate: delegate)
                 } catch {
-                    // If there is no service to ask, the media's own licence is what matters.
+                    // If there is no service to ask, the media's own license is what matters.
                     if let failure, error.keyError.isSameKind(as: .invalidConfiguration("")) { throw .init(failure) }
                     guard error.keyError.isOfService, !need.isNamedByURI, !request.isRenewal, !Task.isCancelled else {
                         throw error
@@ -195,7 +195,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
         return try await answer(to: request, need, place, found, start: start)
     }
 
-    /// A renewal after the first play has nothing of the media's: what brought the licences counts.
+    /// A renewal after the first play has nothing of the media's: what brought the licenses counts.
     private func need(
         of request: KeyLoadingRequest
     ) throws(PlayReadyAcquisitionError) -> (PlayReadyNeed, MediaPlace) {
@@ -224,10 +224,10 @@ public final class PlayReadyLoader: StoredKeyLoader {
             if judged.installed.license.keyType == .keyExchange {
                 throw .init(
                     PlayReadyError.unsupportedLicense(
-                        "that for KID \(keyID) is a root licence, whose key is for leaf licences and not for media"))
+                        "that for KID \(keyID) is a root license, whose key is for leaf licenses and not for media"))
             }
         }
-        // A header may bring more licences. Each key goes out with terms of its own, when it is asked for.
+        // A header may bring more licenses. Each key goes out with terms of its own, when it is asked for.
         let usable = need.keyIDs.compactMap { found[$0] }
         let session = request.playbackSessionID
         inUse.withLock { inUse in
@@ -250,14 +250,14 @@ public final class PlayReadyLoader: StoredKeyLoader {
         return .limited(.keys(keys), terms)
     }
 
-    /// Takes the licences that are for one session only. Those that another session has taken meanwhile are not there.
+    /// Takes the licenses that are for one session only. Those that another session has taken meanwhile are not there.
     private func claim(_ found: inout [KeyID: JudgedLicense], for session: UInt64) async {
         for judged in found.values where judged.verdict.mayPlay && !judged.installed.isPersistent {
             if !(await client.claim(judged.installed, for: session)) { found[judged.keyID] = nil }
         }
     }
 
-    /// Asks the time service where a licence waits for trusted time, and judges again. False where it did not answer.
+    /// Asks the time service where a license waits for trusted time, and judges again. False where it did not answer.
     @discardableResult
     private func repairClock(for found: inout [KeyID: JudgedLicense]) async throws(PlayReadyAcquisitionError) -> Bool {
         guard client.configuration.timeURL != nil,
@@ -275,8 +275,8 @@ public final class PlayReadyLoader: StoredKeyLoader {
 
     // MARK: The clock
 
-    /// Keys whose licence has an end, and may not be used with the clock as it is now, are asked for again, which repairs
-    /// the clock where that can be done, and else says what is wrong. Licences without an end play on, as PlayReady’s
+    /// Keys whose license has an end, and may not be used with the clock as it is now, are asked for again, which repairs
+    /// the clock where that can be done, and else says what is wrong. Licenses without an end play on, as PlayReady’s
     /// public documentation says (“Trusted clocks”). Where the store cannot tell, the key goes.
     private func withdrawUntrusted(in session: KeySession) async {
         var untrusted: [(entry: LicensesInUse.Entry, reason: String)] = []
@@ -309,7 +309,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
         do throws(PlayReadyAcquisitionError) {
             let first = try await client.markFirstPlay(installed)
             guard installed.license.terms.hasRealTimeExpiration else { return }
-            // From now on the licence has an end that also stops what is being played.
+            // From now on the license has an end that also stops what is being played.
             let now = try await client.trustedTime().time
             let judged = try await client.judge(acquired: [installed]).first
             guard let session, let judged, judged.verdict.rights.stops != nil, first <= now else { return }
@@ -321,7 +321,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
             for name in license.names { terms.outputPolicies[name] = judged.outputPolicy }
             session.install(license.names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
         } catch {
-            client.configuration.log("the first play of licence \(installed.id) is not noted: \(error)")
+            client.configuration.log("the first play of license \(installed.id) is not noted: \(error)")
             inUse.withLock { $0.forgetStart(of: installed.id, in: license.session) }
         }
     }
@@ -344,7 +344,7 @@ extension XMRTerms {
 }
 
 extension KeyTerms {
-    /// The shortest times of several licences. `start` is when the keys were asked for.
+    /// The shortest times of several licenses. `start` is when the keys were asked for.
     init(_ licenses: some Sequence<JudgedLicense>, from start: UnixTime, renews: Bool) {
         self.init()
         for judged in licenses {
@@ -357,7 +357,7 @@ extension KeyTerms {
 }
 
 extension JudgedLicense {
-    /// Nil where the licence says nothing of outputs.
+    /// Nil where the license says nothing of outputs.
     fileprivate var outputPolicy: OutputPolicy? {
         let terms = installed.license.terms
         return terms.saysOutputs ? OutputPolicy(terms) : nil
@@ -374,7 +374,7 @@ extension KeyError {
     fileprivate var isOfService: Bool { isSameKind(as: .denied("")) || isSameKind(as: .serverStatus("")) }
 }
 
-/// The licences whose keys sessions have, as a value: to find them again at the first play.
+/// The licenses whose keys sessions have, as a value: to find them again at the first play.
 struct LicensesInUse {
     struct Entry: Sendable {
         let license: InstalledLicense
@@ -460,7 +460,7 @@ final class ClockWatch: Sendable {
     }
 
     /// From now until the session's end; again does nothing. `withdraw` takes away what may not be used with a clock that was
-    /// set back, at each look that finds it so: a licence may allow some time. The first leaves it to what asks for its key
+    /// set back, at each look that finds it so: a license may allow some time. The first leaves it to what asks for its key
     /// again to ask the time service; each one after it asks too, where one is configured, so that a service that did not
     /// answer is not the end of what waits for it.
     func begin(for session: KeySession, withdraw: @escaping @Sendable (KeySession) async -> Void) {

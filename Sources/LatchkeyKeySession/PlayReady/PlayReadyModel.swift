@@ -130,7 +130,7 @@ public enum PlayReadyModel {
     /// `body` says why not.
     private static func change(_ body: (inout State) -> String?) throws(PlayReadyError) {
         let problem = state.withLock { state in
-            state.isUsed ? "the model is in use; imports come before the first licence" : body(&state)
+            state.isUsed ? "the model is in use; imports come before the first license" : body(&state)
         }
         if let problem { throw .provisioning(problem) }
     }

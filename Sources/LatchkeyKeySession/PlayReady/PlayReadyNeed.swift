@@ -4,15 +4,15 @@ import LatchkeyKeySystems
 import LatchkeyContainers
 import LatchkeyProtection
 
-/// What a key request wants of PlayReady-style licences: KIDs, and the headers that ask for them.
+/// What a key request wants of PlayReady-style licenses: KIDs, and the headers that ask for them.
 struct PlayReadyNeed {
-    /// Of the licences. Never empty.
+    /// Of the licenses. Never empty.
     private(set) var keyIDs: [KeyID]
     /// The request is for one key that a playlist names by a URI, and the KID is the header's.
     let isNamedByURI: Bool
     private let requested: KeyID?
     private let found: [WRMHeader]
-    /// Licences that travel with the content.
+    /// Licenses that travel with the content.
     let embedded: [XMRLicense]
 
     /// Throws `malformedRequest` where neither the request nor its initialization data name a KID.
@@ -32,11 +32,11 @@ struct PlayReadyNeed {
         }
         guard !keyIDs.isEmpty else {
             let problem = data.isEmpty ? "the media has no PlayReady header" : "its PlayReady header names no KID"
-            throw .init(KeyError.malformedRequest("\(problem), so no licence can be asked for"))
+            throw .init(KeyError.malformedRequest("\(problem), so no license can be asked for"))
         }
     }
 
-    /// Licences for keys of content that is not played yet; those of the headers in `data` if `keyIDs` is empty.
+    /// Licenses for keys of content that is not played yet; those of the headers in `data` if `keyIDs` is empty.
     ///
     /// Throws `malformedRequest` if neither names a KID.
     init(keyIDs: [KeyID], data: [InitializationData]) throws(PlayReadyAcquisitionError) {
@@ -47,11 +47,11 @@ struct PlayReadyNeed {
         self.keyIDs = keyIDs.isEmpty ? found.flatMap(\.keys).map(\.keyID) : keyIDs
         (isNamedByURI, requested, embedded) = (false, nil, [])
         guard !self.keyIDs.isEmpty else {
-            throw .init(KeyError.malformedRequest("the content names no KID, so no licence can be asked for"))
+            throw .init(KeyError.malformedRequest("the content names no KID, so no license can be asked for"))
         }
     }
 
-    /// The same licences again, where the request has nothing of the media's. Nil without entries.
+    /// The same licenses again, where the request has nothing of the media's. Nil without entries.
     init?(renewing entries: [LicensesInUse.Entry]) {
         guard let first = entries.first else { return nil }
         isNamedByURI = first.origin.isNamedByURI

@@ -14,7 +14,7 @@ struct PlayReadyRecovery {
         case fail
     }
 
-    /// How often a licence is asked for after an internal error of the service.
+    /// How often a license is asked for after an internal error of the service.
     static let maximumRetries = 2
     static let maximumRedirects = 3
     static let firstPause = Duration.seconds(1)

@@ -3,7 +3,7 @@
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// A licence and what it allows now.
+/// A license and what it allows now.
 struct JudgedLicense: Sendable {
     let installed: InstalledLicense
     let verdict: PlayReadyPolicy.Verdict
@@ -12,7 +12,7 @@ struct JudgedLicense: Sendable {
 }
 
 extension PlayReadyClient {
-    /// What the licences on this device allow for some content now, and why. Looks, and changes nothing; with
+    /// What the licenses on this device allow for some content now, and why. Looks, and changes nothing; with
     /// `repairingClock`, where the clock is all that is in the way, it asks the time service first, and says what it
     /// could say without where that does not answer.
     ///
@@ -40,14 +40,14 @@ extension PlayReadyClient {
         return try await leastRights(forKeys: keyIDs)
     }
 
-    /// The same for what a pipeline asks for, with the licences that travel with its media.
+    /// The same for what a pipeline asks for, with the licenses that travel with its media.
     package func rightsStatus(of request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> RightsStatus {
         let need = try PlayReadyNeed(request)
         let status = try await rightsStatus(forKeys: need.keyIDs, repairingClock: true)
         guard status.kind != .valid else { return status }
         let embedded = try await judge(embedded: need.embedded).judged
         let isEnough = need.keyIDs.allSatisfy { id in embedded.contains { $0.keyID == id && $0.verdict.mayPlay } }
-        return isEnough ? RightsStatus(kind: .valid, reason: "the licence travels with the content") : status
+        return isEnough ? RightsStatus(kind: .valid, reason: "the license travels with the content") : status
     }
 
     private func leastRights(forKeys keyIDs: [KeyID]) async throws(PlayReadyAcquisitionError) -> RightsStatus {
@@ -65,7 +65,7 @@ extension PlayReadyClient {
         return least ?? .noLicense
     }
 
-    /// “Reset DRM database”: forgets licences, domains, first plays and the device; the clock stays. Returns how many
+    /// “Reset DRM database”: forgets licenses, domains, first plays and the device; the clock stays. Returns how many
     /// records there were. For a store that does not open, see `LicenseStore.reset`. Throws where the store cannot be
     /// used; what a session holds in memory is forgotten all the same.
     @discardableResult
@@ -100,7 +100,7 @@ extension PlayReadyClient {
         }
     }
 
-    /// The licence for a key that is best now, valid or not; nil where there is none. `session` also takes the licences
+    /// The license for a key that is best now, valid or not; nil where there is none. `session` also takes the licenses
     /// for that session into account, and those that no session has taken.
     func judge(_ keyID: KeyID, session: UInt64?) async throws(PlayReadyAcquisitionError) -> JudgedLicense? {
         do {
@@ -120,7 +120,7 @@ extension PlayReadyClient {
             }
             let judged = try await judge(candidates, keyring, parts)
             if judged == nil, let failure {
-                configuration.log("a stored licence for KID \(keyID) is of no use: \(failure)")
+                configuration.log("a stored license for KID \(keyID) is of no use: \(failure)")
             }
             return judged
         } catch {
@@ -128,7 +128,7 @@ extension PlayReadyClient {
         }
     }
 
-    /// Licences that travel with the content. They are not stored, and those that this device cannot open do not count:
+    /// Licenses that travel with the content. They are not stored, and those that this device cannot open do not count:
     /// `failure` is why not, for one of them.
     func judge(
         embedded licenses: [XMRLicense]
@@ -160,7 +160,7 @@ extension PlayReadyClient {
         do throws(LicenseStoreError) { return try await parts().store } catch { throw KeyError(error) }
     }
 
-    /// Licences that were acquired just now, the best for each key. An untrusted clock is repaired where that helps.
+    /// Licenses that were acquired just now, the best for each key. An untrusted clock is repaired where that helps.
     func judge(acquired licenses: [InstalledLicense]) async throws(PlayReadyAcquisitionError) -> [JudgedLicense] {
         do {
             let parts = try await parts()
@@ -193,7 +193,7 @@ extension PlayReadyClient {
         return judged.max { $0.verdict.status < $1.verdict.status }
     }
 
-    /// Notes that a licence is used for playing; returns when it first was. On disk, for one that is in the store, when
+    /// Notes that a license is used for playing; returns when it first was. On disk, for one that is in the store, when
     /// this returns.
     func markFirstPlay(_ license: InstalledLicense) async throws(PlayReadyAcquisitionError) -> UnixTime {
         do throws(LicenseStoreError) {
@@ -203,7 +203,7 @@ extension PlayReadyClient {
         }
     }
 
-    /// The session is over, and the licences that were for it alone with it.
+    /// The session is over, and the licenses that were for it alone with it.
     func endSession(_ session: UInt64) async {
         let ended = sessionLicenses.filter { $0.session == session }
         guard !ended.isEmpty else { return }
@@ -211,7 +211,7 @@ extension PlayReadyClient {
         if let parts = try? await parts() { parts.firstPlays.forget(ended.map(\.id)) }
     }
 
-    /// The session takes the licence: no other may use it any more. False where another session has it.
+    /// The session takes the license: no other may use it any more. False where another session has it.
     func claim(_ license: InstalledLicense, for session: UInt64) -> Bool {
         let indices = sessionLicenses.indices.filter { sessionLicenses[$0].id == license.id }
         let owners = indices.isEmpty ? [license.session] : indices.map { sessionLicenses[$0].session }

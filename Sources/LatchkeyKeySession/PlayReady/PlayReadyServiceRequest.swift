@@ -5,7 +5,7 @@ public import LatchkeyKeySystems
 import LatchkeyManifests
 public import LatchkeyProtection
 
-/// A challenge on its way to a licence or domain service.
+/// A challenge on its way to a license or domain service.
 ///
 /// Address and header fields may be changed; the challenge is signed and stays as it is. Prints without the address's
 /// query and without fields and challenge.
@@ -92,7 +92,7 @@ extension PlayReadyServiceRequest: Redacted {
 /// Sends challenges in the place of the client: with fields or cookies of its own, to another address, or through a
 /// portal that knows the user.
 ///
-/// Called on a task, never on the main thread. The task is cancelled when the licence is not wanted any more; a delegate that
+/// Called on a task, never on the main thread. The task is cancelled when the license is not wanted any more; a delegate that
 /// waits for something else than `PlayReadyServiceRequest.send` looks at `Task.isCancelled` itself. A delegate that only adds
 /// something:
 ///
@@ -104,7 +104,7 @@ extension PlayReadyServiceRequest: Redacted {
 /// }
 /// ```
 public protocol PlayReadyDelegate: AnyObject, Sendable {
-    /// Sends a challenge for a licence and returns the body of the answer, a fault included. Throws, `denied` say, where
+    /// Sends a challenge for a license and returns the body of the answer, a fault included. Throws, `denied` say, where
     /// there is no usable one; the acquisition has failed then.
     func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8]
 

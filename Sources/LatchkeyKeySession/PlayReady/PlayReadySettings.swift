@@ -5,7 +5,7 @@ public import LatchkeyHTTP
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// What configuration can say about PlayReady-style licences. Prints without values of headers and without queries.
+/// What configuration can say about PlayReady-style licenses. Prints without values of headers and without queries.
 public struct PlayReadySettings: Sendable, Hashable {
     /// The files of the provisioning bundle; all of them, or none where the process imported a model
     /// (`PlayReadyModel`).
@@ -22,7 +22,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var revocationListFiles: [String] = []
     /// Nil: where the media says.
     public var licenseURL: String?
-    /// The domain service. Nil: where the service says, or else the licence service.
+    /// The domain service. Nil: where the service says, or else the license service.
     public var domainURL: String?
     /// The URL of the signed time service.
     public var timeURL: String?
@@ -30,7 +30,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var headers: [HTTPHeader] = []
     /// Of one request; nil for the usual one.
     public var timeout: Duration?
-    /// What the licence service gets, as text.
+    /// What the license service gets, as text.
     public var customData: String?
     /// Where `customData` may go beside `licenseURL` and `domainURL`: origins, as `https://host`, or `*` for every service.
     public var customDataOrigins: [String] = []
@@ -38,13 +38,13 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var mediaLicenseURLs = MediaLicenseURLs.https
     /// What people call the device; a domain service may show it.
     public var friendlyName: String?
-    /// The folder of the licence store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
+    /// The folder of the license store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
     public var storeFolder: String?
     /// What the user's own folders are found by.
     public var environment = Self.processEnvironment
     /// Whether only signed time counts, and not the system clock.
     public var requiresSecureClock = false
-    /// Licences are renewed while media plays.
+    /// Licenses are renewed while media plays.
     public var renews = true
 
     /// Nothing is provisioned, and the store is in the user's own folders.
@@ -147,11 +147,11 @@ public struct PlayReadySettings: Sendable, Hashable {
         return policy
     }
 
-    /// Where licences are kept. Needs nothing of the bundle. Throws `invalidConfiguration` where there is no place.
+    /// Where licenses are kept. Needs nothing of the bundle. Throws `invalidConfiguration` where there is no place.
     public func makeStoreConfiguration() throws(KeyError) -> LicenseStoreConfiguration {
         if let storeFolder { return LicenseStoreConfiguration(folder: storeFolder) }
         guard let own = LicenseStoreConfiguration(environment: environment) else {
-            throw .invalidConfiguration("there is no place for the licence store; set store in [playready], or HOME")
+            throw .invalidConfiguration("there is no place for the license store; set store in [playready], or HOME")
         }
         return own
     }
@@ -191,8 +191,8 @@ public struct PlayReadySettings: Sendable, Hashable {
 }
 
 extension PlayReadySettings: Redacted {
-    /// The URL of the licence service without its query.
+    /// The URL of the license service without its query.
     public var description: String {
-        licenseURL.map { "licence service \(HTTPRequest(url: $0).printableURL)" } ?? "licence service of the media"
+        licenseURL.map { "license service \(HTTPRequest(url: $0).printableURL)" } ?? "license service of the media"
     }
 }

@@ -4,7 +4,7 @@ import Glibc
 public import LatchkeyKeySystems
 import LatchkeyProtection
 
-/// A folder with what PlayReady-style licences need: the model's certificate and key, those who are trusted, and the
+/// A folder with what PlayReady-style licenses need: the model's certificate and key, those who are trusted, and the
 /// device that was made from them.
 ///
 /// | file | what it is |
@@ -38,7 +38,7 @@ public struct ProvisioningFolder: Sendable {
         case deviceCertificate = "playready-device.bcert"
         /// The private key that signs challenges. Mode 0600.
         case deviceSigningKey = "playready-device-signing-key.pem"
-        /// The private key that opens licences. Mode 0600.
+        /// The private key that opens licenses. Mode 0600.
         case deviceEncryptionKey = "playready-device-encryption-key.pem"
 
         var isSecret: Bool {
@@ -104,7 +104,7 @@ public struct ProvisioningFolder: Sendable {
 
     /// Puts a bundle into the folder, which is made where it is missing, and checks it before anything is written.
     ///
-    /// Each file is replaced in one step. A device that another model made goes, and its licences with it: they are for
+    /// Each file is replaced in one step. A device that another model made goes, and its licenses with it: they are for
     /// its keys. Throws `ProvisioningError` with the file that cannot be used or written.
     public func write(
         modelCertificate: [UInt8], modelPrivateKeyPEM: [UInt8], rootKey: [UInt8], serverKey: [UInt8],
@@ -200,7 +200,9 @@ extension ProvisioningFolder {
         try contents(of: path, has: .settings)
     }
 
-    private static func contents(of path: String, has contents: RegularFile.Contents) throws(ProvisioningError) -> [UInt8] {
+    private static func contents(of path: String, has contents: RegularFile.Contents) throws(ProvisioningError)
+        -> [UInt8]
+    {
         do throws(KeyError) {
             return try RegularFile(path: path, kind: "file", has: contents).contents(limit: limit)
         } catch {

@@ -3,7 +3,7 @@
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// A PlayReady-style licence in a store, and how its rights stand. For lists: it has no key material.
+/// A PlayReady-style license in a store, and how its rights stand. For lists: it has no key material.
 public struct StoredPlayReadyLicense: Hashable, Sendable {
     /// The record's.
     public let id: RecordID
@@ -11,7 +11,7 @@ public struct StoredPlayReadyLicense: Hashable, Sendable {
     public let keyIDs: [KeyID]
     /// The account of the domain that it is bound to; nil where it is bound to the device.
     public let domain: GUID?
-    /// How its rights stand, with the dates and why in words. `none` for a licence that this device cannot open.
+    /// How its rights stand, with the dates and why in words. `none` for a license that this device cannot open.
     public let rights: RightsStatus
 
     public init(id: RecordID, keyIDs: [KeyID], domain: GUID? = nil, rights: RightsStatus) {
@@ -23,7 +23,7 @@ public struct StoredPlayReadyLicense: Hashable, Sendable {
 }
 
 extension LicenseStore {
-    /// Every PlayReady-style licence that is here, in the order of the KIDs. Looks, and changes nothing. Needs no
+    /// Every PlayReady-style license that is here, in the order of the KIDs. Looks, and changes nothing. Needs no
     /// provisioning and no network: the device and its domains are those of the store, and revocation lists do not count.
     /// `policy` is that of the players.
     public func playReadyLicenses(
@@ -49,8 +49,8 @@ extension LicenseStore {
 }
 
 extension LicenseStore {
-    /// Takes one PlayReady-style licence out. When it was first played stays: acquired again, it goes on from there. False
-    /// where there is no such licence; records of other kinds count as none. Keys that sessions have of it go on. Throws
+    /// Takes one PlayReady-style license out. When it was first played stays: acquired again, it goes on from there. False
+    /// where there is no such license; records of other kinds count as none. Keys that sessions have of it go on. Throws
     /// as `transaction` does.
     @discardableResult
     public func removePlayReadyLicense(_ id: RecordID) async throws(LicenseStoreError) -> Bool {

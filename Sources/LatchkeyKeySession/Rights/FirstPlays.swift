@@ -3,13 +3,13 @@
 public import LatchkeyProtection
 import Synchronization
 
-/// When licences were first used for playing, by the trusted clock. What that means for their rights, `RightsStatus` says.
+/// When licenses were first used for playing, by the trusted clock. What that means for their rights, `RightsStatus` says.
 ///
 /// Thread-safe; nothing blocks.
 public final class FirstPlays: Sendable {
     private let clock: TrustedClock
     private let store: LicenseStore
-    /// Of licences that are not persistent.
+    /// Of licenses that are not persistent.
     private let marks = Mutex<[RecordID: UnixTime]>([:])
 
     /// Reads nothing yet.
@@ -18,11 +18,11 @@ public final class FirstPlays: Sendable {
         self.store = store
     }
 
-    /// Notes that a licence is used for playing: called at the first sample that is decrypted while the pipeline plays,
+    /// Notes that a license is used for playing: called at the first sample that is decrypted while the pipeline plays,
     /// and neither for `inspect` nor for preroll in PAUSED. Returns the time that stands: a second call changes nothing.
     ///
-    /// The mark of a persistent licence is on disk when the call returns, and outlives the licence: the same licence
-    /// installed again goes on where it was. Throws the errors of the store, for a persistent licence alone.
+    /// The mark of a persistent license is on disk when the call returns, and outlives the license: the same license
+    /// installed again goes on where it was. Throws the errors of the store, for a persistent license alone.
     @discardableResult
     public func markFirstPlay(
         for license: RecordID, isPersistent: Bool = true
@@ -38,13 +38,13 @@ public final class FirstPlays: Sendable {
         return try await store.markFirstPlay(for: license, at: now)
     }
 
-    /// When a licence was first used for playing; nil where it was not. Throws the errors of the store.
+    /// When a license was first used for playing; nil where it was not. Throws the errors of the store.
     public func firstPlay(of license: RecordID) async throws(LicenseStoreError) -> UnixTime? {
         if let mark = marks.withLock({ $0[license] }) { return mark }
         return try await store.firstPlay(of: license)
     }
 
-    /// Forgets the first plays of licences that are not persistent, at the end of their session.
+    /// Forgets the first plays of licenses that are not persistent, at the end of their session.
     public func forget(_ licenses: some Sequence<RecordID>) {
         marks.withLock { marks in
             for license in licenses { marks[license] = nil }
@@ -53,7 +53,7 @@ public final class FirstPlays: Sendable {
 }
 
 extension LicenseStore {
-    /// Notes when a licence was first used for playing, unless it was noted before; returns the time that stands. On
+    /// Notes when a license was first used for playing, unless it was noted before; returns the time that stands. On
     /// disk when the call returns. Throws `recordUnreadable` where the mark cannot be read, and the errors of
     /// `transaction`.
     public func markFirstPlay(for license: RecordID, at time: UnixTime) throws(LicenseStoreError) -> UnixTime {
@@ -68,7 +68,7 @@ extension LicenseStore {
         }
     }
 
-    /// When a licence was first used for playing; nil where it was not. Throws `recordUnreadable` where the mark cannot
+    /// When a license was first used for playing; nil where it was not. Throws `recordUnreadable` where the mark cannot
     /// be read, and the errors of `read`.
     public func firstPlay(of license: RecordID) throws(LicenseStoreError) -> UnixTime? {
         try read { transaction throws(LicenseStoreError) in try Self.firstPlay(of: license, in: transaction) }
@@ -80,13 +80,13 @@ extension LicenseStore {
     ) throws(LicenseStoreError) -> UnixTime? {
         guard let record = try transaction.record(markID(license)) else { return nil }
         guard record.kind == .firstPlay, record.contentID == license.bytes, record.payload.count == 8 else {
-            throw .recordUnreadable("the first-play mark of licence \(license); reset the licence store")
+            throw .recordUnreadable("the first-play mark of license \(license); reset the license store")
         }
         let bits = record.payload.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
         return UnixTime(seconds: Int64(bitPattern: bits))
     }
 
-    /// The mark's own id follows from the licence's, so that there is one at most.
+    /// The mark's own id follows from the license's, so that there is one at most.
     private static func markID(_ license: RecordID) -> RecordID {
         RecordID(prefixOf: zip(license.bytes, Array("first-play mark ".utf8)).map { $0 ^ $1 })
     }

@@ -6,7 +6,7 @@ import LatchkeyHTTP
 public import LatchkeyProtection
 import LatchkeyStorage
 
-/// The secret of this device, from which the keys of the licence store are derived.
+/// The secret of this device, from which the keys of the license store are derived.
 ///
 /// A program that has it can open the store, so it stays on the device. Called on the thread of the store, which it may
 /// block; thread-safe.
@@ -79,7 +79,7 @@ public struct FileDeviceSecret: DeviceSecret {
         guard descriptor >= 0 else {
             let code = errno
             if code == ENOENT {
-                throw .secretMissing("\(path) is not there; put it back, or reset the licence store")
+                throw .secretMissing("\(path) is not there; put it back, or reset the license store")
             }
             throw .secretUnusable("\(path): \(errorText(code))")
         }
@@ -90,7 +90,7 @@ public struct FileDeviceSecret: DeviceSecret {
         guard status.st_mode & 0o077 == 0, status.st_uid == geteuid() else {
             throw .secretExposed(
                 "\(path) has mode 0\(String(status.st_mode & 0o777, radix: 8)) and owner \(status.st_uid); it must be "
-                    + "0600 and this user's. If others may have read it, reset the licence store")
+                    + "0600 and this user's. If others may have read it, reset the license store")
         }
         // One more byte shows a file that is too long.
         var bytes = [UInt8](repeating: 0, count: SealingKey.size + 1)
@@ -127,7 +127,7 @@ public struct FileDeviceSecret: DeviceSecret {
 
 /// A device secret of 32 random bytes in the kernel's keyring of this user (keyrings(7)), where no file holds it.
 ///
-/// It is gone after a reboot, and the store with it: for licences that need not last. Where the kernel has no keyrings
+/// It is gone after a reboot, and the store with it: for licenses that need not last. Where the kernel has no keyrings
 /// or does not let this process use them, `keyringUnavailable` says so, and the caller may fall back on a file.
 public struct KeyringDeviceSecret: DeviceSecret {
     /// The description of the key, at most 200 bytes; two stores of one user need two.
@@ -144,7 +144,7 @@ public struct KeyringDeviceSecret: DeviceSecret {
         var found = try read()
         if found == nil, creating { found = try create() }
         guard var secret = found else {
-            throw .secretMissing("the key “\(name)” is not in the user's keyring; reset the licence store")
+            throw .secretMissing("the key “\(name)” is not in the user's keyring; reset the license store")
         }
         defer { wipe(&secret) }
         return try FileDeviceSecret.derive(secret, machine: [], purpose: purpose)

@@ -50,7 +50,7 @@ final class GenerationFile {
         guard let latest = try slots().compactMap(\.self).max(by: { $0.generation < $1.generation }) else {
             throw .altered(
                 "\(path) cannot be opened: it is damaged, or another device's. Put the right file back, or reset the "
-                    + "licence store")
+                    + "license store")
         }
         return latest
     }

@@ -4,20 +4,20 @@ public import LatchkeyContainers
 public import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// What the licence store keeps: some bytes, and what they are looked up by.
+/// What the license store keeps: some bytes, and what they are looked up by.
 ///
 /// On disk, the whole record is sealed. Kind, key system, KIDs, content id and dates stand beside it in clear, for
 /// queries; they are compared with the sealed ones whenever a record is read.
 public struct LicenseRecord: Hashable, Sendable {
     /// What the payload is. The raw value stands in the database and does not change.
     public enum Kind: UInt8, Sendable, CaseIterable {
-        /// A licence, as the licence service sent it.
+        /// A license, as the license service sent it.
         case license = 1
         /// Membership in a domain: its certificate and keys.
         case domain = 2
         /// A FairPlay-style persistable key.
         case persistableKey = 3
-        /// When a licence was first used for playing. It outlives the licence.
+        /// When a license was first used for playing. It outlives the license.
         case firstPlay = 4
         /// A report of a session that has expired, to be sent to its service.
         case expiredSessionReport = 5
@@ -25,7 +25,7 @@ public struct LicenseRecord: Hashable, Sendable {
         case clock = 6
         /// A device that was made locally: its certificate and keys.
         case device = 7
-        /// A service still has to hear that its licences arrived.
+        /// A service still has to hear that its licenses arrived.
         case acknowledgement = 8
         /// Certificates that are not to be trusted any more, as a service sent them.
         case revocationList = 9
@@ -217,7 +217,7 @@ extension [UInt8] {
     }
 }
 
-/// The 16 bytes that name a record of the licence store: a PlayReady-style licence's own id, say, or random ones.
+/// The 16 bytes that name a record of the license store: a PlayReady-style license's own id, say, or random ones.
 public struct RecordID: Hashable, Sendable {
     /// The size of an id, in bytes.
     public static let size = 16

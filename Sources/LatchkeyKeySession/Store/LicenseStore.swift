@@ -4,7 +4,7 @@ import Glibc
 public import LatchkeyProtection
 import LatchkeyStorage
 
-/// Licences, domains, persistable keys, first-play marks and reports on disk, sealed for this device.
+/// Licenses, domains, persistable keys, first-play marks and reports on disk, sealed for this device.
 ///
 /// An SQLite database with the rollback journal and `synchronous=FULL`: what a call has acknowledged outlives a power
 /// cut, and what it has not is there as a whole or not at all. The journal is the rollback one because then the database
@@ -18,7 +18,7 @@ import LatchkeyStorage
 /// (`altered`).
 ///
 /// The seal does not withstand an attacker that restores database and counter together, or that reads the device
-/// secret. Licence services limit that by dates.
+/// secret. License services limit that by dates.
 ///
 /// Thread-safe. Everything happens on a thread of its own, so that no caller ever waits for a disk. Several stores, also
 /// of several processes, may have the same files open.
@@ -173,7 +173,7 @@ public actor LicenseStore {
                 throw fail(error, lock: store.lock)
             }
         case .failed(let error): throw error
-        case .new, .closed: throw .closed("the licence store \(configuration.database) is closed")
+        case .new, .closed: throw .closed("the license store \(configuration.database) is closed")
         }
     }
 
@@ -206,7 +206,7 @@ public actor LicenseStore {
     }
 }
 
-/// Where a licence store keeps what.
+/// Where a license store keeps what.
 public struct LicenseStoreConfiguration: Sendable {
     /// The path of the database.
     public var database: String

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// Why the licence store did not do what it was asked for.
+/// Why the license store did not do what it was asked for.
 ///
 /// `description` is for people: it names the file and says what to do. `shortDescription` has no values in it and suits
 /// metrics. Neither contains a secret or the contents of a record.
@@ -45,7 +45,7 @@ public struct LicenseStoreError: Error, Hashable, Sendable {
     public static func corrupted(_ detail: String) -> Self { Self(.corrupted, detail) }
     /// The file is another program's, or was sealed for another device or with another secret.
     public static func foreign(_ detail: String) -> Self { Self(.foreign, detail) }
-    /// Rows were added, changed or taken out by something that is no licence store.
+    /// Rows were added, changed or taken out by something that is no license store.
     public static func altered(_ detail: String) -> Self { Self(.altered, detail) }
     /// The database is older than one that this device has already seen: a copy was put back.
     public static func rolledBack(_ detail: String) -> Self { Self(.rolledBack, detail) }

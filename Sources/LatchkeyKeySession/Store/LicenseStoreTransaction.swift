@@ -62,7 +62,7 @@ public final class LicenseStoreTransaction {
     // MARK: Writing
 
     /// Adds a record, or replaces the one of its kind with its id. Throws `aborted` where that id is of another kind:
-    /// services choose the ids of licences, and must not reach anything else.
+    /// services choose the ids of licenses, and must not reach anything else.
     public func put(_ record: LicenseRecord) throws(LicenseStoreError) {
         let old = try row(record.id)
         guard old?.kind ?? Int64(record.kind.rawValue) == Int64(record.kind.rawValue) else {

@@ -3,7 +3,7 @@
 import LatchkeyProtection
 import LatchkeyStorage
 
-/// The files of a licence store while they are open. Used from the thread of its store alone.
+/// The files of a license store while they are open. Used from the thread of its store alone.
 final class OpenStore {
     let lock: StoreLock
     let connection: SQLiteConnection
@@ -38,7 +38,7 @@ final class OpenStore {
         guard hasDatabase || !hasCounter else {
             throw .missing(
                 "\(configuration.database) is gone, but not its counter \(configuration.counter); put it back, or "
-                    + "reset the licence store")
+                    + "reset the license store")
         }
         let isNew = !hasDatabase
         seal = try Seal(key: try configuration.secret.key(for: "licence store records 1", creating: isNew))
@@ -123,7 +123,7 @@ final class OpenStore {
     private func checkPlace() throws(LicenseStoreError) {
         guard let identity, StoreFiles.identity(of: path) == identity else {
             throw .missing(
-                "\(path) was moved, removed or replaced while it was open; put it back, or reset the licence store")
+                "\(path) was moved, removed or replaced while it was open; put it back, or reset the license store")
         }
     }
 
@@ -162,8 +162,8 @@ final class OpenStore {
         let additions = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')")
         guard set == meta.set, count == meta.count, additions == 0 else {
             throw .altered(
-                "\(path): rows were added, changed or taken out by something that is no licence store; put a right "
-                    + "copy back, or reset the licence store")
+                "\(path): rows were added, changed or taken out by something that is no license store; put a right "
+                    + "copy back, or reset the license store")
         }
     }
 
@@ -204,7 +204,7 @@ extension OpenStore {
             if version == 0, StoreFiles.exists(configuration.counter) {
                 throw .missing(
                     "\(path) is empty, but its counter \(configuration.counter) has counted; put the right database "
-                        + "back, or reset the licence store")
+                        + "back, or reset the license store")
             }
             for step in configuration.schema.steps.dropFirst(Int(version)) { try connection.execute(step) }
             if version == 0 {
@@ -234,7 +234,7 @@ extension OpenStore {
         guard version <= configuration.schema.version else {
             throw .newerSchema(
                 "\(path) has schema \(version), this version of the library knows \(configuration.schema.version); "
-                    + "use the newer version, or reset the licence store")
+                    + "use the newer version, or reset the license store")
         }
     }
 
@@ -252,7 +252,7 @@ extension OpenStore {
         if let present { return (meta.storeID, present) }
         guard meta.generation == 0 else {
             throw .missing(
-                "the counter \(configuration.counter) of \(path) is gone; put it back, or reset the licence store")
+                "the counter \(configuration.counter) of \(path) is gone; put it back, or reset the license store")
         }
         try GenerationFile.create(
             path: configuration.counter, value: GenerationFile.Value(storeID: meta.storeID, generation: 0),
@@ -272,7 +272,7 @@ extension OpenStore {
         guard counted.generation <= meta.generation else {
             throw .rolledBack(
                 "\(path) is an older copy: generation \(meta.generation), where \(counted.generation) was seen; put "
-                    + "the latest one back, or reset the licence store")
+                    + "the latest one back, or reset the license store")
         }
     }
 
@@ -297,7 +297,7 @@ extension OpenStore {
     }
 }
 
-/// The tables of the licence store, and how they came to be: one step a version.
+/// The tables of the license store, and how they came to be: one step a version.
 ///
 /// A database of an earlier version goes through the steps that it lacks, in one transaction. A step changes tables; it
 /// neither adds records nor takes them out, and leaves the columns that `StoredRow` codes as they are.

@@ -94,7 +94,7 @@ final class StoreLock {
         while flock(descriptor, LOCK_SH) != 0 {
             let code = errno
             guard code == EINTR else {
-                // A class that throws in its initialiser still runs `deinit` once all is set.
+                // A class that throws in its initializer still runs `deinit` once all is set.
                 throw StoreFiles.failure(path, code)
             }
         }

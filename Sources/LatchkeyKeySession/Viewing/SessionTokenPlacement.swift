@@ -5,7 +5,7 @@ public import LatchkeyHTTP
 public import LatchkeyProtection
 public import LatchkeyViewingSession
 
-/// Where the token of a viewing session goes in a licence request.
+/// Where the token of a viewing session goes in a license request.
 public struct SessionTokenPlacement: Sendable, Hashable {
     /// The names in a configuration file are the raw values.
     public enum Form: String, Sendable, Hashable, CaseIterable {
@@ -17,7 +17,7 @@ public struct SessionTokenPlacement: Sendable, Hashable {
         case query
         /// A member of the JSON object, or a field of the form, that the body is.
         case body
-        /// The licence request goes without.
+        /// The license request goes without.
         case none
     }
 
@@ -74,7 +74,7 @@ public struct SessionTokenPlacement: Sendable, Hashable {
             let next = request.body[(first + 1)...].firstIndex(where: { !Self.isSpace($0) })
         else {
             throw .invalidConfiguration(
-                "the body of the licence request is neither a JSON object nor a form, so that the session's token has "
+                "the body of the license request is neither a JSON object nor a form, so that the session's token has "
                     + "no place in it; set another token-form in [session]")
         }
         let member = "\(LicenseRequestBody.JSON.quote(name)):\(LicenseRequestBody.JSON.quote(token.text))"
@@ -85,7 +85,7 @@ public struct SessionTokenPlacement: Sendable, Hashable {
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0D).contains(byte) }
 }
 
-/// Sends requests over another transport, those to the configured licence service with the viewing session's token as it
+/// Sends requests over another transport, those to the configured license service with the viewing session's token as it
 /// is at that moment.
 struct SessionTokenTransport: HTTPTransport {
     let base: any HTTPTransport
@@ -106,7 +106,7 @@ struct SessionTokenTransport: HTTPTransport {
 }
 
 extension KeySession {
-    /// The transport for loaders of this session: with a session server, licence requests carry the session's token.
+    /// The transport for loaders of this session: with a session server, license requests carry the session's token.
     public func transport(over base: any HTTPTransport) -> any HTTPTransport {
         guard let permit = viewing else { return base }
         return SessionTokenTransport(base: base, permit: permit)

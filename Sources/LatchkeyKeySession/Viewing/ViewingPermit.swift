@@ -7,7 +7,7 @@ import Synchronization
 
 /// The viewing session that a `KeySession` needs for its keys to be usable.
 ///
-/// A session is set up when the first key is asked for, and before any licence is. It is ended when nothing plays any more,
+/// A session is set up when the first key is asked for, and before any license is. It is ended when nothing plays any more,
 /// and the next key that is asked for brings about another one. When it is lost, the `KeySession` is closed: keys and gates
 /// with it. Thread-safe; no method blocks.
 public final class ViewingPermit: Sendable {
@@ -43,7 +43,7 @@ public final class ViewingPermit: Sendable {
     public var session: ViewingSession? { state.withLock(\.current) }
     /// The server's latest token. A secret.
     public var token: SessionToken? { session?.token }
-    /// Where licence requests have it.
+    /// Where license requests have it.
     public var tokenPlacement: SessionTokenPlacement { configuration.token }
 
     // MARK: For the application
@@ -294,7 +294,7 @@ enum ViewingGate {
 public final class ViewingNotice: Sendable {
     /// Which of the session's exchanges it was.
     public enum Kind: Sendable, Hashable {
-        /// There is no session, and so no licence.
+        /// There is no session, and so no license.
         case setupError
         /// `isFinal`: the session is lost, and playback ends.
         case heartbeatError(isFinal: Bool)
@@ -317,11 +317,11 @@ public final class ViewingNotice: Sendable {
     public func claim() -> Bool { !isClaimed.exchange(true, ordering: .acquiringAndReleasing) }
 }
 
-/// The session server of a `KeySession`, and how licence requests show its token.
+/// The session server of a `KeySession`, and how license requests show its token.
 public struct ViewingConfiguration: Sendable {
     /// Server, policy and records.
     public var session: ViewingSession.Configuration
-    /// How licence requests show that a session is there.
+    /// How license requests show that a session is there.
     public var token: SessionTokenPlacement
     /// Whether content that is stored here, with keys that are stored too, plays without a session.
     public var allowsOffline = true

@@ -12,7 +12,7 @@ public struct ViewingSettings: Sendable, Hashable {
     public var service: SessionService
     /// Times and numbers of retries.
     public var policy: SessionPolicy
-    /// Where licence requests have the token.
+    /// Where license requests have the token.
     public var token: SessionTokenPlacement
     /// Whether the oldest session is ended where the server refuses another one and offers that.
     public var stopsOldest: Bool
@@ -137,9 +137,9 @@ public struct ViewingSettings: Sendable, Hashable {
             policy.missedBeats = count
         }
         if let limit = try number("pause-limit", values, 1...86_400) { policy.pauseLimit = limit * 1000 }
-        policy.isKeptByLicences =
-            try ConfigurationGroup.choice("heartbeat", values, ["session": false, "licence": true])
-            ?? policy.isKeptByLicences
+        policy.isKeptByLicenses =
+            try ConfigurationGroup.choice("heartbeat", values, ["session": false, "license": true, "licence": true])
+            ?? policy.isKeptByLicenses
         let flags = ["true": true, "false": false]
         policy.replacesEndedSession =
             try ConfigurationGroup.choice("replace-ended", values, flags) ?? policy.replacesEndedSession

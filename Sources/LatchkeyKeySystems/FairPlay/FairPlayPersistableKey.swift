@@ -32,7 +32,7 @@ public struct FairPlayPersistableKey: Sendable {
     /// Grows with each change, from 1 on. Kept elsewhere, it shows that an older record was put back.
     public private(set) var revision: UInt64
 
-    /// Takes the key of a licence that allows it.
+    /// Takes the key of a license that allows it.
     ///
     /// Throws `invalidResponse` where the key server does not allow it to be stored, or sent none.
     public init(license: FairPlayLicense, contentIdentifier: [UInt8], now: UInt64) throws(FairPlayError) {

@@ -27,7 +27,7 @@ public struct BCert: Hashable, Sendable {
         case issuer = 4
         /// Signs lists of revoked certificates.
         case revocationListSigner = 5
-        /// A licence service.
+        /// A license service.
         case service = 6
         /// Of a browser plug-in of Microsoft; Latchkey does not rely on it.
         case silverlight = 7
@@ -39,7 +39,7 @@ public struct BCert: Hashable, Sendable {
         case keyFileSigner = 0xA
         /// A server, as that of domains; its issuer has `issuerServer`.
         case server = 0xB
-        /// Signs licences and the answers that carry them.
+        /// Signs licenses and the answers that carry them.
         case licenseSigner = 0xC
         /// A service that clocks are set from.
         case secureTimeServer = 0xD
@@ -49,7 +49,7 @@ public struct BCert: Hashable, Sendable {
     public enum Usage: UInt32, Sendable {
         /// Signs challenges, as a device does.
         case sign = 1
-        /// Keys are encrypted to it: licences to that of a device or a domain.
+        /// Keys are encrypted to it: licenses to that of a device or a domain.
         case encryptKey = 2
         /// Signs lists of revoked certificates.
         case signRevocationList = 3
@@ -61,11 +61,11 @@ public struct BCert: Hashable, Sendable {
         case issuerMetering = 0xC
         /// Issues certificates of servers and services.
         case issuerServer = 0xF
-        /// Issues certificates that sign licences.
+        /// Issues certificates that sign licenses.
         case issuerSignLicense = 0x12
-        /// Signs licences.
+        /// Signs licenses.
         case signLicense = 0x13
-        /// Signs the answers of a licence service.
+        /// Signs the answers of a license service.
         case signResponse = 0x14
         /// Protects samples on their way to a decoder.
         case sampleProtection = 0x16
@@ -100,7 +100,7 @@ public struct BCert: Hashable, Sendable {
 
         /// 16 bytes, random; names the certificate.
         public var id: [UInt8]
-        /// 150, 2000 or 3000; no higher than the issuer's. A licence asks for a least one.
+        /// 150, 2000 or 3000; no higher than the issuer's. A license asks for a least one.
         public var securityLevel: UInt32
         /// 1 where the certificate has extended data (tags B to E). 0 where Latchkey writes it.
         public var flags: UInt32
@@ -325,7 +325,7 @@ extension BCert.Signature {
 }
 
 extension BCert {
-    /// What a device says of the licences that it can take: three sizes.
+    /// What a device says of the licenses that it can take: three sizes.
     public static func deviceObject(
         maximumLicenseSize: UInt32 = 10240, maximumHeaderSize: UInt32 = 15360, maximumChainDepth: UInt32 = 2
     ) -> BCertObject {
@@ -353,7 +353,7 @@ extension BCert {
     public struct Domain: Hashable, Sendable {
         /// The DS_ID of the domain service, as headers name it.
         public var serviceID: GUID
-        /// Whose domain it is: the id that licences are bound to.
+        /// Whose domain it is: the id that licenses are bound to.
         public var accountID: GUID
         /// Counts up with each new key of the domain.
         public var revision: UInt32

@@ -2,7 +2,7 @@
 
 import LatchkeyManifests
 
-/// Tells a service that its licences have been stored, where the answer had a transaction id.
+/// Tells a service that its licenses have been stored, where the answer had a transaction id.
 ///
 /// The inner message of PlayReady's acknowledgement is not public. This one is Latchkey's own, version 1:
 /// LicenseAcknowledgement with Version (1), Nonce, ClientTime, TransactionID (Base64) and EncryptedData, answered by
@@ -65,7 +65,7 @@ public struct PlayReadyTimeExchange: Sendable {
     }
 }
 
-/// What Latchkey's own messages have in common: a version, a nonce that has to come back, and the pattern of a licence
+/// What Latchkey's own messages have in common: a version, a nonce that has to come back, and the pattern of a license
 /// challenge.
 package enum OwnMessage {
     package static let version = 1

@@ -7,12 +7,12 @@ public import LatchkeyProtection
 /// Joins a domain, or leaves one.
 ///
 /// The inner messages of PlayReady's domain protocol are not public. These are Latchkey's own, version 1, in the pattern
-/// of the licence messages; they work with Latchkey's reference server and with no other service.
+/// of the license messages; they work with Latchkey's reference server and with no other service.
 ///
 /// ```
 /// DomainJoin (xmlns "urn:latchkey:playready:1", Id "SignedData"):
 ///     Version (1), Nonce (Base64, 16 bytes), ClientTime (seconds since 1970), ServiceId?, AccountId? (Base64, GUID
-///     order), FriendlyName?, CustomData?, EncryptedData (as in a licence challenge)
+///     order), FriendlyName?, CustomData?, EncryptedData (as in a license challenge)
 /// DomainJoinResponse: Version, Nonce, DomainCertificateChain (Base64), CustomData?, EncryptedData for the device's
 ///     encryption key: <Keys><Key Revision="1">Base64, 32 bytes, private</Key>…</Keys>, SigningCertificateChain
 /// DomainLeave: Version, Nonce, ClientTime, ServiceId?, AccountId, CustomData?, EncryptedData

@@ -2,10 +2,10 @@
 
 public import LatchkeyProtection
 
-/// Why something of a PlayReady-style exchange, or the use of a licence, failed.
+/// Why something of a PlayReady-style exchange, or the use of a license, failed.
 ///
 /// `code` is the number that Microsoft's documentation uses for the same thing, where it has one. `description` is for
-/// people and never has a key, a challenge or a licence in it.
+/// people and never has a key, a challenge or a license in it.
 public struct PlayReadyError: Error, Hashable, Sendable {
     /// What a client does about a failure.
     public enum Action: Hashable, Sendable {
@@ -25,7 +25,7 @@ public struct PlayReadyError: Error, Hashable, Sendable {
         case redirect(String)
         /// What it is says the service in its custom data.
         case askService
-        /// Get a licence.
+        /// Get a license.
         case acquireLicense
         /// Get the time from the time service.
         case setClock
@@ -43,22 +43,22 @@ public struct PlayReadyError: Error, Hashable, Sendable {
         case untrustedCertificate = "certificate not trusted"
         case certificateRevoked = "certificate revoked"
         case provisioning = "provisioning not valid"
-        case licenseNotFound = "no licence"
-        case alteredLicense = "licence altered"
-        case unsupportedLicense = "licence of a kind that is not supported"
-        case otherDevice = "licence of another device"
-        case licenseExpired = "licence expired"
-        case licenseRealTimeExpired = "licence expired while playing"
-        case licenseNotYetValid = "licence not valid yet"
-        case rightNotAvailable = "right not in the licence"
+        case licenseNotFound = "no license"
+        case alteredLicense = "license altered"
+        case unsupportedLicense = "license of a kind that is not supported"
+        case otherDevice = "license of another device"
+        case licenseExpired = "license expired"
+        case licenseRealTimeExpired = "license expired while playing"
+        case licenseNotYetValid = "license not valid yet"
+        case rightNotAvailable = "right not in the license"
         case clockNotSet = "no trusted time"
         case domainRequired = "domain membership required"
-        case domainKeyMissing = "no key for the licence's domain"
+        case domainKeyMissing = "no key for the license's domain"
         case invalidDomainResponse = "answer of the domain service not valid"
-        case rootLicenseMissing = "no root licence"
+        case rootLicenseMissing = "no root license"
         case securityLevel = "security level too low"
         case outputProtection = "output protection not met"
-        case sessionOnly = "licence for another session"
+        case sessionOnly = "license for another session"
         case internalError = "internal error"
     }
 
@@ -101,41 +101,41 @@ public struct PlayReadyError: Error, Hashable, Sendable {
         error.part = part
         return error
     }
-    /// There is no licence for the KID. 8004C013.
+    /// There is no license for the KID. 8004C013.
     public static func licenseNotFound(_ detail: String) -> PlayReadyError { .init(.licenseNotFound, detail) }
-    /// The licence's own signature does not fit.
+    /// The license's own signature does not fit.
     public static func alteredLicense(_ detail: String) -> PlayReadyError { .init(.alteredLicense, detail) }
-    /// The licence has something in it that this client does not know and may not ignore.
+    /// The license has something in it that this client does not know and may not ignore.
     public static func unsupportedLicense(_ detail: String) -> PlayReadyError { .init(.unsupportedLicense, detail) }
-    /// The licence was made for another device's key.
+    /// The license was made for another device's key.
     public static func otherDevice(_ detail: String) -> PlayReadyError { .init(.otherDevice, detail) }
-    /// The licence's time is over. 8004C009.
+    /// The license's time is over. 8004C009.
     public static func licenseExpired(_ detail: String) -> PlayReadyError { .init(.licenseExpired, detail) }
-    /// The licence's time ended while it was in use. 8004C084.
+    /// The license's time ended while it was in use. 8004C084.
     public static func licenseRealTimeExpired(_ detail: String) -> PlayReadyError {
         .init(.licenseRealTimeExpired, detail)
     }
-    /// The licence's time has not begun.
+    /// The license's time has not begun.
     public static func licenseNotYetValid(_ detail: String) -> PlayReadyError { .init(.licenseNotYetValid, detail) }
-    /// The licence does not allow playback. 8004C00B.
+    /// The license does not allow playback. 8004C00B.
     public static func rightNotAvailable(_ detail: String) -> PlayReadyError { .init(.rightNotAvailable, detail) }
-    /// The licence has dates and there is no trusted time. 8004C05B.
+    /// The license has dates and there is no trusted time. 8004C05B.
     public static func clockNotSet(_ detail: String) -> PlayReadyError { .init(.clockNotSet, detail) }
-    /// The licence is for members of a domain. 8004C580.
+    /// The license is for members of a domain. 8004C580.
     public static func domainRequired(_ detail: String) -> PlayReadyError { .init(.domainRequired, detail) }
-    /// The device is a member, but has no key of the licence's revision. 8004C507.
+    /// The device is a member, but has no key of the license's revision. 8004C507.
     public static func domainKeyMissing(_ detail: String) -> PlayReadyError { .init(.domainKeyMissing, detail) }
     /// The domain service's answer is not to be trusted. 8004C079.
     public static func invalidDomainResponse(_ detail: String) -> PlayReadyError {
         .init(.invalidDomainResponse, detail)
     }
-    /// The licence is a leaf, and there is no licence that it hangs on. 8004C082.
+    /// The license is a leaf, and there is no license that it hangs on. 8004C082.
     public static func rootLicenseMissing(_ detail: String) -> PlayReadyError { .init(.rootLicenseMissing, detail) }
-    /// The licence asks for a higher security level than the device has.
+    /// The license asks for a higher security level than the device has.
     public static func securityLevel(_ detail: String) -> PlayReadyError { .init(.securityLevel, detail) }
-    /// An output does not meet the licence's rules. 8004CD22.
+    /// An output does not meet the license's rules. 8004CD22.
     public static func outputProtection(_ detail: String) -> PlayReadyError { .init(.outputProtection, detail) }
-    /// The licence was for one session, and this is not it.
+    /// The license was for one session, and this is not it.
     public static func sessionOnly(_ detail: String) -> PlayReadyError { .init(.sessionOnly, detail) }
     /// OpenSSL refuses. 8004C600.
     public static func internalError(_ detail: String) -> PlayReadyError { .init(.internalError, detail) }

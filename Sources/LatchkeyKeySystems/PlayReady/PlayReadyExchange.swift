@@ -4,7 +4,7 @@ public import LatchkeyContainers
 public import LatchkeyManifests
 public import LatchkeyProtection
 
-/// One question for licences and its answer, as PlayReady-style licence services expect them.
+/// One question for licenses and its answer, as PlayReady-style license services expect them.
 ///
 /// The messages follow the samples of Microsoft's documentation
 /// (<https://learn.microsoft.com/playready/overview/license-server>). Make one for each request: no two share a nonce. A
@@ -134,23 +134,23 @@ extension PlayReadyExchange {
         public var licenses: [PlayReadyLicense] = []
         /// The service's word for the application.
         public var customData: String?
-        /// If it is there, the service wants a message when the licences have been stored: `PlayReadyAcknowledgement`.
+        /// If it is there, the service wants a message when the licenses have been stored: `PlayReadyAcknowledgement`.
         public var transactionID: [UInt8]?
         /// Revocation lists as they came, by the id that the answer says, whether they can be used or not.
         public var revocationListData: [GUID: [UInt8]] = [:]
         /// Those that are newer than the client's, and were checked. They count for this answer already.
         public var revocationLists: [LatchkeyKeySystems.RevocationList] = []
-        /// Whether any licence may be stored.
+        /// Whether any license may be stored.
         public var isPersistent: Bool { licenses.contains { !$0.terms.cannotPersist } }
     }
 
-    /// The most licences of an answer that are read.
+    /// The most licenses of an answer that are read.
     public static let maximumLicenseCount = 64
 
-    /// Checks an answer and opens its licences. `now` is the trusted time, where there is one.
+    /// Checks an answer and opens its licenses. `now` is the trusted time, where there is one.
     ///
     /// Checked are the signature of the answer, the certificates of the signer up to the provisioned root, the nonce (in
-    /// the answer where a licence may be stored, and in each licence that may not), and the signature of each licence.
+    /// the answer where a license may be stored, and in each license that may not), and the signature of each license.
     ///
     /// A newer revocation list that comes with the answer counts already, also against the signer of the answer.
     ///
@@ -166,11 +166,11 @@ extension PlayReadyExchange {
             requiresSignature: options.requiresSignature, now: now)
         let encoded = message.child("Licenses")?.children.filter { $0.localName == "License" } ?? []
         guard encoded.count <= Self.maximumLicenseCount else {
-            throw .malformedResponse("\(encoded.count) licences; \(Self.maximumLicenseCount) are read")
+            throw .malformedResponse("\(encoded.count) licenses; \(Self.maximumLicenseCount) are read")
         }
         for element in encoded {
             guard let bytes = SOAP.bytes("License", in: element) else {
-                throw .malformedResponse("a licence not in Base64")
+                throw .malformedResponse("a license not in Base64")
             }
             answer.licenses.append(try PlayReadyLicense(reading: bytes, keyring: keyring))
         }
@@ -191,11 +191,11 @@ extension PlayReadyExchange {
     private func checkNonce(of message: XMLElement, _ answer: Answer) throws(PlayReadyError) {
         for license in answer.licenses where license.terms.cannotPersist {
             guard license.xmr.rightsID.uuidOrderBytes == nonce else {
-                throw .wrongNonce("the licence for KID \(license.keyID) was made for another request")
+                throw .wrongNonce("the license for KID \(license.keyID) was made for another request")
             }
         }
         let answered = message.child("LicenseNonce").flatMap { SOAP.bytes("LicenseNonce", in: $0) }
-        // Where nothing may be stored, the licences carry the nonce, and the answer need not.
+        // Where nothing may be stored, the licenses carry the nonce, and the answer need not.
         guard answered == nonce || answered == nil && !answer.licenses.isEmpty && !answer.isPersistent else {
             throw .wrongNonce("ask again")
         }
@@ -203,8 +203,8 @@ extension PlayReadyExchange {
 }
 
 extension PlayReadyExchange.Answer: Redacted {
-    /// How many licences there are, never keys or custom data.
-    public var description: String { "\(licenses.count) licences" }
-    /// The licences, which hide their keys themselves.
+    /// How many licenses there are, never keys or custom data.
+    public var description: String { "\(licenses.count) licenses" }
+    /// The licenses, which hide their keys themselves.
     public var shown: KeyValuePairs<String, Any> { ["licenses": licenses] }
 }

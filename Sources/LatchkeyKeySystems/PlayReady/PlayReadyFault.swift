@@ -4,7 +4,7 @@ import FoundationEssentials
 import LatchkeyContainers
 import LatchkeyManifests
 
-/// What a licence or domain service answers instead of a licence: a SOAP fault with a number.
+/// What a license or domain service answers instead of a license: a SOAP fault with a number.
 ///
 /// The numbers and what a client does about them are those of Microsoft's test server documentation
 /// (<https://learn.microsoft.com/playready/advanced/testservers/testing-server-exceptions>).
@@ -51,7 +51,7 @@ public struct PlayReadyFault: Error, Hashable, Sendable {
     public static let individualizationRequired: UInt32 = 0x8004_C603
     /// The reason is in `customData`, for the application; a `redirectURL` is followed.
     public static let serviceSpecific: UInt32 = 0x8004_C604
-    /// The licence is for members of a domain: join with `serviceID`, `accountID` and `domainServerURL`, then ask
+    /// The license is for members of a domain: join with `serviceID`, `accountID` and `domainServerURL`, then ask
     /// again.
     public static let domainRequired: UInt32 = 0x8004_C605
     /// The domain has a newer key than the device: join again, then ask again.

@@ -3,13 +3,13 @@
 public import LatchkeyContainers
 public import LatchkeyProtection
 
-/// The private keys that open licences: the device's, and those of the domains that it is a member of.
+/// The private keys that open licenses: the device's, and those of the domains that it is a member of.
 ///
 /// Immutable and thread-safe; prints without keys.
 public struct PlayReadyKeyring: Sendable {
-    /// The device that licences are bound to.
+    /// The device that licenses are bound to.
     public let device: PlayReadyDevice
-    /// The domains that licences may be bound to instead.
+    /// The domains that licenses may be bound to instead.
     public let memberships: [PlayReadyMembership]
 
     /// Of two memberships in one domain, both sets of keys are tried.
@@ -18,7 +18,7 @@ public struct PlayReadyKeyring: Sendable {
         self.memberships = memberships
     }
 
-    /// The key whose public half is `publicKey`, or the device's where the licence does not say.
+    /// The key whose public half is `publicKey`, or the device's where the license does not say.
     func key(for publicKey: [UInt8]?) -> P256PrivateKey? {
         guard let publicKey else { return device.encryptionKey }
         let keys = [device.encryptionKey] + memberships.flatMap { $0.keys.map(\.key) }
@@ -26,11 +26,11 @@ public struct PlayReadyKeyring: Sendable {
     }
 }
 
-/// A licence whose signature was checked, with its content key.
+/// A license whose signature was checked, with its content key.
 ///
 /// Whether it may be used now is what `PlayReadyPolicy` says. Immutable and thread-safe; prints without keys.
 public struct PlayReadyLicense: Sendable {
-    /// The licence as it came, with its signature.
+    /// The license as it came, with its signature.
     public let xmr: XMRLicense
     /// What it says about playing.
     public let terms: XMRTerms
@@ -41,10 +41,10 @@ public struct PlayReadyLicense: Sendable {
     /// The content key, 16 bytes, in locked memory.
     public let contentKey: ContentKey
 
-    /// Opens a licence: finds the private key, unwraps integrity key and content key, and checks the signature.
+    /// Opens a license: finds the private key, unwraps integrity key and content key, and checks the signature.
     ///
-    /// Throws `malformedResponse` for bytes that are no licence, `unsupportedLicense` for objects or a way of wrapping
-    /// that this client does not know, `domainRequired` and `domainKeyMissing` for a domain's licence without its key,
+    /// Throws `malformedResponse` for bytes that are no license, `unsupportedLicense` for objects or a way of wrapping
+    /// that this client does not know, `domainRequired` and `domainKeyMissing` for a domain's license without its key,
     /// `otherDevice` for another device's, and `alteredLicense` where the signature does not fit.
     public init(_ xmr: XMRLicense, keyring: PlayReadyKeyring) throws(PlayReadyError) {
         let terms: XMRTerms
@@ -65,7 +65,7 @@ public struct PlayReadyLicense: Sendable {
                 return isEqualInConstantTime(code, xmr.signature) ? keys : nil
             }
         } catch {
-            throw .alteredLicense("the signature of the licence for KID \(wrapped.keyID) does not fit")
+            throw .alteredLicense("the signature of the license for KID \(wrapped.keyID) does not fit")
         }
         self.xmr = xmr
         self.terms = terms
@@ -100,7 +100,7 @@ public struct PlayReadyLicense: Sendable {
         }
     }
 
-    /// A scalable root licence has both keys in alternating bytes, every other one in halves.
+    /// A scalable root license has both keys in alternating bytes, every other one in halves.
     private static func keys(
         in secret: borrowing [UInt8], isScalable: Bool
     ) throws(CryptoError) -> (integrity: ContentKey, content: ContentKey) {
@@ -119,7 +119,7 @@ public struct PlayReadyLicense: Sendable {
     }
 
     private static func missingKey(_ terms: XMRTerms, _ keyring: PlayReadyKeyring) -> PlayReadyError {
-        guard let domain = terms.domain else { return .otherDevice("get a new licence for this device") }
+        guard let domain = terms.domain else { return .otherDevice("get a new license for this device") }
         let isMember = keyring.memberships.contains { $0.accountID == domain.accountID }
         return isMember
             ? .domainKeyMissing("join domain \(domain.accountID) again, for revision \(domain.revision)")
@@ -129,7 +129,7 @@ public struct PlayReadyLicense: Sendable {
 
 extension PlayReadyLicense: Redacted {
     /// Rights id and KID, never the key.
-    public var description: String { "licence \(xmr.rightsID) for KID \(keyID)" }
+    public var description: String { "license \(xmr.rightsID) for KID \(keyID)" }
     /// The same two; the content key does not show in `dump`.
     public var shown: KeyValuePairs<String, Any> { ["rightsID": xmr.rightsID, "keyID": keyID] }
 }

@@ -18,7 +18,7 @@ public struct PlayReadyObject: Hashable, Sendable {
 
     /// One record. Types other than 1 and 3 are kept as they came.
     public struct Record: Hashable, Sendable {
-        /// 1 is a header, 3 an embedded licence store.
+        /// 1 is a header, 3 an embedded license store.
         public var type: UInt16
         /// At most 65535 bytes, as its length has 16 bits.
         public var value: [UInt8]
@@ -39,7 +39,7 @@ public struct PlayReadyObject: Hashable, Sendable {
     /// Takes the records in the order that they are written in.
     public init(records: [Record]) { self.records = records }
 
-    /// An object with one header, and with an embedded licence store where there is one.
+    /// An object with one header, and with an embedded license store where there is one.
     public init(header: WRMHeader, embeddedLicenseStore: [UInt8]? = nil) {
         records = [Record(type: Record.header, value: header.utf16Bytes)]
         if let embeddedLicenseStore {
@@ -84,12 +84,12 @@ public struct PlayReadyObject: Hashable, Sendable {
         return try WRMHeader(reading: record.value)
     }
 
-    /// The value of the first record for licences that travel with the content; may be filler.
+    /// The value of the first record for licenses that travel with the content; may be filler.
     public var embeddedLicenseStore: [UInt8]? {
         records.first { $0.type == Record.embeddedLicenseStore }?.value
     }
 
-    /// The licences in all embedded stores. How a store is laid out is not public, but a licence names itself: each one
+    /// The licenses in all embedded stores. How a store is laid out is not public, but a license names itself: each one
     /// that can be read is taken, and everything between them is filler.
     public var embeddedLicenses: [XMRLicense] {
         records.filter { $0.type == Record.embeddedLicenseStore }.flatMap { XMRLicense.licenses(within: $0.value) }
@@ -112,7 +112,7 @@ extension PlayReadyObject {
     /// as manifests have it (`mspr:pro`, `cenc:pssh`, Smooth's ProtectionHeader); a single record; a header alone; and a
     /// `pssh` box without its first eight bytes, which one published sample has.
     ///
-    /// Throws `malformed` for anything else, `tooLarge` above twice `maximumSize`, and, where an object was recognised,
+    /// Throws `malformed` for anything else, `tooLarge` above twice `maximumSize`, and, where an object was recognized,
     /// the errors of its reader. Which form it is follows from the bytes; no form is tried after another one fitted.
     public init(initializationData bytes: some Collection<UInt8>) throws(FormatError) {
         guard bytes.count <= 2 * Self.maximumSize else {

@@ -14,7 +14,7 @@ public enum PlayReadyOutputID: String, Sendable, CaseIterable {
     case copyGenerationRequired = "2098DE8D-7DDD-4BAB-96C6-32EBB6FABEA3"
     /// For analog video: CGMS-A with "copy never" where the output can do it.
     case copyGenerationBestEffort = "225CD36F-F132-49EF-BA8C-C91EA28E4369"
-    /// For analog video: AGC and colour stripe, 0 to 3. Nothing here can switch it on, so that all but 0 blocks.
+    /// For analog video: AGC and color stripe, 0 to 3. Nothing here can switch it on, so that all but 0 blocks.
     case automaticGainControl = "C3FD11C6-F8B7-4D20-B008-1DB17D61F2DA"
     /// For analog monitors (VGA): frames of `PlayReadyOutputTable.reducedPixels` at most.
     case analogMonitor = "D783A191-E083-4BAF-B2DA-E69F910B3772"
@@ -29,7 +29,7 @@ public enum PlayReadyOutputID: String, Sendable, CaseIterable {
     /// A play enabler: AirPlay may be used.
     case airPlay = "5ABF0F0D-DC29-4B82-9982-FD8E57525BFC"
 
-    /// Takes the bytes in either order: which one licences use is not documented.
+    /// Takes the bytes in either order: which one licenses use is not documented.
     init?(_ id: GUID) {
         guard let match = Self(rawValue: id.description) ?? Self(rawValue: id.swapped.description) else { return nil }
         self = match
@@ -40,7 +40,7 @@ public enum PlayReadyOutputID: String, Sendable, CaseIterable {
 }
 
 extension OutputPolicy {
-    /// What the terms of a licence ask of the outputs.
+    /// What the terms of a license ask of the outputs.
     ///
     /// An explicit protection that is not known blocks the outputs that it is for. Terms without output levels ask for
     /// nothing.

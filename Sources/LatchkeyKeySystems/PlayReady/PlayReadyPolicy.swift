@@ -2,46 +2,46 @@
 
 public import LatchkeyProtection
 
-/// Whether a licence may be used: a function of its terms and the situation, without a clock of its own.
+/// Whether a license may be used: a function of its terms and the situation, without a clock of its own.
 ///
-/// What has to do with time is decided by `RightsStatus.init(of:at:for:)`, which is the same for all licences; what is
+/// What has to do with time is decided by `RightsStatus.init(of:at:for:)`, which is the same for all licenses; what is
 /// PlayReady's own is decided here. The rules are those of Microsoft's "License and policies"
-/// (<https://learn.microsoft.com/playready/overview/license-and-policies>). Times of licences are seconds since 1970. A
+/// (<https://learn.microsoft.com/playready/overview/license-and-policies>). Times of licenses are seconds since 1970. A
 /// value; thread-safe.
 public struct PlayReadyPolicy: Hashable, Sendable {
-    /// The limits and rights that the licence carries.
+    /// The limits and rights that the license carries.
     public let terms: XMRTerms
-    /// The licence's own identifier.
+    /// The license's own identifier.
     public let rightsID: GUID
 
-    /// For terms whose licence was not opened, as a service has them.
+    /// For terms whose license was not opened, as a service has them.
     public init(terms: XMRTerms, rightsID: GUID) {
         self.terms = terms
         self.rightsID = rightsID
     }
 
-    /// The rules of a licence that was opened.
+    /// The rules of a license that was opened.
     public init(_ license: PlayReadyLicense) { self.init(terms: license.terms, rightsID: license.xmr.rightsID) }
 
     /// How the grace period is read. Its meaning is not in a public document.
     public enum GraceRule: Hashable, Sendable {
-        /// So long may a licence with dates be used after the clock has lost its trust.
+        /// So long may a license with dates be used after the clock has lost its trust.
         case whileTimeIsUntrusted
-        /// So long may a licence be used after its end.
+        /// So long may a license be used after its end.
         case afterEnd
     }
 
-    /// Everything outside the licence that counts.
+    /// Everything outside the license that counts.
     public struct Situation: Hashable, Sendable {
         /// The present, and how far it can be trusted.
         public var time: TrustedTime
         /// When the first sample was decrypted for playing; nil where that has not happened.
         public var firstPlay: UInt32?
-        /// When the licence was stored; nil for one that is in memory only.
+        /// When the license was stored; nil for one that is in memory only.
         public var stored: UInt32?
         /// The device's, as its certificate says it.
         public var securityLevel: UInt32
-        /// The nonce of the request that brought the licence in this session; nil where it came from a store.
+        /// The nonce of the request that brought the license in this session; nil where it came from a store.
         public var sessionNonce: [UInt8]?
         /// The domains that the device is a member of, with the revisions that it has keys of.
         public var domains: [GUID: Set<UInt32>]
@@ -53,7 +53,7 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         public var canMeter: Bool
         /// Whether something reports the end of sessions.
         public var canStopSecurely: Bool
-        /// Whether the licence is in use at this moment.
+        /// Whether the license is in use at this moment.
         public var isPlaying: Bool
         /// How a grace period is read.
         public var graceRule: GraceRule
@@ -80,15 +80,15 @@ public struct PlayReadyPolicy: Hashable, Sendable {
         }
     }
 
-    /// Whether the licence may be used in a situation, and what follows from using it.
+    /// Whether the license may be used in a situation, and what follows from using it.
     public struct Verdict: Hashable, Sendable {
         /// How the rights stand, with the dates that decide it and why in words.
         public var rights: RightsStatus
-        /// Why the licence may not be used; nil where it may.
+        /// Why the license may not be used; nil where it may.
         public var error: PlayReadyError?
-        /// Seconds that the licence lasts from the first play, where that has not happened yet.
+        /// Seconds that the license lasts from the first play, where that has not happened yet.
         public var expiresAfterFirstPlay: UInt32?
-        /// The licence can be deleted.
+        /// The license can be deleted.
         public var isRemovable = false
 
         /// How the rights stand, without the dates.
@@ -104,7 +104,7 @@ public struct PlayReadyPolicy: Hashable, Sendable {
 }
 
 extension PlayReadyPolicy {
-    /// Judges the licence in a situation.
+    /// Judges the license in a situation.
     public func evaluate(_ situation: Situation) -> Verdict {
         let rights = rights(in: situation)
         let use: RightsStatus.Use = situation.isPlaying ? .continuing : .start
@@ -121,7 +121,7 @@ extension PlayReadyPolicy {
         return verdict
     }
 
-    /// What the terms say of time, with what the device keeps of the licence.
+    /// What the terms say of time, with what the device keeps of the license.
     private func rights(in situation: Situation) -> Rights {
         func date(_ seconds: UInt32?) -> UnixTime? { seconds.map { UnixTime(seconds: Int64($0)) } }
         var rights = Rights(
@@ -151,7 +151,7 @@ extension PlayReadyPolicy {
         }
     }
 
-    /// Judges a leaf licence with its root: both have to allow the use, and the earlier end counts.
+    /// Judges a leaf license with its root: both have to allow the use, and the earlier end counts.
     ///
     /// `root` nil stands for a root that is not there.
     public static func evaluate(leaf: PlayReadyPolicy, root: PlayReadyPolicy?, _ situation: Situation) -> Verdict {
@@ -160,7 +160,7 @@ extension PlayReadyPolicy {
             return Verdict(RightsStatus(kind: .none, reason: error.description), error)
         }
         guard let root else {
-            return missing("get the licence with KID \(leaf.terms.uplinkText)")
+            return missing("get the license with KID \(leaf.terms.uplinkText)")
         }
         guard leaf.terms.uplink?.keyID == root.terms.key?.keyID else {
             return missing("the root is another one than KID \(leaf.terms.uplinkText)")
@@ -178,12 +178,12 @@ extension PlayReadyPolicy {
     private func refusal(_ situation: Situation) -> PlayReadyError? {
         let level = terms.minimumSecurityLevel ?? 0
         guard UInt32(level) <= situation.securityLevel else {
-            return .securityLevel("the licence asks for \(level), the device has \(situation.securityLevel)")
+            return .securityLevel("the license asks for \(level), the device has \(situation.securityLevel)")
         }
-        guard terms.allowsPlayback else { return .rightNotAvailable("the licence does not allow playback") }
+        guard terms.allowsPlayback else { return .rightNotAvailable("the license does not allow playback") }
         if terms.cannotPersist {
             guard situation.stored == nil, situation.sessionNonce == rightsID.uuidOrderBytes else {
-                return .sessionOnly("get a new licence")
+                return .sessionOnly("get a new license")
             }
         }
         if let domain = terms.domain {
@@ -200,7 +200,7 @@ extension PlayReadyPolicy {
         if let wanted = terms.revocationInformationVersion, let version = situation.revocationInformationVersion,
             version < wanted
         {
-            return .unsupportedLicense("it needs revocation information \(wanted); get a new licence to have it")
+            return .unsupportedLicense("it needs revocation information \(wanted); get a new license to have it")
         }
         if terms.meteringID != nil, !situation.canMeter { return .unsupportedLicense("it asks for metering") }
         if terms.secureStopID != nil, !situation.canStopSecurely {

@@ -7,7 +7,7 @@ public import LatchkeyManifests
 ///
 /// A value; thread-safe.
 public struct PlayReadyRevocations: Hashable, Sendable {
-    /// The list of PlayReady's public documentation whose version licences may ask for (RevInfo2).
+    /// The list of PlayReady's public documentation whose version licenses may ask for (RevInfo2).
     public static let revocationInformationID = GUID("52D1FF11-D388-4EDD-82B7-68EA4C20A16C")
 
     private var byID: [GUID: RevocationList] = [:]

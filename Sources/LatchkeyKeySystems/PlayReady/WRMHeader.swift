@@ -5,7 +5,7 @@ import LatchkeyContainers
 import LatchkeyManifests
 public import LatchkeyProtection
 
-/// A PlayReady header: what content says of its keys and of where licences are to be had.
+/// A PlayReady header: what content says of its keys and of where licenses are to be had.
 ///
 /// The format is Microsoft's "PlayReady Header Specification", sections 3 and 4
 /// (<https://learn.microsoft.com/playready/specifications/playready-header-specification>). Immutable; thread-safe.
@@ -67,7 +67,7 @@ public struct WRMHeader: Hashable, Sendable {
         public var customAttributes: XMLElement?
         /// DECRYPTORSETUP is ONDEMAND: keys change while the content plays, and the segments name them. Since 4.1.
         public var isOnDemand: Bool
-        /// LICENSEREQUESTED: whether a challenge with this header asks for a licence at all. Since 4.3.
+        /// LICENSEREQUESTED: whether a challenge with this header asks for a license at all. Since 4.3.
         public var isLicenseRequested: Bool
 
         /// The defaults are what a header means that leaves the element out.

@@ -3,13 +3,13 @@
 public import LatchkeyProtection
 import LatchkeyContainers
 
-/// One object of a licence, or a container of objects.
+/// One object of a license, or a container of objects.
 ///
 /// ```
 /// UInt16 flags, UInt16 type, UInt32 length (this header of 8 bytes included), body
 /// ```
 ///
-/// All integers are big-endian. The layout follows open implementations of the client (playready-rs, MIT) and a licence
+/// All integers are big-endian. The layout follows open implementations of the client (playready-rs, MIT) and a license
 /// that Microsoft's documentation prints.
 public struct XMRObject: Hashable, Sendable {
     /// Bits that say how a reader treats the object.
@@ -19,7 +19,7 @@ public struct XMRObject: Hashable, Sendable {
         /// Takes any bits and keeps those that are not known.
         public init(rawValue: UInt16) { self.rawValue = rawValue }
 
-        /// A reader that does not know the type has to refuse the licence.
+        /// A reader that does not know the type has to refuse the license.
         public static let mustUnderstand = Flags(rawValue: 1)
         /// The body is made of objects. Written for readers that want it; here the type decides (`Kind.isContainer`).
         public static let container = Flags(rawValue: 2)
@@ -110,7 +110,7 @@ extension XMRObject {
         public init(rawValue: UInt16) { self.rawValue = rawValue }
 
         // Containers
-        /// Holds everything else of a licence.
+        /// Holds everything else of a license.
         public static let outer = Kind(rawValue: 0x0001)
         /// Limits that hold for every use.
         public static let globalPolicy = Kind(rawValue: 0x0002)
@@ -134,13 +134,13 @@ extension XMRObject {
         public static let issueDate = Kind(rawValue: 0x0013)
         /// UInt32 seconds from the first use on.
         public static let expirationAfterFirstUse = Kind(rawValue: 0x0014)
-        /// UInt32 seconds from the time on when the licence was stored.
+        /// UInt32 seconds from the time on when the license was stored.
         public static let expirationAfterFirstStore = Kind(rawValue: 0x0015)
         /// UInt32 seconds.
         public static let gracePeriod = Kind(rawValue: 0x001A)
         /// UInt32 seconds from the first playback on.
         public static let expirationAfterFirstPlay = Kind(rawValue: 0x0030)
-        /// UInt32, seconds since 1970: from then on a client may delete the licence.
+        /// UInt32, seconds since 1970: from then on a client may delete the license.
         public static let removalDate = Kind(rawValue: 0x0050)
         /// No body: an end of time also stops what is being played.
         public static let realTimeExpiration = Kind(rawValue: 0x0055)
@@ -158,7 +158,7 @@ extension XMRObject {
         public static let policyMetadata = Kind(rawValue: 0x002C)
         /// UInt32: the oldest revocation lists that the client may have.
         public static let revocationInformationVersion = Kind(rawValue: 0x0032)
-        /// UInt16: whether the licence may be put into the content.
+        /// UInt16: whether the license may be put into the content.
         public static let embeddingBehavior = Kind(rawValue: 0x0033)
         /// UInt16: the least security level of the client, 150, 2000 or 3000.
         public static let securityLevel = Kind(rawValue: 0x0034)
@@ -182,9 +182,9 @@ extension XMRObject {
         public static let contentKey = Kind(rawValue: 0x000A)
         /// UInt16 type (1), UInt16 length (16), AES-CMAC over everything in front of this object.
         public static let signature = Kind(rawValue: 0x000B)
-        /// UInt16 curve (1: P-256), UInt16 length (64), x and y of the key that the licence is wrapped for.
+        /// UInt16 curve (1: P-256), UInt16 length (64), x and y of the key that the license is wrapped for.
         public static let eccKey = Kind(rawValue: 0x002A)
-        /// UInt8[16] KID of the root licence in GUID order, UInt16 checksum type, UInt16 length, checksum.
+        /// UInt8[16] KID of the root license in GUID order, UInt16 checksum type, UInt16 length, checksum.
         public static let uplinkKeyID = Kind(rawValue: 0x003B)
         /// UInt16 count, then for each UInt32 location and UInt8[16] key.
         public static let auxiliaryKeys = Kind(rawValue: 0x0051)
@@ -195,7 +195,7 @@ extension XMRObject {
 }
 
 extension XMRObject.Kind {
-    /// Whether the body is made of objects. The type decides, not the flag, so that one licence is read in one way only.
+    /// Whether the body is made of objects. The type decides, not the flag, so that one license is read in one way only.
     public var isContainer: Bool {
         switch self {
         case .outer, .globalPolicy, .playbackPolicy, .keyMaterial, .explicitAnalogProtections,
@@ -221,7 +221,7 @@ extension XMRObject.Kind {
         .expirationAfterFirstPlay: "expiration after first play", .removalDate: "removal date",
         .realTimeExpiration: "real-time expiration", .rightsSettings: "rights settings", .meteringID: "metering id",
         .sourceID: "source id", .domain: "domain", .policyMetadata: "policy metadata",
-        .revocationInformationVersion: "revocation information version", .embeddingBehavior: "embedding behaviour",
+        .revocationInformationVersion: "revocation information version", .embeddingBehavior: "embedding behavior",
         .securityLevel: "security level", .secureStopID: "secure stop id", .outputLevels: "output levels",
         .explicitAnalogProtection: "explicit analog protection", .playEnabler: "play enabler",
         .explicitDigitalAudioProtection: "explicit digital audio protection",

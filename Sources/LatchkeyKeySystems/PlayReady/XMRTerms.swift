@@ -3,7 +3,7 @@
 import LatchkeyContainers
 public import LatchkeyProtection
 
-/// What a licence says, as values. Dates are seconds since 1970, durations are seconds.
+/// What a license says, as values. Dates are seconds since 1970, durations are seconds.
 ///
 /// Whether it may be used now is decided by the key system (`PlayReadyPolicy`). See `XMRObject` for the sources of the
 /// layout. A value; prints without keys.
@@ -83,9 +83,9 @@ public struct XMRTerms: Hashable, Sendable {
         }
     }
 
-    /// Names the root licence of a chained one.
+    /// Names the root license of a chained one.
     public struct Uplink: Hashable, Sendable {
-        /// The KID of the root licence, whose content key opens this licence.
+        /// The KID of the root license, whose content key opens this license.
         public var keyID: KeyID
         /// Nothing is known of its values; 0 where Latchkey writes it.
         public var checksumType: UInt16
@@ -100,14 +100,14 @@ public struct XMRTerms: Hashable, Sendable {
         }
     }
 
-    /// A key that a scalable root licence has for its leaves.
+    /// A key that a scalable root license has for its leaves.
     public struct AuxiliaryKey: Hashable, Sendable {
         /// Number of the key, by which a leaf names it (`XMRObject.Kind.uplinkKeyIDs`).
         public var location: UInt32
-        /// 16 bytes. Keys of leaves are derived with it and with the root licence's content key.
+        /// 16 bytes. Keys of leaves are derived with it and with the root license's content key.
         public var key: [UInt8]
 
-        /// `key` has to have 16 bytes; a licence with another length cannot be read again.
+        /// `key` has to have 16 bytes; a license with another length cannot be read again.
         public init(location: UInt32, key: [UInt8]) {
             self.location = location
             self.key = key
@@ -121,43 +121,43 @@ public struct XMRTerms: Hashable, Sendable {
     public var end: UInt32?
     /// Seconds since 1970, by the server's clock.
     public var issueDate: UInt32?
-    /// Seconds since 1970: from then on a store may delete the licence.
+    /// Seconds since 1970: from then on a store may delete the license.
     public var removalDate: UInt32?
     /// In seconds; where it starts is a rule of the policy (`PlayReadyPolicy`).
     public var gracePeriod: UInt32?
-    /// Seconds from the first playback with this licence on.
+    /// Seconds from the first playback with this license on.
     public var expirationAfterFirstPlay: UInt32?
     /// Seconds from the first use of any kind on.
     public var expirationAfterFirstUse: UInt32?
-    /// Seconds from the time on when the licence was stored.
+    /// Seconds from the time on when the license was stored.
     public var expirationAfterFirstStore: UInt32?
     /// The end also stops what is being played.
     public var hasRealTimeExpiration = false
 
     // Other rights
-    /// 150, 2000 or 3000: devices below it may not use the licence.
+    /// 150, 2000 or 3000: devices below it may not use the license.
     public var minimumSecurityLevel: UInt16?
     /// Bits; `cannotPersist` is the one that is known.
     public var settings: UInt16?
-    /// Whether the licence may be put into the content; nothing is done with it.
+    /// Whether the license may be put into the content; nothing is done with it.
     public var embeddingBehavior: UInt16?
     /// Number of the oldest revocation lists that the device may have.
     public var revocationInformationVersion: UInt32?
     /// Where the content was imported from. A policy may take certain sources only.
     public var sourceID: UInt32?
-    /// Nil for a licence that is bound to a device.
+    /// Nil for a license that is bound to a device.
     public var domain: Domain?
-    /// Of the metering service that wants to know of playback. A client that cannot meter refuses the licence.
+    /// Of the metering service that wants to know of playback. A client that cannot meter refuses the license.
     public var meteringID: GUID?
-    /// Of the service that wants to know when playback ends. A client that cannot report that refuses the licence.
+    /// Of the service that wants to know when playback ends. A client that cannot report that refuses the license.
     public var secureStopID: GUID?
     /// In order. Data that a service hands on to its application; no rule of Latchkey's.
     public var policyMetadata: [ExplicitProtection] = []
 
     // Playback and outputs
-    /// Whether there is a playback policy. A licence without one gives no right to play.
+    /// Whether there is a playback policy. A license without one gives no right to play.
     public var allowsPlayback = false
-    /// Nil where the licence sets none, which allows every output.
+    /// Nil where the license sets none, which allows every output.
     public var outputLevels: OutputLevels?
     /// For analog outputs, in order.
     public var analogProtections: [ExplicitProtection] = []
@@ -169,13 +169,13 @@ public struct XMRTerms: Hashable, Sendable {
     public var playEnablers: [GUID] = []
 
     // Keys
-    /// Nil for a licence without a key.
+    /// Nil for a license without a key.
     public var key: WrappedKey?
     /// The public key (x and y, 64 bytes) whose private half opens the content key: the device's or a domain's.
     public var boundKey: [UInt8]?
-    /// Nil for a licence that is not chained.
+    /// Nil for a license that is not chained.
     public var uplink: Uplink?
-    /// Of a scalable root licence; empty for others.
+    /// Of a scalable root license; empty for others.
     public var auxiliaryKeys: [AuxiliaryKey] = []
 
     /// No limit, and no right either: `allowsPlayback` is false.
@@ -197,7 +197,7 @@ extension XMRTerms {
         case cocktail = 4
         /// Content in AES-128 with chained blocks: `cbcs` and `cbc1`.
         case aesCBC = 5
-        /// No content: the key of a root licence, for its leaves.
+        /// No content: the key of a root license, for its leaves.
         case keyExchange = 6
     }
 
@@ -205,7 +205,7 @@ extension XMRTerms {
     public enum KeyCipher: UInt16, Sendable {
         /// With RSA of 1024 bits, as the oldest clients had it; not opened here.
         case rsa1024 = 1
-        /// With the content key of a root licence.
+        /// With the content key of a root license.
         case chained = 2
         /// ElGamal on P-256 with the device's or the domain's key.
         case ecc256 = 3
@@ -213,7 +213,7 @@ extension XMRTerms {
         case ecc256WithKZ = 4
         /// For a trusted execution environment alone; not opened here.
         case trustedExecution = 5
-        /// With the content key of a scalable root licence.
+        /// With the content key of a scalable root license.
         case ecc256Symmetric = 6
     }
 }
@@ -227,7 +227,7 @@ extension XMRTerms {
     /// The end that stands for none.
     package static let noEnd: UInt32 = 0xFFFF_FFFF
 
-    /// Reads the objects of a licence.
+    /// Reads the objects of a license.
     ///
     /// Throws `unsupported` for an object that has to be understood and is not known, also where a container is known but
     /// stands at another place, `duplicate` for one that comes twice and may not, `truncated` and `malformed` for a body
@@ -258,7 +258,7 @@ extension XMRTerms {
     ) throws(FormatError) {
         for object in container.objects {
             if object.type.name != nil, !object.type.mayRepeat, !seen.insert(object.type).inserted {
-                throw .duplicate("the licence has two objects \(object.type)")
+                throw .duplicate("the license has two objects \(object.type)")
             }
             try checkRepeats(in: object, &seen)
         }
@@ -271,7 +271,7 @@ extension XMRTerms {
         for object in container.objects {
             let isKnown = try read(&self, object)
             if !isKnown, object.flags.contains(.mustUnderstand), !object.type.onlyAllowsMore {
-                throw .unsupported("the licence has an object \(object.type) that has to be understood")
+                throw .unsupported("the license has an object \(object.type) that has to be understood")
             }
         }
     }
@@ -357,7 +357,7 @@ extension XMRTerms {
         for object in container.objects {
             guard object.type == kind else {
                 guard !object.flags.contains(.mustUnderstand) else {
-                    throw .unsupported("the licence has an object \(object.type) that has to be understood")
+                    throw .unsupported("the license has an object \(object.type) that has to be understood")
                 }
                 continue
             }
@@ -404,7 +404,7 @@ extension XMRTerms.Uplink {
 }
 
 extension XMRObject.Kind {
-    /// Whether a licence may hold more than one of these.
+    /// Whether a license may hold more than one of these.
     fileprivate var mayRepeat: Bool {
         switch self {
         case .policyMetadata, .playEnabler, .explicitAnalogProtection, .explicitDigitalVideoProtection,

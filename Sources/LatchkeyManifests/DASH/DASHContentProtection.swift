@@ -27,7 +27,7 @@ public struct DASHContentProtection: Hashable, Sendable {
     public var protectionBoxes: [PSSHBox]
     /// The PlayReady object of `mspr:pro`, as it stands; nil for none, or for no Base64.
     public var playReadyObject: [UInt8]?
-    /// Licence services that the manifest names, as it spells them.
+    /// License services that the manifest names, as it spells them.
     public var licenseURLs: [String]
     /// What of the descriptor cannot be used, in words for a log, each once. Never quotes it.
     public var flaws: [String]

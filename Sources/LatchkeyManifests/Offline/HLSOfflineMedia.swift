@@ -38,7 +38,7 @@ public struct HLSOfflineMedia: Sendable {
     /// stand for keys of their own under its URI.
     public private(set) var keyedMaps: [KeyedMap] = []
     /// The URIs of those of `serverKeys` that a segment has without a PlayReady-style key beside. The others are left aside
-    /// by playback that uses PlayReady-style licences. Other key systems do not count: nothing here gets their keys.
+    /// by playback that uses PlayReady-style licenses. Other key systems do not count: nothing here gets their keys.
     public private(set) var indispensableKeys: Set<String> = []
     /// No segment comes any more. One that is not so is live.
     public let isEnded: Bool

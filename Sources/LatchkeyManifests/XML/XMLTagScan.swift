@@ -153,7 +153,7 @@ public struct XMLLimits: Hashable, Sendable {
     /// keeps the document a hundred bytes and more, however short it is.
     public var markup: Int
 
-    /// Sizes in bytes, the others are counts. The defaults are enough for a header and for a licence exchange.
+    /// Sizes in bytes, the others are counts. The defaults are enough for a header and for a license exchange.
     public init(size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64, markup: Int = 1 << 19) {
         self.size = size
         self.depth = depth
@@ -164,6 +164,6 @@ public struct XMLLimits: Hashable, Sendable {
 
     /// For a WRMHEADER, which a PlayReady object limits to 64 KiB of UTF-16.
     public static let header = XMLLimits(size: 64 * 1024)
-    /// For a request to a licence service and its answer.
+    /// For a request to a license service and its answer.
     public static let exchange = XMLLimits(size: 2 * 1024 * 1024)
 }

@@ -6,7 +6,7 @@ import LatchkeyContainers
 import LatchkeyManifests
 import LatchkeyProtection
 
-/// Has the licence of some content stored, where it has one that can be. Returns why it is not; nil where it is, or where
+/// Has the license of some content stored, where it has one that can be. Returns why it is not; nil where it is, or where
 /// the content needs none.
 public typealias LicenseStoring = @Sendable () async -> String?
 
@@ -18,7 +18,7 @@ struct ItemDownload: Sendable {
     let fetcher: ItemFetcher
     /// Has keys of key servers stored; nil: no key server is asked for them.
     let keyStoring: KeyStoring?
-    /// Has the licence stored; nil: no service is asked for one.
+    /// Has the license stored; nil: no service is asked for one.
     let licenseStoring: LicenseStoring?
     /// Waits between two tries. Throws where the task is cancelled.
     let pause: @Sendable (Duration) async throws -> Void
@@ -162,7 +162,7 @@ struct ItemDownload: Sendable {
         }
     }
 
-    /// The same for the licence. If no service is to be asked, nothing is known of it.
+    /// The same for the license. If no service is to be asked, nothing is known of it.
     private func storeLicense() async throws(CacheError) {
         guard let licenseStoring else { return try await store.forget(serverKey: ItemStore.license) }
         let refusal = await licenseStoring()

@@ -265,7 +265,7 @@ actor ItemOperations {
 extension CacheError {
     fileprivate static func notKept(_ uri: String, of count: Int, _ what: String, _ reason: String) -> CacheError {
         let others = count > 1 ? " (and \(count - 1) more)" : ""
-        let name = uri == ItemStore.license ? "licence" : "key \(URIReference(uri).printable)"
+        let name = uri == ItemStore.license ? "license" : "key \(URIReference(uri).printable)"
         return CacheError(
             .licenseNotKept, "the \(name)\(others) \(what), so playback needs the network for it: \(reason)")
     }

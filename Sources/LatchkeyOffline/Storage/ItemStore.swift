@@ -465,7 +465,7 @@ extension ItemStore {
         tables.refusals[uri] = nil
     }
 
-    /// Stands among the key URIs for what the content's licence says of all of its keys; no URI is empty.
+    /// Stands among the key URIs for what the content's license says of all of its keys; no URI is empty.
     static let license = ""
 
     private static let unasked = "no download has asked for it"

@@ -117,7 +117,7 @@ extension KMSConnector {
         static let enabled: UInt64 = 2
     }
 
-    /// What the connector is to licences. By `DRM_MODE_CONNECTOR_…`; other numbers are not known.
+    /// What the connector is to licenses. By `DRM_MODE_CONNECTOR_…`; other numbers are not known.
     var kind: Output.Kind {
         switch Int32(truncatingIfNeeded: type) {
         case DRM_MODE_CONNECTOR_eDP, DRM_MODE_CONNECTOR_LVDS, DRM_MODE_CONNECTOR_DSI, DRM_MODE_CONNECTOR_DPI:

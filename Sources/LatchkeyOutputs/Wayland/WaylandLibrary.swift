@@ -116,7 +116,7 @@ extension latchkey_wl_argument {
 
 /// The protocol weston_content_protection, version 1, as libwayland wants it described.
 ///
-/// After weston-content-protection.xml of Weston 10 (copyright The Chromium Authors, Collabora, Intel; MIT licence).
+/// After weston-content-protection.xml of Weston 10 (copyright The Chromium Authors, Collabora, Intel; MIT license).
 struct WestonProtocol: @unchecked Sendable {
     // SAFETY: made once for the process, never changed and never freed.
     let contentProtection: WaylandLibrary.Interface

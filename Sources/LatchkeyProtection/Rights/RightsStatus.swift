@@ -6,11 +6,11 @@ public struct RightsStatus: Hashable, Sendable {
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// They may be used.
         case valid
-        /// There are none; acquire a licence.
+        /// There are none; acquire a license.
         case none
         /// They cannot be used yet.
         case future
-        /// They cannot be used any more; acquire a licence.
+        /// They cannot be used any more; acquire a license.
         case expired
         /// They depend on dates, and the clock cannot be trusted; correct the clock.
         case untrustedTime
@@ -44,8 +44,8 @@ public struct RightsStatus: Hashable, Sendable {
         self.reason = reason
     }
 
-    /// There is no licence.
-    public static let noLicense = RightsStatus(kind: .none, reason: "no licence is installed for this content")
+    /// There is no license.
+    public static let noLicense = RightsStatus(kind: .none, reason: "no license is installed for this content")
 }
 
 extension RightsStatus: CustomStringConvertible {
@@ -54,7 +54,7 @@ extension RightsStatus: CustomStringConvertible {
 }
 
 extension RightsStatus.Kind: Comparable {
-    /// The greater one is the more useful: of several licences for the same content the greatest stands for all.
+    /// The greater one is the more useful: of several licenses for the same content the greatest stands for all.
     public static func < (left: Self, right: Self) -> Bool { left.rank < right.rank }
 
     private var rank: Int {
@@ -77,7 +77,7 @@ extension RightsStatus {
         case continuing
     }
 
-    /// How rights stand at a moment, for a use. The one place where time decides about a licence.
+    /// How rights stand at a moment, for a use. The one place where time decides about a license.
     ///
     /// While the clock is not trusted, date-based rights are `untrustedTime`, with these exceptions. Rights that have a
     /// grace period may be used for so long. Rights that only begin, and began before the latest time that is certain,
@@ -91,7 +91,7 @@ extension RightsStatus {
         let status: (kind: Kind, reason: String)
         let isTrusted = now.isTrusted && (now.trust == .signed || !rights.requiresSignedTime)
         if !rights.isDateBased {
-            status = (.valid, "the licence has no dates")
+            status = (.valid, "the license has no dates")
         } else if isTrusted {
             status = limits.status(at: now.time)
         } else {
@@ -148,9 +148,9 @@ private struct Limits {
     /// `isPresent` is false for a time that is certainly past: then marks may be later.
     func status(at time: UnixTime, isPresent: Bool = true) -> (RightsStatus.Kind, String) {
         if let removal = rights.removal, removal <= time {
-            return (.none, "the licence was to be removed on \(removal)")
+            return (.none, "the license was to be removed on \(removal)")
         }
-        if let ends = rights.ends, ends <= time { return (.expired, "the licence ended on \(ends)") }
+        if let ends = rights.ends, ends <= time { return (.expired, "the license ended on \(ends)") }
         if let stored = rights.stored, let limit = afterStored,
             let reason = ending(limit, "stored", on: stored, at: time, isPresent)
         {
@@ -161,7 +161,7 @@ private struct Limits {
         {
             return (.expired, reason)
         }
-        if let begins = rights.begins, time < begins { return (.future, "the licence begins on \(begins)") }
+        if let begins = rights.begins, time < begins { return (.future, "the license begins on \(begins)") }
         return (.valid, Self.validity(until: ends(at: time), afterFirstPlay: secondsFromFirstPlay))
     }
 
@@ -170,7 +170,7 @@ private struct Limits {
 
     private static func validity(until end: UnixTime?, afterFirstPlay seconds: UInt32?) -> String {
         guard let seconds else {
-            return end.map { "the licence may be used until \($0)" } ?? "the licence has no end"
+            return end.map { "the license may be used until \($0)" } ?? "the license has no end"
         }
         let words = "the license may be used until \(words(seconds)) after the first play"
         return end.map { "\(words), and not after \($0)" } ?? words
@@ -194,10 +194,10 @@ private struct Limits {
     ) -> String? {
         // Before the mark, nothing of the time had been used up.
         if limit <= time, isPresent || mark <= time {
-            return "the licence was \(event) on \(mark) and ended on \(limit)"
+            return "the license was \(event) on \(mark) and ended on \(limit)"
         }
         guard isPresent, isAhead(mark, of: time) else { return nil }
-        return "the licence was \(event) on \(mark), which is still to come: the clock was wrong then"
+        return "the license was \(event) on \(mark), which is still to come: the clock was wrong then"
     }
 
     func statusWithoutTrust(at now: TrustedTime) -> (RightsStatus.Kind, String) {
@@ -206,15 +206,15 @@ private struct Limits {
             let then = status(at: past, isPresent: false)
             if then.0 == .expired || then.0 == .none { return then }
             if then.0 == .valid, !rights.hasEnd, !rights.requiresSignedTime {
-                return (.valid, "the licence has begun, and has no end")
+                return (.valid, "the license has begun, and has no end")
             }
         }
         let present = status(at: now.time.advanced(bySeconds: now.isTrusted ? 0 : now.untrustedSeconds))
         if let grace = rights.grace, !now.isTrusted, present.0 == .valid, now.untrustedSeconds < Int64(grace) {
             let left = Int64(grace) - now.untrustedSeconds
-            return (.valid, "\(problem(now)), but the licence allows \(left) more seconds with such a clock")
+            return (.valid, "\(problem(now)), but the license allows \(left) more seconds with such a clock")
         }
-        return (.untrustedTime, "the licence has dates, and \(problem(now))")
+        return (.untrustedTime, "the license has dates, and \(problem(now))")
     }
 
     private func problem(_ now: TrustedTime) -> String {

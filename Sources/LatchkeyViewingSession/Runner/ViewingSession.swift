@@ -118,7 +118,7 @@ public final class ViewingSession: Sendable {
 
     /// A copy, as things stand; it does not change by itself.
     public var state: SessionState { core.withLock(\.state) }
-    /// The server's latest token, for a licence request. A secret.
+    /// The server's latest token, for a license request. A secret.
     public var token: SessionToken? { core.withLock(\.state.token) }
     /// Why the session was denied or lost.
     public var failure: SessionFailure? { core.withLock(\.state.failure) }
@@ -179,7 +179,7 @@ public final class ViewingSession: Sendable {
     /// The machine is awake again.
     public func resume() { handle(.resume) }
 
-    /// A licence brought the session along; it was asked for at `sentAt`, by the session's clock.
+    /// A license brought the session along; it was asked for at `sentAt`, by the session's clock.
     public func adopt(_ grant: SessionGrant, sentAt: Int64) { handle(.adopt(grant, sentAt: sentAt)) }
 
     /// Waits until the session is there. Throws why it is not, or where the session is stopped meanwhile.

@@ -36,9 +36,9 @@ public struct SessionPolicy: Hashable, Sendable {
     public var replacesSessionAfterAbsence = true
     /// Whether the session is ended when the machine goes to sleep.
     public var endsBeforeSleep = false
-    /// Whether licences keep the session, each renewal being a heartbeat to the server that gives them: then no heartbeats
+    /// Whether licenses keep the session, each renewal being a heartbeat to the server that gives them: then no heartbeats
     /// are sent, and the leases of keys are what ends playback.
-    public var isKeptByLicences = false
+    public var isKeptByLicenses = false
     /// Whether the server can end a session that it never confirmed, by the number that the client gave it.
     public var endsUnconfirmed = true
 

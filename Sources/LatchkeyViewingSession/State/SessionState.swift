@@ -179,7 +179,7 @@ extension SessionState {
         case tick
         /// The answer to a request.
         case reply(to: Request, Reply)
-        /// A licence brought the session along: it was asked for at this time.
+        /// A license brought the session along: it was asked for at this time.
         case adopt(SessionGrant, sentAt: Int64)
         /// The application's answer to `Action.wantsCredential`: whether there is a new one.
         case credential(isNew: Bool)
@@ -787,7 +787,7 @@ extension SessionState {
         hasRefreshedCredential = false
         if !isFirst { retryBudget = min(retryBudget + 1, policy.retryReserve * 10) }
         nextAttempt = max(now, sentAt + part(isFirst ? 0.05 : 0.5, 0.8, of: interval, &random))
-        if policy.isKeptByLicences { (nextAttempt, leaseEnd) = (nil, .max) }
+        if policy.isKeptByLicenses { (nextAttempt, leaseEnd) = (nil, .max) }
     }
 
     mutating func adopt(

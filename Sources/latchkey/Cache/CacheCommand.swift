@@ -18,7 +18,7 @@
             commandName: "cache",
             abstract: "Download content, list what is on disk, or remove it.",
             discussion: """
-                What is downloaded is as encrypted on disk as it was at its server. Playing it takes a licence that is \
+                What is downloaded is as encrypted on disk as it was at its server. Playing it takes a license that is \
                 stored: latchkey cache add --license and latchkey acquire get it. latchkey play plays from the disk what is there.
                 """,
             subcommands: [CacheListCommand.self, CacheAddCommand.self, CachePurgeCommand.self])
@@ -217,7 +217,7 @@
                 valueName: "name"))
         var audio: [String] = []
 
-        @Flag(help: "Acquire the PlayReady-style licences too, where none is stored that may be used.")
+        @Flag(help: "Acquire the PlayReady-style licenses too, where none is stored that may be used.")
         var license = false
 
         func run() async throws {

@@ -8,16 +8,16 @@
     struct AcquireCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "acquire",
-            abstract: "Acquire the licences for some content and keep them on this device.",
+            abstract: "Acquire the licenses for some content and keep them on this device.",
             discussion: """
-                Asks the licence service that is configured, or that the content names, as playback would. Licences that \
-                may be kept are in the licence store then: see latchkey licenses. Others are good for one playback, and \
+                Asks the license service that is configured, or that the content names, as playback would. Licenses that \
+                may be kept are in the license store then: see latchkey licenses. Others are good for one playback, and \
                 are given up at the end of this command, which says so. JSON has rights, as latchkey inspect has them, and \
                 isStored.
 
                 EXIT STATUS
                   0   acquired; the rights may begin later
-                  1   no licence was acquired; standard error says why
+                  1   no license was acquired; standard error says why
                 """)
 
         @OptionGroup var place: ContentPlace
@@ -47,7 +47,7 @@
                 return print(try JSONText.of(Answer(rights: ContentDocument.Rights(rights), isStored: isStored)))
             }
             print("acquired: \(rights)")
-            if !isStored { print("The licence is good for one playback; nothing was stored.") }
+            if !isStored { print("The license is good for one playback; nothing was stored.") }
         }
 
         private struct Answer: Encodable {

@@ -134,16 +134,16 @@
 
         private var onPlay: [String] {
             guard info.isProtected else { return ["It plays: nothing is encrypted."] }
-            guard !info.keyNeeds.isEmpty else { return ["It plays: its keys come without a licence."] }
+            guard !info.keyNeeds.isEmpty else { return ["It plays: its keys come without a license."] }
             var lines = info.keyNeeds.map { need in
                 let name = need.keyURI ?? list(need.keyIDs.map { "KID \($0)" })
                 return "\(name): "
                     + (need.source.map { "from \($0)" }
-                        ?? "no source is asked, and playback waits in vain: configure a licence service or a keys file")
+                        ?? "no source is asked, and playback waits in vain: configure a license service or a keys file")
             }
             if info.rightsStatus != .valid, info.keyNeeds.contains(where: { $0.source != nil }) {
                 lines.append(
-                    "A licence is acquired first: latchkey acquire, or an answer to the question of latchkey play.")
+                    "A license is acquired first: latchkey acquire, or an answer to the question of latchkey play.")
             }
             return lines
         }

@@ -15,7 +15,7 @@
             commandName: "play",
             abstract: "Play some content, and say what happens.",
             discussion: """
-                Looks at the rights first, and asks before a licence is acquired. On a terminal the last line shows the \
+                Looks at the rights first, and asks before a license is acquired. On a terminal the last line shows the \
                 position. With --json each event is an object on a line of its own, with event and what belongs to it. \
                 Session errors have status (of HTTP), code, message, reason, conflicts and, for heartbeats, final. What ends \
                 the command without playback to the end is the event error, with code and status if there are any.
@@ -34,7 +34,7 @@
         @OptionGroup var place: ContentPlace
         @OptionGroup var cachePlace: CachePlace
 
-        @Flag(name: .shortAndLong, help: "Acquire licences without asking.")
+        @Flag(name: .shortAndLong, help: "Acquire licenses without asking.")
         var yes = false
 
         @Option(help: ArgumentHelp("The audio track, as latchkey inspect names it.", valueName: "name"))
@@ -166,7 +166,7 @@
                 screen.fail("there are no rights to play this, and no one can be asked", code: "no rights")
                 return false
             }
-            return screen.ask("There are no rights to play this. Acquire a licence? [y/N] ")
+            return screen.ask("There are no rights to play this. Acquire a license? [y/N] ")
         }
 
         private func complain(_ text: String) { StandardStream.error.write("Error: \(text)\n") }

@@ -11,7 +11,7 @@ import Synchronization
 ///     latchkey-agent-benchmark agent|informed TYPE URL
 ///
 /// Prints the kB of resident memory with the player in READY, then the milliseconds from nothing but an
-/// initialised GStreamer to the first picture at the sink. `informed` looks at the content first, as applications do.
+/// initialized GStreamer to the first picture at the sink. `informed` looks at the content first, as applications do.
 /// The same for `playbin3` alone is `pipelines.c`'s `player`, which has none of this code in its process.
 @main
 struct AgentBenchmark {

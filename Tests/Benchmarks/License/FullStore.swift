@@ -4,7 +4,7 @@ import LatchkeyKeySystems
 import LatchkeyKeySession
 import LatchkeyProtection
 
-/// What the licence store takes its time for, with 10,000 licences of 2 KiB in it.
+/// What the license store takes its time for, with 10,000 licenses of 2 KiB in it.
 enum FullStore {
     private static let licenses = 10_000
 
@@ -37,7 +37,7 @@ enum FullStore {
             lookups.times.append(
                 try await ContinuousClock().measure {
                     guard try await store.records(for: keyID(number)).first?.payload == license(number).payload else {
-                        throw LicenseStoreError.aborted("licence \(number) is not there")
+                        throw LicenseStoreError.aborted("license \(number) is not there")
                     }
                 })
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// What licences take their time for, without the network: acquiring one, starting with a stored one, and the store with
+/// What licenses take their time for, without the network: acquiring one, starting with a stored one, and the store with
 /// 10,000 of them. Prints one table.
 @main
 enum LicenseBenchmark {

@@ -4,7 +4,7 @@ import LatchkeyTestServices
 import LatchkeyKeySystems
 import LatchkeyProtection
 
-/// What a PlayReady-style licence takes on the client: making the challenge, then checking the answer and unwrapping the
+/// What a PlayReady-style license takes on the client: making the challenge, then checking the answer and unwrapping the
 /// content key.
 enum RoundTrip {
     private static let runs = 1000
@@ -24,7 +24,7 @@ enum RoundTrip {
 
         let clock = ContinuousClock()
         var (challenges, answers) = (Row("challenge"), Row("verify and unwrap"))
-        var trips = Row("licence round trip without network")
+        var trips = Row("license round trip without network")
         for run in 0..<warmUp + runs {
             let start = clock.now
             let exchange = try PlayReadyExchange(

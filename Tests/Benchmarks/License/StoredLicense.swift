@@ -6,14 +6,14 @@ import LatchkeyKeySystems
 import LatchkeyKeySession
 import LatchkeyProtection
 
-/// A start with a licence in the store, as a new process has it: opening the store, finding the licence, judging it,
+/// A start with a license in the store, as a new process has it: opening the store, finding the license, judging it,
 /// unwrapping its key, and handing it to a session.
 enum StoredLicense {
     private static let runs = 200
     private static let warmUp = 5
     private static let keyBytes: [UInt8] = Array(0x20...0x2F)
 
-    /// A licence service in this process.
+    /// A license service in this process.
     private struct Service: HTTPTransport {
         let server: PlayReadyLicenseServer
         let key: ContentKey
@@ -36,7 +36,7 @@ enum StoredLicense {
         let object = try PlayReadyObject(header: header).serialized()
         try await PlayReadyClient(configuration: configuration, transport: transport).acquireLicense(for: object)
 
-        var row = Row("stored-licence start, store opened")
+        var row = Row("stored-license start, store opened")
         for run in 0..<warmUp + runs {
             let start = ContinuousClock().now
             let client = PlayReadyClient(configuration: configuration, transport: transport)

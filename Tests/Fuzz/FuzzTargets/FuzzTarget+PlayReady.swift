@@ -43,7 +43,7 @@ extension FuzzTarget {
         },
         FuzzTarget("xmr") { bytes in
             guard let license = try? XMRLicense(reading: bytes) else { return }
-            precondition(license.bytes == bytes, "a licence is read whole")
+            precondition(license.bytes == bytes, "a license is read whole")
             guard let terms = try? XMRTerms(license) else { return }
             let again = try? XMRLicense.make(rightsID: license.rightsID, objects: terms.objects) { _ in
                 license.signature

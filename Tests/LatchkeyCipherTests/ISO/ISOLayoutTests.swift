@@ -246,7 +246,7 @@ import Testing
     }
 
     /// Over HTTP, the first bytes are all that is there of a large table when its type is looked for.
-    @Test func theStartOfATableIsEnoughToRecogniseAFile() {
+    @Test func theStartOfATableIsEnoughToRecognizeAFile() {
         let movie = BoxBuilder.movie(
             BoxBuilder.track(table: [
                 BoxBuilder.full("stts", BoxBuilder.number(1, 4) + [UInt8](repeating: 0, count: 1 << 16))

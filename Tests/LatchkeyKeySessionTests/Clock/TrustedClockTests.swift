@@ -167,8 +167,8 @@ struct TrustedClockTests {
         #expect(later.now() == TrustedTime(trust: .signed, time: date(0), latestSigned: date(0)))
     }
 
-    /// No licence with dates counts, not even one with a grace; one without does.
-    @Test func licencesWithDatesAreDisabledWhileItIsLost() async throws {
+    /// No license with dates counts, not even one with a grace; one without does.
+    @Test func licensesWithDatesAreDisabledWhileItIsLost() async throws {
         let (folder, store) = try await storeWithLostClock()
         defer { withExtendedLifetime(folder) {} }
         let now = try await open(store, TestTimeService(date(0))).now()

@@ -119,7 +119,7 @@ struct PlayReadyClockTests {
 
     /// Nobody else reads the clock while media plays. The key goes, and comes back where the time service says that it may:
     /// what plays asks again.
-    @Test func aRollbackEndsKeysOfLicencesWithDatesWhileTheyPlay() async throws {
+    @Test func aRollbackEndsKeysOfLicensesWithDatesWhileTheyPlay() async throws {
         try await whileItPlays("enddate:@+3600") { world, session, watcher, look in
             #expect(session.status(of: keyID(1)).key == nil)
             #expect(session.status(of: keyID(1)).error == nil)
@@ -145,7 +145,7 @@ struct PlayReadyClockTests {
         try await whileItPlays("enddate:@+3600", hasTimeService: false) { world, session, _, _ in
             let error = try await world.outcome(in: session)
             #expect(error?.description.contains("set back") == true)
-            // Another licence would be of no more use.
+            // Another license would be of no more use.
             #expect(world.service.operations.count { $0 == .acquireLicense } == 1)
             world.service.setTimeService(true)
             let outcome = try await world.outcome(in: session)
@@ -169,8 +169,8 @@ struct PlayReadyClockTests {
         }
     }
 
-    /// A licence without an end is never withdrawn, whether or not a signed time says that it has begun.
-    @Test(arguments: [true, false]) func aLicenceWithoutAnEndPlaysOn(hasSignedTime: Bool) async throws {
+    /// A license without an end is never withdrawn, whether or not a signed time says that it has begun.
+    @Test(arguments: [true, false]) func aLicenseWithoutAnEndPlaysOn(hasSignedTime: Bool) async throws {
         try await whileItPlays("begindate:@-60", hasSignedTime: hasSignedTime, hasTimeService: false) {
             _, session, watcher, _ in
             #expect(session.status(of: keyID(1)).key != nil)
@@ -179,7 +179,7 @@ struct PlayReadyClockTests {
     }
 
     /// One that allows some time with such a clock plays that long.
-    @Test func aLicenceWithAGracePeriodPlaysToItsEnd() async throws {
+    @Test func aLicenseWithAGracePeriodPlaysToItsEnd() async throws {
         try await whileItPlays("enddate:@+7200,grace:3600", hasTimeService: false) { world, session, watcher, look in
             #expect(session.status(of: keyID(1)).key != nil)
             world.pass(3601)
@@ -190,7 +190,7 @@ struct PlayReadyClockTests {
         }
     }
 
-    /// Nobody can tell then whether the licence still allows it.
+    /// Nobody can tell then whether the license still allows it.
     @Test func withoutTheStoreNothingWithAnEndPlays() async throws {
         try await whileItPlays("enddate:@+7200,grace:3600", hasTimeService: false) { world, session, watcher, look in
             #expect(session.status(of: keyID(1)).key != nil)
@@ -201,8 +201,8 @@ struct PlayReadyClockTests {
         }
     }
 
-    /// No licence is known to be over then, and each acquisition brings another one.
-    @Test func licencesDoNotPileUpWhileTheClockIsUntrusted() async throws {
+    /// No license is known to be over then, and each acquisition brings another one.
+    @Test func licensesDoNotPileUpWhileTheClockIsUntrusted() async throws {
         let world = try PlayReadyWorld()
         try await world.client.acquireLicense(for: PlayReadyWorld.data())
         world.service.setTimeService(false)

@@ -27,7 +27,7 @@ struct PlayReadyLoaderTests {
 
     // MARK: Leases
 
-    @Test func aLicenceWithAnEndIsRenewedWhileItPlays() async throws {
+    @Test func aLicenseWithAnEndIsRenewedWhileItPlays() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("enddate:@+100")
         let session = session(world)
@@ -59,7 +59,7 @@ struct PlayReadyLoaderTests {
         #expect(session.status(of: keyID(1)).error?.isSameKind(as: .leaseExpired("")) == true)
     }
 
-    @Test func aStoredLicencesEndCountsFromNow() async throws {
+    @Test func aStoredLicensesEndCountsFromNow() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("enddate:@+100")
         try await world.client.acquireLicense(for: PlayReadyWorld.data())
@@ -165,8 +165,8 @@ struct PlayReadyLoaderTests {
         #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
     }
 
-    /// Rentals that are used up do not pile up in the store. The mark stays: the same licence would not begin anew.
-    @Test func whatIsUsedUpGoesWhenANewLicenceComes() async throws {
+    /// Rentals that are used up do not pile up in the store. The mark stays: the same license would not begin anew.
+    @Test func whatIsUsedUpGoesWhenANewLicenseComes() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("firstexp:60")
         for _ in 0..<3 {
@@ -184,7 +184,7 @@ struct PlayReadyLoaderTests {
 
     // MARK: Sessions
 
-    @Test func aLicenceForOneSessionIsNoOthers() async throws {
+    @Test func aLicenseForOneSessionIsNoOthers() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("persist:false")
         let session = session(world)
@@ -196,7 +196,7 @@ struct PlayReadyLoaderTests {
         #expect(try await parts.store.list(kind: .license).isEmpty)
     }
 
-    @Test func aStoredCopyOfSuchALicenceIsOfNoUse() async throws {
+    @Test func aStoredCopyOfSuchALicenseIsOfNoUse() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("persist:false")
         try await world.client.acquireLicense(for: PlayReadyWorld.data())
@@ -211,7 +211,7 @@ struct PlayReadyLoaderTests {
         #expect(status.reason.contains("another session"))
     }
 
-    @Test func aLicenceIsClaimedOnce() async throws {
+    @Test func aLicenseIsClaimedOnce() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("persist:false")
         try await world.client.acquireLicense(for: PlayReadyWorld.data())
@@ -267,7 +267,7 @@ struct PlayReadyLoaderTests {
         #expect(world.service.requests(.acquireLicense).map(\.url) == ["https://configured.example/"])
     }
 
-    @Test func aLicenceMayTravelWithTheContent() async throws {
+    @Test func aLicenseMayTravelWithTheContent() async throws {
         let world = try PlayReadyWorld()
         try await world.client.acquireLicense(for: PlayReadyWorld.data())
         let parts = try await world.client.parts()
@@ -302,7 +302,7 @@ struct PlayReadyLoaderTests {
             details: .init(licenseAcquisitionURL: url, isOnDemand: true))
     }
 
-    @Test func aFragmentBringsTheLicenceOfItsKey() async throws {
+    @Test func aFragmentBringsTheLicenseOfItsKey() async throws {
         let world = try PlayReadyWorld()
         try await world.client.acquireLicense(for: PlayReadyWorld.data([2]))
         let parts = try await world.client.parts()
@@ -343,7 +343,7 @@ struct PlayReadyLoaderTests {
         let watcher = Watcher(session)
         session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: .playReady, initializationData: [fragment]))
         let event = await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }
-        // Where there is a service, it gives a licence with a key of its own.
+        // Where there is a service, it gives a license with a key of its own.
         #expect(event?.isUsable == (url != nil))
         guard case .failed(_, _, let error) = event else { return }
         #expect(error.description.contains("is a leaf on root KID \(keyID(9))"), "\(error)")
@@ -361,7 +361,7 @@ struct PlayReadyLoaderTests {
     }
 
     /// One license of two is refused: it is asked for once, and the other key comes all the same.
-    @Test func aRefusedLicenceLeavesTheOthersTheirs() async throws {
+    @Test func aRefusedLicenseLeavesTheOthersTheirs() async throws {
         let world = try PlayReadyWorld()
         let session = session(world)
         let watcher = Watcher(session)
@@ -652,7 +652,7 @@ struct PlayReadyLoaderTests {
         }
     }
 
-    @Test func theServiceHearsThatLicencesAreStored() async throws {
+    @Test func theServiceHearsThatLicensesAreStored() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("tid:AAECAw==")
         #expect(try await world.outcome() == nil)
@@ -783,7 +783,7 @@ struct PlayReadyLoaderTests {
         #expect(try await world.outcome() == nil)
         #expect(
             portal.calls == [
-                "licence \(PlayReadyService.url)", "join \(PlayReadyService.url)", "licence \(PlayReadyService.url)",
+                "license \(PlayReadyService.url)", "join \(PlayReadyService.url)", "license \(PlayReadyService.url)",
             ])
         let requests = world.service.requests(.acquireLicense) + world.service.requests(.joinDomain)
         #expect(requests.map(\.url) == Array(repeating: "https://portal.example/relay", count: 3))
@@ -792,7 +792,7 @@ struct PlayReadyLoaderTests {
 
     @Test func withoutTheSecondCallTheClientJoins() async throws {
         let world = try PlayReadyWorld()
-        let delegate = LicenceOnlyDelegate()
+        let delegate = LicenseOnlyDelegate()
         world.service.setPolicy("domain:\(PlayReadyService.accountID)")
         try await world.client.acquireLicense(for: PlayReadyWorld.data(), delegate: delegate)
         #expect(world.service.operations == [.acquireLicense, .joinDomain, .acquireLicense])
@@ -821,7 +821,7 @@ struct PlayReadyLoaderTests {
         let after = try await world.rights()
         #expect(after.kind == .valid && !after.rightsExpireAfterFirstUse)
         world.pass(70)
-        #expect(try await world.rights().reason.contains("the licence ended on "))
+        #expect(try await world.rights().reason.contains("the license ended on "))
     }
 
     @Test func contentHasTheRightsOfItsLeastKey() async throws {
@@ -859,7 +859,7 @@ private final class Portal: PlayReadyDelegate {
     var calls: [String] { log.lines }
 
     func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
-        try await relay(request, "licence")
+        try await relay(request, "license")
     }
 
     func performJoinDomain(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
@@ -875,12 +875,12 @@ private final class Portal: PlayReadyDelegate {
     }
 }
 
-private final class LicenceOnlyDelegate: PlayReadyDelegate {
+private final class LicenseOnlyDelegate: PlayReadyDelegate {
     private let log = Log()
     var count: Int { log.lines.count }
 
     func performLicenseAcquisition(_ request: PlayReadyServiceRequest) async throws(KeyError) -> [UInt8] {
-        log.add("licence")
+        log.add("license")
         return try await request.send()
     }
 }

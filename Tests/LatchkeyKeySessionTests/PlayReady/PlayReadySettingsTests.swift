@@ -54,7 +54,7 @@ final class Log: Sendable {
     }
 
     @Test(arguments: [
-        ("licence-url", "x", "unknown key “licence-url”"), ("clock", "sundial", "secure, system"),
+        ("license-url", "x", "unknown key “license-url”"), ("clock", "sundial", "secure, system"),
         ("renew", "maybe", "false, true"),
     ]) func whatCannotBeIsNamed(key: String, value: String, text: String) {
         #expect(error { () throws(KeyError) in _ = try PlayReadySettings([key: value]) }.contains(text))

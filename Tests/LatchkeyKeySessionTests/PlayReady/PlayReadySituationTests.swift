@@ -6,10 +6,10 @@ import Testing
 
 @testable import LatchkeyKeySession
 
-/// A licence's policy and what has happened to the device, and what comes of it.
+/// A license's policy and what has happened to the device, and what comes of it.
 struct PlayReadySituation: CustomTestStringConvertible, Sendable {
     enum Step: Sendable {
-        /// The application acquires a licence now, on the policy of then.
+        /// The application acquires a license now, on the policy of then.
         case acquire
         /// A session plays key 1 and ends.
         case play
@@ -35,7 +35,7 @@ struct PlayReadySituation: CustomTestStringConvertible, Sendable {
     }
 
     enum Outcome: Sendable {
-        /// Key 1 is usable after so many licence requests.
+        /// Key 1 is usable after so many license requests.
         case plays(asked: Int)
         case fails(String, asked: Int)
     }
@@ -66,13 +66,13 @@ struct PlayReadySituationTests {
 
     static let policies: [PlayReadySituation] = [
         .init("nothing is there", "", [], RightsStatus.Kind.none, .plays(asked: 1)),
-        .init("a stored licence starts without the service", "", [.acquire, .offline], .valid, .plays(asked: 0)),
+        .init("a stored license starts without the service", "", [.acquire, .offline], .valid, .plays(asked: 0)),
         .init(
-            "a stored licence outlives the process", "", [.acquire, .startAgain, .offline], .valid, .plays(asked: 0)),
+            "a stored license outlives the process", "", [.acquire, .startAgain, .offline], .valid, .plays(asked: 0)),
         .init(
-            "a stored licence outlives the machine's run", "", [.acquire, .restart, .startAgain, .offline], .valid,
+            "a stored license outlives the machine's run", "", [.acquire, .restart, .startAgain, .offline], .valid,
             .plays(asked: 0)),
-        .init("no licence and no service", "", [.offline], RightsStatus.Kind.none, .fails("offline", asked: 2)),
+        .init("no license and no service", "", [.offline], RightsStatus.Kind.none, .fails("offline", asked: 2)),
         .init(
             "not for storing: gone with the process", "persist:false", [.acquire, .startAgain], RightsStatus.Kind.none,
             .plays(asked: 1)),
@@ -88,10 +88,10 @@ struct PlayReadySituationTests {
         .init("no right to play", "play:false", [.acquire], RightsStatus.Kind.none, .fails("0x8004C00B", asked: 1)),
         .init("output levels", "ucvopl:270", [.acquire], .valid, .plays(asked: 0)),
         .init(
-            "the second licence has what the first lacks", "play:false", [.acquire, .policy(""), .acquire], .valid,
+            "the second license has what the first lacks", "play:false", [.acquire, .policy(""), .acquire], .valid,
             .plays(asked: 0)),
         .init(
-            "the older licence is still good", "", [.acquire, .policy("play:false"), .acquire], .valid, .plays(asked: 0)
+            "the older license is still good", "", [.acquire, .policy("play:false"), .acquire], .valid, .plays(asked: 0)
         ),
     ]
 
@@ -102,17 +102,17 @@ struct PlayReadySituationTests {
             "the end itself", "enddate:@+60", [.acquire, .pass(60), .offline], .expired, .fails("offline", asked: 2)),
         .init("the end is past: a new one", "enddate:@+60", [.acquire, .pass(61)], .expired, .plays(asked: 1)),
         .init(
-            "the service gives a licence that has ended", "enddate:@-1", [], RightsStatus.Kind.none,
+            "the service gives a license that has ended", "enddate:@-1", [], RightsStatus.Kind.none,
             .fails(expired, asked: 1)),
         .init(
             "a stored end that is past, and one that ends now", "enddate:@+0", [.acquire, .pass(1)], .expired,
             .fails(expired, asked: 1)),
         .init("a begin in the past", "begindate:@-1", [.acquire, .offline], .valid, .plays(asked: 0)),
         .init("a begin now", "begindate:@+0", [.acquire, .offline], .valid, .plays(asked: 0)),
-        .init("a begin to come", "begindate:@+60", [.acquire], .future, .fails("the licence begins on", asked: 1)),
+        .init("a begin to come", "begindate:@+60", [.acquire], .future, .fails("the license begins on", asked: 1)),
         .init("a begin that has come", "begindate:@+60", [.acquire, .pass(60), .offline], .valid, .plays(asked: 0)),
         .init(
-            "a begin to come, and another licence", "begindate:@+60", [.acquire, .policy("")], .future, .plays(asked: 1)
+            "a begin to come, and another license", "begindate:@+60", [.acquire, .policy("")], .future, .plays(asked: 1)
         ),
         .init("between begin and end", "begindate:@-9,enddate:@+9", [.acquire, .offline], .valid, .plays(asked: 0)),
         .init("a removal date to come", "removaldate:@+60", [.acquire, .offline], .valid, .plays(asked: 0)),
@@ -152,10 +152,10 @@ struct PlayReadySituationTests {
             "the end comes before the time after the first play", "firstexp:600,enddate:@+60",
             [.acquire, .play, .pass(61), .offline], .expired, .fails("offline", asked: 2)),
         .init(
-            "a real-time licence that has not begun", "firstexp:60,realtime:true", [.acquire, .pass(99), .offline],
+            "a real-time license that has not begun", "firstexp:60,realtime:true", [.acquire, .pass(99), .offline],
             .valid, .plays(asked: 0)),
         .init(
-            "a real-time licence that is over", "firstexp:60,realtime:true", [.acquire, .play, .pass(60), .offline],
+            "a real-time license that is over", "firstexp:60,realtime:true", [.acquire, .play, .pass(60), .offline],
             .expired, .fails("offline", asked: 2)),
     ]
 
@@ -165,7 +165,7 @@ struct PlayReadySituationTests {
             "set back, an end", "enddate:@+3600", [.acquire, .noTimeService, .set(bySeconds: -86_400), .offline],
             .untrustedTime, .fails("offline", asked: 2)),
         .init(
-            "set back, an end, and nothing but such licences", "enddate:@+3600",
+            "set back, an end, and nothing but such licenses", "enddate:@+3600",
             [.acquire, .noTimeService, .set(bySeconds: -86_400)], .untrustedTime, .fails(noClock, asked: 1)),
         .init(
             "set back, an end: the time service repairs", "enddate:@+3600", [.acquire, .set(bySeconds: -86_400)],
@@ -188,7 +188,7 @@ struct PlayReadySituationTests {
             [.acquire, .noTimeService, .set(bySeconds: -86_400), .startAgain, .noTimeService, .offline], .untrustedTime,
             .fails("offline", asked: 2)),
         .init(
-            "set back: a licence without dates can still be had", "enddate:@+3600",
+            "set back: a license without dates can still be had", "enddate:@+3600",
             [.acquire, .noTimeService, .set(bySeconds: -86_400), .policy("")], .untrustedTime, .plays(asked: 1)),
         .init(
             "set back, a begin", "begindate:@-5", [.acquire, .noTimeService, .set(bySeconds: -86_400), .offline],
@@ -222,15 +222,15 @@ struct PlayReadySituationTests {
     static let domains: [PlayReadySituation] = [
         .init("a domain is required: joined", domain, [], RightsStatus.Kind.none, .plays(asked: 2)),
         .init("a member already", domain, [.join], RightsStatus.Kind.none, .plays(asked: 1)),
-        .init("a stored licence of the domain", domain, [.acquire, .startAgain, .offline], .valid, .plays(asked: 0)),
+        .init("a stored license of the domain", domain, [.acquire, .startAgain, .offline], .valid, .plays(asked: 0)),
         .init(
             "the domain was renewed: joined again", domain,
             [.acquire, .renewDomain, .policy(domain + ",sl:150"), .acquire, .offline], .valid, .plays(asked: 0)),
         .init(
-            "the old revision's licence after a renewal", domain, [.acquire, .renewDomain, .offline], .valid,
+            "the old revision's license after a renewal", domain, [.acquire, .renewDomain, .offline], .valid,
             .plays(asked: 0)),
         .init(
-            "left: the licence is of no use", domain, [.acquire, .leave, .offline], RightsStatus.Kind.none,
+            "left: the license is of no use", domain, [.acquire, .leave, .offline], RightsStatus.Kind.none,
             .fails("offline", asked: 2)),
         .init(
             "left, and the service knew of no membership", domain, [.acquire, .resetDomain, .leave, .offline],
@@ -278,7 +278,7 @@ struct PlayReadySituationTests {
         .init(
             "wrong nonce, not for storing", "persist:false,defect:nonce", [], nil,
             .fails("answer to another request", asked: 1)),
-        .init("altered licence", "defect:license", [], nil, .fails("licence altered", asked: 1)),
+        .init("altered license", "defect:license", [], nil, .fails("license altered", asked: 1)),
         .init(
             "the database is reset", "", [.acquire, .resetDatabase, .offline], RightsStatus.Kind.none,
             .fails("offline", asked: 2)),
@@ -298,12 +298,12 @@ struct PlayReadySituationTests {
             [.fault(PlayReadyFault.individualizationRequired), .fault(PlayReadyFault.individualizationRequired)], nil,
             .fails("individualization", asked: 2)),
         .init(
-            "the device was made anew: its licences are of no use", "",
+            "the device was made anew: its licenses are of no use", "",
             [.acquire, .policy("sl:1"), .fault(PlayReadyFault.individualizationRequired), .acquire, .offline], .valid,
             .plays(asked: 0)),
     ]
 
-    /// The times of Microsoft's published sample of a licence: asked for at 1446224160, issued 10 s later, to end 60 s
+    /// The times of Microsoft's published sample of a license: asked for at 1446224160, issued 10 s later, to end 60 s
     /// after that. The device's clock starts with the request.
     static let published: [PlayReadySituation] = [
         .init(
@@ -343,7 +343,7 @@ struct PlayReadySituationTests {
         try await check(situation, startingAt: 1_446_224_160)
     }
 
-    @Test(arguments: policies + times + firstPlays) func licenceAndTime(_ situation: PlayReadySituation) async throws {
+    @Test(arguments: policies + times + firstPlays) func licenseAndTime(_ situation: PlayReadySituation) async throws {
         try await check(situation)
     }
 

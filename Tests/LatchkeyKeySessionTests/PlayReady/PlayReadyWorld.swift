@@ -9,7 +9,7 @@ import Testing
 
 @testable import LatchkeyKeySession
 
-/// A licence, domain and time service in this process, behind a transport.
+/// A license, domain and time service in this process, behind a transport.
 final class PlayReadyService: HTTPTransport {
     static let authority = Result { try PlayReadyTestAuthority.generate() }
     static let otherAuthority = Result { try PlayReadyTestAuthority.generate() }
@@ -70,7 +70,7 @@ final class PlayReadyService: HTTPTransport {
     }
 
     var operations: [PlayReadyOperation] { state.withLock { $0.requests.map(\.operation) } }
-    /// Of each licence request.
+    /// Of each license request.
     var customData: [String?] { state.withLock { $0.customData } }
     /// Transactions that wait for an acknowledgement.
     var openTransactions: Int { state.withLock { $0.transactions.count } }
@@ -247,7 +247,7 @@ final class PlayReadyWorld: Sendable {
 }
 
 extension PlayReadyClient {
-    /// Of the licence for a key.
+    /// Of the license for a key.
     func firstPlay(ofKey keyID: KeyID) async throws -> UnixTime? {
         let parts = try await parts()
         let stored = try await parts.store.records(for: keyID, kind: .license).map(\.id)

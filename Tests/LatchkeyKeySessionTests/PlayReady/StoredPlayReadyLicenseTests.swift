@@ -6,7 +6,7 @@ import LatchkeyProtection
 import Testing
 
 /// The list of what a store holds says the same as the client, without provisioning and without a network.
-@Suite("Stored PlayReady licences", .timeLimit(.minutes(2)))
+@Suite("Stored PlayReady licenses", .timeLimit(.minutes(2)))
 struct StoredPlayReadyLicenseTests {
     private func licenses(
         of world: PlayReadyWorld, policy: TrustedClockPolicy = TrustedClockPolicy()
@@ -77,7 +77,7 @@ struct StoredPlayReadyLicenseTests {
         #expect(left.rights.kind == .none && left.rights.reason.contains("domain"))
     }
 
-    @Test func hasEachLicenceOnceInTheOrderOfTheKIDs() async throws {
+    @Test func hasEachLicenseOnceInTheOrderOfTheKIDs() async throws {
         let world = try PlayReadyWorld()
         for number in [2, 1] { try await world.client.acquireLicense(for: PlayReadyWorld.data([number])) }
         #expect(try await licenses(of: world).map(\.keyIDs) == [[keyID(1)], [keyID(2)]])
@@ -89,7 +89,7 @@ struct StoredPlayReadyLicenseTests {
         "rightsid:00112233-4455-6677-8899-aabbccddeeff",
         "(rightsid:00112233-4455-6677-8899-aabbccddeeff,enddate:@+60),(rightsid:00112233-4455-6677-8899-aabbccddeeff)",
     ])
-    func licencesWithOneRightsIDAreAllKept(policy: String) async throws {
+    func licensesWithOneRightsIDAreAllKept(policy: String) async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy(policy)
         let numbers = policy.contains("(") ? [1] : [1, 2]
@@ -104,7 +104,7 @@ struct StoredPlayReadyLicenseTests {
         #expect(try await world.rights().kind == .valid)
     }
 
-    /// One licence alone goes, and no record of another kind. Acquired again, its first play still counts.
+    /// One license alone goes, and no record of another kind. Acquired again, its first play still counts.
     @Test func oneIsTakenOutAndItsFirstPlayStays() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("firstexp:60")

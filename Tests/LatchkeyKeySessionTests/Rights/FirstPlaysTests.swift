@@ -72,7 +72,7 @@ struct FirstPlaysTests {
         #expect(try await device.status(of: rental, license: recordID(8)).rightsExpireAfterFirstUse)
     }
 
-    @Test func aLicenceInstalledAgainGoesOnWhereItWas() async throws {
+    @Test func aLicenseInstalledAgainGoesOnWhereItWas() async throws {
         let device = try await open()
         try await device.store.put(license(7))
         try await device.markFirstPlay(for: id)
@@ -82,7 +82,7 @@ struct FirstPlaysTests {
         #expect(try await device.status(of: rental, license: id).kind == .expired)
     }
 
-    @Test func theMarkOfALicenceThatIsNotPersistentStaysInMemory() async throws {
+    @Test func theMarkOfALicenseThatIsNotPersistentStaysInMemory() async throws {
         let device = try await open()
         #expect(try await device.markFirstPlay(for: id, isPersistent: false) == date(0))
         machine.pass(seconds: 60)
@@ -123,7 +123,7 @@ struct FirstPlaysTests {
         #expect(try await device.status(of: dated, license: id).kind == .expired)
     }
 
-    @Test func theMostUsefulLicenceStandsForAll() {
+    @Test func theMostUsefulLicenseStandsForAll() {
         #expect(RightsStatus.Kind.allCases.sorted() == [.none, .expired, .future, .untrustedTime, .valid])
     }
 

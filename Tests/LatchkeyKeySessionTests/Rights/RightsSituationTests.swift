@@ -4,7 +4,7 @@ import LatchkeyKeySession
 import LatchkeyProtection
 import Testing
 
-/// One licence in one situation, and what comes out.
+/// One license in one situation, and what comes out.
 struct RightsSituation: Sendable, CustomTestStringConvertible {
     let name: String
     let rights: Rights
@@ -71,7 +71,7 @@ private let rentalRealTime = Rights(
 private let movie = Rights(begins: date(0), ends: date(30), expiresAfterFirstPlay: 48 * hour)
 private let movieLate = Rights(
     begins: date(0), ends: date(30), expiresAfterFirstPlay: 48 * hour, firstPlay: date(29))
-/// The times in the published sample of a licence: issued 1446224170, ends 1446224230.
+/// The times in the published sample of a license: issued 1446224170, ends 1446224230.
 private let sample = Rights(begins: UnixTime(seconds: 0), ends: UnixTime(seconds: 1_446_224_230))
 private func sampleTime(_ seconds: Int64) -> TrustedTime {
     TrustedTime(trust: .signed, time: UnixTime(seconds: seconds))
@@ -220,7 +220,7 @@ extension RightsSituation {
         RightsSituation("grace, a second left", graced, back(4, running: 7199), is: .valid, until: date(8)),
         RightsSituation("grace, used up", graced, back(4, running: 7200), is: .untrustedTime, until: date(8)),
         RightsSituation("grace, clock unset", graced, unset(4, running: 60), is: .valid, until: date(8)),
-        RightsSituation("grace never lengthens the licence", graced, good(8), is: .expired, until: date(8)),
+        RightsSituation("grace never lengthens the license", graced, good(8), is: .expired, until: date(8)),
         RightsSituation("grace, ended at the latest good time", graced, unset(9), is: .expired, until: date(8)),
         RightsSituation("grace, rolled back, ended", graced, back(9), is: .untrustedTime, until: date(8)),
         RightsSituation("grace, not begun", graced, back(0), is: .untrustedTime, until: date(8)),

@@ -6,7 +6,7 @@ import LatchkeyProtection
 import LatchkeyTestSupport
 import Testing
 
-@Suite("Licence record")
+@Suite("License record")
 struct LicenseRecordTests {
     /// Put together by hand from the table in `LicenseRecord.serialized()`.
     private static let golden =

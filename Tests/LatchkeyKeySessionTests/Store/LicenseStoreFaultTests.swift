@@ -7,7 +7,7 @@ import LatchkeyTestSupport
 import Testing
 
 /// Damaged, foreign, older and altered files: each has its own error, and none is emptied.
-@Suite("Licence store, faults")
+@Suite("License store, faults")
 struct LicenseStoreFaultTests {
     let folder: StoreFolder
 

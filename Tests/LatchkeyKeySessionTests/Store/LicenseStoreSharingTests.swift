@@ -6,7 +6,7 @@ import LatchkeyProtection
 import Testing
 
 /// Several stores on the same files, locks, schemas, places.
-@Suite("Licence store, shared")
+@Suite("License store, shared")
 struct LicenseStoreSharingTests {
     let folder: StoreFolder
 

@@ -8,7 +8,7 @@ import Synchronization
 import LatchkeyTestSupport
 import Testing
 
-@Suite("Licence store")
+@Suite("License store")
 struct LicenseStoreTests {
     let folder: StoreFolder
 

@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 /// Files and folders of a store that others may write to, and links in their place.
-@Suite("Licence store, access")
+@Suite("License store, access")
 struct StoreAccessTests {
     let folder: StoreFolder
 

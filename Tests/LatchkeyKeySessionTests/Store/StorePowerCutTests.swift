@@ -10,7 +10,7 @@ import Testing
 /// and what it had not is there as a whole or not at all.
 ///
 /// `LATCHKEY_STORE_KILL_ROUNDS` sets the number of rounds (10).
-@Suite("Licence store, power cuts")
+@Suite("License store, power cuts")
 struct StorePowerCutTests {
     private static let rounds =
         ProcessInfo.processInfo.environment["LATCHKEY_STORE_KILL_ROUNDS"].flatMap { Int($0) } ?? 10

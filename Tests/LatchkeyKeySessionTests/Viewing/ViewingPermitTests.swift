@@ -99,7 +99,7 @@ struct ViewingPermitTests {
         }
     }
 
-    @Test func theSessionComesBeforeTheLicence() async throws {
+    @Test func theSessionComesBeforeTheLicense() async throws {
         let world = try World()
         let watcher = Watcher(world.session)
         #expect(world.transport.requests.isEmpty && world.session.viewing?.session == nil)

@@ -140,7 +140,7 @@ import Testing
         ("<!DOCTYPE MPD [<!ENTITY a \">]\">]><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
         ("<!DOCTYPE MPD [<!ENTITY a 'b'><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
     ])
-    func theStartOfAManifestIsRecognised(text: String, isManifest: Bool) {
+    func theStartOfAManifestIsRecognized(text: String, isManifest: Bool) {
         #expect(DASHManifest.isManifest(start: Array(text.utf8)) == isManifest)
     }
 

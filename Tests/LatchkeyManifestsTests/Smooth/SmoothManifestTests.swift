@@ -135,7 +135,7 @@ import Testing
         #expect(throws: FormatError.self) { try SmoothManifest([UInt8](repeating: 0x20, count: 100 << 20)) }
     }
 
-    @Test func encryptedFragmentsAreRecognised() throws {
+    @Test func encryptedFragmentsAreRecognized() throws {
         let folder = "smooth-piff-ctr/QualityLevels(200000)/Fragments(video=0)"
         let fragment = Array(try CorpusBoxes.corpusFile(folder))
         #expect(ISORecognition.isEncryptedFragment(fragment) == true)

@@ -59,9 +59,9 @@ struct SessionStateTests {
         #expect(world.state.token == SessionToken("token 1"))
     }
 
-    @Test func licencesKeepASessionWithoutHeartbeats() throws {
+    @Test func licensesKeepASessionWithoutHeartbeats() throws {
         var policy = SessionPolicy()
-        policy.isKeptByLicences = true
+        policy.isKeptByLicenses = true
         var world = try Self.active(policy)
         #expect(world.state.deadline == nil)
         try world.advance(to: world.now + 86_400_000)
@@ -443,15 +443,15 @@ struct SessionStateTests {
         #expect(world.state.deadline == deadline && world.isGateOpen)
     }
 
-    // MARK: With a licence
+    // MARK: With a license
 
-    @Test func aLicenceBringsASession() throws {
+    @Test func aLicenseBringsASession() throws {
         var world = SessionWorld()
-        let grant = SessionGrant(token: SessionToken("from the licence"), interval: 30_000)
+        let grant = SessionGrant(token: SessionToken("from the license"), interval: 30_000)
         try world.handle(.adopt(grant, sentAt: world.now - 1_000))
         #expect(world.isGateOpen && world.records == [1] && world.notices == [.established])
         #expect(try Self.nextRequest(&world) <= 24_000)
-        #expect(world.underWay?.token == SessionToken("from the licence"))
+        #expect(world.underWay?.token == SessionToken("from the license"))
     }
 
     @Test func aRenewalIsAHeartbeat() throws {

@@ -7,10 +7,10 @@ import LatchkeyKeySystems
 import NIOCore
 import LatchkeyProtection
 
-/// `POST /clearkey`: a W3C ClearKey licence for a W3C ClearKey request.
+/// `POST /clearkey`: a W3C ClearKey license for a W3C ClearKey request.
 ///
-/// A KID without a key makes the whole answer a 404 that names it. With `?missing=omit` the licence has the other keys
-/// instead, as licence services do that grant some of the keys.
+/// A KID without a key makes the whole answer a 404 that names it. With `?missing=omit` the license has the other keys
+/// instead, as license services do that grant some of the keys.
 struct ClearKeyEndpoint: Sendable {
     let keys: [KeyID: ContentKey]
     let state: ServerState

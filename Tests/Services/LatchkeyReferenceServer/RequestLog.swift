@@ -14,7 +14,7 @@ public struct RequestLog: Sendable {
         public var path: String
         /// Absent while there is no answer.
         public var status: Int?
-        /// The KIDs of a licence request, as 32 hexadecimal digits each.
+        /// The KIDs of a license request, as 32 hexadecimal digits each.
         public var kids: [String]?
         /// What a PlayReady-style service is asked for: AcquireLicense, JoinDomain, …
         public var operation: String?
@@ -22,7 +22,7 @@ public struct RequestLog: Sendable {
         public var assetID: String?
         /// The anonymised device identifier of an SPC, 40 hexadecimal digits.
         public var deviceID: String?
-        /// The viewing session whose token came with a licence request.
+        /// The viewing session whose token came with a license request.
         public var session: String?
         /// The faults that were put on the answer.
         public var faults: [String]?

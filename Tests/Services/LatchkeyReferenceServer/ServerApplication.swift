@@ -11,7 +11,7 @@ import NIOHTTPTypes
 import ServiceLifecycle
 import UnixSignals
 
-/// The reference server: ClearKey and PlayReady-style licence services, a FairPlay-style key server, viewing sessions,
+/// The reference server: ClearKey and PlayReady-style license services, a FairPlay-style key server, viewing sessions,
 /// static media, and faults on demand.
 ///
 /// For tests and demonstrations. It hands its keys to anybody who asks and speaks plain HTTP: it belongs on a loopback

@@ -11,14 +11,14 @@ import LatchkeyReferenceServer
 struct LatchkeyServer: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "latchkey-server",
-        abstract: "A licence and media server for tests and demonstrations.",
+        abstract: "A license and media server for tests and demonstrations.",
         discussion: """
-            Serves a ClearKey licence service, a FairPlay-style key server, a PlayReady-style licence \
+            Serves a ClearKey license service, a FairPlay-style key server, a PlayReady-style license \
             service and the files of a folder, and breaks its answers on demand. It gives its keys to anybody who asks: keep it on a loopback address.
 
             ENDPOINTS
-              POST /clearkey         a W3C ClearKey licence; 404 names KIDs without a key
-                   ?missing=omit     ... leaves them out of the licence instead
+              POST /clearkey         a W3C ClearKey license; 404 names KIDs without a key
+                   ?missing=omit     ... leaves them out of the license instead
               GET /fairplay/certificate
                                      the application certificate, in DER
                    ?version=1|2      ... with an RSA key of 1024 or 2048 bits
@@ -39,10 +39,10 @@ struct LatchkeyServer: AsyncParsableCommand {
                    &device=enforce   ... bound to the device of NAME's first playback
               POST /token/rights?token=T
                                      a CKC for an SPC, once for each token
-              POST /playready/PATH   PlayReady-style licences, domains, acknowledgements
+              POST /playready/PATH   PlayReady-style licenses, domains, acknowledgements
                                      and the time, by SOAPAction
                    ?cfg=(persist:false,firstexp:60,ucvopl:270,errorcode:0x...)
-                                     ... the policy of the licence
+                                     ... the policy of the license
               POST /sessions, POST /sessions/ID/heartbeat, DELETE /sessions/ID
                                      viewing sessions: limits, heartbeats with tokens
                                      that change, conflicts
@@ -139,8 +139,8 @@ struct LatchkeyServer: AsyncParsableCommand {
     @Option(help: ArgumentHelp("What clients of sessions authenticate with.", valueName: "text"))
     var sessionCredential: String?
 
-    @Flag(help: "Licences are only for requests that show the token of a viewing session.")
-    var licencesNeedSession = false
+    @Flag(help: "Licenses are only for requests that show the token of a viewing session.")
+    var licensesNeedSession = false
 
     @Option(
         help: ArgumentHelp("How far the clock in answers about sessions is ahead; may be negative.", valueName: "s"))
@@ -234,7 +234,7 @@ struct LatchkeyServer: AsyncParsableCommand {
         settings.interval = sessionInterval
         settings.missedBeats = sessionMissed
         settings.credential = sessionCredential
-        settings.guardsLicences = licencesNeedSession
+        settings.guardsLicenses = licensesNeedSession
         guard (-1_000_000_000...1_000_000_000).contains(sessionClockSkew) else {
             throw ValidationError("--session-clock-skew is out of range")
         }
@@ -243,7 +243,8 @@ struct LatchkeyServer: AsyncParsableCommand {
     }
 
     private func readKeys(_ path: String) throws -> [KeysFile.Entry] {
-        var contents = try RegularFile(path: path, kind: "keys file", has: .secrets).contents(limit: KeysFile.maximumSize)
+        var contents = try RegularFile(path: path, kind: "keys file", has: .secrets).contents(
+            limit: KeysFile.maximumSize)
         defer { wipe(&contents) }
         return try KeysFile(contents: contents, name: path).entries
     }

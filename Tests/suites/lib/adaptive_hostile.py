@@ -198,22 +198,22 @@ class Live:
 
 
 def ends(make, *words):
-    def behaviour():
+    def behavior():
         with Scene(make(), is_mute=True) as scene:
             scene.player.play()
             says(scene.error(DEADLINE), words)
 
-    return behaviour
+    return behavior
 
 
 def init(change):
     """Later versions do not say what the demuxer inside has said."""
 
-    def behaviour():
+    def behavior():
         inside = NO_STREAMS if versions.holds("<1.26") else FRAGMENTS
         ends(lambda: dash(as_it_is, init=change), ANY_SEGMENT, CAME, NOTHING, inside)()
 
-    return behaviour
+    return behavior
 
 
 def sound():
@@ -233,7 +233,7 @@ def sound():
 def live_noise(first):
     """The error comes within 10 s of the last data that became media, and some for the next look."""
 
-    def behaviour():
+    def behavior():
         with Scene(Live(noise, first).files, paced=True) as scene:
             player = scene.player
             player.play()
@@ -244,7 +244,7 @@ def live_noise(first):
                 waited = time.monotonic() - last
                 demand(waited <= 12.0 * PATIENCE, f"the error came {waited:.1f} s behind the last picture")
 
-    return behaviour
+    return behavior
 
 
 def edge():
@@ -268,20 +268,20 @@ def edge():
 def slow(make, frames, name):
     """A segment needs longer than the limit over a slow network."""
 
-    def behaviour():
+    def behavior():
         files = make()
         files[name] = Paced(files[name], int(len(files[name]) / STILL), 0)
         with Scene(files) as scene:
             scene.player.play()
             scene.plays_all(frames())
 
-    return behaviour
+    return behavior
 
 
 def pause(make, frames):
     """The player is paused for longer than the limit after its preroll."""
 
-    def behaviour():
+    def behavior():
         with Scene(make()) as scene:
             player = scene.player
             player.pipeline.set_state(Gst.State.PAUSED)
@@ -292,7 +292,7 @@ def pause(make, frames):
             player.play()
             scene.plays_all(frames())
 
-    return behaviour
+    return behavior
 
 
 def frames_of_smooth():

@@ -140,7 +140,7 @@ def clear_key():
         run = play("--repeat", "2", "--yes", url(world, "stream.mpd"))
         run.demand(0, "rights: none", "acquired: valid", "round: 2")
         demand(run.values("state").count("ended") == 2, f"states {run.values('state')}")
-        demand(len(world.server.licence_requests()) >= 1, "no license was acquired")
+        demand(len(world.server.license_requests()) >= 1, "no license was acquired")
 
 
 def smooth():
@@ -459,8 +459,8 @@ def session_kept():
         with children.Folder() as folder, viewing(folder, 4) as scene:
             run = play(how, f"{scene.server.url}/media/stream.mpd").demand(0).states("playing", "ended")
             demand(not events(run, "session"), f"events: {run.values('event')}")
-            licences = scene.requests("/clearkey")
-            demand(licences and all(entry.get("session") for entry in licences), f"licenses: {licences}")
+            licenses = scene.requests("/clearkey")
+            demand(licenses and all(entry.get("session") for entry in licenses), f"licenses: {licenses}")
             scene.wait("sessions_active", 0, "the session is not ended")
 
 
@@ -530,7 +530,7 @@ def log_view():
     with World(name=DASH) as world:
         run = play("--yes", "--log", url(world, "stream.mpd")).demand(0)
         lines = run.values("log")
-        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "licence acquired in", "keys are there after"):
+        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "license acquired in", "keys are there after"):
             demand(any(wanted in line for line in lines), f"no line has “{wanted}”: {lines[:8]}")
         said = "\n".join(run.lines).lower()
         demand(not any(key in said for key in world.case.keys.values()), "a key is in the log")

@@ -147,7 +147,7 @@ def pipelines_at_once(kind):
             demand_stop(watched)
             scene.check_packets(watched)
         # Each pipeline has a session of its own.
-        kids = [kid for request in scene.server.licence_requests() for kid in request]
+        kids = [kid for request in scene.server.license_requests() for kid in request]
         demand(len(kids) == AT_ONCE * len(scene.case.keys), f"{len(kids)} KIDs were asked for")
 
 

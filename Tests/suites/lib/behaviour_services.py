@@ -37,13 +37,13 @@ def server_slow(kind):
 
 
 def server_fault(query, *words):
-    def behaviour(kind):
+    def behavior(kind):
         with Scene(kind) as scene:
             watched = scene.pipeline(query)
             watched.play()
             end_without_key(scene, watched, *words)
 
-    return behaviour
+    return behavior
 
 
 def server_has_no_key(kind):
@@ -68,7 +68,7 @@ def one_request(kind):
         watched.play()
         end_well(scene, watched)
         demand(len(watched.decryptors) >= 2, "fewer than two decryptors")
-        requests = scene.server.licence_requests()
+        requests = scene.server.license_requests()
         kids = [kid for request in requests for kid in request]
         demand(len(kids) == len(set(kids)), f"a KID was asked for twice: {requests}")
         demand(set(kids) == set(scene.case.keys), f"the requests are not for the media's KIDs: {requests}")
@@ -101,13 +101,13 @@ def one_refusal(kind):
         watched = scene.pipeline("?fault=status:403")
         # playbin3 of GStreamer 1.22 does not survive a second start after an error.
         for playback in (1,) if kind == "dash" else (1, 2):
-            asked = len(scene.server.licence_requests())
+            asked = len(scene.server.license_requests())
             watched.play()
             failed, errors = refusals(watched)
             demand(errors and failed, f"no KID is named: {failed} {errors}")
             demand(len(failed) == len(set(failed)), f"latchkey-key-failed again: {failed}")
             demand(len(errors) == len(set(errors)), f"an error again: {errors}")
-            asked = len(scene.server.licence_requests()) - asked
+            asked = len(scene.server.license_requests()) - asked
             # Files name the key of each track in a box of its own.
             limit = len(scene.case.keys) if kind == "file" else 1
             demand(1 <= asked <= limit, f"{asked} requests in playback {playback}")
@@ -254,7 +254,7 @@ def context_on_demand(kind):
         end_well(scene, watched)
         watched.bus.set_sync_handler(None)
         demand(asked, "no element asked for a context")
-        requests = scene.server.licence_requests()
+        requests = scene.server.license_requests()
         kids = [kid for request in requests for kid in request]
         demand(len(kids) == len(set(kids)), f"the tracks do not share a session: {requests}")
 

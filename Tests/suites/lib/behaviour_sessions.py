@@ -39,7 +39,7 @@ def session_freed(kind):
         configure(f"license-url={scene.server.url}/clearkey\n")
 
         def requests():
-            return len(scene.server.licence_requests())
+            return len(scene.server.license_requests())
 
         first, session = play_through(scene)
         demand(requests() == 1, f"{requests()} requests in the first playback")

@@ -91,14 +91,14 @@ def is_file(entry, kind):
 
 def main(is_alone):
     """Runs the behaviors that the arguments of the suite choose: those that run alone, or all others."""
-    import behaviours
+    import behaviors
 
     if sys.argv[1:2] == ["--child"]:
-        behaviours.run(sys.argv[2], sys.argv[3])
+        behaviors.run(sys.argv[2], sys.argv[3])
         return
     report, chances, wanted = Report(), children.Chances(), sys.argv[1:]
     with children.Folder() as folder:
-        checks = [(name, kind) for name, kinds in behaviours.ALL.items() for kind in kinds
+        checks = [(name, kind) for name, kinds in behaviors.ALL.items() for kind in kinds
                   if (name in ALONE) == is_alone and is_wanted(f"{name}/{kind}", wanted)]
         jobs = [lambda n=name, k=kind: job(report, folder, chances, n, k) for name, kind in checks]
         children.in_parallel(jobs, workers=1 if is_alone else None)

@@ -19,7 +19,7 @@ def stop_before_key(kind):
             demand_stop(watched, STOP_LIMIT)
 
 
-def stop_before_licence(kind):
+def stop_before_license(kind):
     """The same while the license service has not answered."""
     with Scene(kind) as scene:
         watched = scene.pipeline("?fault=never")
@@ -152,7 +152,7 @@ def end_before_denial(kind):
 
 ALL = {
     "stop-before-key": (stop_before_key, EVERYWHERE),
-    "stop-before-licence": (stop_before_licence, EVERYWHERE),
+    "stop-before-license": (stop_before_license, EVERYWHERE),
     "seek-before-key": (seek_before_key, EVERYWHERE),
     "seek-before-key-unparsed": (seek_before_key_unparsed, ("dash",)),
     "key-late": (key_late, EVERYWHERE),

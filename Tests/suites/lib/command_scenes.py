@@ -193,7 +193,7 @@ def acquire():
         demand("nothing was stored" not in run.output, run.output)
         asked = world.asked()
         again = latchkey("inspect", "--json", url(world, "stream.mpd")).demand(0).json
-        demand({need["source"] for need in again["keyNeeds"]} == {"the licence store"}, f"{again['keyNeeds']}")
+        demand({need["source"] for need in again["keyNeeds"]} == {"the license store"}, f"{again['keyNeeds']}")
         latchkey("play", *SINKS, url(world, "stream.mpd")).demand(0, "rights: valid", "state: ended")
         demand(world.asked() == asked, "it was asked again")
 
@@ -210,15 +210,15 @@ def acquire_for_one_playback():
 def acquire_nothing():
     """Without a service, and for content that needs none."""
     without_configuration()
-    latchkey("acquire", corpus.case(DASH).path("stream.mpd")).demand(1, "no licence")
+    latchkey("acquire", corpus.case(DASH).path("stream.mpd")).demand(1, "no license")
     with World("errorcode:0x8004C600", name=DASH) as world:
-        latchkey("acquire", url(world, "stream.mpd")).demand(1, "no licence acquired")
+        latchkey("acquire", url(world, "stream.mpd")).demand(1, "no license acquired")
 
 
 def play_asks():
     with World(name=DASH) as world:
         refused = on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"n\n")
-        refused.demand(2, "rights: none", "Acquire a licence?")
+        refused.demand(2, "rights: none", "Acquire a license?")
         demand(world.asked() == 0, "a license was acquired")
         on_terminal("play", *SINKS, url(world, "stream.mpd"), answers=b"y\n").demand(0, "acquired: valid", "state: ended")
         latchkey("licenses", "reset", "--yes", "--store", os.path.join(world.folder.path, "store")).demand(0)
@@ -394,14 +394,14 @@ def cached_with_license():
     def item():
         return latchkey("cache", "list", "--json").demand(0).json[0]
 
-    for policy, words in (("", None), ("persist:false", "may not be stored"), ("errorcode:0x8004C600", "no licence acquired")):
+    for policy, words in (("", None), ("persist:false", "may not be stored"), ("errorcode:0x8004C600", "no license acquired")):
         with World(policy, name=DASH) as world, children.Folder() as folder:
             os.environ["XDG_DATA_HOME"] = folder.path
             film = url(world, "stream.mpd")
             try:
                 said = latchkey("cache", "add", "--license", film).demand(
                     3 if words else 0, "complete: ", *([words, "not ready to play"] if words else []))
-                demand(("warning: licence cannot be kept" in said.output) == (words is not None), said.output)
+                demand(("warning: license cannot be kept" in said.output) == (words is not None), said.output)
                 demand(item()["isReadyToPlay"] == (words is None), f"{item()}")
                 if words:
                     latchkey("cache", "add", film).demand(0, "complete: ")

@@ -41,7 +41,7 @@ def dash(language):
         demand(not events(run, "rights not available"), "it was told that rights are missing")
         asked = world.asked()
         demand(1 <= asked <= 2, f"{asked} licenses")
-        play(language, "--info", url(world, "stream.mpd")).demand(0, "rights: valid", "from the licence store")
+        play(language, "--info", url(world, "stream.mpd")).demand(0, "rights: valid", "from the license store")
         demand(world.asked() == asked, "it was asked again")
 
 
@@ -169,10 +169,10 @@ def delegate(_language):
         for sends, words in ((refuse, "not for you"), (lambda _request: None, "without an answer")):
             agent.acquire_license(answers, sends)
             rights, error = answers.take()
-            demand(rights is None and error.code == "no licence acquired" and words in str(error), f"{error}")
+            demand(rights is None and error.code == "no license acquired" and words in str(error), f"{error}")
         call = agent.acquire_license(answers, held, gone)
         request = held.take()[0]
-        demand(request.operation == "acquire licence" and request.challenge, "there is no challenge")
+        demand(request.operation == "acquire license" and request.challenge, "there is no challenge")
         demand(latchkey.cancel(call), "the call has ended")
         demand(answers.take()[1].code == "cancelled", "not cancelled")
         demand(gone.take()[0].challenge == request.challenge, "another request was cancelled")

@@ -73,7 +73,7 @@ def clearkey():
     with children.Folder() as folder, ReferenceServer(case.keys_file, case.folder) as server:
         os.environ["LATCHKEY_CONFIG"] = folder.write(
             "latchkey.conf", f"[latchkey]\nlicense-url={server.url}/clearkey\n")
-        yield f"file://{case.path('video.mp4')}", lambda: len(server.licence_requests())
+        yield f"file://{case.path('video.mp4')}", lambda: len(server.license_requests())
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ def two_key_ids_under_one_uri(refusal):
     the request that comes with the playlist, as no media has said a KID yet. `refusal`: `first`, before the init segments
     are there; `later`, when they have said the KIDs."""
 
-    def behaviour():
+    def behavior():
         case = corpus.case("hls-fmp4-cbcs-3drm")
         files = {}
         for name in os.listdir(case.folder):
@@ -64,13 +64,13 @@ def two_key_ids_under_one_uri(refusal):
             # One for each KID, and the one that was refused.
             demand(len(requests) == 3, f"the key server was asked {len(requests)} times")
 
-    return behaviour
+    return behavior
 
 
 def session_keys(kind):
     """The keys that the master playlist names (EXT-X-SESSION-KEY) are there before anything else is."""
 
-    def behaviour():
+    def behavior():
         count = 4
         stream = media.Fragmented("video") if kind == "mp4" else media.TransportStream()
         uris = ["skd://session/1", "skd://session/2"]
@@ -105,7 +105,7 @@ def session_keys(kind):
             demand(set(asked) == set(map(identifier, uris)), f"asked for before the variant's playlist: {asked}")
             exactly_once(scene.key_requests(), map(identifier, uris))
 
-    return behaviour
+    return behavior
 
 
 def sound_ahead(is_refused_first):
@@ -113,7 +113,7 @@ def sound_ahead(is_refused_first):
     asks for it later; the init segment of the variant comes before it is waited for. Those of another language are
     not fetched. Where what was fetched ahead cannot be had, it is fetched again when it is asked for."""
 
-    def behaviour():
+    def behavior():
         count = 4
         files, keys = fragmented_presentation({"v": 300_000}, {"en": "en", "de": "de"}, count)
         variant, sound = files["v.m3u8"], files["en.m3u8"]
@@ -145,7 +145,7 @@ def sound_ahead(is_refused_first):
             demand(one == other, f"other fields: {other}, not {one}")
             exactly_once(scene.key_requests(), map(identifier, ["skd://rendition/v", "skd://rendition/en"]))
 
-    return behaviour
+    return behavior
 
 
 ALL = {

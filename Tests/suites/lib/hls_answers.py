@@ -113,7 +113,7 @@ def sink_fails(kind, text):
 
 
 def ends(kind, path, answer, *words, is_later=False):
-    def behaviour():
+    def behavior():
         content = Content(kind)
         with content.scene as scene:
             scene.origin.files[path] = answer(scene.origin.files[path])
@@ -127,7 +127,7 @@ def ends(kind, path, answer, *words, is_later=False):
             scene.origin.wait_until_quiet()
             demand_stop(player)
 
-    return behaviour
+    return behavior
 
 
 def is_left_out(kind, number):
@@ -156,7 +156,7 @@ def first_is_nothing(kind, answer):
     """hlsdemux2 of 1.22, which fetches it itself, stops in silence at a first segment of fragmented MP4 that has no content, with
     clear media too. Later ones leave it out."""
 
-    def behaviour():
+    def behavior():
         content = Content(kind)
         with content.scene as scene:
             scene.origin.files[name_of(0)] = answer
@@ -172,7 +172,7 @@ def first_is_nothing(kind, answer):
                 end_of_stream(player)
                 same_frames(player, [sum for sums in content.frames[1:] for sum in sums])
 
-    return behaviour
+    return behavior
 
 
 CHECK = "Check what the server sends"

@@ -64,7 +64,7 @@ def ends_with_any_error(player, name):
 
 
 def ends(kind, broken, place, rotates, *words):
-    def behaviour():
+    def behavior():
         scene, name = scene_of(kind, broken, place, rotates)
         with scene:
             player = scene.player()
@@ -78,11 +78,11 @@ def ends(kind, broken, place, rotates, *words):
             scene.origin.wait_until_quiet()
             demand_stop(player)
 
-    return behaviour
+    return behavior
 
 
 def goes_on(kind, broken, place, rotates):
-    def behaviour():
+    def behavior():
         scene, _name = scene_of(kind, broken, place, rotates)
         with scene:
             player = scene.player()
@@ -92,7 +92,7 @@ def goes_on(kind, broken, place, rotates):
             end_of_stream(player, 30.0)
             demand(player.frames.sums or player.audio_buffers.sums, "nothing is shown or heard")
 
-    return behaviour
+    return behavior
 
 
 WORDS = {

@@ -183,7 +183,7 @@ def watch(scene, player_kind, letters, content):
 def live(kind, letters, player_kind):
     """A live playlist whose first window has the clear segments at the beginning of `letters` alone."""
 
-    def behaviour():
+    def behavior():
         content = CONTENTS[kind]()
         files = content.files()
         shown = []
@@ -209,14 +209,14 @@ def live(kind, letters, player_kind):
             asked = scene.key_requests()
             demand(asked == [identifier(URI)], f"keys that were asked for: {asked}")
 
-    return behaviour
+    return behavior
 
 
 def variants(kind, first, second, player_kind):
     """A complete presentation with a variant that is clear and one that is encrypted: the network has the player change
     from the first to the second and back."""
 
-    def behaviour():
+    def behavior():
         content = CONTENTS[kind]()
         # There are five segments of packed audio.
         letters = first * 2 + second * 2 + first if kind in CODECS else first * 9 + second * 7 + first * 8
@@ -256,7 +256,7 @@ def variants(kind, first, second, player_kind):
             demand({name[0] for name in fetched} >= set("ce"), f"one variant alone was fetched: {fetched}")
             content.check_all(player, len(letters))
 
-    return behaviour
+    return behavior
 
 
 ALL = {

@@ -105,7 +105,7 @@ def legacy(scene):
 
 
 def ends(make, *words, play=Scene.player):
-    def behaviour():
+    def behavior():
         with Scene(make()) as scene:
             player = play(scene)
             begun = time.monotonic()
@@ -119,7 +119,7 @@ def ends(make, *words, play=Scene.player):
             scene.origin.wait_until_quiet()
             demand_stop(player)
 
-    return behaviour
+    return behavior
 
 
 def says(message, *words):
@@ -170,7 +170,7 @@ class LiveNoise:
 def live(good):
     """The error comes within 10 s of the last data that became media, and a second for the next look."""
 
-    def behaviour():
+    def behavior():
         with Scene(LiveNoise(good).files) as scene:
             player = scene.player(paced=True)
             player.play()
@@ -186,7 +186,7 @@ def live(good):
             scene.origin.wait_until_quiet()
             demand_stop(player)
 
-    return behaviour
+    return behavior
 
 
 SEGMENT = r"http://127\.0\.0\.1:\d+/\w+\.(ts|m4s)\b"

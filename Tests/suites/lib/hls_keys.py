@@ -119,7 +119,7 @@ def late_key_in_the_middle():
 def rotation_whole_segments(kind):
     """METHOD=AES-128, with 200 different keys at URIs."""
 
-    def behaviour():
+    def behavior():
         stream = media.TransportStream() if kind == "ts" else media.Fragmented("video")
         files, lines, uris = {}, [], []
         if kind == "mp4":
@@ -146,7 +146,7 @@ def rotation_whole_segments(kind):
             same_frames(player, [sum for number in range(SEGMENTS) for sum in stream.frames(number)])
             exactly_once([path for path in scene.origin.paths() if path.startswith("keys/")], uris)
 
-    return behaviour
+    return behavior
 
 
 def fragmented_presentation(videos, audios, count):
@@ -237,7 +237,7 @@ def five_keys():
 def clear_between(kind):
     """Clear parts before, between and behind encrypted ones, with a key for each of those."""
 
-    def behaviour():
+    def behavior():
         files, keys, lines = {}, {}, {"v": [], "a": []}
         parts = [(None, 2), ("skd://show/1", 3), (None, 2), ("skd://show/2", 4), (None, 1)]
         if kind == "mp4":
@@ -280,7 +280,7 @@ def clear_between(kind):
             demand(heard >= 47 * number - 12, f"{heard} buffers of sound")
             exactly_once(scene.key_requests(), map(identifier, keys))
 
-    return behaviour
+    return behavior
 
 
 ALL = {

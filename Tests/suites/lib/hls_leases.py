@@ -35,7 +35,7 @@ def messages(player, name):
 def lease_renewal(buffered):
     """A lease of 2 s, and 8 s of media: it is renewed again and again, and no viewer sees it."""
 
-    def behaviour():
+    def behavior():
         count = 8
         files, keys = presentation(count)
         with Scene(files, keys, query="?lease=2") as scene:
@@ -56,13 +56,13 @@ def lease_renewal(buffered):
                 demand(4 <= number <= 7, f"the key of {uri} was asked for {number} times")
             demand(not messages(player, "latchkey-key-expired"), "a lease is said to be over")
 
-    return behaviour
+    return behavior
 
 
 def lease_end(renewals, buffered):
     """The key server refuses to renew, at once or later: the picture stops with the lease, whatever is buffered."""
 
-    def behaviour():
+    def behavior():
         files, keys = presentation(16)
         with Scene(files, keys, query="?lease=2") as scene:
             player = scene.player(paced=True)
@@ -93,7 +93,7 @@ def lease_end(renewals, buffered):
             demand(late < PATIENCE, f"pictures come {late:.2f} s after the end of the lease")
             demand(len(arrivals) < 300, "all was shown")
 
-    return behaviour
+    return behavior
 
 
 def lease_rotated_away():

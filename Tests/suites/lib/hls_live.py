@@ -176,7 +176,7 @@ class Parts:
 def parts(clear, *delivery):
     """Every picture from a part of the first window on, to the end."""
 
-    def behaviour():
+    def behavior():
         live = Parts(8, clear, delivery)
         with live.scene as scene:
             player = scene.player(paced=True)
@@ -191,14 +191,14 @@ def parts(clear, *delivery):
                 f"{len(frames)} pictures, which are not those from a part of the first window to the end")
             demand(scene.key_requests() == [identifier(live.URI)], f"keys that were asked for: {scene.key_requests()}")
 
-    return behaviour
+    return behavior
 
 
 def sliding(ends, form=Live):
     """From the start of a live stream to its end, as people watch: every picture from the first one on, every key asked
     for once."""
 
-    def behaviour():
+    def behavior():
         live = form(ends)
         with live.scene as scene:
             player = scene.player(paced=True)
@@ -219,7 +219,7 @@ def sliding(ends, form=Live):
             refreshes = len(scene.origin.asked("v.m3u8"))
             demand(refreshes >= (ends - WINDOW) // 2, f"the playlist was read {refreshes} times")
 
-    return behaviour
+    return behavior
 
 
 ALL = {

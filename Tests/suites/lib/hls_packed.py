@@ -61,7 +61,7 @@ def in_turn(kind, order, has_discontinuities):
     """`order`: one letter a segment, `e` for encrypted or `c`. What is heard is as if there were no segments, but for the
     first buffer behind a change: there the stock demuxer begins a new stream, and the decoder anew."""
 
-    def behaviour():
+    def behavior():
         segments = []
         name, extension = KINDS[kind]
         case = corpus.case(name)
@@ -88,7 +88,7 @@ def in_turn(kind, order, has_discontinuities):
         demand(not wrong, f"other sound in the buffers {wrong[:9]}")
         exactly_once(asked, [identifier(URI)])
 
-    return behaviour
+    return behavior
 
 
 def other_sound(actual, segments):
@@ -107,7 +107,7 @@ def hostile_tag(content, is_encrypted):
     """Segments begin with it, and all is heard. Those with AES-128 are decrypted in Latchkey. Clear ones come through its relay if
     the playlist has an encrypted one too."""
 
-    def behaviour():
+    def behavior():
         name, extension = KINDS["aac"]
         case = corpus.case(name)
         key, vector = bytes.fromhex(case.fields["keys"][0]["key"]), bytes.fromhex(case.fields["iv"])
@@ -138,7 +138,7 @@ def hostile_tag(content, is_encrypted):
             # A decoder that begins anew behind a tag may drop a frame.
             demand(count - 6 <= heard <= count, f"{heard} buffers of sound, not {count}")
 
-    return behaviour
+    return behavior
 
 
 def count_of_frames(audio):

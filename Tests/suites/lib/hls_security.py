@@ -163,7 +163,7 @@ class Proxy:
 
 
 def proxy(has_exception):
-    def behaviour():
+    def behavior():
         files, keys = fragmented_presentation({"v": 300_000}, {}, 4)
         with Scene(files, keys) as scene, Proxy(scene.origin) as url:
             os.environ["http_proxy"] = url
@@ -185,7 +185,7 @@ def proxy(has_exception):
             os.environ.pop("http_proxy")
             os.environ.pop("no_proxy", None)
 
-    return behaviour
+    return behavior
 
 
 def proxy_under_gst_launch():
@@ -217,7 +217,7 @@ BROKEN = {
 
 
 def broken(name):
-    def behaviour():
+    def behavior():
         case = corpus.case(VARIANTS)
         # No key server: a wait for a key of one ends soon.
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
@@ -256,7 +256,7 @@ def broken(name):
                 demand(not frames, "pictures all the same")
             demand_stop(player)
 
-    return behaviour
+    return behavior
 
 
 # The examples

@@ -49,7 +49,7 @@ def slow_segment(number):
     """A segment needs longer than the limit over a slow network: the first one while the player is paused before its preroll, a
     later one while it plays."""
 
-    def behaviour():
+    def behavior():
         content = Content("skd")
         with content.scene as scene:
             whole = scene.origin.files[name_of(number)]
@@ -63,7 +63,7 @@ def slow_segment(number):
                 player.play()
             plays_all(content, player)
 
-    return behaviour
+    return behavior
 
 
 class LateListener(Origin):

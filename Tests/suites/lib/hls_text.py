@@ -79,7 +79,7 @@ def presentation(kind):
 
 
 def text(kind):
-    def behaviour():
+    def behavior():
         case, files, keys = presentation(kind)
         with Scene(files, keys) as scene:
             player = Reader(f"{scene.origin.url}/master.m3u8")
@@ -102,7 +102,7 @@ def text(kind):
                 for start, duration, data in player.cues]
             demand(cues == CUES, f"cues: {cues}")
 
-    return behaviour
+    return behavior
 
 
 ALL = {f"text/{kind}": text(kind) for kind in ("clear", "cbcs", "sample-aes", "whole-mp4")}

@@ -149,7 +149,7 @@ def later_than_patience(kind):
 def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY):
     """The answer to every request for the key is this; the presentation ends with an error that says the words."""
 
-    def behaviour(kind):
+    def behavior(kind):
         case = Case(kind, answer, settings)
         with case:
             player = case.play()
@@ -162,7 +162,7 @@ def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY):
             case.scene.origin.wait_until_quiet()
             demand_stop(player)
 
-    return behaviour
+    return behavior
 
 
 def down(kind):

@@ -421,18 +421,18 @@ def session_setup_error():
     """The limit is reached: an event with the server's status, code and words; nothing plays, and no license is asked for."""
     with children.Folder() as folder, agent_scenes.viewing(folder, 24) as scene:
         def second():
-            licences = len(scene.requests("/clearkey"))
+            licenses = len(scene.requests("/clearkey"))
             run = play("--automatic", "--no", f"{scene.server.url}/media/stream.mpd", sink=PACED).demand(1)
             told = events(run, "session setup error")
             demand(len(told) == 1 and "HTTP 403" in told[0] and "1007" in told[0] and "limit" in told[0].lower(), f"events {told}")
             demand("playing" not in run.values("state"), f"it plays: {run.values('state')}")
-            demand(len(scene.requests("/clearkey")) == licences, "a license was asked for without a session")
+            demand(len(scene.requests("/clearkey")) == licenses, "a license was asked for without a session")
             demand(scene.metric("session_setups_refused_total") >= 1, "the server refused nothing")
 
         occupied(scene, second)
 
 
-def no_session_no_licence():
+def no_session_no_license():
     """A session server that cannot be reached: in both ways of acquisition nothing is asked of the license service."""
     for how in ("--automatic", "--yes"):
         with World(name=DASH) as world:
@@ -638,6 +638,6 @@ ALL = {
     "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join, "audio-tracks": audio_tracks,
     "audio-track-later": audio_track_later, "hdmi-modes": hdmi_modes, "hdmi-overrides": hdmi_overrides,
     "hdmi-elsewhere": hdmi_elsewhere, "hdmi-each-agent": hdmi_each_agent, "session-setup-error": session_setup_error,
-    "no-session-no-licence": no_session_no_licence, "picture-in-picture": picture_in_picture,
+    "no-session-no-license": no_session_no_license, "picture-in-picture": picture_in_picture,
     "default-factory": default_factory, "use-case-1": use_case_1, "use-case-2": use_case_2, "use-case-3": use_case_3,
 }

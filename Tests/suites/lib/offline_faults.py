@@ -142,7 +142,7 @@ def aes128():
     with children.Folder() as folder, Origin({**files, "/key.bin": b"none"}) as origin:
         cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8"
         run = download(cache, url)
-        run.demand(0, "complete", "warning: licence cannot be kept")
+        run.demand(0, "complete", "warning: license cannot be kept")
         demand("ready" not in run.lines[-1], run.lines[-1])
         demand(len(cached(cache)) == 1, "it is not there")
 

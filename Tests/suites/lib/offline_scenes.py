@@ -470,7 +470,7 @@ def stored_keys():
         with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
             configuration = server.fairplay_configuration()
             os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", configuration)
-            run = download(cache, url).demand(0, "complete", "warning: licence cannot be kept", "set stored-keys")
+            run = download(cache, url).demand(0, "complete", "warning: license cannot be kept", "set stored-keys")
             demand(", ready" not in run.lines[-1], run.lines[-1])
             configuration += f"stored-keys={folder.path}/keys\n"
             folder.write("latchkey.conf", configuration)

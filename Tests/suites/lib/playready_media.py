@@ -34,9 +34,9 @@ def header(kids, url=None, on_demand=False):
     return (text + "</DATA></WRMHEADER>").encode("utf-16-le")
 
 
-def playready_object(header_bytes, licences=()):
+def playready_object(header_bytes, licenses=()):
     """A PlayReady object with a header and, where there are licenses, an embedded license store."""
-    records = [(1, header_bytes)] + ([(3, b"".join(licences))] if licences else [])
+    records = [(1, header_bytes)] + ([(3, b"".join(licenses))] if licenses else [])
     body = b"".join(struct.pack("<HH", kind, len(value)) + value for kind, value in records)
     return struct.pack("<IH", len(body) + 6, len(records)) + body
 

@@ -79,7 +79,7 @@ class Portal:
         return hls_origin.Answer(status, answer, Content_Type="text/xml; charset=utf-8")
 
     @property
-    def licences(self):
+    def licenses(self):
         found = re.findall(rb"<License>([^<]+)</License>", b"".join(self.answers))
         return [base64.b64decode(text) for text in found]
 
@@ -226,7 +226,7 @@ def manifest_without_service():
     with World(name=DASH) as world:
         world.configure("", server="")
         error = play_mpd(world, lambda kid: descriptor(pro(kid, None)))
-        demand(error and "names no licence service" in error, error)
+        demand(error and "names no license service" in error, error)
         demand(not asked_by(world), "a service was asked")
 
 
@@ -237,8 +237,8 @@ def kid_of(number):
     return uuid.UUID(int=0x4C4B0000_0000_0000_0000_000000000000 + number).hex
 
 
-def licences_for(world, portal, kids):
-    """Licences of this device, which it does not have: the service's answer does not arrive."""
+def licenses_for(world, portal, kids):
+    """Licenses of this device, which it does not have: the service's answer does not arrive."""
     import playready_media as media
 
     world.configure("", server=f"{portal.url}/")
@@ -247,11 +247,11 @@ def licences_for(world, portal, kids):
     error = play_smooth(world, inside, lambda _name, data: data)
     demand(error and "403" in error, f"without licenses: {error}")
     # A license has its KID in it, as a GUID. The same one may be asked for twice.
-    licences = {kid: data for kid in kids for data in portal.licences if uuid.UUID(kid).bytes_le in data}
-    demand(len(licences) == len(kids), f"licenses for {len(licences)} of {len(kids)} keys")
+    licenses = {kid: data for kid in kids for data in portal.licenses if uuid.UUID(kid).bytes_le in data}
+    demand(len(licenses) == len(kids), f"licenses for {len(licenses)} of {len(kids)} keys")
     # From here on there is no service, and nothing is stored.
     world.configure("", server=NOWHERE)
-    return licences
+    return licenses
 
 
 def pro_of(header_bytes):
@@ -277,21 +277,21 @@ def keys_of(kids):
     """A key of its own for each."""
     import hls_media
 
-    return {kid: hls_media.key_of(f"licence in a fragment {kid}") for kid in kids}
+    return {kid: hls_media.key_of(f"license in a fragment {kid}") for kid in kids}
 
 
 def keys_file(keys):
     return "".join(f"{kid} {key.hex()}\n" for kid, key in keys.items())
 
 
-def with_licence(data, keys, kid, old, licences, is_box_of_piff):
+def with_license(data, keys, kid, old, licenses, is_box_of_piff):
     """The fragment with another key, its name, and the license for it where there is one."""
     import playready_media as media
 
     fragment = media.Fragment(data)
     fragment.encrypt_anew(old, keys[kid])
     content = media.playready_object(
-        media.header([kid], on_demand=True), [licences[kid]] if kid in licences else [])
+        media.header([kid], on_demand=True), [licenses[kid]] if kid in licenses else [])
     return fragment.name_key(kid, (media.piff_pssh if is_box_of_piff else media.pssh)(content))
 
 
@@ -303,25 +303,25 @@ def on_demand_smooth():
     keys = keys_of(kids)
     with World(name=SMOOTH, keys=keys_file(keys)) as world, Portal(service(world)) as portal:
         (old,) = [bytes.fromhex(key) for key in world.case.keys.values()]
-        licences = licences_for(world, portal, kids)
+        licenses = licenses_for(world, portal, kids)
         count = world.asked()
 
         def change(path, data):
             time = int(re.search(r"=(\d+)\)", path).group(1))
             kid = kids[2] if "audio" in path else kids[time >= 20_000_000]
-            return with_licence(data, keys, kid, old, licences, "video" in path)
+            return with_license(data, keys, kid, old, licenses, "video" in path)
 
         header = pro_of(media.header([], on_demand=True))
         error = play_smooth(world, header, change)
         demand(error is None, error)
         demand(world.asked() == count, "the service was asked")
-        check_missing(licences, kids, lambda: play_smooth(world, header, change))
+        check_missing(licenses, kids, lambda: play_smooth(world, header, change))
 
 
-def check_missing(licences, kids, play_again):
+def check_missing(licenses, kids, play_again):
     """Without one of the licenses, its key is missed by name: nothing else had it."""
     missing = kids[1]
-    del licences[missing]
+    del licenses[missing]
     error = play_again()
     demand(error and missing in error.replace("-", "").lower(), f"without a license: {error}")
 
@@ -334,7 +334,7 @@ def on_demand_piff():
     kids = [kid_of(number) for number in range(3)]
     keys = keys_of(kids)
     with World(name=SMOOTH, keys=keys_file(keys)) as world, Portal(service(world)) as portal:
-        licences = licences_for(world, portal, kids)
+        licenses = licenses_for(world, portal, kids)
         count = world.asked()
         import corpus
 
@@ -344,7 +344,7 @@ def on_demand_piff():
         # The first is the video's.
         old = {number: bytes.fromhex(pair["key"]) for number, pair in enumerate(case.fields["keys"], 1)}
 
-        def file_with_licences():
+        def file_with_licenses():
             parts, waiting, seen = [], None, {}
             for kind, part in media.top_level(data):
                 if kind == b"moov":
@@ -359,18 +359,18 @@ def on_demand_piff():
                     track = media.Fragment(waiting + part).track
                     seen[track] = seen.get(track, 0) + 1
                     kid = kids[2] if track == 2 else kids[seen[track] > 2]
-                    part = with_licence(waiting + part, keys, kid, old[track], licences, track == 1)
+                    part = with_license(waiting + part, keys, kid, old[track], licenses, track == 1)
                     waiting = None
                 parts.append(part)
             return world.folder.write("media.ismv", b"".join(parts))
 
         def play_file():
-            return play(world, pipelines.Gst.filename_to_uri(file_with_licences()))
+            return play(world, pipelines.Gst.filename_to_uri(file_with_licenses()))
 
         error = play_file()
         demand(error is None, error)
         demand(world.asked() == count, "the service was asked")
-        check_missing(licences, kids, play_file)
+        check_missing(licenses, kids, play_file)
 
 
 # First play

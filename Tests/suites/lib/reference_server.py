@@ -93,7 +93,7 @@ class ReferenceServer:
             time.sleep(0.01)
         return None
 
-    def licence_requests(self):
+    def license_requests(self):
         """The KIDs of each license request so far."""
         return [entry.get("kids", []) for entry in self.log() if entry["path"] == "/clearkey"]
 

@@ -58,7 +58,7 @@ class Scene:
         """`options` of latchkey-server; `settings` of the group [session]; `guards`: licenses need a session."""
         self.count = count
         self.options = ["--session-limit", str(limit), "--session-interval", str(INTERVAL), *options]
-        self.options += ["--licences-need-session"] if guards else []
+        self.options += ["--licenses-need-session"] if guards else []
         self.settings = settings
         self.players = []
 

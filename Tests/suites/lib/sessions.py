@@ -44,9 +44,9 @@ def token(kind):
         demand(scene.metric("session_setups_total") == 1, f"sessions: {scene.server.session_metrics()}")
         demand(scene.metric(ENDED % "teardown") == 1, "the session was not torn down")
         log = [entry["path"] for entry in scene.server.log()]
-        licences = scene.requests("/clearkey", "/fairplay/license")
-        demand(licences and all(entry.get("session") for entry in licences), f"license requests: {licences}")
-        first = min(log.index(entry["path"]) for entry in licences)
+        licenses = scene.requests("/clearkey", "/fairplay/license")
+        demand(licenses and all(entry.get("session") for entry in licenses), f"license requests: {licenses}")
+        first = min(log.index(entry["path"]) for entry in licenses)
         demand(log.index("/sessions") < first, "the license was asked for before the session")
         scene.wait_for_no_record()
 
@@ -78,11 +78,11 @@ def limit(kind):
         first = scene.player(kind, paced=True)
         first.play()
         wait_for_frames(first, 5)
-        licences = len(scene.requests("/clearkey", "/fairplay/license"))
+        licenses = len(scene.requests("/clearkey", "/fairplay/license"))
         second = scene.player(kind, paced=True)
         second.play()
         ends(second, "session limit reached", "403", "1007", "1 sessions run already")
-        demand(len(scene.requests("/clearkey", "/fairplay/license")) == licences, "a license was asked for all the same")
+        demand(len(scene.requests("/clearkey", "/fairplay/license")) == licenses, "a license was asked for all the same")
         notice = message_of(second, "setup-error")
         demand(notice, "no latchkey-session-setup-error")
         said = fields(notice)
@@ -219,9 +219,9 @@ def lease_keys(scene):
         configuration.write(text.replace(own, f"{own}?lease=2"))
 
 
-def licence_bound():
-    """Licences with leases are the heartbeats: without them the session would be over in ten seconds."""
-    with Scene(count=16, options=["--session-missed", "2"], settings="heartbeat=licence\n") as scene:
+def license_bound():
+    """Licenses with leases are the heartbeats: without them the session would be over in ten seconds."""
+    with Scene(count=16, options=["--session-missed", "2"], settings="heartbeat=license\n") as scene:
         lease_keys(scene)
         player = scene.player("hls", paced=True)
         player.play()
@@ -233,9 +233,9 @@ def licence_bound():
         scene.wait("sessions_active", 0, "the session is not ended")
 
 
-def licence_bound_end():
+def license_bound_end():
     """The server ends such a session: the license is not renewed, and playback ends with its lease."""
-    with Scene(settings="heartbeat=licence\n") as scene:
+    with Scene(settings="heartbeat=license\n") as scene:
         lease_keys(scene)
         player = scene.player("hls", paced=True)
         player.play()
@@ -615,8 +615,8 @@ ALL = {
     "recovery": recovery,
     "grace-ends/status": lambda: grace_ends("status:503"),
     "grace-ends/never": lambda: grace_ends("never"),
-    "licence-bound": licence_bound,
-    "licence-bound-end": licence_bound_end,
+    "license-bound": license_bound,
+    "license-bound-end": license_bound_end,
     "credential": credential,
     "unreachable": unreachable,
     **{f"teardown-error/{kind}": lambda k=kind: teardown_error(k) for kind in ("file", "dash", "hls")},

@@ -34,9 +34,9 @@ extern "C" {
  * @LATCHKEY_AGENT_ERROR_SERVER_ERROR: the content's server answered with an error status
  * @LATCHKEY_AGENT_ERROR_INVALID_CONTENT: what came is not what the content type says, as the web page of a captive portal
  * @LATCHKEY_AGENT_ERROR_UNSUPPORTED_CONTENT: it is what the type says, and of a kind that is not played
- * @LATCHKEY_AGENT_ERROR_NOT_PROTECTED: a licence was asked for, and nothing is protected
- * @LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED: no licence was acquired
- * @LATCHKEY_AGENT_ERROR_CONFIGURATION: the configuration, the licence store or an element cannot be used
+ * @LATCHKEY_AGENT_ERROR_NOT_PROTECTED: a license was asked for, and nothing is protected
+ * @LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED: no license was acquired
+ * @LATCHKEY_AGENT_ERROR_CONFIGURATION: the configuration, the license store or an element cannot be used
  * @LATCHKEY_AGENT_ERROR_CANCELLED: the call was cancelled, or the agent's last reference went meanwhile
  * @LATCHKEY_AGENT_ERROR_INVALID_ARGUMENT: what the function was given cannot be used
  *
@@ -61,11 +61,11 @@ typedef enum {
  * @LATCHKEY_AGENT_STATE_INITIALIZED: nothing is known yet
  * @LATCHKEY_AGENT_STATE_INSPECTING: the content and the rights are being looked at
  * @LATCHKEY_AGENT_STATE_NEEDS_LICENSE: there are no rights to play it now
- * @LATCHKEY_AGENT_STATE_ACQUIRING: a licence is being acquired
+ * @LATCHKEY_AGENT_STATE_ACQUIRING: a license is being acquired
  * @LATCHKEY_AGENT_STATE_READY: it may be played
  * @LATCHKEY_AGENT_STATE_PLAYING: it plays
  * @LATCHKEY_AGENT_STATE_PAUSED: it was begun, and stands still
- * @LATCHKEY_AGENT_STATE_WAITING_FOR_LICENSE: it was begun, and waits for a licence
+ * @LATCHKEY_AGENT_STATE_WAITING_FOR_LICENSE: it was begun, and waits for a license
  * @LATCHKEY_AGENT_STATE_ENDED: it played to its end
  * @LATCHKEY_AGENT_STATE_FAILED: playback failed
  * @LATCHKEY_AGENT_STATE_ABORTED: playback was ended because the right to it was gone
@@ -89,10 +89,10 @@ typedef enum {
 /**
  * LatchkeyAgentEventType:
  * @LATCHKEY_AGENT_EVENT_UNKNOWN: of a later version
- * @LATCHKEY_AGENT_EVENT_RIGHTS_NOT_AVAILABLE: nothing more can be decrypted until a licence is installed; what was
- *   decrypted plays on, and then playback waits. Acquire one. Has rights and KIDs. Once, and not again before a licence
+ * @LATCHKEY_AGENT_EVENT_RIGHTS_NOT_AVAILABLE: nothing more can be decrypted until a license is installed; what was
+ *   decrypted plays on, and then playback waits. Acquire one. Has rights and KIDs. Once, and not again before a license
  *   was acquired.
- * @LATCHKEY_AGENT_EVENT_UNTRUSTED_SYSTEM_TIME: the system clock was set back, or cannot be trusted, so that licences with
+ * @LATCHKEY_AGENT_EVENT_UNTRUSTED_SYSTEM_TIME: the system clock was set back, or cannot be trusted, so that licenses with
  *   dates are of no use. Has a reason. Once, and not again before something was decrypted.
  * @LATCHKEY_AGENT_EVENT_INVALID_CONTENT: what came is not what was asked for, as when a captive portal answers with a web
  *   page. Has a URL and a reason. Once, and not again before a piece of content could be read.
@@ -236,7 +236,7 @@ int latchkey_agent_error_get_http_status (LatchkeyAgentError *error);
  * latchkey_agent_error_get_key_error:
  * @error: an error
  *
- * Returns: why there is no licence, for %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED; else %LATCHKEY_ERROR_NONE
+ * Returns: why there is no license, for %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED; else %LATCHKEY_ERROR_NONE
  */
 LatchkeyErrorCode latchkey_agent_error_get_key_error (LatchkeyAgentError *error);
 

@@ -51,17 +51,17 @@ typedef struct _LatchkeyAgent LatchkeyAgent;
 /**
  * LatchkeyServiceRequest:
  *
- * A challenge on its way to a licence or domain service, for an application's delegate. Counted by references.
+ * A challenge on its way to a license or domain service, for an application's delegate. Counted by references.
  */
 typedef struct _LatchkeyServiceRequest LatchkeyServiceRequest;
 
 /**
  * LatchkeyAcquisition:
- * @LATCHKEY_ACQUISITION_MANUAL: the application, by latchkey_agent_acquire_license(): nothing is asked of a licence
+ * @LATCHKEY_ACQUISITION_MANUAL: the application, by latchkey_agent_acquire_license(): nothing is asked of a license
  *   service otherwise. Samples without rights wait, and the application is notified.
  * @LATCHKEY_ACQUISITION_AUTOMATIC: the elements, as soon as a key is needed
  *
- * Who acquires licences.
+ * Who acquires licenses.
  */
 typedef enum {
   LATCHKEY_ACQUISITION_MANUAL = 0,
@@ -70,9 +70,9 @@ typedef enum {
 
 /**
  * LatchkeyHdmiMode:
- * @LATCHKEY_HDMI_DEFAULT: the licence decides
- * @LATCHKEY_HDMI_DISABLE: none may be there: playback ends, even if the licence would allow it
- * @LATCHKEY_HDMI_ALLOW: they are allowed, even if the licence does not allow them
+ * @LATCHKEY_HDMI_DEFAULT: the license decides
+ * @LATCHKEY_HDMI_DISABLE: none may be there: playback ends, even if the license would allow it
+ * @LATCHKEY_HDMI_ALLOW: they are allowed, even if the license does not allow them
  * @LATCHKEY_HDMI_AUDIO_ONLY: sound only
  * @LATCHKEY_HDMI_ALTERNATIVE: another picture instead of the video: see
  *   latchkey_agent_set_hdmi_alternative_image()
@@ -89,7 +89,7 @@ typedef enum {
 
 /**
  * LatchkeyServiceOperation:
- * @LATCHKEY_SERVICE_ACQUIRE_LICENSE: a licence is asked for
+ * @LATCHKEY_SERVICE_ACQUIRE_LICENSE: a license is asked for
  * @LATCHKEY_SERVICE_JOIN_DOMAIN: the device wants to join a domain, which a service asked for
  *
  * What a service is asked to do.
@@ -102,15 +102,15 @@ typedef enum {
 /**
  * LatchkeyAgentOptions:
  * @size: `sizeof (LatchkeyAgentOptions)`; the table may grow, and the size says what the application knows
- * @acquisition: how licences are acquired
+ * @acquisition: how licenses are acquired
  * @log_threshold: lines of the log below this are no events
- * @hold_timeout: how long samples wait for a licence, with %LATCHKEY_ACQUISITION_MANUAL, before playback ends; in
+ * @hold_timeout: how long samples wait for a license, with %LATCHKEY_ACQUISITION_MANUAL, before playback ends; in
  *   milliseconds; 0 for two minutes
  * @video_sink: (nullable): the players' sink in the words of gst-launch; %NULL for `autovideosink`
  * @audio_sink: (nullable): the same for sound; %NULL for `autoaudiosink`
  * @outputs: (nullable): the source of the data on the outputs, as latchkeyguard's property `outputs` takes it; %NULL
  *   for `kms`
- * @configuration_file: (nullable): where keys and licences come from; %NULL for what elements go by: LATCHKEY_CONFIG, or
+ * @configuration_file: (nullable): where keys and licenses come from; %NULL for what elements go by: LATCHKEY_CONFIG, or
  *   latchkey/latchkey.conf in the user's configuration folder. A file that cannot be used is an error of
  *   latchkey_agent_get_content_info() and of what else needs it.
  *
@@ -130,13 +130,13 @@ typedef struct {
 /**
  * LatchkeyDelegateFunctions:
  * @size: `sizeof (LatchkeyDelegateFunctions)`; the table may grow, and the size says what the application knows
- * @perform_license_acquisition: (nullable): sends a challenge for a licence, or has it sent; %NULL has it sent
+ * @perform_license_acquisition: (nullable): sends a challenge for a license, or has it sent; %NULL has it sent
  * @perform_join_domain: (nullable): the same for a challenge to join a domain
  * @cancel: (nullable): the answer is not wanted any more. Called once at most for a request, never after it was finished:
  *   on the thread that cancels, inside latchkey_call_cancel() or the last latchkey_agent_unref(), or, if the function
  *   that performs has not returned yet, right behind it on the same thread.
  *
- * Sends the challenges of PlayReady-style licences in the place of Latchkey: with fields or cookies of its own, to another
+ * Sends the challenges of PlayReady-style licenses in the place of Latchkey: with fields or cookies of its own, to another
  * address, or through a portal that knows the user. Answer each request once, in the function or later, from any thread:
  * with latchkey_service_request_send(), latchkey_service_request_finish_with_response() or
  * latchkey_service_request_finish_with_error(). A request that is lent, not kept and not answered has failed.
@@ -158,7 +158,7 @@ typedef void (*LatchkeyContentInfoCallback) (LatchkeyContentInfo *info, Latchkey
 
 /**
  * LatchkeyLicenseCallback:
- * @rights: (nullable): how the rights stand now: a licence may be one for the future. %NULL if none was acquired.
+ * @rights: (nullable): how the rights stand now: a license may be one for the future. %NULL if none was acquired.
  * @error: (nullable): why not
  * @user_data: what the function got
  */
@@ -237,11 +237,11 @@ uint64_t latchkey_agent_get_content_info (LatchkeyAgent *agent, LatchkeyContentI
  * @user_data: (nullable): goes with the callback and with @delegate
  * @destroy: (nullable): called with @user_data behind the callback
  *
- * Acquires the licences for the content and installs them. Whatever waits for one goes on.
+ * Acquires the licenses for the content and installs them. Whatever waits for one goes on.
  *
  * Returns: a number for latchkey_call_cancel(), or 0 if the size of @delegate is too small. Errors are
  *   %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED, %LATCHKEY_AGENT_ERROR_NOT_PROTECTED and those of
- *   latchkey_agent_get_content_info(). A delegate for keys that are not those of PlayReady-style licences is
+ *   latchkey_agent_get_content_info(). A delegate for keys that are not those of PlayReady-style licenses is
  *   %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED with %LATCHKEY_ERROR_INVALID_CONFIGURATION.
  */
 uint64_t latchkey_agent_acquire_license (LatchkeyAgent *agent, const LatchkeyDelegateFunctions *delegate,
@@ -250,7 +250,7 @@ uint64_t latchkey_agent_acquire_license (LatchkeyAgent *agent, const LatchkeyDel
 
 /**
  * latchkey_reset_licenses:
- * @configuration_file: (nullable): the configuration that names the licence store; %NULL as in #LatchkeyAgentOptions
+ * @configuration_file: (nullable): the configuration that names the license store; %NULL as in #LatchkeyAgentOptions
  * @callback: (nullable): called with the number of records
  * @user_data: (nullable): goes with the callback
  * @destroy: (nullable): called with @user_data behind the callback
@@ -279,7 +279,7 @@ int latchkey_call_cancel (uint64_t call);
  * @agent: an agent
  * @data: (nullable): XML, say; %NULL: nothing
  *
- * Goes into the signed part of PlayReady-style licence challenges from now on, for the service to read. Only services that
+ * Goes into the signed part of PlayReady-style license challenges from now on, for the service to read. Only services that
  * the settings name get it: license-url, domain-url and custom-data-origins.
  */
 void latchkey_agent_set_custom_challenge_data (LatchkeyAgent *agent, const char *data);

@@ -80,7 +80,7 @@ typedef enum {
  * @LATCHKEY_CACHE_ERROR_CANCELLED: it was cancelled
  * @LATCHKEY_CACHE_ERROR_OTHER: anything else; the message says what
  * @LATCHKEY_CACHE_ERROR_LATER_VERSION: a later version of the library made what is there
- * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key or a licence was refused, or may not be stored: what is in the cache does
+ * @LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT: a key or a license was refused, or may not be stored: what is in the cache does
  *   not play without the network; as a warning
  *
  * What went wrong.
@@ -206,7 +206,7 @@ LatchkeyContentType latchkey_cached_content_get_type (LatchkeyCachedContent *con
  *
  * Starts the download, or goes on with it where it stopped, also after a crash. FairPlay-style keys of HLS are asked for
  * first, of the loaders of latchkey_loader_register() and as the configuration file says, so that they are stored.
- * PlayReady-style licences are not: if latchkey_cached_content_start_with_license() was refused one, going on with this
+ * PlayReady-style licenses are not: if latchkey_cached_content_start_with_license() was refused one, going on with this
  * function forgets the refusal.
  */
 void latchkey_cached_content_start (LatchkeyCachedContent *content);
@@ -215,12 +215,12 @@ void latchkey_cached_content_start (LatchkeyCachedContent *content);
  * latchkey_cached_content_start_with_license:
  * @content: (nullable): some content
  *
- * The same as latchkey_cached_content_start(), and acquires the PlayReady-style licences of the content first, if the licence
+ * The same as latchkey_cached_content_start(), and acquires the PlayReady-style licenses of the content first, if the license
  * store of the configuration file has none that may be used. One that is refused, or that may not be stored, ends no
  * download: the warning of the progress is %LATCHKEY_CACHE_ERROR_LICENSE_NOT_KEPT then, and the content is not ready to play.
  * An application that sends the challenges by itself calls latchkey_agent_acquire_license() before, and
- * latchkey_cached_content_start(). That one asks for no PlayReady-style licence: if it follows a refusal, the refusal is
- * forgotten, warning and all, while the licence is still missing.
+ * latchkey_cached_content_start(). That one asks for no PlayReady-style license: if it follows a refusal, the refusal is
+ * forgotten, warning and all, while the license is still missing.
  */
 void latchkey_cached_content_start_with_license (LatchkeyCachedContent *content);
 
@@ -237,7 +237,7 @@ void latchkey_cached_content_pause (LatchkeyCachedContent *content);
  * @content: (nullable): some content
  *
  * Stops the download and removes everything of the content from the disk, also while it plays: playback goes on from the
- * network then. Licences stay. The status is %LATCHKEY_CACHE_NOT_CACHED when it is done, or %LATCHKEY_CACHE_FAILED.
+ * network then. Licenses stay. The status is %LATCHKEY_CACHE_NOT_CACHED when it is done, or %LATCHKEY_CACHE_FAILED.
  */
 void latchkey_cached_content_purge (LatchkeyCachedContent *content);
 

@@ -45,10 +45,10 @@ typedef enum {
 
 /**
  * LatchkeyRightsStatus:
- * @LATCHKEY_RIGHTS_NONE: there are none; acquire a licence
+ * @LATCHKEY_RIGHTS_NONE: there are none; acquire a license
  * @LATCHKEY_RIGHTS_VALID: they may be used
  * @LATCHKEY_RIGHTS_FUTURE: they cannot be used yet
- * @LATCHKEY_RIGHTS_EXPIRED: they cannot be used any more; acquire a licence
+ * @LATCHKEY_RIGHTS_EXPIRED: they cannot be used any more; acquire a license
  * @LATCHKEY_RIGHTS_UNTRUSTED_TIME: they depend on dates, and the clock cannot be trusted; correct the clock
  *
  * Whether the rights for some content may be used now.
@@ -264,7 +264,7 @@ const char *latchkey_content_info_get_audio_track_name (LatchkeyContentInfo *inf
  * @info: content information
  * @index: from 0
  *
- * Returns: (nullable) (transfer none): where the content says that licences are; %NULL behind the last. Not trusted: send
+ * Returns: (nullable) (transfer none): where the content says that licenses are; %NULL behind the last. Not trusted: send
  *   nothing secret there.
  */
 const char *latchkey_content_info_get_license_url (LatchkeyContentInfo *info, size_t index);
@@ -437,7 +437,7 @@ const uint8_t *latchkey_key_need_get_key_id (LatchkeyKeyNeed *need, size_t index
  * latchkey_key_need_get_source:
  * @need: a key need
  *
- * Returns: (nullable) (transfer none): where the key comes from, in words, as `the licence store` or a service with its
+ * Returns: (nullable) (transfer none): where the key comes from, in words, as `the license store` or a service with its
  *   URL; %NULL: from nowhere, and playback will wait for a key that does not come
  */
 const char *latchkey_key_need_get_source (LatchkeyKeyNeed *need);

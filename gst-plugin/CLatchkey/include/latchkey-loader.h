@@ -5,7 +5,7 @@
  * @title: Resource loaders
  * @short_description: getting keys for protected media, from every language that can call C
  *
- * A resource loader answers the key requests of Latchkey's elements: with keys, with a licence as it came, or with an
+ * A resource loader answers the key requests of Latchkey's elements: with keys, with a license as it came, or with an
  * error. It is a table of functions and a pointer of yours. docs/loaders.md says what a loader is and when it is asked.
  *
  * Nothing in this file needs GLib or GStreamer. Strings are UTF-8 and end with a zero byte. Every function may be
@@ -45,8 +45,8 @@ typedef struct _LatchkeySession LatchkeySession;
  * @LATCHKEY_ERROR_KEY_NOT_FOUND: there was an answer, but not for the key that was asked for
  * @LATCHKEY_ERROR_MALFORMED_RESPONSE: the answer cannot be read
  * @LATCHKEY_ERROR_MALFORMED_REQUEST: the request cannot be made, as with a content identifier that is too long
- * @LATCHKEY_ERROR_NETWORK: the licence service cannot be reached
- * @LATCHKEY_ERROR_SERVER_STATUS: the licence service answered with an HTTP status that is no success
+ * @LATCHKEY_ERROR_NETWORK: the license service cannot be reached
+ * @LATCHKEY_ERROR_SERVER_STATUS: the license service answered with an HTTP status that is no success
  * @LATCHKEY_ERROR_TIMED_OUT: no answer in time
  * @LATCHKEY_ERROR_CANCELLED: the request was withdrawn
  * @LATCHKEY_ERROR_SESSION_CLOSED: the session is closed or gone
@@ -272,7 +272,7 @@ const char *latchkey_key_request_get_key_uri (LatchkeyKeyRequest *request);
  * latchkey_key_request_get_suggested_url:
  * @request: a request
  *
- * Returns: (nullable) (transfer none): a licence URL that the media names, or %NULL. Not trusted: send no credentials
+ * Returns: (nullable) (transfer none): a license URL that the media names, or %NULL. Not trusted: send no credentials
  * there. Valid as long as the request.
  */
 const char *latchkey_key_request_get_suggested_url (LatchkeyKeyRequest *request);
@@ -303,7 +303,7 @@ const uint8_t *latchkey_key_request_get_init_data (LatchkeyKeyRequest *request, 
  * @request: a request
  * @size: (out) (nullable): the number of bytes
  *
- * The body for the licence service, if the request alone is enough to make it: for ClearKey the JSON licence request of W3C
+ * The body for the license service, if the request alone is enough to make it: for ClearKey the JSON license request of W3C
  * Encrypted Media Extensions. FairPlay's is made by
  * latchkey_key_request_make_streaming_content_key_request_data().
  *
@@ -355,7 +355,7 @@ LatchkeyErrorCode latchkey_key_request_make_streaming_content_key_request_data (
  * @milliseconds: how long the keys may be used, counted from when they were asked for; 0: without an end
  *
  * Sets the lease of the keys that the answer brings. Call it before the answer. The session asks for a renewal ahead
- * of the end (see latchkey_key_request_is_renewal()); without one the keys are unusable then. A licence that has a lease
+ * of the end (see latchkey_key_request_is_renewal()); without one the keys are unusable then. A license that has a lease
  * of its own keeps that.
  */
 void latchkey_key_request_set_lease (LatchkeyKeyRequest *request, uint64_t milliseconds);
@@ -389,12 +389,12 @@ int latchkey_key_request_finish_with_key (LatchkeyKeyRequest *request, const uin
 /**
  * latchkey_key_request_finish_with_license:
  * @request: a request
- * @license: the licence service's response, as it came: a JSON ClearKey licence, or a CKC
+ * @license: the license service's response, as it came: a JSON ClearKey license, or a CKC
  * @size: its size in bytes
  *
- * Answers with a licence. The request opens it: as a CKC if it made an SPC, else as ClearKey's.
+ * Answers with a license. The request opens it: as a CKC if it made an SPC, else as ClearKey's.
  *
- * Returns: as latchkey_key_request_finish_with_keys(); a licence that cannot be opened counts, and fails the keys
+ * Returns: as latchkey_key_request_finish_with_keys(); a license that cannot be opened counts, and fails the keys
  */
 int latchkey_key_request_finish_with_license (LatchkeyKeyRequest *request, const uint8_t *license, size_t size);
 

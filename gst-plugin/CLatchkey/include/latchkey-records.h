@@ -3,10 +3,10 @@
 /**
  * SECTION:latchkey-records
  * @title: What is kept on this device
- * @short_description: the stored licences, and the viewing sessions that servers may count
+ * @short_description: the stored licenses, and the viewing sessions that servers may count
  *
- * Lists the PlayReady-style licences of the licence store, and the viewing sessions that are written down, whichever
- * agent or process they came from; takes one licence out, and ends sessions that were left over.
+ * Lists the PlayReady-style licenses of the license store, and the viewing sessions that are written down, whichever
+ * agent or process they came from; takes one license out, and ends sessions that were left over.
  * latchkey_reset_licenses() of latchkey-agent.h empties the store. FairPlay-style keys that are stored are in the store of
  * the folder `stored-keys` of the configuration, and are not in the list.
  *
@@ -36,7 +36,7 @@ extern "C" {
 /**
  * LatchkeyLicense:
  *
- * A licence in the store, as it was when it was listed; without its keys. A value, counted by references; what it has
+ * A license in the store, as it was when it was listed; without its keys. A value, counted by references; what it has
  * inside is valid as long as it is.
  */
 typedef struct _LatchkeyLicense LatchkeyLicense;
@@ -51,7 +51,7 @@ typedef struct _LatchkeyViewingSession LatchkeyViewingSession;
 
 /**
  * LatchkeyLicenseListCallback:
- * @licenses: (array length=count): the licences, in the order of their KIDs
+ * @licenses: (array length=count): the licenses, in the order of their KIDs
  * @count: how many
  * @error: (nullable): why they cannot be listed
  * @user_data: what latchkey_licenses_list() got
@@ -61,7 +61,7 @@ typedef void (*LatchkeyLicenseListCallback) (LatchkeyLicense *const *licenses, s
 
 /**
  * LatchkeyLicenseRemovedCallback:
- * @removed: 1 if the licence was there, else 0
+ * @removed: 1 if the license was there, else 0
  * @error: (nullable): why it could not be removed
  * @user_data: what latchkey_license_remove() got
  */
@@ -89,13 +89,13 @@ typedef void (*LatchkeyViewingSessionsEndedCallback) (size_t ended, size_t left,
 
 /**
  * latchkey_licenses_list:
- * @configuration_file: (nullable): the configuration that names the licence store; %NULL for what elements go by:
+ * @configuration_file: (nullable): the configuration that names the license store; %NULL for what elements go by:
  *   LATCHKEY_CONFIG, or latchkey/latchkey.conf in the user's configuration folder
- * @callback: gets the licences
+ * @callback: gets the licenses
  * @user_data: (nullable): goes with the callback
  * @destroy: (nullable): called with @user_data behind the callback
  *
- * Lists every PlayReady-style licence in the store, with how its rights stand now. Looks, and changes nothing; makes no
+ * Lists every PlayReady-style license in the store, with how its rights stand now. Looks, and changes nothing; makes no
  * store if there is none. Needs no network.
  *
  * Returns: the number of the call; 0 without a @callback, and @destroy is not called then
@@ -111,7 +111,7 @@ uint64_t latchkey_licenses_list (const char *configuration_file, LatchkeyLicense
  * @user_data: (nullable): goes with the callback
  * @destroy: (nullable): called with @user_data behind the callback
  *
- * Takes one licence out of the store; it is gone from the disk when the callback comes. A playback that has its keys goes
+ * Takes one license out of the store; it is gone from the disk when the callback comes. A playback that has its keys goes
  * on. When it was first played stays on record: acquired again, it goes on from there.
  *
  * Returns: the number of the call; 0 without @id, and @destroy is not called then
@@ -122,7 +122,7 @@ uint64_t latchkey_license_remove (const char *configuration_file, const uint8_t 
 
 /**
  * latchkey_license_ref:
- * @license: (nullable): a licence
+ * @license: (nullable): a license
  *
  * Returns: (transfer full): @license, with one more reference
  */
@@ -130,7 +130,7 @@ LatchkeyLicense *latchkey_license_ref (LatchkeyLicense *license);
 
 /**
  * latchkey_license_unref:
- * @license: (nullable) (transfer full): a licence
+ * @license: (nullable) (transfer full): a license
  *
  * Gives a reference back.
  */
@@ -138,15 +138,15 @@ void latchkey_license_unref (LatchkeyLicense *license);
 
 /**
  * latchkey_license_get_id:
- * @license: (nullable): a licence
+ * @license: (nullable): a license
  *
- * Returns: (nullable) (transfer none): 16 bytes, which no other licence of the store has
+ * Returns: (nullable) (transfer none): 16 bytes, which no other license of the store has
  */
 const uint8_t *latchkey_license_get_id (LatchkeyLicense *license);
 
 /**
  * latchkey_license_get_key_system:
- * @license: (nullable): a licence
+ * @license: (nullable): a license
  *
  * Returns: (nullable) (transfer none): `playready`. Others may come.
  */
@@ -154,7 +154,7 @@ const char *latchkey_license_get_key_system (LatchkeyLicense *license);
 
 /**
  * latchkey_license_get_key_id:
- * @license: (nullable): a licence
+ * @license: (nullable): a license
  * @index: from 0
  *
  * Returns: (nullable) (transfer none): the 16 bytes of a KID that it is for, in the byte order of a UUID; %NULL behind the
@@ -164,7 +164,7 @@ const uint8_t *latchkey_license_get_key_id (LatchkeyLicense *license, size_t ind
 
 /**
  * latchkey_license_get_domain:
- * @license: (nullable): a licence
+ * @license: (nullable): a license
  *
  * Returns: (nullable) (transfer none): the account of the domain that it is bound to, as the text of a UUID; %NULL if
  *   it is bound to the device
@@ -173,9 +173,9 @@ const char *latchkey_license_get_domain (LatchkeyLicense *license);
 
 /**
  * latchkey_license_get_rights:
- * @license: (nullable): a licence
+ * @license: (nullable): a license
  *
- * Returns: (nullable) (transfer none): how its rights stood when it was listed, with the dates and the reason. A licence
+ * Returns: (nullable) (transfer none): how its rights stood when it was listed, with the dates and the reason. A license
  *   that this device cannot open has %LATCHKEY_RIGHTS_NONE. latchkey_rights_ref() keeps it longer than @license.
  */
 LatchkeyRights *latchkey_license_get_rights (LatchkeyLicense *license);

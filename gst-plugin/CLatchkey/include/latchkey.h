@@ -9,7 +9,7 @@
  * libgstlatchkey.so registers the elements by itself, and settings reach them through properties, contexts and the
  * configuration file. Link this library to register the elements without a plug-in file, to manage rights and playback of
  * a piece of content (latchkey-agent.h), to keep it for playback without the network (latchkey-cached-content.h), to list
- * licences and viewing sessions (latchkey-records.h), to answer key requests with a resource loader (latchkey-loader.h), or
+ * licenses and viewing sessions (latchkey-records.h), to answer key requests with a resource loader (latchkey-loader.h), or
  * to decrypt into secure memory (latchkey-secure-decryptor.h). This file includes all of them.
  *
  * The plug-in is linked to the same library, so the application and the plug-in of one process share one instance:

@@ -488,7 +488,7 @@ extension AdaptiveBin {
         withhold(false)
         reference.postError(
             GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
-            debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+            debug: "The right to play this presentation has ended. Open it again with a new session or license.")
         reference.whileStateStays { [weak self] in self?.flushOutputs() }
     }
 

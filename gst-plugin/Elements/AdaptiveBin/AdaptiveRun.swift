@@ -8,7 +8,7 @@ import Synchronization
 protocol AdaptiveRun: AnyObject, Sendable {
     var session: KeySession { get }
     var observation: SessionObservation { get }
-    /// The configured licence service, without user name and query, for the application.
+    /// The configured license service, without user name and query, for the application.
     var printableLicenseURL: String? { get }
     /// Where segments come from that the stock demuxer does not fetch from the origin; nil: it does.
     var segments: SegmentServer? { get }

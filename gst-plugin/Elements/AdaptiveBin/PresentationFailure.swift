@@ -146,7 +146,7 @@ extension HLSFailure {
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(
             kind: .key, text: "There is no key for \(name): \(error).",
-            advice: "Give the key with a keys file, set a licence service, or answer the latchkey-key-request message.")
+            advice: "Give the key with a keys file, set a license service, or answer the latchkey-key-request message.")
     }
 
     /// A segment that is encrypted as a whole, and has no padding or no media in it.

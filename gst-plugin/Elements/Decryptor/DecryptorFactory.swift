@@ -21,14 +21,14 @@ public enum DecryptorFactory {
     public static let playReady = make(
         "latchkeyplayreadydec", "PlayReady-style decryptor",
         "Decrypts common encryption (cenc, cens, cbc1, cbcs) of media with a PlayReady pssh or ContentProtection; "
-            + "keys come from a licence service (license-url), keys=, a keys file or a resource loader",
+            + "keys come from a license service (license-url), keys=, a keys file or a resource loader",
         rank: .primary, caps: KeySystem.playReady.protectionSystems.map(cencCaps))
 
     /// The factory that GStreamer plugs for ClearKey content.
     public static let clearKey = make(
         "latchkeyclearkeydec", "ClearKey decryptor",
         "Decrypts common encryption (cenc, cens, cbc1, cbcs) of media with a common or ClearKey pssh; keys come from "
-            + "a ClearKey licence service (license-url), keys=, a keys file or a resource loader",
+            + "a ClearKey license service (license-url), keys=, a keys file or a resource loader",
         rank: .primary, caps: KeySystem.clearKey.protectionSystems.map(cencCaps))
 
     /// The factory for everything that names no system or one without an exchange here, and to write by hand.

@@ -48,7 +48,7 @@ enum DecryptorFailure: Error, Sendable {
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(keyName(keyID)): \(error).",
                 debug: error.isSameKind(as: .denied(""))
                     ? "The key is there to be had, but not on these terms: the reason says what is wanted."
-                    : "Give the key with keys-file=, name a licence service with license-url=, or answer the "
+                    : "Give the key with keys-file=, name a license service with license-url=, or answer the "
                         + "latchkey-key-request message.")
         case .malformedSample(let reason, let keyID):
             element.postError(

@@ -42,7 +42,7 @@ struct DecryptorSettings: Sendable {
             kind: .string(default: nil), get: read { .string($0.keySystem) },
             set: change { $0.keySystem = $1.text }),
         Property(
-            "license-url", nick: "Licence URL", blurb: "URL of the licence service",
+            "license-url", nick: "License URL", blurb: "URL of the license service",
             kind: .string(default: nil), get: read { .string($0.licenseURL) },
             set: change { $0.licenseURL = $1.text }),
         Property(

@@ -85,7 +85,7 @@ extension Decryptor {
         if !isTold {
             reference.postError(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
-                debug: "The right to play this presentation has ended. Open it again with a new session or licence.")
+                debug: "The right to play this presentation has ended. Open it again with a new session or license.")
         }
         wake(Self.endFlow)
         reference.whileStateStays { [weak self] in self?.flushDownstream() }
@@ -238,7 +238,7 @@ extension Decryptor {
         reference.postWarning(
             GST_RESOURCE_ERROR_NOT_FOUND,
             "No key source has the key for \(name(of: keyID)); waiting for the application.",
-            debug: "Give the key with keys-file=, name a licence service with license-url= (and key-system=), or "
+            debug: "Give the key with keys-file=, name a license service with license-url= (and key-system=), or "
                 + "answer the latchkey-key-request message with the key-response signal.")
     }
 
@@ -321,7 +321,7 @@ extension ElementReference {
 /// What an application gives the `key-response` signal, in any of the forms that are easy to make in its language.
 enum ApplicationAnswer {
     /// - 16 bytes: the content key, for a request that names one KID or none;
-    /// - JSON: a W3C ClearKey licence (a JSON Web Key set), whatever the key system;
+    /// - JSON: a W3C ClearKey license (a JSON Web Key set), whatever the key system;
     /// - anything else: lines of a keys file.
     static func read(_ bytes: [UInt8]) throws(KeyError) -> KeyAnswer {
         if bytes.count == ContentKey.size, let key = ContentKey(bytes) { return .key(key) }

@@ -23,7 +23,7 @@ final class KeySources: Sendable {
     private let keySystem: KeySystem?
     /// A FairPlay-style key server is named, and nothing to make a request with.
     private let lacksCertificate: Bool
-    /// The configured licence service, without user name and query, for the application.
+    /// The configured license service, without user name and query, for the application.
     let printableLicenseURL: String?
     /// The element, as an observer of the session.
     private let observer: UInt64
@@ -311,7 +311,7 @@ struct KeyRing {
         case failed(DecryptorFailure)
     }
 
-    /// A licence may allow outputs for one medium and not for the other.
+    /// A license may allow outputs for one medium and not for the other.
     private struct Use: Hashable {
         let keyID: KeyID?
         let media: OutputPolicy.Media

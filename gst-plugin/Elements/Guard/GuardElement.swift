@@ -7,7 +7,7 @@ import LatchkeyOutputs
 import LatchkeyProtection
 import Synchronization
 
-/// Stands right in front of a sink and shows what the outputs may show. What the licences of the session's keys want
+/// Stands right in front of a sink and shows what the outputs may show. What the licenses of the session's keys want
 /// comes from the session, and what the outputs are from a provider.
 ///
 /// It has to be an element: the frame that waits for its time in the sink cannot be taken back but by a flush, and only
@@ -567,7 +567,7 @@ public enum GuardFactory {
     /// To be put in front of sinks by hand or by players.
     public static let outputGuard = ElementDescription(
         factory: name, longName: "Output guard", classification: "Filter/Video/Audio",
-        summary: "Shows protected media only on outputs that its licence allows; the last element in front of the sink",
+        summary: "Shows protected media only on outputs that its license allows; the last element in front of the sink",
         author: "The Latchkey authors", padTemplates: [sink, source], properties: GuardSettings.properties,
         signals: [GuardSettings.setOutputs], implementation: GuardElement.self)
 

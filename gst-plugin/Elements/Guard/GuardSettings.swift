@@ -103,7 +103,7 @@ struct GuardSettings: Hashable, Sendable {
         Property(
             "hdmi-mode", nick: "HDMI mode",
             blurb: "What the application makes of external digital outputs while protected content plays: default (the "
-                + "licence decides), disable, allow, audio-only or alternative (the alternative-image, or a white one)",
+                + "license decides), disable, allow, audio-only or alternative (the alternative-image, or a white one)",
             kind: .string(default: "default"), mutability: .playing, get: read { .string($0.hdmiMode) },
             set: { element, value in
                 guard let element = element as? GuardElement else { return }

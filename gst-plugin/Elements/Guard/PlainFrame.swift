@@ -18,7 +18,7 @@ enum PlainContent: Equatable, Sendable {
     }
 }
 
-/// A frame in one colour, or the application's, that takes the place of others. Its bytes are made once and shared.
+/// A frame in one color, or the application's, that takes the place of others. Its bytes are made once and shared.
 final class PlainFrame: @unchecked Sendable {
     // SAFETY: constant after `init`; the buffer's reference count is atomic.
     let caps: Caps

@@ -233,7 +233,7 @@ struct HLSSettings: Sendable {
     static let known: [HLSKeyFormat] = [.identity, .fairPlay, .playReady, .widevine]
 
     /// The formats of keys that are used, the preferred one first: those of the property, and without it all that
-    /// loaders may know keys of: those of the configured key system first, those of systems without a licence service
+    /// loaders may know keys of: those of the configured key system first, those of systems without a license service
     /// last.
     func keyFormats(preferring system: KeySystem?, provisioned: [KeySystem] = []) -> [HLSKeyFormat] {
         if let keyFormats {

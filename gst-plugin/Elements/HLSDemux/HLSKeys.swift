@@ -99,7 +99,7 @@ final class HLSKeys: Sendable {
         }
         let box = named(key).initializationData(keyID: keyID)
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
-        // A key at its own URI is no matter of a licence service.
+        // A key at its own URI is no matter of a license service.
         let isIdentity = key.keyFormat == HLSKeyFormat.identity.name
         session.demand(
             KeyDemand(

@@ -127,7 +127,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         case .endOfStream:
             let last = proceed { () throws(FormatError) in try samples.end() }
             if samples.heldSize > 0, samples.output == nil {
-                return .failed(.malformedStream(SampleAESStream.notRecognised.description))
+                return .failed(.malformedStream(SampleAESStream.notRecognized.description))
             }
             // tsdemux says nothing then, and never ends.
             if samples.lacksProgram {

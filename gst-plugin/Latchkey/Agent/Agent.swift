@@ -25,9 +25,9 @@ public import LatchkeyViewingSession
 /// for await event in agent.events { … }
 /// ```
 public final class Agent: Sendable {
-    /// Who acquires licences.
+    /// Who acquires licenses.
     public enum Acquisition: String, Sendable, CaseIterable {
-        /// The application, by `acquireLicense`: nothing is asked of a licence service otherwise. Samples without rights
+        /// The application, by `acquireLicense`: nothing is asked of a license service otherwise. Samples without rights
         /// wait, and the application is notified.
         case manual
         /// The elements, as soon as a key is needed.
@@ -36,16 +36,16 @@ public final class Agent: Sendable {
 
     /// What an agent is made with.
     public struct Configuration: Sendable {
-        /// Who acquires licences.
+        /// Who acquires licenses.
         public var acquisition = Acquisition.manual
-        /// Where keys and licences come from. Nil: what the configuration file and the environment say, as for elements.
+        /// Where keys and licenses come from. Nil: what the configuration file and the environment say, as for elements.
         public var settings: ControlSettings?
         /// In the place of the configuration file that elements go by, where there are no `settings`. One that cannot be
         /// used is an error of `contentInfo` and of what else needs it.
         public var configurationFile: String?
         /// Asked before those of the settings and before those that are registered with `Latchkey.register`.
         public var loaders: [any ResourceLoader] = []
-        /// How long samples wait for a licence, with `.manual`, before playback ends.
+        /// How long samples wait for a license, with `.manual`, before playback ends.
         public var holdTimeout = Duration.seconds(120)
         /// How long playback of HLS with keys, DASH and Smooth Streaming waits where the network fails, or answers with
         /// web pages, before it ends. Zero: GStreamer's demuxer decides, as it does for all other media.
@@ -61,7 +61,7 @@ public final class Agent: Sendable {
         /// Lines of the log below this are no events. The log itself has all of them.
         public var logThreshold = AgentLogMessage.Level.info
 
-        /// Licences are acquired by the application; the rest is configured as for elements.
+        /// Licenses are acquired by the application; the rest is configured as for elements.
         public init() {}
     }
 
@@ -95,11 +95,11 @@ public final class Agent: Sendable {
     /// (whose text says so if a web page came), `unsupportedContent` and `configuration`.
     public func contentInfo() async throws(AgentError) -> ContentInfo { try await core.contentInfo() }
 
-    /// Acquires the licences for the content and installs them. Whatever waits for one goes on. Returns how the rights
-    /// stand then: a licence may be one for the future.
+    /// Acquires the licenses for the content and installs them. Whatever waits for one goes on. Returns how the rights
+    /// stand then: a license may be one for the future.
     ///
     /// With a delegate, that sends the challenges, and those to join a domain. Delegates are for PlayReady-style
-    /// licences; for others register a `ResourceLoader`. Throws `licenseNotAcquired` with the reason, `notProtected`, and
+    /// licenses; for others register a `ResourceLoader`. Throws `licenseNotAcquired` with the reason, `notProtected`, and
     /// what `contentInfo` throws.
     @discardableResult
     public func acquireLicense(
@@ -108,8 +108,8 @@ public final class Agent: Sendable {
         try await core.acquireLicense(delegate)
     }
 
-    /// Goes into the signed part of licence challenges from now on, for the service to read: XML, say. Nil: nothing.
-    /// PlayReady-style licences only, and of services that the settings name: `license-url`, `domain-url` and
+    /// Goes into the signed part of license challenges from now on, for the service to read: XML, say. Nil: nothing.
+    /// PlayReady-style licenses only, and of services that the settings name: `license-url`, `domain-url` and
     /// `custom-data-origins`.
     public var customLicenseChallengeData: String? {
         get { core.customData }
@@ -209,11 +209,11 @@ public final class Agent: Sendable {
 /// What is kept on this device, whichever agent or process it came from. `settings` nil: those of the configuration file,
 /// which may be named.
 extension Agent {
-    // MARK: Licences
+    // MARK: Licenses
 
-    /// The PlayReady-style licences that are stored, in the order of their KIDs, and how their rights stand now. Looks,
+    /// The PlayReady-style licenses that are stored, in the order of their KIDs, and how their rights stand now. Looks,
     /// and changes nothing; makes no store where there is none. Keys are not among what it returns. Throws `configuration`
-    /// where no PlayReady-style licences are configured, or the store cannot be used.
+    /// where no PlayReady-style licenses are configured, or the store cannot be used.
     public static func licenses(
         settings: ControlSettings? = nil, configurationFile: String? = nil
     ) async throws(AgentError) -> [StoredPlayReadyLicense] {
@@ -227,8 +227,8 @@ extension Agent {
         }
     }
 
-    /// Takes one licence out of the store. When it was first played stays: acquired again, it goes on from there. A
-    /// playback that has its keys goes on. False where there is no such licence. Throws as `licenses`.
+    /// Takes one license out of the store. When it was first played stays: acquired again, it goes on from there. A
+    /// playback that has its keys goes on. False where there is no such license. Throws as `licenses`.
     @discardableResult
     public static func removeLicense(
         _ id: RecordID, settings: ControlSettings? = nil, configurationFile: String? = nil
@@ -270,7 +270,7 @@ extension Agent {
         _ settings: ControlSettings?, _ file: String?
     ) throws(AgentError) -> PlayReadySettings {
         guard let playReady = try self.settings(settings, file).playReady else {
-            throw .configuration("no PlayReady-style licences are configured: there is no [playready]")
+            throw .configuration("no PlayReady-style licenses are configured: there is no [playready]")
         }
         return playReady
     }

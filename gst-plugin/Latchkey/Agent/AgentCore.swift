@@ -33,7 +33,7 @@ final class AgentCore: Sendable {
         var attachments: [UInt64: Attachment] = [:]
         var lastAttachment: UInt64 = 0
         var http: HTTPClientWatch?
-        /// Keeps the viewing session between a licence and its playback.
+        /// Keeps the viewing session between a license and its playback.
         var use: PlaybackUse?
         var isReleased = false
         /// Content that is in the cache, in part, comes from the network for the rest.

@@ -18,11 +18,11 @@ public struct AgentError: Error, Hashable, Sendable {
         case invalidContent = "invalid content"
         /// It is what the type says, and of a kind that is not played.
         case unsupportedContent = "unsupported content"
-        /// A licence was asked for where nothing is protected.
+        /// A license was asked for where nothing is protected.
         case notProtected = "not protected"
-        /// No licence was acquired.
-        case licenseNotAcquired = "no licence acquired"
-        /// The configuration, the licence store or an element cannot be used.
+        /// No license was acquired.
+        case licenseNotAcquired = "no license acquired"
+        /// The configuration, the license store or an element cannot be used.
         case configuration
         /// The agent, or its playback, was ended meanwhile.
         case cancelled
@@ -34,7 +34,7 @@ public struct AgentError: Error, Hashable, Sendable {
     public let reason: String
     /// Of the content's server, for `serverError`.
     public let httpStatus: Int?
-    /// Why there is no licence, for `licenseNotAcquired`.
+    /// Why there is no license, for `licenseNotAcquired`.
     public let keyError: KeyError?
 
     private init(_ code: Code, _ reason: String, httpStatus: Int? = nil, keyError: KeyError? = nil) {
@@ -57,7 +57,7 @@ public struct AgentError: Error, Hashable, Sendable {
     static func unsupportedContent(_ reason: String, at url: String) -> AgentError {
         AgentError(.unsupportedContent, "\(HTTPRequest(url: url).printableURL): \(reason)")
     }
-    static let notProtected = AgentError(.notProtected, "the content needs no licence")
+    static let notProtected = AgentError(.notProtected, "the content needs no license")
     static func licenseNotAcquired(_ error: KeyError) -> AgentError {
         AgentError(.licenseNotAcquired, error.description, keyError: error)
     }

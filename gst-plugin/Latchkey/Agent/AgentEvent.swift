@@ -7,10 +7,10 @@ public import LatchkeyProtection
 /// Each case says how often it comes. Those that are not on the bus anyway are posted there too, as element messages of
 /// the pipeline; docs/agent.md has their names and fields.
 public enum AgentEvent: Sendable {
-    /// Nothing more can be decrypted until a licence is installed; what was decrypted plays on, and then playback waits.
-    /// Acquire one. Once, and not again before a licence was acquired.
+    /// Nothing more can be decrypted until a license is installed; what was decrypted plays on, and then playback waits.
+    /// Acquire one. Once, and not again before a license was acquired.
     case rightsNotAvailable(RightsStatus, [KeyID])
-    /// The system clock was set back, or cannot be trusted, so that licences with dates are of no use. Once, and not
+    /// The system clock was set back, or cannot be trusted, so that licenses with dates are of no use. Once, and not
     /// again before something was decrypted.
     case untrustedSystemTime(reason: String)
     /// What came is not what was asked for, as where a captive portal answers with a web page. Playback goes on trying.
@@ -103,7 +103,7 @@ struct EventFrequency: Hashable, Sendable {
 
     /// There are no rights. Returns whether the application has to be notified.
     mutating func rightsAreMissing() -> Bool { Self.isNews(&isRightsTold) }
-    /// A licence was installed.
+    /// A license was installed.
     mutating func licenseWasInstalled() { isRightsTold = false }
 
     /// The clock cannot be trusted. Returns whether the application has to be notified.

@@ -43,7 +43,7 @@ extension AgentCore {
         return content
     }
 
-    // MARK: Licences
+    // MARK: Licenses
 
     func acquireLicense(_ delegate: (any PlayReadyDelegate)?) async throws(AgentError) -> RightsStatus {
         let parts = try session()
@@ -51,13 +51,13 @@ extension AgentCore {
         if let known = guarded.withLock({ $0.content }) { content = known } else { content = try await inspect(parts) }
         guard content.isProtected, !content.needs.isEmpty else { throw .notProtected }
         advance(.acquisitionBegan)
-        log(.info, "acquiring the licence for \(printableURL)")
+        log(.info, "acquiring the license for \(printableURL)")
         let start = ContinuousClock.now
         do throws(AgentError) {
             try await acquire(content, parts, delegate)
             let rights = try await parts.rights(of: content)
             guarded.withLock { $0.frequency.licenseWasInstalled() }
-            log(.info, "licence acquired in \((ContinuousClock.now - start).milliseconds) ms: \(rights)")
+            log(.info, "license acquired in \((ContinuousClock.now - start).milliseconds) ms: \(rights)")
             await parts.gate?.reconsider()
             advance(.acquired(mayPlay: rights.kind == .valid))
             return rights
@@ -74,7 +74,7 @@ extension AgentCore {
         let others = content.needs.filter { !parts.isForPlayReady($0) }
         guard others.isEmpty || delegate == nil else {
             throw .licenseNotAcquired(
-                .invalidConfiguration("delegates are for PlayReady-style licences; register a ResourceLoader"))
+                .invalidConfiguration("delegates are for PlayReady-style licenses; register a ResourceLoader"))
         }
         // From here to playback, this counts as playing: keys count only while the viewing session is there.
         let use = parts.session.beginPlayback()
@@ -105,7 +105,7 @@ extension AgentCore {
         old?.end()
     }
 
-    /// Into the licence store; and what is held and has other keys, as after a change of keys.
+    /// Into the license store; and what is held and has other keys, as after a change of keys.
     private func acquire(
         _ needs: [InspectedContent.Need], _ parts: AgentSession, _ client: PlayReadyClient,
         _ delegate: (any PlayReadyDelegate)?
@@ -141,7 +141,7 @@ extension AgentCore {
                 case .usable: break
                 case .failed(let error, _): throw error
                 case .pending(let id) where session.isUntaken(requestID: id):
-                    let error = KeyError.noLoader("KID \(keyID): no licence service is configured for it")
+                    let error = KeyError.noLoader("KID \(keyID): no license service is configured for it")
                     session.fail(requestID: id, with: error)
                     throw error
                 case .absent, .pending: isComplete = false
@@ -186,7 +186,7 @@ extension AgentCore {
                 rightsAreMissing(RightsStatus(kind: .none, reason: error.description), keyIDs)
             }
         case .expired(_, let error, _): log(.info, "\(error)")
-        case .renewalFailed(_, _, let error): log(.warning, "a licence was not renewed: \(error)")
+        case .renewalFailed(_, _, let error): log(.warning, "a license was not renewed: \(error)")
         case .notStored(_, let error, _): log(.warning, "a key was not stored: \(error)")
         case .closed(let reason):
             let isNews = guarded.withLock { guarded in
@@ -235,9 +235,9 @@ extension AgentCore {
     }
 }
 
-/// Licences for playback without a network.
+/// Licenses for playback without a network.
 extension AgentCore {
-    /// Has the PlayReady-style licences of the content stored, unless they are, and may be used. Nil: they are stored, or the
+    /// Has the PlayReady-style licenses of the content stored, unless they are, and may be used. Nil: they are stored, or the
     /// content needs none; else why not, in words.
     func storeLicense(_ delegate: (any PlayReadyDelegate)?) async -> String? {
         do throws(AgentError) {
@@ -246,7 +246,7 @@ extension AgentCore {
             content.needs = content.needs.filter { $0.system == .playReady || parts.isForPlayReady($0) }
             guard content.isProtected, !content.needs.isEmpty else { return nil }
             guard let client = parts.playReady?.client else {
-                throw .configuration("no PlayReady-style licences are configured: there is no [playready]")
+                throw .configuration("no PlayReady-style licenses are configured: there is no [playready]")
             }
             let keyIDs = content.needs.flatMap(\.keyIDs)
             if try await Self.storedRights(forKeys: keyIDs, client).kind == .valid { return nil }
@@ -254,7 +254,7 @@ extension AgentCore {
             let rights = try await Self.storedRights(forKeys: keyIDs, client)
             switch rights.kind {
             case .valid, .future: return nil
-            case .none: return "the licence service gave one that may not be stored"
+            case .none: return "the license service gave one that may not be stored"
             case .expired, .untrustedTime: return rights.reason
             }
         } catch {
@@ -262,7 +262,7 @@ extension AgentCore {
         }
     }
 
-    /// By a client of its own: that knows what is in the store, and no licence for a session alone.
+    /// By a client of its own: that knows what is in the store, and no license for a session alone.
     private static func storedRights(
         forKeys keyIDs: [KeyID], _ client: PlayReadyClient
     ) async throws(AgentError) -> RightsStatus {

@@ -14,9 +14,9 @@ final class AgentSession: Sendable {
     let session: KeySession
     /// What elements go by.
     let settings: ControlSettings
-    /// Nil where no PlayReady-style licences are configured.
+    /// Nil where no PlayReady-style licenses are configured.
     let playReady: PlayReadyLoader?
-    /// Nil where elements acquire licences.
+    /// Nil where elements acquire licenses.
     let gate: AcquisitionGate?
     private let localKeys: StaticKeys?
     /// May have stored keys.
@@ -104,11 +104,11 @@ final class AgentSession: Sendable {
         }
     }
 
-    /// The same for content that was looked at. Throws where the licence store cannot be used.
+    /// The same for content that was looked at. Throws where the license store cannot be used.
     func rights(of content: InspectedContent) async throws(AgentError) -> RightsStatus {
         guard content.isProtected else { return RightsStatus(kind: .valid, reason: "the content is not protected") }
         guard !content.needs.isEmpty else {
-            return RightsStatus(kind: .valid, reason: "the content's keys come without a licence")
+            return RightsStatus(kind: .valid, reason: "the content's keys come without a license")
         }
         if content.needs.allSatisfy({ hasLocalKeys($0.keyIDs, uri: $0.key?.uri) }) { return Self.local }
         var isUsable = true
@@ -162,11 +162,11 @@ final class AgentSession: Sendable {
 
     private var prefersClearKey: Bool { settings.keySystem == .clearKey && settings.licenseURL != nil }
 
-    /// Whether the licence store has what such a need asks for.
+    /// Whether the license store has what such a need asks for.
     func isForPlayReady(_ need: InspectedContent.Need) -> Bool {
         guard let playReady else { return false }
         if need.system == .playReady || need.data.contains(where: { $0.system == .playReady }) { return true }
-        // A configured service has licences for whatever names a KID.
+        // A configured service has licenses for whatever names a KID.
         return playReady.client.configuration.licenseURL != nil && !prefersClearKey && need.key == nil
             && need.system != .fairPlay && !need.keyIDs.isEmpty
     }
@@ -183,7 +183,7 @@ final class AgentSession: Sendable {
         let named = need.key.map { KeySystem(HLSKeyFormat($0.keyFormat).protectionSystem) } ?? KeySystem(need.system)
         if hasLocalKeys(need.keyIDs, uri: need.key?.uri) { return (named, "the keys file") }
         if isForPlayReady(need), let playReady {
-            if rights.kind == .valid { return (.playReady, "the licence store") }
+            if rights.kind == .valid { return (.playReady, "the license store") }
             let url = playReady.client.configuration.licenseURL ?? need.suggestedURL
             return (.playReady, Self.service("PlayReady-style", url))
         }
@@ -228,7 +228,7 @@ final class AgentSession: Sendable {
     }
 }
 
-/// Stands in front of the loaders of an agent's session, where the application acquires licences by itself: a request
+/// Stands in front of the loaders of an agent's session, where the application acquires licenses by itself: a request
 /// whose rights are not installed is held, and goes on when they are. Thread-safe.
 final class AcquisitionGate: StoredKeyLoader {
     let name = "agent"
@@ -264,9 +264,9 @@ final class AcquisitionGate: StoredKeyLoader {
         return true
     }
 
-    /// Only the application acquires licences; the lease ends, and then the rights are looked at anew.
+    /// Only the application acquires licenses; the lease ends, and then the rights are looked at anew.
     func shouldWaitForRenewal(of request: KeyLoadingRequest) -> Bool {
-        Task { request.finishLoading(with: .denied("the application acquires licences by itself")) }
+        Task { request.finishLoading(with: .denied("the application acquires licenses by itself")) }
         return true
     }
 
@@ -274,7 +274,7 @@ final class AcquisitionGate: StoredKeyLoader {
 
     func didStartPlaying(_ keyID: KeyID?, in session: KeySession) { hooks.didStartPlaying() }
 
-    /// A key at its own URI is no matter of a licence.
+    /// A key at its own URI is no matter of a license.
     private static func isFree(_ request: KeyLoadingRequest) -> Bool {
         request.keySystem == nil && request.keyURI != nil
     }

@@ -14,7 +14,7 @@ public enum AgentState: String, Sendable, CaseIterable {
     case inspecting
     /// There are no rights to play it now.
     case needsLicense
-    /// A licence is being acquired.
+    /// A license is being acquired.
     case acquiring
     /// It may be played.
     case ready
@@ -22,7 +22,7 @@ public enum AgentState: String, Sendable, CaseIterable {
     case playing
     /// It was begun, and stands still.
     case paused
-    /// It was begun, and waits for a licence.
+    /// It was begun, and waits for a license.
     case waitingForLicense
     /// It played to its end.
     case ended
@@ -48,7 +48,7 @@ struct AgentProgress: Hashable, Sendable {
         case pauses
         /// The pipeline went back to READY or NULL.
         case stopped
-        /// Samples wait for a licence, or do not any more.
+        /// Samples wait for a license, or do not any more.
         case holds(Bool)
         case endOfStream
         case failed

@@ -22,7 +22,7 @@ public struct ContentInfo: Hashable, Sendable {
     /// The keys that playback will ask for. Empty where none is needed; keys that the content itself gives away, as
     /// AES-128 of HLS does, need none.
     public var keyNeeds: [ContentKeyNeed]
-    /// Where the content says that licences are. Not trusted: nothing secret is sent there.
+    /// Where the content says that licenses are. Not trusted: nothing secret is sent there.
     public var licenseURLs: [String]
 
     /// How the installed rights stand.
@@ -119,7 +119,7 @@ public struct ContentKeyNeed: Hashable, Sendable {
     public var keyIDs: [KeyID]
     /// The URI that names the key, without its query.
     public var keyURI: String?
-    /// Where the key comes from, in words: `the keys file`, `the licence store`, a service with its URL; nil: from nowhere,
+    /// Where the key comes from, in words: `the keys file`, `the license store`, a service with its URL; nil: from nowhere,
     /// and playback will wait for a key that does not come.
     public var source: String?
 }

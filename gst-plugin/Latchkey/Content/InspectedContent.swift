@@ -8,7 +8,7 @@ import LatchkeyProtection
 
 /// What the content itself says, without the rights that are installed. A value.
 struct InspectedContent: Sendable {
-    /// What a licence is asked for with.
+    /// What a license is asked for with.
     struct Need: Hashable, Sendable {
         var system: ProtectionSystem
         var keyIDs: [KeyID]
@@ -29,7 +29,7 @@ struct InspectedContent: Sendable {
     var licenseURLs: [String] = []
     /// In the order of the content.
     var tracks: [ContentTrack] = []
-    /// Each asks for other keys. Empty where keys come without a licence, or where the content says nothing.
+    /// Each asks for other keys. Empty where keys come without a license, or where the content says nothing.
     var needs: [Need] = []
 
     /// The most keys and names that are kept: content is not trusted.

@@ -88,10 +88,10 @@ public final class CachedContent: Sendable {
     /// are not asked for again as long as they may be used. If one is not stored, `progress.warning` says why
     /// (`licenseNotKept`), and the content is not ready to play.
     ///
-    /// With `acquiresLicense`, PlayReady-style licences are acquired first if the store has none that may be used, as by
+    /// With `acquiresLicense`, PlayReady-style licenses are acquired first if the store has none that may be used, as by
     /// `Agent.acquireLicense(delegate:)` with the `configuration`: with a viewing session for that long if a session server
     /// is configured. One that is refused, or that may not be stored, ends no download: it is a `licenseNotKept` too. Without
-    /// `acquiresLicense`, no service is asked, and nothing is said of licences: the application acquires them, as for any
+    /// `acquiresLicense`, no service is asked, and nothing is said of licenses: the application acquires them, as for any
     /// playback. Going on so forgets a refusal of before.
     public func start(acquiresLicense: Bool = false, delegate: (any PlayReadyDelegate)? = nil) {
         var storing: LicenseStoring?
@@ -118,7 +118,7 @@ public final class CachedContent: Sendable {
     public func resume() { begin(licenseStoring.withLock { $0 }) }
 
     /// Stops the download and removes everything of the content from the disk, also while it plays: playback goes on from
-    /// the network then. Licences stay. `status` is `notCached` when it is done.
+    /// the network then. Licenses stay. `status` is `notCached` when it is done.
     public func purge() { item.purge() }
 
     /// `purge`, and waits for it. Throws `inUse` where another process has the content open, and `notPermitted`.

@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func rightsAreToldOnceUntilALicenceComes() {
+    @Test func rightsAreToldOnceUntilALicenseComes() {
         var frequency = EventFrequency()
         #expect(frequency.rightsAreMissing() == true)
         frequency.contentWasDecrypted()

@@ -48,7 +48,7 @@ extension ElementTests {
             let closed = screen.frames.all.count
             #expect(screen.shows(Self.grey, 5, from: closed), "\(screen.state)")
             #expect(screen.frames.all[closed...].allSatisfy { $0.luma == Self.grey }, "\(screen.state)")
-            // What only the licence forbids stays black, and what is allowed comes back.
+            // What only the license forbids stays black, and what is allowed comes back.
             screen.outputGuard.obey(GuardTests.blocked)
             let blocked = screen.frames.all.count
             #expect(screen.shows(GuardTests.black, 3, from: blocked), "\(screen.state)")

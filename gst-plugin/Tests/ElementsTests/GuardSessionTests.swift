@@ -14,7 +14,7 @@ import Testing
 @testable import LatchkeyElements
 
 extension ElementTests {
-    /// The guard and the session: what licences want, and what becomes of their keys.
+    /// The guard and the session: what licenses want, and what becomes of their keys.
     @Suite struct GuardSessionTests {
         init() {
             TestProcess.prepare

@@ -30,7 +30,7 @@ extension ElementTests {
             }
         }
 
-        /// The process may end right behind the stop, and a licence must not begin anew for that.
+        /// The process may end right behind the stop, and a license must not begin anew for that.
         @Test func aStopWaitsUntilTheFirstPlayIsWrittenDown() async throws {
             let open = try OpenSession()
             let keyID = try #require(KeyID(Media.keyID))

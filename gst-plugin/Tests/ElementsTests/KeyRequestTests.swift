@@ -23,7 +23,7 @@ extension ElementTests {
         // MARK: Messages
 
         @Test func theRequestMessageSaysWhatIsNeeded() throws {
-            let url = "http://127.0.0.1:9/licence?token=secret"
+            let url = "http://127.0.0.1:9/license?token=secret"
             let harness = try Harness(
                 "latchkeycencdec",
                 Self.forEver + [("license-url", .string(url)), ("key-system", .string("fairplay"))],
@@ -38,7 +38,7 @@ extension ElementTests {
             #expect(request.bytes("init-data") == pssh)
             #expect(request.string("init-data-origin") == "isobmff/moov")
             // The query may hold a credential, and messages are logged.
-            #expect(request.string("suggested-url") == "http://127.0.0.1:9/licence")
+            #expect(request.string("suggested-url") == "http://127.0.0.1:9/license")
             #expect(!harness.bus.all().contains { $0.description.contains("secret") })
             #expect(request.bytes("challenge") == [])
             #expect(request.number("renewal") == 0)

@@ -44,12 +44,12 @@ extension ElementTests {
 
         static let answers: [(name: String, bytes: [UInt8])] = [
             ("the key's 16 bytes", Media.key),
-            ("a licence", Media.licence([(Media.keyID, Media.key)])),
+            ("a license", Media.license([(Media.keyID, Media.key)])),
             (
-                "a licence with more keys",
-                Media.licence([(Media.otherKeyID, Media.otherKey), (Media.keyID, Media.key)])
+                "a license with more keys",
+                Media.license([(Media.otherKeyID, Media.otherKey), (Media.keyID, Media.key)])
             ),
-            ("a licence behind white space", Array(" \n".utf8) + Media.licence([(Media.keyID, Media.key)])),
+            ("a license behind white space", Array(" \n".utf8) + Media.license([(Media.keyID, Media.key)])),
             ("a keys file's line", Array("\(Media.keyIDText) \(Media.hex(Media.key))\n".utf8)),
             ("a keys file", Array("# comment\r\n\r\n\(Media.keyIDText) \(Media.hex(Media.key))\r\n".utf8)),
             ("a star line", Array("* \(Media.hex(Media.key))".utf8)),
@@ -69,10 +69,10 @@ extension ElementTests {
         }
 
         static let refusals: [(name: String, bytes: [UInt8], reason: String)] = [
-            ("the key of another KID", Media.licence([(Media.otherKeyID, Media.otherKey)]), "key not in response"),
-            ("a licence without keys", Media.licence([]), "key not in response"),
+            ("the key of another KID", Media.license([(Media.otherKeyID, Media.otherKey)]), "key not in response"),
+            ("a license without keys", Media.license([]), "key not in response"),
             ("15 bytes", [UInt8](repeating: 1, count: 15), "invalid configuration"),
-            ("JSON that is no licence", Array("{]".utf8), "malformed response"),
+            ("JSON that is no license", Array("{]".utf8), "malformed response"),
             ("nothing", [], "key not in response"),
         ]
 

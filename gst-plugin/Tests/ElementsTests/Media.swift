@@ -65,8 +65,8 @@ enum Media {
         return text
     }
 
-    /// A W3C ClearKey licence.
-    static func licence(_ keys: [(id: [UInt8], key: [UInt8])]) -> [UInt8] {
+    /// A W3C ClearKey license.
+    static func license(_ keys: [(id: [UInt8], key: [UInt8])]) -> [UInt8] {
         let list = keys.map { #"{"kty":"oct","kid":"\#(base64URL($0.id))","k":"\#(base64URL($0.key))"}"# }
         return Array(#"{"keys":[\#(list.joined(separator: ","))],"type":"temporary"}"#.utf8)
     }

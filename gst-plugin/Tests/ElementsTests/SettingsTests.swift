@@ -156,7 +156,7 @@ extension ElementTests {
             #expect(try decrypts(Media.keysProperty + [("keys-file", .string(wrong))], context: far))
         }
 
-        @Test func theContextsLicenceURLIsAsked() throws {
+        @Test func theContextsLicenseURLIsAsked() throws {
             // Port 9 of this machine answers nobody. The query of the URL is not for messages.
             let context = try context([
                 ("license-url", .string("http://127.0.0.1:9/license?token=hidden")),

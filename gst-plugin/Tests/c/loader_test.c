@@ -355,7 +355,7 @@ test_later (void)
   latchkey_key_request_unref (scene.request);
 }
 
-/* What a request says, and a ClearKey licence as the answer. */
+/* What a request says, and a ClearKey license as the answer. */
 static void
 test_accessors (void)
 {
@@ -406,7 +406,7 @@ test_no_spc (void)
   g_assert_nonnull (strstr (message, "key payload provider"));
   latchkey_free (message);
   g_assert_true (latchkey_key_request_finish_with_license (scene.request, KEY, sizeof KEY));
-  bench_expect_error (scene.bench, "fairplay licence");
+  bench_expect_error (scene.bench, "fairplay license");
   scene_end (&scene);
 }
 

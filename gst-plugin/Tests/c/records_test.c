@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 
-/* The C interface of licences and viewing sessions on the device, used as an application uses it, rightly and wrongly.
-   Needs no server: the one that is named does not answer. Run by `meson test`; Tests/suites/38-embedding lists licences
+/* The C interface of licenses and viewing sessions on the device, used as an application uses it, rightly and wrongly.
+   Needs no server: the one that is named does not answer. Run by `meson test`; Tests/suites/38-embedding lists licenses
    that a service gave. */
 
 #include "watch.h"

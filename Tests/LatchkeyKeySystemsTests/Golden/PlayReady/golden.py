@@ -179,7 +179,7 @@ for version, data in headers.items():
     body = struct.pack("<HHH", 2, 1, len(record)) + record + struct.pack("<HH", 3, len(store)) + store
     objects[version] = struct.pack("<I", len(body) + 4) + body
 
-# --- licence ---------------------------------------------------------------------------------------------------
+# --- license ---------------------------------------------------------------------------------------------------
 
 def xobject(kind, body, flags=1):
     return struct.pack(">HHI", flags, kind, len(body) + 8) + body

@@ -9,8 +9,8 @@ import LatchkeyTestServices
 import NIOCore
 import Synchronization
 
-/// `POST /playready/PATH`, whatever the path: PlayReady-style licences, domains, acknowledgements and the time, told apart by
-/// SOAPAction. `?cfg=(…)` is the policy of a licence (see `PlayReadyServerPolicy`).
+/// `POST /playready/PATH`, whatever the path: PlayReady-style licenses, domains, acknowledgements and the time, told apart by
+/// SOAPAction. `?cfg=(…)` is the policy of a license (see `PlayReadyServerPolicy`).
 struct PlayReadyEndpoint: Sendable {
     static let maximumSize = 1024 * 1024
 

@@ -130,7 +130,7 @@ struct SessionBook {
         }
     }
 
-    /// The session that one of the tokens is the latest of, or the one before. A licence is a sign of life.
+    /// The session that one of the tokens is the latest of, or the one before. A license is a sign of life.
     mutating func touch(_ tokens: [String], now: Duration) -> String? {
         sweep(now)
         let found = sessions.values.first { session in
@@ -194,8 +194,8 @@ public struct SessionSettings: Sendable, Equatable {
     /// What clients have to authenticate with; nil: nothing.
     public var credential: String?
 
-    /// Whether licences are only for requests that show the token of a session.
-    public var guardsLicences = false
+    /// Whether licenses are only for requests that show the token of a session.
+    public var guardsLicenses = false
     /// How many seconds the clock that `Date` and `Expires` come from is ahead; negative: behind.
     public var clockSkew = 0
 

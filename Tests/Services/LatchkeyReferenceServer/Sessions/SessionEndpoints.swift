@@ -145,7 +145,7 @@ final class SessionEndpoints: Sendable {
         }
     }
 
-    /// The session whose token a licence request has.
+    /// The session whose token a license request has.
     func session(ofTokens tokens: [String]) -> String? {
         guard !tokens.isEmpty else { return nil }
         let now = now()
@@ -332,8 +332,8 @@ extension SessionEndpoints {
     }
 }
 
-/// Looks for the token of a viewing session in licence requests: in the field `X-Session-Token`, also behind commas, in the
-/// query's `sessionToken`, or in the body's member of that name. The log says whose it was. Where licences need a session, a
+/// Looks for the token of a viewing session in license requests: in the field `X-Session-Token`, also behind commas, in the
+/// query's `sessionToken`, or in the body's member of that name. The log says whose it was. Where licenses need a session, a
 /// request without one gets 403 and the code 1006.
 struct SessionTokenMiddleware: RouterMiddleware {
     let state: ServerState
@@ -361,8 +361,8 @@ struct SessionTokenMiddleware: RouterMiddleware {
         }
         let session = sessions.session(ofTokens: tokens)
         state.update(context.logEntry) { $0.session = session }
-        guard session != nil || !sessions.settings.guardsLicences else {
-            return sessions.failure(.forbidden, 1006, "a licence needs the token of a session")
+        guard session != nil || !sessions.settings.guardsLicenses else {
+            return sessions.failure(.forbidden, 1006, "a license needs the token of a session")
         }
         return try await next(request, context)
     }

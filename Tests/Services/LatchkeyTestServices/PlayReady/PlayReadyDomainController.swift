@@ -47,7 +47,7 @@ public struct PlayReadyDomainController: Sendable {
         }
     }
 
-    /// Makes a new revision: a new key. Members have to join again for licences of it. Throws `domainRequired` for an
+    /// Makes a new revision: a new key. Members have to join again for licenses of it. Throws `domainRequired` for an
     /// account that was not added, `internalError` where OpenSSL refuses.
     public mutating func renew(accountID: GUID) throws(PlayReadyError) {
         guard var domain = domains[accountID] else { throw .domainRequired("no domain \(accountID)") }
@@ -138,7 +138,7 @@ public struct PlayReadyDomainController: Sendable {
             .joinDomain, nonce: request.nonce, fields: fields + sealed)
     }
 
-    /// The key to bind a licence to, for a member with keys of the newest revision. Throws the fault for others.
+    /// The key to bind a license to, for a member with keys of the newest revision. Throws the fault for others.
     func binding(accountID: GUID, device: [UInt8]) throws(PlayReadyFault) -> (revision: UInt32, publicKey: [UInt8]) {
         guard let domain = domains[accountID], let newest = domain.revisions.last else {
             throw PlayReadyFault(code: PlayReadyFault.unknownAccountID)

@@ -14,7 +14,7 @@ public struct PlayReadyLicenseServer: Sendable {
         public var body: [UInt8]
         /// A fault goes out with the HTTP status 500.
         public var fault: PlayReadyFault?
-        /// Those that licences were made for.
+        /// Those that licenses were made for.
         public var keyIDs: [KeyID] = []
         /// What the client put into the challenge for the service, as text.
         public var customData: String?
@@ -218,7 +218,7 @@ extension UInt32 {
     fileprivate func distance(from other: UInt32) -> UInt32 { Swift.max(self, other) - Swift.min(self, other) }
 }
 
-/// A licence to be made: a key and its terms.
+/// A license to be made: a key and its terms.
 struct PlayReadyLicenseIssue {
     var keyID: KeyID
     var key: ContentKey

@@ -4,7 +4,7 @@ import LatchkeyContainers
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
-/// What a reference licence service grants: the query language of Microsoft's public test service.
+/// What a reference license service grants: the query language of Microsoft's public test service.
 ///
 /// ```
 /// cfg=(persist:false,firstexp:60,ucvopl:270)            for every KID of the header
@@ -25,15 +25,15 @@ public import LatchkeyProtection
 /// | `grace` | seconds |
 /// | `cvopl`, `ucvopl`, `avopl`, `caopl`, `ucaopl` | output levels: compressed and uncompressed video, analog video, compressed and uncompressed audio |
 /// | `playenablers` | a GUID, in brackets or not |
-/// | `domain` | a GUID: bind the licence to this account |
-/// | `rightsid` | a GUID: the rights id of each licence of this group, in place of a random one |
+/// | `domain` | a GUID: bind the license to this account |
+/// | `rightsid` | a GUID: the rights id of each license of this group, in place of a random one |
 /// | `tid` | transaction id, Base64: ask for an acknowledgement |
 /// | `play` | `false` leaves the right to play out |
 /// | `errorcode` | answer with this fault, `0x…` |
 /// | `customdata` | for the client |
 /// | `revoke` | a certificate of the test authority, `license-signer` say: send a revocation list that names it |
 /// | `crl` | the version of that list, 1 without it; clients that have it get none |
-/// | `redirect` | a URL, in place of licences; `%3A` and `%2C` stand for colons and commas |
+/// | `redirect` | a URL, in place of licenses; `%3A` and `%2C` stand for colons and commas |
 /// | `defect` | `signer`, `root`, `signature`, `nonce`, `license`: an answer that a client has to refuse |
 ///
 /// `persist`, `begindate`, `firstexp`, `realtime`, `ucvopl`, `tid` and `errorcode` are the test service's
@@ -48,13 +48,13 @@ public struct PlayReadyServerPolicy: Sendable {
         public var key: ContentKey?
         /// For what the key is; nil leaves that to the server.
         public var keyType: XMRTerms.KeyType?
-        /// What the licence says; the wrapped key and what it is bound to are added for each request.
+        /// What the license says; the wrapped key and what it is bound to are added for each request.
         public var terms: XMRTerms
-        /// Seconds from the answer to the licence's end; nil: as the terms say.
+        /// Seconds from the answer to the license's end; nil: as the terms say.
         public var lifetime: UInt32?
-        /// The account to bind the licence to.
+        /// The account to bind the license to.
         public var domain: GUID?
-        /// The rights id of its licences; nil: a random one for each, and the request's nonce where it may not be stored.
+        /// The rights id of its licenses; nil: a random one for each, and the request's nonce where it may not be stored.
         public var rightsID: GUID?
 
         /// Without `terms`: playback without limits.
@@ -68,7 +68,7 @@ public struct PlayReadyServerPolicy: Sendable {
 
     /// What is wrong with an answer, for tests of clients.
     public enum Defect: String, Sendable, CaseIterable {
-        /// Signed by somebody of the same root who may not sign licences.
+        /// Signed by somebody of the same root who may not sign licenses.
         case signer
         /// Signed under another root.
         case root
@@ -76,15 +76,15 @@ public struct PlayReadyServerPolicy: Sendable {
         case signature
         /// Made for another request.
         case nonce
-        /// The licence in it was changed before the answer was signed.
+        /// The license in it was changed before the answer was signed.
         case license
     }
 
-    /// The licences of an answer.
+    /// The licenses of an answer.
     public var grants: [Grant]
     /// What is wrong with the answer, for tests; nil where nothing is.
     public var defect: Defect?
-    /// Answer with this instead of licences.
+    /// Answer with this instead of licenses.
     public var fault: PlayReadyFault?
     /// What the client is told, as text.
     public var customData: String?

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
 /// Finds the packets in bytes that come in pieces of any size, and finds them again after a loss.
-struct PacketSynchroniser {
+struct PacketSynchronizer {
     /// So many sync bytes in a row, at the right distance, are a transport stream.
     private static let wantedPackets = 3
 
     /// In packets: small enough for the first-level cache, where they are looked at next.
     private static let longestRun = 64
 
-    private var isSynchronised = false
+    private var isSynchronized = false
     /// The start of a packet; or, where the packets are not found yet, all bytes that may belong to one.
     private var rest: [UInt8] = []
 
     var heldSize: Int { rest.count }
 
     mutating func reset() {
-        isSynchronised = false
+        isSynchronized = false
         rest.removeAll(keepingCapacity: true)
     }
 
@@ -25,7 +25,7 @@ struct PacketSynchroniser {
         _ bytes: UnsafeRawBufferPointer, _ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void
     ) throws(FormatError) {
         var offset = 0
-        if isSynchronised {
+        if isSynchronized {
             if !rest.isEmpty {
                 let missing = min(TransportPacket.size - rest.count, bytes.count)
                 rest.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[..<missing]))
@@ -33,16 +33,16 @@ struct PacketSynchroniser {
                 guard rest.count == TransportPacket.size else { return }
                 try takeRest(take)
             }
-            if isSynchronised { offset = try takePackets(bytes, from: offset, take) }
+            if isSynchronized { offset = try takePackets(bytes, from: offset, take) }
         }
         guard offset < bytes.count else { return }
         rest.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[offset...]))
-        if !isSynchronised { try search(isEnd: false, take) }
+        if !isSynchronized { try search(isEnd: false, take) }
     }
 
     /// No more bytes come: fewer packets are enough to be sure.
     mutating func end(_ take: (UnsafeRawPointer, Int) throws(FormatError) -> Void) throws(FormatError) {
-        if !isSynchronised { try search(isEnd: true, take) }
+        if !isSynchronized { try search(isEnd: true, take) }
         reset()
     }
 
@@ -65,7 +65,7 @@ struct PacketSynchroniser {
         var offset = start
         while offset < bytes.count {
             guard bytes[offset] == TransportPacket.syncByte else {
-                isSynchronised = false
+                isSynchronized = false
                 return offset
             }
             let most = min((bytes.count - offset) / TransportPacket.size, Self.longestRun)
@@ -91,11 +91,11 @@ struct PacketSynchroniser {
             while offset < bytes.count, !Self.mayStart(bytes, at: offset) { offset += 1 }
             let needed = isEnd ? TransportPacket.size : (Self.wantedPackets - 1) * TransportPacket.size + 1
             guard bytes.count - offset >= needed else { break }
-            isSynchronised = true
+            isSynchronized = true
             offset = try bytes.withUnsafeBufferPointer { bytes throws(FormatError) in
                 try takePackets(UnsafeRawBufferPointer(bytes), from: offset, take)
             }
-            if isSynchronised { break }
+            if isSynchronized { break }
         }
         bytes.removeFirst(offset)
         rest = bytes
