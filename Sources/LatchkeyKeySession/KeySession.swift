@@ -658,17 +658,17 @@ extension KeySession {
     }
 
     /// Whether what plays is stored on this device.
-    var needsNoViewing: Bool { core.withLock { core in if case .unneeded = core.gate { true } else { false } } }
+    private var needsNoViewing: Bool { core.withLock { core in if case .unneeded = core.gate { true } else { false } } }
 
     /// Has a viewing session set up, if one is wanted before this loader is asked; false if none is.
-    func beginViewing(for loader: any ResourceLoader) -> Bool {
+    private func beginViewing(for loader: any ResourceLoader) -> Bool {
         guard let viewing, needsNoViewing, !loader.isLocal else { return false }
         viewing.begin()
         return true
     }
 
     /// Sees to it that a viewing session is there or on its way, where a demand wants one.
-    func beginViewing(retryFailuresUpTo generation: UInt64) {
+    private func beginViewing(retryFailuresUpTo generation: UInt64) {
         guard let viewing else { return }
         let begins = core.withLock { core in
             guard core.state.closure == nil, core.gate.begins(retryFailuresUpTo: generation) else { return false }

@@ -442,7 +442,7 @@ extension KeySessionState {
     }
 
     /// The renewal is over, with or without keys.
-    mutating func endRenewal(_ id: UInt64, _ request: Request) {
+    private mutating func endRenewal(_ id: UInt64, _ request: Request) {
         for slot in request.slots where renewals[slot] == id { renewals[slot] = nil }
         for lease in request.renewedLeases ?? [] where leases.leases[lease]?.request == id {
             leases.setRequest(nil, of: lease)
@@ -450,7 +450,7 @@ extension KeySessionState {
     }
 
     /// The next attempt, while there is time for one.
-    mutating func retryRenewal(of slots: [Slot], at now: ContinuousClock.Instant) {
+    private mutating func retryRenewal(of slots: [Slot], at now: ContinuousClock.Instant) {
         for lease in Set(slots.compactMap { leases.id(of: $0) }) {
             let pause = leases.leases[lease].flatMap { $0.end }.flatMap {
                 renewalPolicy.retry(left: now.duration(to: $0))
@@ -532,7 +532,7 @@ extension KeySessionState {
         .malformedRequest("more than \(limits.pending) keys wait for an answer; the media names too many KIDs")
     }
 
-    static func notInResponse(_ missing: [Slot], keys: Keys) -> KeyError {
+    private static func notInResponse(_ missing: [Slot], keys: Keys) -> KeyError {
         let names = missing.compactMap(\.self)
         guard !names.isEmpty else {
             return .keyNotInResponse(
@@ -544,7 +544,7 @@ extension KeySessionState {
     }
 
     /// Gives a key without KID to the slot that it must be for.
-    func assign(_ keys: Keys, to slots: [Slot]) -> [Slot: ContentKey] {
+    private func assign(_ keys: Keys, to slots: [Slot]) -> [Slot: ContentKey] {
         var assigned: [Slot: ContentKey] = keys.byID.reduce(into: [:]) { $0[$1.key] = $1.value }
         if slots.contains(nil) {
             assigned[nil] = keys.withoutID ?? (keys.byID.count == 1 ? keys.byID.first?.value : nil)
@@ -564,7 +564,7 @@ extension KeySessionState {
     }
 
     /// An answer belongs to the session, so its keys count although the request is over. They replace none.
-    mutating func answerLate(
+    private mutating func answerLate(
         _ id: UInt64, with keys: Keys, at now: ContinuousClock.Instant, random: Double
     ) -> Action {
         guard let request = settled[id], !isOver(keys.terms, for: id, at: now) else { return Action() }

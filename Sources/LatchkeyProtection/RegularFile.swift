@@ -100,7 +100,7 @@ package struct RegularFile: ~Copyable {
             let received = bytes.withUnsafeMutableBytes { buffer in
                 // SAFETY: a part of the buffer, whose bounds the slice checks.
                 let free = UnsafeMutableRawBufferPointer(rebasing: buffer[space...])
-                return pread(descriptor, free.baseAddress, free.count, offset + Int64(space))
+                return pread(descriptor, free.baseAddress, free.count, off_t(offset) + space)
             }
             if received < 0 && errno == EINTR { continue }
             guard received >= 0 else {

@@ -169,7 +169,7 @@
     /// The clip that `latchkey doctor` looks at: a file or a URL.
     struct DoctorClip {
         /// How much of a URL is fetched at most, in bytes.
-        static let fetchedSize = 4 << 20
+        private static let fetchedSize = 4 << 20
 
         private let name: String
         private var isRemote: Bool { name.hasPrefix("http://") || name.hasPrefix("https://") }

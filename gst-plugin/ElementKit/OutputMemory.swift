@@ -153,7 +153,7 @@ public final class OutputMemory {
     }
 
     /// The smallest class that holds `size` bytes.
-    static func sizeClass(_ size: Int) -> Int {
+    private static func sizeClass(_ size: Int) -> Int {
         guard size > 1024 else { return 1024 }
         let power = Int.bitWidth - 1 - (size - 1).leadingZeroBitCount
         let step = 1 << (power - 2)

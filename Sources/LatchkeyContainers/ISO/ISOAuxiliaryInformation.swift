@@ -106,7 +106,7 @@ struct ISOAuxiliaryInformation {
 
     /// Where a list starts that has samples of earlier fragments in front of those of `layout`, and how many bytes those
     /// are. ffmpeg 8.1 and 9.0 write such lists for sound: `senc` and `saiz` go on from fragment to fragment.
-    func earlierSamples(_ layout: ISOSampleLayout) -> (start: Int, size: Int)? {
+    private func earlierSamples(_ layout: ISOSampleLayout) -> (start: Int, size: Int)? {
         guard let sizes, let list = lists.first, !list.hasSubsamples, list.count == sizes.count, sizes.common > 0,
             list.count > layout.samples.count, list.count * Int(sizes.common) == list.end - list.start
         else { return nil }

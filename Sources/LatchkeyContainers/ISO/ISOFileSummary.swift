@@ -104,7 +104,7 @@ public struct ISOMovieSearch: Sendable {
     /// What is fetched where nothing is known yet.
     public static let chunk = 65_536
     /// The most boxes in front of `moov`.
-    static let maximumBoxes = 4096
+    private static let maximumBoxes = 4096
 
     private var offset: UInt64 = 0
     private var count = Self.chunk

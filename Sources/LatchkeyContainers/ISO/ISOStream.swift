@@ -189,7 +189,7 @@ public struct ISOStream: Sendable {
 
 /// The boxes at the top of the file, one after the other.
 extension ISOStream {
-    mutating func readHeader() throws(FormatError) -> Bool {
+    private mutating func readHeader() throws(FormatError) -> Bool {
         if cursor == 0 { try ISORecognition.checkStart(queue.bytes(from: 0)) }
         guard let header = try ISOBoxHeader(queue.bytes(from: cursor), at: cursor) else { return false }
         let region = ISORegion(
@@ -234,7 +234,7 @@ extension ISOStream {
     }
 
     /// Reads a box that is there. Where it points to bytes behind it that are not, waits for them.
-    mutating func readBox(_ region: ISORegion) throws(FormatError) {
+    private mutating func readBox(_ region: ISORegion) throws(FormatError) {
         var missing: UInt64?
         do throws(FormatError) {
             try read(region) { range in
@@ -302,7 +302,7 @@ extension ISOStream {
 /// The encrypted samples of the media that the boxes tell of.
 extension ISOStream {
     /// The first sample that is not done, and whose it is; -1 for the movie.
-    func nextSample() -> (fragment: Int, sample: ISOSampleTable.Sample)? {
+    private func nextSample() -> (fragment: Int, sample: ISOSampleTable.Sample)? {
         var found: (fragment: Int, sample: ISOSampleTable.Sample)?
         if let movie, nextOfMovie < movie.table.samples.count { found = (-1, movie.table.samples[nextOfMovie]) }
         for (index, next) in nextSamples.enumerated() where next < fragments[index].table.samples.count {

@@ -12,9 +12,9 @@ import LatchkeyProtection
 /// No allocation a packet, and time linear in the bytes. Not thread-safe.
 struct SampleAESTransportStream: ~Copyable {
     /// A PES packet may have so many bytes. The largest access unit of H.264 level 6.2 has less than 4 MiB in practice.
-    static let maximumUnitSize = 8 << 20
+    private static let maximumUnitSize = 8 << 20
     /// So many packets are held back for a PES packet that does not end; then it counts as complete.
-    static let maximumHeldPackets = (16 << 20) / TransportPacket.size
+    private static let maximumHeldPackets = (16 << 20) / TransportPacket.size
 
     private enum Pending {
         case key(SegmentKey)
@@ -259,7 +259,7 @@ struct SampleAESTransportStream: ~Copyable {
         return PESHeader(payload)?.packetSize ?? 0
     }
 
-    mutating func addStream(pid: Int, _ content: ElementaryStream.Content) {
+    private mutating func addStream(pid: Int, _ content: ElementaryStream.Content) {
         guard roles.indices.contains(pid), pid != TransportPacket.nullPID, pid != SegmentKey.pid else { return }
         if roles[pid] >= Role.firstStream {
             let index = Int(roles[pid] - Role.firstStream)
@@ -273,7 +273,7 @@ struct SampleAESTransportStream: ~Copyable {
         }
     }
 
-    mutating func removeStream(pid: Int, unless content: ElementaryStream.Content) {
+    private mutating func removeStream(pid: Int, unless content: ElementaryStream.Content) {
         guard roles.indices.contains(pid), roles[pid] >= Role.firstStream else { return }
         let index = Int(roles[pid] - Role.firstStream)
         guard streams[index].content != content else { return }
@@ -314,7 +314,7 @@ extension SampleAESTransportStream {
     private static let maximumTablePackets = 8
 
     /// Reads the sections of the packets that are put together, once they are complete.
-    mutating func readSections(_ index: Int) {
+    private mutating func readSections(_ index: Int) {
         let first = streams[index].first
         let size = streams[index].size
         collect(first: first, size: size)
@@ -461,7 +461,7 @@ extension SampleAESTransportStream {
     }
 
     @inline(__always)
-    func forEachPacket(from first: Int, _ body: (TransportPacket, UnsafeMutableRawBufferPointer) -> Void) {
+    private func forEachPacket(from first: Int, _ body: (TransportPacket, UnsafeMutableRawBufferPointer) -> Void) {
         var number = first
         while number >= 0 {
             let packet = store.packet(number)

@@ -3,7 +3,7 @@
 /// A program association section (ISO/IEC 13818-1, 2.4.4.3): which PIDs carry program maps.
 struct ProgramAssociation: Equatable {
     static let pid = 0
-    static let tableID: UInt8 = 0x00
+    private static let tableID: UInt8 = 0x00
 
     /// Without the network information PID.
     var programMapPIDs: [Int] = []
@@ -58,7 +58,7 @@ struct SectionReader {
 /// UInt32 CRC
 /// ```
 struct ProgramMap {
-    static let tableID: UInt8 = 0x02
+    private static let tableID: UInt8 = 0x02
 
     struct Stream: Equatable {
         var type: UInt8

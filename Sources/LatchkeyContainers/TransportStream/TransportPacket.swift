@@ -85,7 +85,7 @@ struct TransportPacket {
 struct PESHeader: Equatable {
     static let minimumSize = 9
     /// Bytes that PES_packet_length does not count.
-    static let uncountedSize = 6
+    private static let uncountedSize = 6
 
     /// Of the whole packet; nil where the header does not tell.
     var packetSize: Int?

@@ -138,7 +138,7 @@ extension IntegrityWatch {
 
 extension IntegrityWatch.Checks {
     /// No tracer, and the code as it was built.
-    static var ofThisProcess: IntegrityWatch.Checks {
+    private static var ofThisProcess: IntegrityWatch.Checks {
         let library = LibraryCheck()
         let tracer: @Sendable () -> String? = {
             TracerCheck.violation(status: IntegrityWatch.contents(of: "/proc/self/status"))

@@ -6,7 +6,7 @@ package import LatchkeyProtection
 
 extension PlayReadyClient {
     /// How many services that have not heard are kept in mind, and for how many seconds.
-    static let acknowledgementLimit = 64
+    private static let acknowledgementLimit = 64
     private static let acknowledgementAge: Int64 = 30 * 86_400
     /// Before each further attempt while the process lives. The next start tries again.
     private static let acknowledgementPauses: [Duration] = [.seconds(1), .seconds(10), .seconds(60)]

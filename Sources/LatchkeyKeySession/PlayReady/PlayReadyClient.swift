@@ -66,7 +66,7 @@ public actor PlayReadyClient {
     }
 
     /// Licenses for the session alone that are remembered at most.
-    static let sessionLicenseLimit = 4096
+    private static let sessionLicenseLimit = 4096
     /// Licenses in the store that one key has at most, and one more where all of them have no end.
     static let licensesPerKey = 16
     private static let deviceID = RecordID(prefixOf: Array("latchkey device 1".utf8))
@@ -768,7 +768,7 @@ extension PlayReadyClient {
     }
 
     /// What a device of this client declares.
-    nonisolated var deviceFeatures: [BCert.Feature] {
+    private nonisolated var deviceFeatures: [BCert.Feature] {
         let features = configuration.features
         guard !configuration.provisioning.revocations.lists.isEmpty, !features.contains(.revocationLists) else {
             return features

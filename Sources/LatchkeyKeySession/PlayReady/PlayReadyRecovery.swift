@@ -15,9 +15,9 @@ struct PlayReadyRecovery {
     }
 
     /// How often a license is asked for after an internal error of the service.
-    static let maximumRetries = 2
-    static let maximumRedirects = 3
-    static let firstPause = Duration.seconds(1)
+    private static let maximumRetries = 2
+    private static let maximumRedirects = 3
+    private static let firstPause = Duration.seconds(1)
 
     private var hasJoined = false
     private var hasIndividualized = false

@@ -57,7 +57,7 @@ enum StoreFiles {
         return moved
     }
 
-    static func synchronizeFolder(of path: String) throws(LicenseStoreError) {
+    private static func synchronizeFolder(of path: String) throws(LicenseStoreError) {
         let folder = self.folder(of: path)
         let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure(folder, errno) }

@@ -191,7 +191,7 @@ extension P256PrivateKey {
     }
 
     /// The x coordinate of this key times the point (ECDH), 32 bytes: all that a token gives away. The caller wipes it.
-    func sharedCoordinate(with point: P256.Point) throws(CryptoError) -> [UInt8] {
+    private func sharedCoordinate(with point: P256.Point) throws(CryptoError) -> [UInt8] {
         let peer = try P256.publicHandle(try point.bytes())
         defer { EVP_PKEY_free(peer) }
         guard let context = EVP_PKEY_CTX_new(handle, nil) else { throw .last() }

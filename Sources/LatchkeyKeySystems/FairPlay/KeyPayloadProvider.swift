@@ -177,7 +177,7 @@ public struct TestDerivationFunction: DerivationFunction {
 /// bytes of integrity. Its owner wipes it.
 package struct SessionSecrets {
     static let deviceIdentifierSize = 20
-    static let r1Size = 44
+    private static let r1Size = 44
     package static let r2Size = 21
     /// In bytes, of the block's value: an IV and the four parts.
     package static let sealedSize = 16 + 16 + deviceIdentifierSize + r1Size + 16

@@ -292,7 +292,7 @@ extension HLSLine {
 /// What a refresh of a live playlist leaves behind for the next, so that a segment keeps what it was given.
 struct HLSWindow: Sendable {
     /// The most segments that are remembered; a live window has far fewer.
-    static let maximumRecords = 65_536
+    private static let maximumRecords = 65_536
     /// The most key changes that are remembered, for delta updates.
     static let maximumScopes = 1024
 

@@ -86,7 +86,7 @@ public struct HLSPlaylistRewriter: Sendable {
 extension HLSPlaylistRewriter {
     /// Variants and renditions get routed URLs; the rest becomes absolute. Variants that the outputs may not show are left
     /// out.
-    func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
+    private func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
         var variables = HLSVariables(imported: [:], url: output.base.reference)
         var sessionKeys: [HLSKey] = []
         var isVariant = false
@@ -251,7 +251,7 @@ extension HLSOutput {
 }
 
 extension HLSPlaylistRewriter {
-    mutating func rewriteMedia(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
+    private mutating func rewriteMedia(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
         let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
         let media = try HLSMediaPlaylist(
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window)

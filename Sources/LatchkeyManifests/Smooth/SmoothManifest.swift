@@ -141,7 +141,7 @@ public struct SmoothManifest: Hashable, Sendable {
 
 extension SmoothManifest {
     /// Changes the Url of every StreamIndex ([MS-SSTR], 2.2.2.3). False, and nothing changed, where `change` gives nil.
-    mutating func changeURLs(_ change: (String) -> String?) -> Bool {
+    private mutating func changeURLs(_ change: (String) -> String?) -> Bool {
         guard var root else { return false }
         for index in root.nodes.indices {
             guard case .element(var element) = root.nodes[index], element.localName == "StreamIndex",

@@ -310,7 +310,7 @@ private final class XMLTreeBuilder {
     }
 
     /// Comes before the `start` of the element that has the declaration.
-    func declare(prefix: UnsafePointer<XML_Char>?, uri: UnsafePointer<XML_Char>?) {
+    private func declare(prefix: UnsafePointer<XML_Char>?, uri: UnsafePointer<XML_Char>?) {
         guard failure == nil else { return }
         let (prefix, uri) = (text(prefix), text(uri))
         guard uri.utf8.count <= Self.namespaceLimit else {

@@ -53,7 +53,7 @@ actor ItemStore {
     private var progress = LinearProgress()
     private var open: [Int64: any BlockFile] = [:]
     /// Pieces and record say more than the index, because another process writes to it.
-    var isPlanUnstored = false
+    private var isPlanUnstored = false
     /// The URLs of keys that are missing; nil: to be found.
     var missing: [String]?
     /// That the index was damaged, and what has become of it.

@@ -156,7 +156,7 @@ extension URIReference {
     }
 
     /// RFC 3986, 5.2.4, in one pass over the segments.
-    static func removingDotSegments(_ path: String) -> String {
+    package static func removingDotSegments(_ path: String) -> String {
         var kept: [Substring.UTF8View] = []
         let isRooted = path.utf8.first == UInt8(ascii: "/")
         var segments = path[...].utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)

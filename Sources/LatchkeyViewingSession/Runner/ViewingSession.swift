@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
+import LatchkeyProtection
 public import LatchkeyHTTP
 import Synchronization
 
@@ -253,7 +254,7 @@ extension ViewingSession {
 
     /// Ends what was left over at the server, and waits for sessions of this process that are being ended: a server that
     /// allows one session would refuse this one for its predecessor.
-    func makeWay() async {
+    private func makeWay() async {
         let url = configuration.service.url
         let ending = Self.open.withLock { open in
             open.values.filter { $0 !== self && $0.configuration.service.url == url }

@@ -54,7 +54,7 @@ public struct SessionPolicy: Hashable, Sendable {
     static let returnSpread: Int64 = 5_000
 
     /// The longest of the times above that counts, a year: an application may say `.max` for “never”.
-    static let longestTime: Int64 = 365 * 86_400_000
+    private static let longestTime: Int64 = 365 * 86_400_000
 
     /// The same, with nothing in it that overflows when it is added up.
     var bounded: SessionPolicy {

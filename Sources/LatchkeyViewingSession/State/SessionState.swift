@@ -321,7 +321,7 @@ extension SessionState {
 extension SessionState {
     // MARK: Setting up
 
-    mutating func failSetup(
+    private mutating func failSetup(
         _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
     ) {
         if failure.kind == .unknown { isUnconfirmed = true }
@@ -356,7 +356,7 @@ extension SessionState {
 
     // MARK: Heartbeats
 
-    mutating func failBeat(
+    private mutating func failBeat(
         _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
     ) {
         self.failure = failure
@@ -438,7 +438,7 @@ extension SessionState {
         action.wantsCredential = true
     }
 
-    mutating func receiveCredential(
+    private mutating func receiveCredential(
         _ isNew: Bool, _ action: inout Action, _ random: inout some RandomNumberGenerator
     ) {
         guard credentialEnd != nil else { return }
@@ -453,7 +453,7 @@ extension SessionState {
 
     // MARK: Ending
 
-    mutating func beginTeardown(_ ending: Ending, _ action: inout Action) {
+    private mutating func beginTeardown(_ ending: Ending, _ action: inout Action) {
         self.ending = ending
         phase = .tearingDown
         forgetTimes()
@@ -469,7 +469,7 @@ extension SessionState {
         }
     }
 
-    mutating func failTeardown(
+    private mutating func failTeardown(
         _ failure: SessionFailure, _ action: inout Action, _ random: inout some RandomNumberGenerator
     ) {
         if failure.kind == .ended { return finishTeardown(isGone: true, &action) }
@@ -485,7 +485,7 @@ extension SessionState {
     }
 
     /// `isGone`: the server does not hold the session. Otherwise the record stays, and tells the next start.
-    mutating func finishTeardown(isGone: Bool, _ action: inout Action) {
+    private mutating func finishTeardown(isGone: Bool, _ action: inout Action) {
         if isGone { removeRecord(&action) } else { leaveRecord(&action) }
         cancelPending(&action)
         token = nil
@@ -505,7 +505,7 @@ extension SessionState {
     }
 
     /// No time counts any more.
-    mutating func forgetTimes() {
+    private mutating func forgetTimes() {
         nextAttempt = nil
         windowEnd = nil
         credentialEnd = nil
@@ -528,7 +528,7 @@ extension SessionState {
         }
     }
 
-    mutating func beginSetup(_ action: inout Action, after delay: Int64 = 0, playingUntil: Int64 = .min) {
+    private mutating func beginSetup(_ action: inout Action, after delay: Int64 = 0, playingUntil: Int64 = .min) {
         startsAgain = false
         wasLostWhileAway = false
         forgetTimes()
@@ -619,7 +619,7 @@ extension SessionState {
 
     // MARK: Away
 
-    mutating func setAway(paused: Bool? = nil, _ action: inout Action) {
+    private mutating func setAway(paused: Bool? = nil, _ action: inout Action) {
         isPaused = paused ?? isPaused
         awaySince = isPaused || isAsleep ? awaySince ?? now : nil
         if awaySince == nil, !isInBackground || isReleased { comeBack(&action) }
@@ -685,13 +685,13 @@ extension SessionState {
         }
     }
 
-    mutating func cancelPending(_ action: inout Action) {
+    private mutating func cancelPending(_ action: inout Action) {
         guard let pending else { return }
         if action.send == pending { action.send = nil } else { action.cancels = pending }
         self.pending = nil
     }
 
-    mutating func removeRecord(_ action: inout Action) {
+    private mutating func removeRecord(_ action: inout Action) {
         guard hasRecord else { return }
         hasRecord = false
         action.records.append(.remove(generation: generation))
@@ -813,7 +813,7 @@ extension SessionState {
     // MARK: Retries
 
     /// Milliseconds until the next attempt: equal jitter, and what the server asks for.
-    mutating func backoff(
+    private mutating func backoff(
         _ base: Int64, retryAfter: Int64?, _ random: inout some RandomNumberGenerator
     ) -> Int64 {
         let ceiling = min(policy.retryCap, base << Int64(min(attempts, 16)))

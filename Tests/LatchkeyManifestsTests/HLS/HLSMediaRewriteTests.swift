@@ -3,6 +3,7 @@
 import LatchkeyContainers
 import LatchkeyManifests
 import LatchkeyProtection
+import LatchkeyTestSupport
 import Testing
 
 /// What becomes of media playlists of each kind.
@@ -414,5 +415,26 @@ import Testing
         #expect(try rewritten(lines + "\n#EXTINF:4,\nc.m4s").result.lastURLs == ["\(root)/c.m4s"])
         let part = "\n#EXT-X-PART:DURATION=1,URI=\"c.1.m4s\""
         #expect(try rewritten(lines + part).result.lastURLs == ["\(root)/c.1.m4s"])
+    }
+
+    /// References of playlists come out as by the standard, whichever way they are resolved.
+    @Test(arguments: [UInt64(3), 4])
+    func playlistsResolveLikeTheStandard(seed: UInt64) throws {
+        var generator = SeededGenerator(seed: seed)
+        let pieces = ["a", "/", "..", ".", "?", "b.ts", ":", "//", "@", "%2F", "ü", "=", "&", "-_", " x", "~", "+"]
+        let bases = [
+            "http://h/a/b?c/d", "https://h", "http://h/a/../b/./c", "http://h/ä/x", "http://h/a b/c", "file:///a/b",
+            "a/b",
+        ]
+        for _ in 0..<3000 {
+            let reference = (0..<Int.random(in: 1...6, using: &generator)).compactMap { _ in
+                pieces.randomElement(using: &generator)
+            }.joined()
+            let base = try #require(bases.randomElement(using: &generator))
+            var rewriter = HLSPlaylistRewriter(keyFormats: [])
+            let (text, _) = try rewriter.rewrite("#EXTM3U\n#EXTINF:1,\nx\(reference)", from: base, routes: TestRoutes())
+            let expected = URIReference.resolve("x\(reference)", against: URIReference(base))
+            #expect(text == "#EXTM3U\n#EXTINF:1,\n\(expected)")
+        }
     }
 }

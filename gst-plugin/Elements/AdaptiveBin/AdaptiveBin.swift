@@ -371,7 +371,7 @@ struct ManifestInput {
 
 extension AdaptiveBin {
     /// Stands between upstream and the stock demuxer: that gets what `handOn` makes of the manifest.
-    func watchInput(_ sink: PadReference) {
+    private func watchInput(_ sink: PadReference) {
         let weak = WeakElement(reference)
         sink.probeBuffers { buffer in
             let isTaken = weak.map { ($0 as? AdaptiveBin)?.takes(buffer) } ?? false
@@ -449,7 +449,7 @@ extension AdaptiveBin {
 }
 
 extension AdaptiveBin {
-    func addOutput(_ inner: PadReference) {
+    private func addOutput(_ inner: PadReference) {
         // The template has the number as a pattern: video_00 is of video_%02u.
         let kind = inner.name.prefix { $0 != "_" }
         guard let outer = expose(inner, as: inner.name, template: "\(kind)_%02u") else { return }
@@ -462,7 +462,7 @@ extension AdaptiveBin {
         limitQuality()
     }
 
-    func removeOutput(_ inner: PadReference) {
+    private func removeOutput(_ inner: PadReference) {
         let outer = withGuarded { guarded -> PadReference? in
             guard let index = guarded.outputs.firstIndex(where: { $0.inner.isSame(as: inner) }) else { return nil }
             return guarded.outputs.remove(at: index).outer
@@ -522,7 +522,7 @@ extension AdaptiveBin {
 
     /// Keeps what was decrypted before from going on, or lets it: a viewing session is not there for a while. What left this
     /// bin already is shown: with players, less than a second.
-    func withhold(_ isWithheld: Bool) {
+    private func withhold(_ isWithheld: Bool) {
         let ended = withGuarded { guarded -> [PadProbe] in
             guard guarded.isWithheld != isWithheld, guarded.run != nil else { return [] }
             if isWithheld, guarded.isStopping || guarded.closedBecause != nil { return [] }

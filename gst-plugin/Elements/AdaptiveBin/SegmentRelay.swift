@@ -262,7 +262,7 @@ extension PresentationFailure {
 
 extension SegmentRelay.Notice {
     /// The name of the message; its field `outcome` says what happened.
-    static let messageName = "latchkey-fetch"
+    private static let messageName = "latchkey-fetch"
 
     /// What is lost is an error, no message. URLs go without their queries, where tokens are.
     func post(on element: ElementReference) {

@@ -514,7 +514,7 @@ final class PadWatch: Sendable {
     }
 
     private let outputs = Mutex<[Output]>([])
-    private let hasMoved = Atomic(false)
+    let hasMoved = Atomic(false)
     private let hasFollowed = Atomic(false)
 
     /// Whether something came out since the last `expect`.
@@ -529,7 +529,7 @@ final class PadWatch: Sendable {
     }
 
     /// Looks at the next buffer of each pad.
-    func arm() {
+    private func arm() {
         for output in outputs.withLock({ $0 }) {
             guard let pad = output.pad.pad, !output.isArmed.exchange(true, ordering: .relaxed) else { continue }
             pad.probeNextBuffer { [self] in

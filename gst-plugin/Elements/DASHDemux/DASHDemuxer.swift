@@ -27,7 +27,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     private var appliedFrames = FrameLimits.Size()
     private var frameLimiting = SerialWork()
 
-    var isoPath: ISOPath {
+    private var isoPath: ISOPath {
         get { monitor.withLock { guardedPath } }
         set { monitor.withLock { guardedPath = newValue } }
     }
@@ -83,7 +83,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     /// Those of the stock demuxer that outputs may lower. They keep what the user has set.
-    static let frameProperties = [
+    private static let frameProperties = [
         frame("max-video-width", "Largest width of pictures; 0: no limit", { $0.width }, { $0.width = $1 }),
         frame("max-video-height", "Largest height of pictures; 0: no limit", { $0.height }, { $0.height = $1 }),
     ]

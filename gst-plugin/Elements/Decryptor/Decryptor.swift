@@ -19,9 +19,9 @@ class Decryptor: Element, @unchecked Sendable {
     /// More than this waits upstream. Inside an adaptive demuxer, whose thread serves all tracks, only bytes count.
     static let queueByteLimit = 32 << 20
     /// The same while the demuxer around the element is asked to seek: its thread has to come out.
-    static let queueByteLimitAtSeek = 128 << 20
+    private static let queueByteLimitAtSeek = 128 << 20
     static let queueDurationLimit: UInt64 = 30_000_000_000
-    static let queueCountLimit = 20_000
+    private static let queueCountLimit = 20_000
 
     static let log = DebugCategory("latchkeydecryptor", "Latchkey's decryptors")
 
@@ -42,7 +42,7 @@ class Decryptor: Element, @unchecked Sendable {
     private(set) var observation: KeyObservation?
     @exclusivity(unchecked) private var counters = DecryptorStatistics()
     /// Looks whether playback begins after a wrong key was told. Guarded by `facts`.
-    var startWatch: Task<Void, Never>?
+    private var startWatch: Task<Void, Never>?
 
     /// The state of the data flow. Guarded by `monitor`.
     struct FlowState: ~Copyable {
@@ -323,7 +323,7 @@ extension Decryptor {
     }
 
     /// Drops what is queued. Caps, tags and the like that were on their way must not be lost with it.
-    func dropQueue(keepingSticky: Bool) {
+    private func dropQueue(keepingSticky: Bool) {
         monitor.lock()
         var kept: [UnsafeMutablePointer<GstEvent>] = []
         while let item = flow.queue.popFirst() {
@@ -461,7 +461,7 @@ extension Decryptor {
     }
 
     /// Passes an event on in its place among the buffers.
-    func sendInOrder(_ event: consuming Event) -> Bool {
+    private func sendInOrder(_ event: consuming Event) -> Bool {
         monitor.lock()
         if flow.isFlushing {
             monitor.unlock()
@@ -519,7 +519,7 @@ extension Decryptor {
 
     /// Downstream's failures are upstream's to report, with the flow result that it gets; but not when it has sent the
     /// end already and asks no more. The lock is held.
-    func reportWhatUpstreamWillNot() {
+    private func reportWhatUpstreamWillNot() {
         let result = flow.result
         guard result.isFatal, !flow.isFailureReported else { return }
         flow.isFailureReported = true
@@ -533,7 +533,7 @@ extension Decryptor {
 extension Decryptor {
     /// Gives the stream to the source pad's thread. The lock is held, and is given up: the pad posts a message when its
     /// thread is made, and an application that answers it at once may call into this element.
-    func unlockAndStartTask() {
+    private func unlockAndStartTask() {
         monitor.broadcast()
         let isStarting = !flow.isTaskActive
         flow.isTaskActive = true
@@ -744,7 +744,7 @@ extension Decryptor {
         }
     }
 
-    func endStartWatch() {
+    private func endStartWatch() {
         facts.withLock { startWatch.take() }?.cancel()
     }
 

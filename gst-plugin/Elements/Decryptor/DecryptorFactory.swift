@@ -70,7 +70,7 @@ public enum DecryptorFactory {
         ISORecognition.isProtectedFile { source.bytes(at: $0, count: $1) }
     }
 
-    static let sourceTemplate = PadTemplate.source("ANY")
+    private static let sourceTemplate = PadTemplate.source("ANY")
 
     static func template(_ direction: PadTemplate.Direction, of description: ElementDescription) -> PadTemplate {
         description.padTemplates.first { $0.direction == direction }

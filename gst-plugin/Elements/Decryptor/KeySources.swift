@@ -13,7 +13,7 @@ import Synchronization
 /// Thread-safe: events ask for keys on the upstream thread while samples do on the source pad's.
 final class KeySources: Sendable {
     let session: KeySession
-    let ownKeys: StaticKeys
+    private let ownKeys: StaticKeys
     /// The KID that stands for the key of media that names none.
     let namedKeyID: KeyID?
     /// In nanoseconds; nil: for ever.

@@ -265,7 +265,7 @@ extension SampleDecryptor {
     private static let poolPollInterval: Int64 = 2000
 
     /// Decrypts a sample; without a key it is clear, and goes into secure memory as it is.
-    func decryptSecurely(
+    private func decryptSecurely(
         _ buffer: consuming Buffer, _ plan: SamplePlan, _ keyID: KeyID?, _ key: ContentKey?, _ secure: SecureOutput
     ) -> Prepared {
         let size = buffer.size
@@ -313,7 +313,7 @@ extension SampleDecryptor {
     }
 
     /// The plan of a sample that is clear; nil for more than a sample can have.
-    static func clearPlan(_ size: Int) -> SamplePlan? {
+    private static func clearPlan(_ size: Int) -> SamplePlan? {
         UInt32(exactly: size).map {
             SamplePlan(
                 scheme: .cenc, initializationVector: InitializationVector(high: 0, low: 0),

@@ -11,9 +11,9 @@ struct SampleDoubt {
     /// So many that tell anything settle it.
     static let verdictLimit = 48
     /// So many breaches inside NAL units, where random bytes seldom show any.
-    static let breachLimit = 3
+    private static let breachLimit = 3
     /// Pictures have no more slices; H.265 allows 75 up to level 4.1 (ISO/IEC 23008-2, A.4.1).
-    static let unitsOfPicture = 96
+    private static let unitsOfPicture = 96
     static let sampleLimit = 2000
     private static let keyLimit = 64
 

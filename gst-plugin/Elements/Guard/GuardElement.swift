@@ -24,7 +24,7 @@ final class GuardElement: Element, @unchecked Sendable {
     /// This element flushes what is behind it: what upstream sends meanwhile is refused, and upstream must not know.
     let isFlushing = Atomic(false)
     /// The flush has reached the sink as a whole.
-    let hasFlushStarted = Atomic(false)
+    private let hasFlushStarted = Atomic(false)
     /// Guards the next three, and is told when one of these or of the two above changes.
     let flush = Monitor()
     @exclusivity(unchecked) var upstreamsFlush = UpstreamsFlush.none
@@ -484,7 +484,7 @@ extension GuardElement {
     }
 
     /// No thread is inside: a flush that was not ended never will be.
-    func forgetUpstreamsFlush() {
+    private func forgetUpstreamsFlush() {
         flush.withLock { (upstreamsFlush, blanksAfterFlush) = (.none, false) }
         flush.broadcast()
     }

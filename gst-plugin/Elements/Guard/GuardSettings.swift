@@ -173,7 +173,7 @@ struct GuardSettings: Hashable, Sendable {
     ]
 
     /// The window that was there before is taken back.
-    mutating func giveWindow(display: UInt64, surface: UInt64) {
+    private mutating func giveWindow(display: UInt64, surface: UInt64) {
         if waylandDisplay != 0, waylandSurface != 0, (display, surface) != (waylandDisplay, waylandSurface) {
             WaylandOutputs.release(display: waylandDisplay, surface: waylandSurface)
         }

@@ -254,7 +254,7 @@ struct HLSSettings: Sendable {
 /// Caps inside the stock demuxer.
 enum HLSCaps {
     /// What segments with notes in front are called, so that the element that reads the notes gets them.
-    static let withNotes = "application/x-latchkey-ts"
+    private static let withNotes = "application/x-latchkey-ts"
 
     private static let taken: Set<String> = [
         "video/mpegts", "application/x-id3", "audio/mpeg", "audio/x-ac3", "audio/x-eac3", "audio/ac3",

@@ -6,7 +6,7 @@ import LatchkeyManifests
 /// names. A key server may count what it gives out, and a lease begins with the answer.
 struct HLSKeySchedule {
     /// Keys behind the one that is needed now.
-    static let lookAhead = 2
+    private static let lookAhead = 2
     /// A live presentation is joined three target durations from its end (RFC 8216, 6.3.3), and there new keys come.
     private static let liveTargetDurations = 4.0
 

@@ -16,7 +16,7 @@ final class HLSPresentation: Sendable {
     let table: HLSResourceTable
     let segments: AnnouncedSegments
     let answers = HLSAnswers()
-    let relayedAnswers = RelayedAnswers()
+    private let relayedAnswers = RelayedAnswers()
     let watch = StillnessWatch()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
@@ -25,7 +25,7 @@ final class HLSPresentation: Sendable {
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
     let relay: SegmentRelay?
     /// `relay`, or one that tries once: for segments that want fields which the stock demuxer does not send.
-    let segmentRelay: SegmentRelay
+    private let segmentRelay: SegmentRelay
 
     struct State {
         var servers: PresentationServers?
@@ -331,7 +331,7 @@ extension HLSPresentation {
     }
 
     /// Answers a loopback request where the answer is at hand: no other thread has to wake up for it.
-    func quickAnswer(_ request: LoopbackRequest) -> LoopbackResponse? {
+    private func quickAnswer(_ request: LoopbackRequest) -> LoopbackResponse? {
         guard let resource = resource(of: request) else { return nil }
         let response: LoopbackResponse
         if case .keyNote(let note) = resource {

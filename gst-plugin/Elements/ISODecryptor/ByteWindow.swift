@@ -268,7 +268,7 @@ struct ByteWindow {
     /// where a queue's level says how much there is.
     static let readAhead: UInt64 = 512 << 10
     /// The most that is waited for instead of a jump, once the reader has gone through as much without one.
-    static let largestPatience: UInt64 = 4 << 20
+    private static let largestPatience: UInt64 = 4 << 20
 
     /// What has to happen for a byte to come.
     enum Step: Hashable {

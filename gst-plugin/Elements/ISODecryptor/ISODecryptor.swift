@@ -34,7 +34,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     override var isStarved: Bool { monitor.withLock { intake.isAwaited } }
 
     /// So many bytes are enough to tell what a stream is that is not ISO media.
-    static let bytesForType = 4096
+    private static let bytesForType = 4096
 
     required init(_ reference: ElementReference, _ description: ElementDescription) {
         super.init(reference, description)
@@ -188,7 +188,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         return nil
     }
 
-    func tellProtections(_ found: [ISOProtection]) {
+    private func tellProtections(_ found: [ISOProtection]) {
         for protection in found {
             prefetchKeys(
                 Event.Protection(
@@ -428,7 +428,7 @@ extension ISODecryptor {
         return true
     }
 
-    func sourceEvent(_ event: consuming Event) -> Bool {
+    private func sourceEvent(_ event: consuming Event) -> Bool {
         let isWindowed = isWindowed
         let kind = event.kind
         switch kind {

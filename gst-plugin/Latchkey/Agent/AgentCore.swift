@@ -127,7 +127,7 @@ final class AgentCore: Sendable {
         post("latchkey-agent-invalid-content", [("url", .string(url)), ("reason", .string(reason))])
     }
 
-    func serverDidFail(_ status: Int, at url: String) {
+    private func serverDidFail(_ status: Int, at url: String) {
         let url = HTTPRequest(url: url).printableURL
         log(.warning, "\(url) answers with HTTP status \(status)")
         events.send(.serverError(url: url, status: status))
@@ -146,7 +146,7 @@ final class AgentCore: Sendable {
         post("latchkey-agent-playback-will-be-aborted", [("reason", .string(reason))])
     }
 
-    func cacheEdgeWasReached(_ edge: Duration?, _ reason: String) {
+    private func cacheEdgeWasReached(_ edge: Duration?, _ reason: String) {
         log(.warning, "playback has come to the end of what is cached: \(reason)")
         events.send(.cacheEdgeReached(cachedDuration: edge, reason: reason))
         let milliseconds = edge.map { UInt64(clamping: $0.milliseconds) } ?? 0
@@ -294,7 +294,7 @@ extension AgentCore {
     }
 
     /// Brings what the application makes of outputs to the guards of a pipeline, as it plays or before.
-    func setGuards(in pipeline: ElementReference) {
+    private func setGuards(in pipeline: ElementReference) {
         var mode: HDMIMode
         repeat {
             mode = hdmiMode
@@ -442,7 +442,7 @@ extension AgentCore {
     }
 
     /// Serves whole files at a server; nil for other content, and where outages are not waited for.
-    func fileGateway() -> FileGateway? {
+    private func fileGateway() -> FileGateway? {
         guard type == .mp4 || type == .piff else { return nil }
         return FileGateway(contentURL, limit: configuration.outageTimeout) { [weak self] fields in
             self?.handle("latchkey-fetch", fields)
@@ -452,7 +452,7 @@ extension AgentCore {
     }
 
     /// A source that reads from the gateway waits for as long as that does.
-    func waitForOutages(_ source: ElementReference, in id: UInt64) {
+    private func waitForOutages(_ source: ElementReference, in id: UInt64) {
         guard let uri = source.sourceURI, source.factoryName == "souphttpsrc",
             uri == guarded.withLock({ $0.attachments[id]?.file?.url })
         else { return }
@@ -655,7 +655,7 @@ extension AgentCore {
     }
 
     /// Nil where nothing of the content is in the cache.
-    func cacheGateway() throws(AgentError) -> CacheGateway? {
+    private func cacheGateway() throws(AgentError) -> CacheGateway? {
         guard let item = cachedItem else { return nil }
         do throws(CacheError) {
             return try CacheGateway(
@@ -668,7 +668,7 @@ extension AgentCore {
 
     /// A source element of a pipeline that the application made reads from the cache, where the content is in there. Call it
     /// before the source begins.
-    func leadToCache(_ source: ElementReference, in id: UInt64) {
+    private func leadToCache(_ source: ElementReference, in id: UInt64) {
         guard let uri = source.sourceURI, URIReference.normalized(uri) == URIReference.normalized(contentURL) else {
             return
         }
@@ -724,7 +724,7 @@ extension AgentCore {
     }
 
     /// Content that is stored needs no viewing session while its keys are stored, too.
-    func noteStoredContent() {
+    private func noteStoredContent() {
         let (session, isStored) = guarded.withLock { guarded in
             let hasGateway = guarded.attachments.values.contains { $0.gateway != nil }
             // A manifest on disk may name media on servers.
@@ -760,7 +760,7 @@ extension AgentCore {
     }
 
     /// At the end of playback: whether that is the end of the content, or of what is cached.
-    func tellCacheEdge() {
+    private func tellCacheEdge() {
         for gateway in guarded.withLock({ $0.attachments.values.compactMap(\.gateway) }) {
             guard let edge = gateway.edge else { continue }
             cacheEdgeWasReached(edge, "the rest is not cached, and there is no network")

@@ -33,7 +33,7 @@ struct ContentInspector: Sendable {
     }
 
     /// A log-in page of the network, or an error page, in the place of what was asked for.
-    static func refuseWebPage(_ answer: ContentSource.Answer, in place: String) throws(AgentError) {
+    private static func refuseWebPage(_ answer: ContentSource.Answer, in place: String) throws(AgentError) {
         guard WebPage.isOne(start: answer.bytes) else { return }
         throw .invalidContent(
             "it is no \(place) but a web page, such as the log-in page of a network: open the URL in a browser",
