@@ -9,6 +9,8 @@ package struct FileAccess: Sendable, Hashable {
     package let writeFlaw: String?
     /// Others may read it.
     package let othersMayRead: Bool
+    /// It is no folder, pipe, device or link.
+    package let isRegularFile: Bool
     /// It is a symbolic link; nothing is said of what that leads to.
     package let isLink: Bool
 
@@ -21,6 +23,7 @@ package struct FileAccess: Sendable, Hashable {
         }
         // Where the sticky bit is set, as in /tmp, others cannot exchange files that are not theirs.
         let isShared = status.st_mode & S_IFMT == S_IFDIR && status.st_mode & S_ISVTX != 0
+        isRegularFile = status.st_mode & S_IFMT == S_IFREG
         isLink = status.st_mode & S_IFMT == S_IFLNK
         // Root may use the files of any user, as in a container.
         if user != 0, status.st_uid != user, status.st_uid != 0 {

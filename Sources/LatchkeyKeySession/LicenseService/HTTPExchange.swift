@@ -7,11 +7,12 @@ import LatchkeyProtection
 
 extension HTTPTransport {
     /// Sends a message of a key exchange, which is made anew and sent once more if the connection was lost: key servers
-    /// refuse a message that they have seen. A timeout has used up the time that there is.
+    /// refuse a message that they have seen. A timeout has used up the time that there is. Without `repeats`, it is sent
+    /// once.
     func exchange(
-        _ message: () throws(KeyError) -> HTTPRequest
+        repeats: Bool = true, _ message: () throws(KeyError) -> HTTPRequest
     ) async throws(KeyError) -> (sent: HTTPRequest, response: HTTPResponse) {
-        var isRepeated = false
+        var isRepeated = !repeats
         while true {
             let request = try message()
             do throws(HTTPError) {

@@ -69,7 +69,8 @@ public struct PlayReadyServiceRequest: Sendable {
     /// Sends it once more if the connection was lost. Ends soon after the task is cancelled. Throws `denied` where media or a service names the URL, and
     /// `Configuration.mediaLicenseURLs` does not allow it; a `url` that was changed is not checked. Throws `serverStatus` for a status that is no success and brings no fault.
     public func send() async throws(KeyError) -> [UInt8] {
-        let (request, response) = try await transport.exchange { () throws(KeyError) in
+        // The trusted clock asks again by itself.
+        let (request, response) = try await transport.exchange(repeats: operation != .getTime) { () throws(KeyError) in
             var request = httpRequest
             if let check, check.url == url { try check.body(&request) }
             return request

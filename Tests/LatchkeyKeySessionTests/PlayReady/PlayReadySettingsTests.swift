@@ -54,7 +54,7 @@ final class Log: Sendable {
     }
 
     @Test(arguments: [
-        ("license-url", "x", "unknown key “license-url”"), ("clock", "sundial", "secure, system"),
+        ("license-address", "x", "unknown key “license-address”"), ("clock", "sundial", "secure, system"),
         ("renew", "maybe", "false, true"),
     ]) func whatCannotBeIsNamed(key: String, value: String, text: String) {
         #expect(error { () throws(KeyError) in _ = try PlayReadySettings([key: value]) }.contains(text))

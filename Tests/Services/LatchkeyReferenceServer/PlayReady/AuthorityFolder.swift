@@ -181,7 +181,8 @@ public enum PlayReadyFolder {
         defer { for name in Array(files.keys) { if var bytes = files.removeValue(forKey: name) { wipe(&bytes) } } }
         for name in names where name.hasPrefix(prefix) {
             do throws(KeyError) {
-                let file = try RegularFile(path: "\(path)/\(name)", kind: "file", has: name.hasSuffix(".pem") ? .secrets : .settings)
+                let file = try RegularFile(
+                    path: "\(path)/\(name)", kind: "file", has: name.hasSuffix(".pem") ? .secrets : .settings)
                 files[String(name.dropFirst(prefix.count))] = try file.contents(limit: maximumSize)
             } catch {
                 throw PlayReadyFolderError(path: path, reason: error.reason)
