@@ -15,7 +15,7 @@ import manifests
 import pipelines
 import playready_media
 import versions
-from behaviour_scenes import Wrong, demand  # noqa: F401
+from behavior_scenes import Wrong, demand  # noqa: F401
 from bounds import PATIENCE
 from hls_origin import Origin, Paced
 from pipelines import Gst

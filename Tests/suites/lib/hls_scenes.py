@@ -11,7 +11,7 @@ import corpus
 import hls_media as media
 import pipelines
 from bounds import PATIENCE
-from behaviour_scenes import Wrong, demand, demand_stop, in_thread, kids_of, respond  # noqa: F401
+from behavior_scenes import Wrong, demand, demand_stop, in_thread, kids_of, respond  # noqa: F401
 from hls_origin import Origin
 from pipelines import GLib, Gst  # noqa: F401
 from reference_server import ReferenceServer

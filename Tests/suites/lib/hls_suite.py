@@ -8,7 +8,7 @@ import os
 import sys
 
 import children
-from behaviour_scenes import Wrong
+from behavior_scenes import Wrong
 from report import Report, is_wanted
 
 DEADLINE = 150

@@ -422,7 +422,7 @@ def requests(world):
 def refused_once(name, how, make_uri, licenses=1):
     """However many elements play: each license is asked for once in a playback, and each KID is told once. Another
     playback asks and tells again."""
-    import behaviour_services
+    import behavior_services
     import pipelines
 
     with World(name=name) as world:
@@ -431,7 +431,7 @@ def refused_once(name, how, make_uri, licenses=1):
         for playback in (1, 2):
             watched = pipelines.Player(make_uri(world))
             watched.play()
-            failed, errors = behaviour_services.refusals(watched, kids)
+            failed, errors = behavior_services.refusals(watched, kids)
             watched.stop()
             demand(sorted(failed) == kids, f"latchkey-key-failed of {failed}, the keys are {kids}")
             demand(errors and len(errors) == len(set(errors)), f"errors of {errors}")

@@ -10,7 +10,7 @@ import corpus
 import hls_media as media
 import pipelines
 import quality_media
-from behaviour_scenes import demand
+from behavior_scenes import demand
 from bounds import PATIENCE
 from hls_keys import fragmented_presentation
 from hls_scenes import VECTOR

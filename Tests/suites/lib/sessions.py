@@ -12,7 +12,7 @@ import time
 
 import hls_media as media
 import pipelines
-from behaviour_scenes import demand
+from behavior_scenes import demand
 from bounds import PATIENCE
 from pipelines import Gst
 from session_scenes import (

@@ -16,7 +16,7 @@ DEADLINE = 120
 
 
 def job(report, folder, chances, name, kind):
-    from behaviour_endurance import CRASHES, LEAK, TRACED
+    from behavior_endurance import CRASHES, LEAK, TRACED
 
     title = f"{name}/{kind}"
     if name in CRASHES:
@@ -59,7 +59,7 @@ def crash(name, kind):
 
 def leaks(log, kind):
     """What the leaks tracer found, without what GStreamer 1.22 leaks by itself."""
-    from behaviour_endurance import LEFT_ALIVE
+    from behavior_endurance import LEFT_ALIVE
 
     with open(log) as text:
         alive = [line.split("object-alive, ", 1)[1].strip() for line in text if "object-alive, type-name=(string)" in line]
@@ -81,7 +81,7 @@ def leaks(log, kind):
 
 def is_file(entry, kind):
     import corpus
-    from behaviour_scenes import CASES
+    from behavior_scenes import CASES
 
     folder = corpus.case(CASES[kind]).folder
     sizes = {os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)}

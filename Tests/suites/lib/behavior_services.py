@@ -10,7 +10,7 @@ import socket
 import threading
 
 import corpus
-from behaviour_scenes import (
+from behavior_scenes import (
     CASES, EVERYWHERE, Scene, context, demand, demand_stop, end_well, end_without_key, kids_of)
 from bounds import PATIENCE
 from pipelines import Gst, structure_name

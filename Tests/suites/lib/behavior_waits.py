@@ -2,7 +2,7 @@
 """What a decryptor does while a key is missing: stops, seeks, answers of the application, ends of streams."""
 
 import corpus
-from behaviour_scenes import (
+from behavior_scenes import (
     EVERYWHERE, STOP_LIMIT, Scene, demand, demand_stop, end_well, end_without_key, in_thread, kids_of, respond,
     wait_for_request)
 from pipelines import Gst

@@ -3,8 +3,8 @@
 
 import gc
 
-from behaviour_scenes import Scene, demand
-from behaviour_services import configure
+from behavior_scenes import Scene, demand
+from behavior_services import configure
 from pipelines import Gst, describe
 
 SESSION = "latchkey.session"

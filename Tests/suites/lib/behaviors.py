@@ -3,19 +3,19 @@
 
 import gc
 
-import behaviour_endurance
-import behaviour_joins
-import behaviour_services
-import behaviour_sessions
-import behaviour_waits
+import behavior_endurance
+import behavior_joins
+import behavior_services
+import behavior_sessions
+import behavior_waits
 import children
-from behaviour_endurance import LEFT_ALIVE, TRACED, leak
-from behaviour_scenes import Wrong
+from behavior_endurance import LEFT_ALIVE, TRACED, leak
+from behavior_scenes import Wrong
 from pipelines import Gst
 
 ALL_FUNCTIONS = {
-    **behaviour_waits.ALL, **behaviour_services.ALL, **behaviour_endurance.ALL, **behaviour_joins.ALL,
-    **behaviour_sessions.ALL}
+    **behavior_waits.ALL, **behavior_services.ALL, **behavior_endurance.ALL, **behavior_joins.ALL,
+    **behavior_sessions.ALL}
 ALL = {name: kinds for name, (_, kinds) in ALL_FUNCTIONS.items()}
 
 

@@ -5,7 +5,7 @@ import children
 import corpus
 import parts
 import pipelines
-from behaviour_scenes import EVERYWHERE, context, demand
+from behavior_scenes import EVERYWHERE, context, demand
 from parts import Part
 from pipelines import Gst
 from reference_server import ReferenceServer

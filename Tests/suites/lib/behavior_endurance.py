@@ -8,7 +8,7 @@ import re
 
 import children
 import pipelines
-from behaviour_scenes import EVERYWHERE, Scene, context, demand, demand_stop
+from behavior_scenes import EVERYWHERE, Scene, context, demand, demand_stop
 from pipelines import Gst
 
 CYCLES = 50
