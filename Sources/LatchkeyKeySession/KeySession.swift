@@ -235,6 +235,8 @@ public final class KeySession: Sendable {
     @discardableResult
     public func fail(requestID id: UInt64, with error: KeyError) -> Bool {
         let now = clock.now()
+        // A key server may refuse a key because the viewing session is over. That is the news.
+        let error = viewing?.loss ?? error
         return perform { core in
             let action = core.state.fail(id, with: error, at: now)
             return (action, action.isCounted)
@@ -627,6 +629,10 @@ extension KeySession {
 
     /// Whether the session is closed, for good.
     public var isClosed: Bool { core.withLock { $0.state.closure != nil } }
+
+    /// Why the session is closed, or is closed in a moment because its viewing session is lost. A key that fails from here on
+    /// fails for this. Nil: the session goes on.
+    package var endReason: KeyError? { core.withLock { $0.state.closure } ?? viewing?.loss }
 
     /// Sets the viewing session up, and waits for it, as ahead of a license that no request of this session asks for.
     /// Throws why there is none. Without a session server, returns at once.

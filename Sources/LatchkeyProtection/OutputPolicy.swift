@@ -117,7 +117,12 @@ extension OutputPolicy {
     }()
 
     /// What one HDCP value means for all kinds of outputs: that of a FairPlay-style license, a playlist's HDCP-LEVEL, or the
-    /// application's own. Analog links and unknown links have no HDCP. It is a rule for pictures alone.
+    /// application's own. Analog links and unknown links have no HDCP.
+    ///
+    /// It is a rule for pictures alone. RFC 8216bis has these values for variants (EXT-X-STREAM-INF, section 4.4.6.2): “the
+    /// Variant Stream could fail to play unless the output is protected by High-bandwidth Digital Content Protection (HDCP)”.
+    /// Renditions of sound (EXT-X-MEDIA, section 4.4.6.1) have no such attribute. No public document says more of the block in
+    /// FairPlay-style licenses, which has the same three values.
     public init(requirement: OutputRequirement) {
         self = .unrestricted
         guard requirement != .unprotected else { return }

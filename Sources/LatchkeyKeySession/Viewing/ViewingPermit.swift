@@ -45,6 +45,11 @@ public final class ViewingPermit: Sendable {
     public var token: SessionToken? { session?.token }
     /// Where license requests have it.
     public var tokenPlacement: SessionTokenPlacement { configuration.token }
+    /// Why playback must not go on, from the moment at which the session is lost. The `KeySession` is closed a moment later.
+    var loss: KeyError? {
+        guard let state = session?.state, state.isLost, let failure = state.failure else { return nil }
+        return Self.loss(failure)
+    }
 
     // MARK: For the application
 
@@ -101,7 +106,9 @@ public final class ViewingPermit: Sendable {
             guard !state.isOver else { return (nil, nil) }
             if let current = state.current {
                 switch current.state.phase {
-                case .denied, .lost, .closed: break
+                case .closed: break
+                case .denied where !state.wasEstablished: break
+                // One that was there and is lost closes the `KeySession` in a moment. Another session would hide that.
                 default:
                     // Ended for a pause, and something plays again.
                     if current.state.isReleased, state.isPlaying { released = current }
@@ -129,7 +136,10 @@ public final class ViewingPermit: Sendable {
         do throws(SessionFailure) {
             try await session.established()
         } catch {
-            throw Self.refusal(error)
+            let wasEstablished = self.state.withLock { $0.current === session && $0.wasEstablished }
+            let state = session.state
+            let isLost = wasEstablished && (state.isLost || state.phase == .denied)
+            throw isLost ? Self.loss(error) : Self.refusal(error)
         }
     }
 
@@ -258,7 +268,7 @@ enum ViewingGate {
     case unneeded
     case opening
     case open
-    /// No session, until a caller retries failures of this generation.
+    /// No session, until a caller retries failures of this generation. `.max`: the session is lost, for good.
     case refused(KeyError, generation: UInt64)
 
     /// Whether keys may be used, and what they have decrypted may be shown.
@@ -269,8 +279,12 @@ enum ViewingGate {
         }
     }
 
-    /// How a key stands that the session has.
+    /// How a key stands whose status in the session is this.
     func hold(_ status: KeyStatus) -> KeyStatus {
+        // The session is lost: no key fails for another reason.
+        if case .refused(let error, let generation) = self, generation == .max {
+            return .failed(error, generation: generation)
+        }
         guard case .usable = status else { return status }
         switch self {
         case .unguarded, .unneeded, .open: return status

@@ -112,6 +112,9 @@ public struct SessionState: Equatable, Sendable {
     /// Ended for a pause, or about to be, until playback goes on.
     public var isReleased: Bool { phase == .dormant || phase == .tearingDown && ending == .dormant }
 
+    /// Whether the session ended against our will: playback must not go on.
+    package var isLost: Bool { phase == .lost || phase == .tearingDown && ending == .lost }
+
     /// Whether there is nothing left to do, so that the session can be forgotten.
     public var isOver: Bool { phase == .closed }
 

@@ -215,6 +215,83 @@ struct ViewingPermitTests {
         #expect(summaries.contains("viewing heartbeatError(isFinal: true)"), "\(summaries)")
     }
 
+    /// A decryptor may want its key in the moment at which the session is known to be lost, and the keys are not closed yet.
+    @Test func aDemandInTheMomentOfTheLossBringsAboutNoOtherSession() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let use = try #require(world.session.beginPlayback())
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        let limit = try #require(viewing.state.awaySince) + SessionPolicy().pauseLimit
+        try await world.wait(until: limit)
+        #expect(await watcher.next(where: { if case .withheld(true) = $0 { true } else { false } }) != nil)
+        await viewing.settled()
+        // Another device has taken the place meanwhile.
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough"}"#)
+        let demand = world.session.observe { [weak world] event in
+            if case .viewing = event { world?.demand() }
+        }
+        use.setPlaying(true)
+        let event = await watcher.next { event in
+            switch event {
+            case .failed, .closed: true
+            default: false
+            }
+        }
+        guard case .closed(let reason)? = event else {
+            Issue.record("another event: \(String(describing: event))")
+            return
+        }
+        #expect(reason.reason.contains("the viewing session is lost") && reason.reason.contains("two are enough"))
+        #expect(world.session.status(of: Self.keyID).error == reason && world.session.endReason == reason)
+        #expect(world.lines.count { $0 == "POST sessions" } == 2)
+        withExtendedLifetime((demand, use)) {}
+    }
+
+    /// A key server may know of the end of the session before the client does.
+    @Test func aKeyThatIsRefusedInTheMomentOfTheLossFailsForThat() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        for loader in world.session.core.withLock(\.loaders) { world.session.removeLoader(loader) }
+        let taken = Signal<KeyLoadingRequest>()
+        world.session.addLoader(
+            CallbackLoader(name: "slow") { request in
+                taken.send(request)
+                return true
+            })
+        let other = KeyID(high: 3, low: 4)
+        world.session.demand(KeyDemand(keyIDs: [other]))
+        let request = try #require(await taken.wait())
+        let refusal = world.session.observe { event in
+            if case .viewing = event { request.finishLoading(with: .denied("the session is not known")) }
+        }
+        world.answer(.beat, 410, #"{"errorCode":1007,"message":"the session is over"}"#)
+        #expect(world.session.endReason == nil)
+        try world.beat()
+        let event = await watcher.next(where: \.isFailed)
+        guard case .failed(_, [other], let error)? = event else {
+            Issue.record("another event: \(String(describing: event))")
+            return
+        }
+        #expect(error.reason.contains("the viewing session is lost") && error.reason.contains("410"))
+        #expect(world.session.status(of: other).error == error && world.session.status(of: Self.keyID).error == error)
+        withExtendedLifetime(refusal) {}
+    }
+
+    /// Between the end of the session and the end of its keys, all keys fail for the former, whatever became of them before.
+    @Test func aGateOfALostSessionCountsForEveryKey() {
+        let (loss, refusal) = (KeyError.sessionClosed("lost"), KeyError.denied("403"))
+        let lost = ViewingGate.refused(loss, generation: .max)
+        for status in [KeyStatus.absent, .pending(requestID: 1), .failed(refusal, generation: 1)] {
+            #expect(lost.hold(status).error == loss)
+            #expect(ViewingGate.refused(refusal, generation: 1).hold(status).error != loss)
+        }
+        #expect(!lost.begins(retryFailuresUpTo: .max - 1))
+    }
+
     @Test func aFailedHeartbeatAloneChangesNothing() async throws {
         let world = try World()
         let watcher = Watcher(world.session)

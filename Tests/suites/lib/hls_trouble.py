@@ -9,6 +9,7 @@ import socket
 import threading
 
 import hls_media as media
+import pipelines
 from hls_origin import Halves
 from hls_scenes import (
     Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, in_thread, same_frames)
@@ -22,13 +23,17 @@ class Case:
     """A presentation of one kind, whose keys all come from the path `license` of the origin. `answer` is given the
     request and a function that returns what a server in order would say."""
 
-    def __init__(self, kind, answer, settings="", key_url=KEY):
+    def __init__(self, kind, answer, settings="", key_url=KEY, names_kid=False):
+        """`names_kid`: the playlist names the KID beside a skd URI. Without that, a request may be made before the media has
+        said its KID, and once more when it has."""
         self.kind = kind
         stream = media.Fragmented("video") if kind in ("skd", "whole-mp4") else media.TransportStream()
         key = media.key_of(kind)
         files, lines = {}, []
         if kind == "skd":
-            lines.append(media.key_line("skd://asset"))
+            kid = media.box(stream.init, b"tenc") + 16
+            named = f",KEYID=0x{stream.init[kid:kid + 16].hex()}" if names_kid else ""
+            lines.append(media.key_line("skd://asset") + named)
         elif kind == "sample":
             key = stream.uri_key
         else:
@@ -146,11 +151,26 @@ def later_than_patience(kind):
         demand(len(case.scene.origin.asked(KEY)) == 1, "the key is asked for more than once")
 
 
-def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY):
-    """The answer to every request for the key is this; the presentation ends with an error that says the words."""
+def told_once(case, player, word):
+    """A final refusal is asked for once in a playback and told once, however many elements want the key."""
+    # What further elements would ask and say comes at once.
+    player.next_message(lambda _message: False, 1.0)
+    asked = len(case.scene.origin.asked(KEY))
+    demand(asked == 1, f"the key was asked for {asked} times")
+    for name in ("latchkey-key-request", "latchkey-key-failed"):
+        told = sum(pipelines.structure_name(message) == name for message in player.messages)
+        demand(told == 1, f"{told} times {name}; {player.what_happened()[:800]}")
+    errors = [pipelines.describe(message) for message in player.messages if message.type == Gst.MessageType.ERROR]
+    told = sum(word in error for error in errors)
+    demand(told == 1, f"{told} errors say “{word}”: {errors}")
+
+
+def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY, is_final=False):
+    """The answer to every request for the key is this; the presentation ends with an error that says the words. `is_final`:
+    to ask again changes nothing."""
 
     def behavior(kind):
-        case = Case(kind, answer, settings)
+        case = Case(kind, answer, settings, names_kid=is_final)
         with case:
             player = case.play()
             wanted = words[kind] if isinstance(words, dict) else words
@@ -159,6 +179,8 @@ def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY):
                 secrets=[case.key.hex()])
             names = "skd://asset" if kind == "skd" else f"/{KEY}"
             demand(names in text or "KID" in text, f"it does not name the key: {text}")
+            if is_final:
+                told_once(case, player, words[0])
             case.scene.origin.wait_until_quiet()
             demand_stop(player)
 
@@ -238,7 +260,7 @@ BEHAVIOURS = {
     "key-later-than-patience": (later_than_patience, ("whole-ts", "whole-mp4")),
     "key-never": (never, KINDS),
     "key-down": (down, KINDS),
-    "key-refused": (fails(lambda *_: 403, ("403",)), KINDS),
+    "key-refused": (fails(lambda *_: 403, ("403",), is_final=True), KINDS),
     "key-breaks-off": (fails(lambda *_: None, ("network",)), KINDS),
     "key-garbage": (fails(lambda *_: GARBAGE, SIZES), KINDS),
     "key-page": (fails(lambda *_: PAGE, SIZES), KINDS),

@@ -128,16 +128,21 @@ def refused_once(kind):
         demand(len(named) == len(set(named)), f"an error again: {named}")
 
 
-def stop_oldest():
+def stop_oldest(kind):
     """Where the configuration says so, the oldest session is ended, and its player stops."""
     with Scene(settings="at-limit=stop-oldest\n") as scene:
-        first = scene.player("dash", paced=True)
+        first = scene.player(kind, paced=True)
         first.play()
         wait_for_frames(first, 5)
         second = scene.player("dash", paced=True)
         second.play()
         wait_for_frames(second, 5)
+        heard = scene.wait("session_heartbeats_refused_total", 1, "no heartbeat comes")
         ends(first, "the viewing session is lost", "ended for another session")
+        late = frames_after(first, heard)
+        demand(late == 0, f"{late} pictures came a second after the refusal")
+        shown = len(second.frames.arrivals)
+        wait_for_frames(second, shown + 10)
 
 
 def server_ends(kind):
@@ -195,17 +200,17 @@ def recovery():
         demand(scene.metric("session_heartbeats_total") >= 1, "no heartbeat was accepted")
 
 
-def grace_ends(fault):
+def grace_ends(fault, kind):
     """The server cannot be reached any more: playback goes on until the lease ends, and no longer."""
     with Scene(options=["--session-missed", "2"]) as scene:
-        player = scene.player("dash", paced=True)
+        player = scene.player(kind, paced=True)
         scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
         player.play()
+        began = scene.wait("session_setups_total", 1, "there is no session")
         wait_for_frames(player, 5)
-        began = time.monotonic()
         ends(player, "the viewing session is lost", "heartbeat deadline passed")
         ended = time.monotonic()
-        # Two heartbeats, less the two seconds for safety, from the setup before the first picture.
+        # Two heartbeats, less the two seconds for safety, from the setup.
         demand(ended - began < 2 * INTERVAL - 2 + PATIENCE, f"playback went on for {ended - began:.1f} s")
         demand(ended - began > INTERVAL, f"playback ended after {ended - began:.1f} s")
         demand(frames_after(player, ended) == 0, "pictures come after the end")
@@ -609,12 +614,12 @@ ALL = {
     "no-token": no_token,
     **{f"limit/{kind}": lambda k=kind: limit(k) for kind in KINDS},
     **{f"refused-once/{kind}": lambda k=kind: refused_once(k) for kind in KINDS},
-    "stop-oldest": stop_oldest,
+    "stop-oldest/dash": lambda: stop_oldest("dash"),
     **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in WITH_SMOOTH},
-    **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in KINDS},
+    **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in WITH_SMOOTH},
     "recovery": recovery,
-    "grace-ends/status": lambda: grace_ends("status:503"),
-    "grace-ends/never": lambda: grace_ends("never"),
+    "grace-ends/status/dash": lambda: grace_ends("status:503", "dash"),
+    "grace-ends/never/dash": lambda: grace_ends("never", "dash"),
     "license-bound": license_bound,
     "license-bound-end": license_bound_end,
     "credential": credential,
@@ -631,4 +636,11 @@ ALL = {
     **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("dash", "hls", "smooth")},
     **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop")},
     "bad-settings": bad_settings,
+}
+
+# Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: where they are named.
+LONG = {
+    **{f"stop-oldest/{kind}": lambda k=kind: stop_oldest(k) for kind in WITH_SMOOTH if kind != "dash"},
+    **{f"grace-ends/{name}/{kind}": lambda f=fault, k=kind: grace_ends(f, k)
+       for name, fault in (("status", "status:503"), ("never", "never")) for kind in WITH_SMOOTH if kind != "dash"},
 }

@@ -338,7 +338,16 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             guarded.hasFailed = true
             return true
         }
-        if isFirst { failure.post(on: reference) }
+        if isFirst { tell(failure) }
+    }
+
+    /// Posts what is wrong. If the session is over, that is why a key fails.
+    final func tell(_ failure: PresentationFailure) {
+        if failure.kind == .key, let reason = currentRun?.session.endReason {
+            closeGate(reason)
+        } else {
+            failure.post(on: reference)
+        }
     }
 }
 
@@ -486,9 +495,7 @@ extension AdaptiveBin {
         }
         guard isClosed else { return }
         withhold(false)
-        reference.postError(
-            GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
-            debug: "The right to play this presentation has ended. Open it again with a new session or license.")
+        DecryptorFailure.postEnd(because: reason, on: reference)
         reference.whileStateStays { [weak self] in self?.flushOutputs() }
     }
 
@@ -574,7 +581,7 @@ extension AdaptiveBin {
                     "latchkey-key-expired",
                     [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(reason.description))])
             }
-            closeGate(reason)
+            closeGate(currentRun?.session.endReason ?? reason)
         case .failed(let requestID, let keyIDs, let error):
             settle(
                 requestID, Self.failed,

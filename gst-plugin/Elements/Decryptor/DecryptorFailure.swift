@@ -40,9 +40,17 @@ enum DecryptorFailure: Error, Sendable {
         }
     }
 
+    /// The failure of a key in a session that is over for this reason; nil: the session goes on.
+    func because(of endOfSession: KeyError?) -> DecryptorFailure {
+        guard case .key(let keyID, _) = self, let endOfSession else { return self }
+        return .key(keyID, endOfSession)
+    }
+
     /// `keyName` says to people which key it is about.
     func post(on element: ElementReference, naming keyName: (KeyID?) -> String = Self.name) {
         switch self {
+        case .key(_, let error) where error.isSameKind(as: .sessionClosed("")):
+            Self.postEnd(because: error, on: element)
         case .key(let keyID, let error):
             element.postError(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(keyName(keyID)): \(error).",
@@ -124,6 +132,13 @@ enum DecryptorFailure: Error, Sendable {
                 debug: "Correct the element's property, or the configuration file (LATCHKEY_CONFIG, or "
                     + "latchkey/latchkey.conf in the user's configuration folder).")
         }
+    }
+
+    /// Posts that the session is over, and playback with it.
+    static func postEnd(because reason: KeyError, on element: ElementReference) {
+        element.postError(
+            GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
+            debug: "The right to play this presentation has ended. Open it again with a new session or license.")
     }
 
     /// Why a key is a wrong one.

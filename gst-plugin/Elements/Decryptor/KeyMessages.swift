@@ -82,11 +82,7 @@ extension Decryptor {
             return (true, flow.isFailureReported)
         }
         guard isRunning else { return }
-        if !isTold {
-            reference.postError(
-                GST_STREAM_ERROR_DECRYPT_NOKEY, "Playback ends: \(reason).",
-                debug: "The right to play this presentation has ended. Open it again with a new session or license.")
-        }
+        if !isTold { DecryptorFailure.postEnd(because: reason, on: reference) }
         wake(Self.endFlow)
         reference.whileStateStays { [weak self] in self?.flushDownstream() }
     }
@@ -155,8 +151,10 @@ extension Decryptor {
         return failure.flow
     }
 
-    /// Posts the error of a failure, unless it is a refusal of a key that another element of the pipeline tells.
+    /// Posts the error of a failure, unless it is a refusal of a key that another element of the pipeline tells. If the
+    /// session is over, that is why the key fails.
     private func tell(_ failure: DecryptorFailure, completion: @escaping @Sendable (inout FlowState) -> Void) {
+        let failure = failure.because(of: currentSession?.endReason)
         var notice: KeyPlayback.Notice?
         if case .key(let keyID, let error) = failure, error.isRefusal { notice = .refusal(keyID, error) }
         tell(notice, with: { failure.post(on: reference) { self.name(of: $0) } }, completion: completion)

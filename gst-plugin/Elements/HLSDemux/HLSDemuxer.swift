@@ -173,7 +173,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND)
             || (message.stoppedFlow == .error && !hasOutputs && !run.presentation.hasErrorInside)
         if let failure = run.presentation.takeFailure() {
-            failure.post(on: reference)
+            tell(failure)
         } else if isNoMedia, let doubt = run.presentation.doubt {
             doubt.post(on: reference)
         } else if message.stoppedFlow == .error, !isStoppedDownstream,

@@ -564,9 +564,12 @@ extension ISODecryptor {
     ) -> Result<Int, DecryptorFailure> {
         do throws(DecryptorFailure) {
             let result = try file.decrypt(bytes) { plan, key, sample throws(DecryptorFailure) in
-                guard case .usable(let cipher) = stream.keys?.cipher(for: key.keyID, of: key.media) ?? .missing else {
-                    // Withdrawn since it was looked at.
-                    throw .key(key.keyID, .cancelled("the key was withdrawn"))
+                let cipher: SampleCipher
+                switch stream.keys?.cipher(for: key.keyID, of: key.media) ?? .missing {
+                case .usable(let usable): cipher = usable
+                case .failed(let failure): throw failure
+                // Withdrawn since it was looked at.
+                case .missing: throw .key(key.keyID, .cancelled("the key was withdrawn"))
                 }
                 do throws(DecryptionError) {
                     try cipher.decrypt(plan, in: sample)

@@ -207,7 +207,17 @@ extension ElementTests {
             decryptor.currentSession?.close(.denied("the viewing session ended"))
             let error = try harness.bus.nextError()
             #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
-            #expect(error.text.contains("session closed"), "\(error)")
+            #expect(error.text.hasPrefix("Playback ends: session closed"), "\(error)")
+        }
+
+        /// Whatever is wrong with a key of a session that is over: the end of the session is the error.
+        @Test func aKeyOfAClosedSessionFailsForItsEnd() throws {
+            let (harness, _) = try waiting()
+            let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            decryptor.currentSession?.close(.sessionClosed("the viewing session is lost"))
+            #expect(decryptor.report(.key(nil, .denied("403"))) == .error)
+            let error = try harness.bus.nextError()
+            #expect(error.text.hasPrefix("Playback ends: session closed: the viewing session is lost"), "\(error)")
         }
 
         // MARK: Order
