@@ -123,7 +123,7 @@ def exits(language):
 
 def exits_in_playback(language):
     for system in exit_scenes.PLAYED:
-        exit_scenes.in_playback(system, language, 17, 16)
+        exit_scenes.in_playback(system, language, 20, 16)
 
 
 # The module for Python by itself: what a delegate may do, and when a program ends early
