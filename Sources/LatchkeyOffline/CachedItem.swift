@@ -57,7 +57,8 @@ public final class CachedItem: Sendable {
     }
 
     enum Command: Sendable {
-        case start(KeyStoring?, LicenseStoring?), pause, suspend, resume
+        case start(KeyStoring?, LicenseStoring?), pause, resume
+        case suspend(@Sendable () -> Void)
         case purge(@Sendable (CacheError?) -> Void)
         case refresh(@Sendable () -> Void)
     }
@@ -107,7 +108,15 @@ public final class CachedItem: Sendable {
     public func pause() { commands.yield(.pause) }
 
     /// Stops the download if it is under way, until `resume`, a `start` or a `pause`.
-    func suspend() { commands.yield(.suspend) }
+    func suspend() { commands.yield(.suspend {}) }
+
+    /// `suspend`, and waits until it has stopped.
+    func suspendAndWait() async {
+        await withCheckedContinuation { continuation in
+            let result = commands.yield(.suspend { continuation.resume() })
+            if case .terminated = result { continuation.resume() }
+        }
+    }
 
     /// Goes on with what `suspend` stopped.
     func resume() { commands.yield(.resume) }

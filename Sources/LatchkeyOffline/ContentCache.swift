@@ -113,6 +113,12 @@ public final class ContentCache: Sendable {
     /// `resumeDownloads`.
     public func suspendDownloads() { for item in items.withLock({ Array($0.values) }) { item.suspend() } }
 
+    /// `suspendDownloads`, and waits until they have stopped.
+    package func suspendDownloadsAndWait() async {
+        suspendDownloads()
+        for item in items.withLock({ Array($0.values) }) { await item.suspendAndWait() }
+    }
+
     /// Goes on with what `suspendDownloads` stopped and nothing else has started, paused or purged since.
     public func resumeDownloads() { for item in items.withLock({ Array($0.values) }) { item.resume() } }
 

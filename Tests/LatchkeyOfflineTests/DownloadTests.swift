@@ -80,8 +80,10 @@ struct DownloadTests {
         #expect(item.progress.status != .caching)
         item.start()
         await item.until { $0.status == .caching }
-        test.cache.suspendDownloads()
-        await item.until { $0.status == .waiting }
+        await test.cache.suspendDownloadsAndWait()
+        #expect(item.progress.status == .waiting)
+        // Again, with nothing under way.
+        await test.cache.suspendDownloadsAndWait()
         isHeld.withLock { $0 = false }
         test.cache.resumeDownloads()
         await item.until { $0.status == .complete }

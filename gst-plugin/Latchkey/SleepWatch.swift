@@ -6,14 +6,15 @@ import LatchkeyHTTP
 import LatchkeyOffline
 import Synchronization
 
-/// Tells when the machine goes to sleep and when it wakes up, as logind says it (`PrepareForSleep`). Nothing comes on a
-/// machine without a system bus. Ends with the last reference. Thread-safe.
+/// Tells when the machine goes to sleep and when it wakes up, as logind says it (`PrepareForSleep`). Meanwhile it holds a
+/// delay inhibitor of logind: the machine sleeps when what has to be done before is done, or could not be in 4 s. Nothing
+/// comes on a machine without a system bus. Ends with the last reference. Thread-safe.
 public final class SleepWatch: Sendable {
     private let listener: SleepListener
 
-    /// Calls `body` with true before the machine sleeps, and with false when it is awake again: on a thread of this watch,
-    /// one call at a time.
-    public init(_ body: @escaping @Sendable (Bool) -> Void) {
+    /// Calls `body` with true before the machine sleeps, and with false when it is awake again: one call at a time, the next
+    /// when the one before has returned.
+    public init(_ body: @escaping @Sendable (Bool) async -> Void) {
         listener = SleepListener(body)
         listener.start()
     }
@@ -21,19 +22,60 @@ public final class SleepWatch: Sendable {
     deinit { listener.stop() }
 }
 
+/// What logind said, and the delay that ends when `body` has returned.
+private struct SleepChange: Sendable {
+    let isAboutToSleep: Bool
+    let delay: SleepDelay?
+}
+
+/// A delay inhibitor: as long as its descriptor is open, logind waits with the sleep. Thread-safe.
+private final class SleepDelay: Sendable {
+    /// logind waits for 5 s if it is not configured otherwise (`InhibitDelayMaxSec`).
+    static let limit = Duration.seconds(4)
+
+    private let descriptor: Mutex<Int32?>
+
+    init(owning descriptor: Int32) { self.descriptor = Mutex(descriptor) }
+
+    deinit { end() }
+
+    func end() {
+        let open = descriptor.withLock { descriptor -> Int32? in
+            defer { descriptor = nil }
+            return descriptor
+        }
+        if let open { close(open) }
+    }
+}
+
 /// The thread of a watch, with its main loop. The thread keeps this.
 private final class SleepListener: @unchecked Sendable {
     // SAFETY: constants; GLib's main contexts and loops are thread-safe.
     private let context = g_main_context_new()
     private let loop: OpaquePointer?
-    fileprivate let body: @Sendable (Bool) -> Void
+    private let changes: AsyncStream<SleepChange>.Continuation
+    // SAFETY: what follows is used on the thread alone.
+    private var link: (bus: BusLibrary, connection: BusLibrary.Connection)?
+    /// What logind gave for the next sleep.
+    private var delay: SleepDelay?
+    /// Cancels the request for a delay that is under way.
+    private var request: BusLibrary.Object?
+    private var isAsleep = false
 
-    init(_ body: @escaping @Sendable (Bool) -> Void) {
+    init(_ body: @escaping @Sendable (Bool) async -> Void) {
         loop = g_main_loop_new(context, 0)
-        self.body = body
+        let (stream, continuation) = AsyncStream.makeStream(of: SleepChange.self)
+        changes = continuation
+        Task {
+            for await change in stream {
+                await body(change.isAboutToSleep)
+                change.delay?.end()
+            }
+        }
     }
 
     deinit {
+        changes.finish()
         // What ends the loop, if the loop never ran.
         while g_main_context_iteration(context, 0) != 0 {}
         g_main_loop_unref(loop)
@@ -75,15 +117,58 @@ private final class SleepListener: @unchecked Sendable {
         // GIO and what it connects with are loaded here. While the process exits, that would run GLib's constructors again.
         let opened = ExitGate.pass { BusLibrary.shared.flatMap { bus in bus.connect().map { (bus, $0) } } }
         guard let (bus, connection) = opened else { return }
+        link = (bus, connection)
         // SAFETY: the loop runs within this function, so that this object outlives the subscription.
         let subscription = bus.subscribe(
-            connection, "org.freedesktop.login1", "org.freedesktop.login1.Manager", "PrepareForSleep",
-            "/org/freedesktop/login1", nil, 0, sleepChanged, Unmanaged.passUnretained(self).toOpaque(), nil)
+            connection, BusLibrary.logind, BusLibrary.manager, "PrepareForSleep", BusLibrary.path, nil, 0, sleepChanged,
+            Unmanaged.passUnretained(self).toOpaque(), nil)
+        // Behind the subscription: if logind delays a sleep for this process, the process hears of it.
+        takeDelay()
         g_main_loop_run(loop)
         bus.unsubscribe(connection, subscription)
+        // An answer that comes later would delay each sleep, as long as the process runs.
+        if let request { bus.cancel(request) }
+        while request != nil { g_main_context_iteration(context, 1) }
         // Calls that are on their way.
         while g_main_context_iteration(context, 0) != 0 {}
+        (delay, link) = (nil, nil)
         g_object_unref(connection)
+    }
+
+    /// Unless there is one, or is asked for.
+    private func takeDelay() {
+        guard let link, delay == nil, request == nil, let cancellable = link.bus.makeCancellable() else { return }
+        request = cancellable
+        // SAFETY: `run` returns behind the answer.
+        link.bus.inhibitSleep(
+            link.connection, "Ends viewing sessions and stops downloads", cancellable, delayAnswered,
+            Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    fileprivate func answered(_ result: BusLibrary.Object) {
+        let descriptor = link.flatMap { $0.bus.descriptor($0.connection, result) }
+        if let request { g_object_unref(request) }
+        request = nil
+        // One that comes in the middle of a sleep is of no use, and is let go here.
+        let new = descriptor.map { SleepDelay(owning: $0) }
+        if !isAsleep { delay = new }
+    }
+
+    fileprivate func changed(_ isAboutToSleep: Bool) {
+        isAsleep = isAboutToSleep
+        guard isAboutToSleep else {
+            changes.yield(SleepChange(isAboutToSleep: false, delay: nil))
+            return takeDelay()
+        }
+        let taken = delay
+        delay = nil
+        changes.yield(SleepChange(isAboutToSleep: true, delay: taken))
+        if let taken {
+            Task {
+                try? await Task.sleep(for: SleepDelay.limit)
+                taken.end()
+            }
+        }
     }
 }
 
@@ -96,18 +181,33 @@ private func sleepChanged(
     let value = g_variant_get_child_value(parameters, 0)
     defer { g_variant_unref(value) }
     // SAFETY: the listener that `run` gave, which is still in it.
-    Unmanaged<SleepListener>.fromOpaque(listener).takeUnretainedValue().body(g_variant_get_boolean(value) != 0)
+    Unmanaged<SleepListener>.fromOpaque(listener).takeUnretainedValue().changed(g_variant_get_boolean(value) != 0)
+}
+
+private func delayAnswered(
+    _ connection: UnsafeMutableRawPointer?, _ result: UnsafeMutableRawPointer?, _ listener: UnsafeMutableRawPointer?
+) {
+    guard let result, let listener else { return }
+    // SAFETY: the listener that `takeDelay` gave, which is still in `run`.
+    Unmanaged<SleepListener>.fromOpaque(listener).takeUnretainedValue().answered(result)
 }
 
 /// The functions of GIO for D-Bus. GIO is loaded with the first watch: playing needs none of it.
 private struct BusLibrary: @unchecked Sendable {
-    typealias Connection = UnsafeMutableRawPointer
+    /// One of GObject.
+    typealias Object = UnsafeMutableRawPointer
+    typealias Connection = Object
     typealias Text = UnsafePointer<CChar>?
     typealias Signal =
         @convention(c) (Connection?, Text, Text, Text, Text, OpaquePointer?, UnsafeMutableRawPointer?) -> Void
+    typealias Ready = @convention(c) (Object?, Object?, UnsafeMutableRawPointer?) -> Void
     typealias Failure = UnsafeMutablePointer<UnsafeMutablePointer<GError>?>?
 
-    // SAFETY: the types are those of GIO 2.26, which has had these functions since.
+    static let logind = "org.freedesktop.login1"
+    static let manager = "org.freedesktop.login1.Manager"
+    static let path = "/org/freedesktop/login1"
+
+    // SAFETY: the types are those of GIO 2.30, which has had these functions since.
     private let address: @convention(c) (Int32, OpaquePointer?, Failure) -> UnsafeMutablePointer<CChar>?
     private let open: @convention(c) (Text, UInt32, OpaquePointer?, OpaquePointer?, Failure) -> Connection?
     let subscribe:
@@ -116,6 +216,16 @@ private struct BusLibrary: @unchecked Sendable {
             (@convention(c) (UnsafeMutableRawPointer?) -> Void)?
         ) -> UInt32
     let unsubscribe: @convention(c) (Connection?, UInt32) -> Void
+    let makeCancellable: @convention(c) () -> Object?
+    let cancel: @convention(c) (Object?) -> Void
+    private let call:
+        @convention(c) (
+            Connection?, Text, Text, Text, Text, OpaquePointer?, OpaquePointer?, UInt32, Int32, Object?, Object?,
+            Ready?, UnsafeMutableRawPointer?
+        ) -> Void
+    private let finish: @convention(c) (Connection?, UnsafeMutablePointer<Object?>?, Object?, Failure) -> OpaquePointer?
+    private let count: @convention(c) (Object?) -> Int32
+    private let duplicate: @convention(c) (Object?, Int32, Failure) -> Int32
 
     /// Nil if there is no GIO.
     static let shared = BusLibrary()
@@ -125,12 +235,24 @@ private struct BusLibrary: @unchecked Sendable {
             let address = dlsym(library, "g_dbus_address_get_for_bus_sync"),
             let open = dlsym(library, "g_dbus_connection_new_for_address_sync"),
             let subscribe = dlsym(library, "g_dbus_connection_signal_subscribe"),
-            let unsubscribe = dlsym(library, "g_dbus_connection_signal_unsubscribe")
+            let unsubscribe = dlsym(library, "g_dbus_connection_signal_unsubscribe"),
+            let makeCancellable = dlsym(library, "g_cancellable_new"),
+            let cancel = dlsym(library, "g_cancellable_cancel"),
+            let call = dlsym(library, "g_dbus_connection_call_with_unix_fd_list"),
+            let finish = dlsym(library, "g_dbus_connection_call_with_unix_fd_list_finish"),
+            let count = dlsym(library, "g_unix_fd_list_get_length"),
+            let duplicate = dlsym(library, "g_unix_fd_list_get")
         else { return nil }
         self.address = unsafeBitCast(address, to: type(of: self.address))
         self.open = unsafeBitCast(open, to: type(of: self.open))
         self.subscribe = unsafeBitCast(subscribe, to: type(of: self.subscribe))
         self.unsubscribe = unsafeBitCast(unsubscribe, to: type(of: self.unsubscribe))
+        self.makeCancellable = unsafeBitCast(makeCancellable, to: type(of: self.makeCancellable))
+        self.cancel = unsafeBitCast(cancel, to: type(of: self.cancel))
+        self.call = unsafeBitCast(call, to: type(of: self.call))
+        self.finish = unsafeBitCast(finish, to: type(of: self.finish))
+        self.count = unsafeBitCast(count, to: type(of: self.count))
+        self.duplicate = unsafeBitCast(duplicate, to: type(of: self.duplicate))
     }
 
     /// A connection of our own to the system bus: the end of that which a process shares may end the process.
@@ -142,6 +264,40 @@ private struct BusLibrary: @unchecked Sendable {
         guard let address = address(systemBus, nil, &error) else { return nil }
         defer { g_free(address) }
         return open(address, authenticates | isBus, nil, nil, &error)
+    }
+
+    /// Asks logind for a delay inhibitor. Starts no logind where none runs. `ready` is called in any case, by the main context
+    /// that is the thread's default.
+    func inhibitSleep(
+        _ connection: Connection, _ reason: String, _ cancellable: Object, _ ready: Ready,
+        _ data: UnsafeMutableRawPointer
+    ) {
+        let startsNothing: UInt32 = 1
+        let texts: [OpaquePointer?] = ["sleep", "Latchkey", reason, "delay"].map { g_variant_new_string($0) }
+        // SAFETY: the call takes the tuple, and the tuple the texts.
+        call(
+            connection, Self.logind, Self.path, Self.manager, "Inhibit",
+            g_variant_new_tuple(texts, gsize(texts.count)), nil, startsNothing, -1, nil, cancellable, ready, data)
+    }
+
+    /// The descriptor that logind gave, which is the caller's; nil if it gave none, whatever its answer is.
+    func descriptor(_ connection: Connection, _ result: Object) -> Int32? {
+        var error: UnsafeMutablePointer<GError>?
+        var list: Object?
+        defer { g_clear_error(&error) }
+        guard let answer = finish(connection, &list, result, &error) else { return nil }
+        defer {
+            g_variant_unref(answer)
+            if let list { g_object_unref(list) }
+        }
+        guard let descriptors = list, String(cString: g_variant_get_type_string(answer)) == "(h)" else { return nil }
+        let value = g_variant_get_child_value(answer, 0)
+        defer { g_variant_unref(value) }
+        // The answer may name one that did not come with it.
+        let index = g_variant_get_handle(value)
+        guard index >= 0, index < count(descriptors) else { return nil }
+        let descriptor = duplicate(descriptors, index, &error)
+        return descriptor < 0 ? nil : descriptor
     }
 }
 
@@ -163,13 +319,16 @@ enum SleepingDownloads {
         state.withLock { state in
             state.caches.removeAll { $0.cache == nil }
             if !state.caches.contains(where: { $0.cache === cache }) { state.caches.append(WeakCache(cache: cache)) }
-            if state.watch == nil { state.watch = SleepWatch { tell($0) } }
+            if state.watch == nil { state.watch = SleepWatch { await tell($0) } }
         }
     }
 
-    private static func tell(_ sleeps: Bool) {
-        for cache in state.withLock({ $0.caches.compactMap(\.cache) }) {
-            if sleeps { cache.suspendDownloads() } else { cache.resumeDownloads() }
+    /// Returns when what was to stop has stopped.
+    private static func tell(_ isAboutToSleep: Bool) async {
+        let caches = state.withLock { $0.caches.compactMap(\.cache) }
+        for cache in caches {
+            if isAboutToSleep { cache.suspendDownloads() } else { cache.resumeDownloads() }
         }
+        if isAboutToSleep { for cache in caches { await cache.suspendDownloadsAndWait() } }
     }
 }

@@ -47,11 +47,13 @@ actor ItemOperations {
                 await tell()
             }
             await pause()
-        case .suspend:
-            guard let running = download else { return }
-            suspended = started
-            running.cancel()
-            await running.value
+        case .suspend(let reply):
+            if let running = download {
+                suspended = started
+                running.cancel()
+                await running.value
+            }
+            reply()
         case .resume: if let suspended { await start(suspended.keys, suspended.licenses) }
         case .purge(let reply): reply(await purge())
         case .refresh(let reply):

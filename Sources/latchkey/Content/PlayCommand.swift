@@ -416,7 +416,7 @@
         init(_ agent: Agent, _ player: Player) {
             // The agent ends with the command, whatever is still on its way here.
             sleep = SleepWatch { [weak agent] isAboutToSleep in
-                Task { if isAboutToSleep { await agent?.suspend() } else { agent?.resume() } }
+                if isAboutToSleep { await agent?.suspend() } else { agent?.resume() }
             }
             let stop = Self.source(SIGTSTP) { [weak agent, weak player] in
                 Task {

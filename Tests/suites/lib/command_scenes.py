@@ -18,6 +18,7 @@ import time
 
 import children
 import corpus
+import exit_scenes
 from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
@@ -489,6 +490,11 @@ def confined():
         demand(kept, "no license was kept")
 
 
+def exits():
+    """Twenty of each: it looks at cached content, and is interrupted while it plays that, downloads and acquires."""
+    exit_scenes.of_command(80, 37, at_once=4, played=500_000)
+
+
 @contextlib.contextmanager
 def open_to_all():
     """What is made within is in a folder that other users may enter."""
@@ -512,5 +518,5 @@ ALL = {
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "licenses": licenses,
     "rights-words": rights_words, "cache-folder": cached_elsewhere, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
-    "service/unit": unit, "service/confined": confined,
+    "service/unit": unit, "service/confined": confined, "exits": exits,
 }

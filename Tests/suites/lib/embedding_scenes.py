@@ -123,7 +123,7 @@ def exits(language):
 
 def exits_in_playback(language):
     for system in exit_scenes.PLAYED:
-        exit_scenes.in_playback(system, language, 17, 16)
+        exit_scenes.in_playback(system, language, 20, 16)
 
 
 # The module for Python by itself: what a delegate may do, and when a program ends early
@@ -147,6 +147,22 @@ def module():
     import latchkey
 
     return latchkey
+
+
+def first_calls(_language):
+    """Each entry of the modules is the first that a process calls, before GStreamer is started."""
+    module()
+    import first_call
+
+    called = {name.split("(")[0] for name in first_call.CALLS}
+    demand(called == first_call.entries(), f"not called, or not there: {sorted(called ^ first_call.entries())}")
+
+    def call(name):
+        done = children.run(["/usr/bin/python3", first_call.__file__, name], 30, children.with_stack(dict(os.environ)))
+        demand(done.ending is None, f"{name}: {done.ending}: {exit_scenes.crash(done.errors)}")
+
+    # Most of the time of one, it is loaded.
+    children.in_parallel([lambda name=name: call(name) for name in first_call.CALLS], workers=4)
 
 
 def delegate(_language):
@@ -400,4 +416,4 @@ ALL = {
 }
 # Of the module for Python alone.
 MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "key-needs": key_needs, "sessions": sessions,
-          "reset": reset}
+          "reset": reset, "first-calls": first_calls}

@@ -2,6 +2,7 @@
 """Processes that end at random moments, with calls and downloads under way and while media plays. None may crash, hang or
 fail."""
 
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -99,9 +100,9 @@ def playready():
 PLAYED = {"clearkey": clearkey, "fairplay": fairplay, "playready": playready}
 
 
-def of_command(rounds, seed):
+def of_command(rounds, seed, at_once=1, played=1_500_000):
     """The command: it looks at content in the cache and ends by itself, and is interrupted while it plays, downloads and
-    acquires, by turns."""
+    acquires, by turns. So many processes run `at_once`, and playback takes up to `played` microseconds."""
     chance = random.Random(seed)
     film, other = corpus.case(HLS), corpus.case(DASH)
     with children.Folder() as folder, World(name=DASH) as world, ReferenceServer(
@@ -114,13 +115,18 @@ def of_command(rounds, seed):
         os.environ["XDG_DATA_HOME"] = folder.path
         cached, fetched = f"{server.url}/media/master.m3u8", f"{world.server.url}/media/stream.mpd"
         run(("cache", "add", cached), None, "the download", status=0)
+        jobs = []
         for number in range(rounds):
             arguments, longest = (
-                (("inspect", cached), None), (("play", *SINKS, cached), (100_000, 1_500_000)),
+                (("inspect", cached), None), (("play", *SINKS, cached), (100_000, played)),
                 (("cache", "add", "--cache", os.path.join(folder.path, str(number)), fetched), (30_000, 300_000)),
                 (("acquire", fetched), (30_000, 300_000)),
             )[number % 4]
-            run(arguments, longest and wait(chance, *longest), f"round {number} of seed {seed}")
+            jobs.append((arguments, longest and wait(chance, *longest), f"round {number} of seed {seed}"))
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            # The first that is wrong ends it.
+            for _ in pool.map(lambda job: run(*job), jobs):
+                pass
 
 
 def run(arguments, microseconds, label, status=None):

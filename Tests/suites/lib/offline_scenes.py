@@ -18,6 +18,7 @@ import children
 import corpus
 from agent_scenes import PACED, PIFF, Run, events, play
 from bounds import PATIENCE
+from logind import NONSENSE, Logind
 from offline_media import Origin, long_piff
 from playready_world import World, demand
 
@@ -301,59 +302,74 @@ def console():
         demand(console.process.wait(20) == 0 and not cached(film.cache), f"{console.lines[-5:]}")
 
 
-class Logind:
-    """A bus of its own with a logind that says when the machine sleeps."""
+class SleepingDownload:
+    """A download of the film by a process that listens to this logind."""
+
+    def __init__(self, logind, film):
+        self.lines = []
+        os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = logind.address
+        self.process = subprocess.Popen(
+            command(film.cache, "--download", film.url), stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):
-        from gi.repository import Gio, GLib
-
-        self._variant, self.process = GLib.Variant, subprocess.Popen(
-            ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address"], stdout=subprocess.PIPE, text=True)
-        self.address = self.process.stdout.readline().strip()
-        flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
-        self._connection = Gio.DBusConnection.new_for_address_sync(self.address, flags, None, None)
-        self._connection.call_sync(
-            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName",
-            GLib.Variant("(su)", ("org.freedesktop.login1", 0)), None, Gio.DBusCallFlags.NONE, -1, None)
+        self.timer = threading.Timer(60, self.process.kill)
+        self.timer.start()
         return self
 
     def __exit__(self, *_):
+        self.timer.cancel()
         self.process.kill()
         self.process.communicate()
 
-    def tell(self, sleeps):
-        self._connection.emit_signal(
-            None, "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "PrepareForSleep",
-            self._variant("(b)", (sleeps,)))
-        self._connection.flush_sync(None)
+    def until(self, status):
+        """The next line with this status."""
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if f"progress: {status}" in line:
+                return
+        demand(False, f"it is not {status}: {self.lines[-12:]}")
+
+    def ends(self):
+        self.until("complete")
+        demand(self.process.wait(20) == 0, f"{self.process.returncode}: {self.lines[-6:]}")
 
 
 def sleep():
-    """Downloads stop before the machine sleeps, and go on when it is awake."""
+    """Downloads stop before the machine sleeps, which waits for that, and go on when it is awake."""
     with Logind() as logind, Film(3, 400_000) as film:
-        os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = logind.address
         film.origin.rate = 800_000
-        with subprocess.Popen(
-                command(film.cache, "--download", film.url), stdout=subprocess.PIPE, text=True) as process:
-            timer = threading.Timer(60, process.kill)
-            timer.start()
-            seen = []
-            for line in process.stdout:
-                seen.append(line.rstrip("\n"))
-                if "progress: caching" in line and len(seen) < 100:
-                    # Again until it listens.
-                    logind.tell(True)
-                elif "progress: waiting" in line and len(seen) > 2:
-                    break
+        with SleepingDownload(logind, film) as going:
+            going.until("caching")
+            demand(logind.wait(lambda it: it.held == 1), "no delay inhibitor is held")
+            logind.tell(True)
+            demand(logind.wait(lambda it: it.held == 0), "the delay inhibitor is not released")
+            kept = claimed(film.cache, film.bytes)
+            going.until("waiting")
+            time.sleep(0.2)
+            demand(claimed(film.cache, film.bytes) == kept, "the machine may sleep before the download has stopped")
             film.origin.forget()
             film.origin.rate = None
             logind.tell(False)
-            seen += [line.rstrip("\n") for line in process.stdout]
-            timer.cancel()
-        demand(process.returncode == 0 and "progress: complete" in seen[-1], f"{process.returncode}: {seen[-6:]}")
-        waiting = [number for number, line in enumerate(seen) if "waiting" in line]
-        demand(waiting and waiting[-1] > 1, f"it did not wait: {seen[:12]}")
+            going.ends()
+            demand(len(logind.asked) == 2, f"inhibitors were asked for: {logind.asked}")
         demand(film.origin.paths(), "it did not go on")
+
+
+def sleep_without_inhibitor():
+    """Whatever logind answers that is no inhibitor, downloads stop and go on as with one."""
+    with Logind(NONSENSE) as logind, Film(3, 400_000) as film:
+        film.origin.rate = 200_000
+        with SleepingDownload(logind, film) as going:
+            for number, answer in enumerate(NONSENSE, 1):
+                going.until("caching")
+                demand(logind.wait(lambda it: len(it.asked) == number), f"no inhibitor was asked for: {answer}")
+                logind.tell(True)
+                going.until("waiting")
+                demand(logind.held == 0, f"an inhibitor is held: {answer}")
+                if number == len(NONSENSE):
+                    film.origin.rate = None
+                logind.tell(False)
+            going.ends()
 
 
 def edge():
@@ -604,6 +620,7 @@ def twenty():
 
 ALL = {
     "kills": kills, "slow-kills": slow_kills, "console": console, "sleep": sleep,
+    "sleep-without-inhibitor": sleep_without_inhibitor,
     "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,

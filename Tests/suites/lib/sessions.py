@@ -14,6 +14,7 @@ import hls_media as media
 import pipelines
 from behavior_scenes import demand
 from bounds import PATIENCE
+from logind import Logind
 from pipelines import Gst
 from session_scenes import (
     ACCOUNT, ENDED, INTERVAL, KINDS, WITH_SMOOTH, Scene, fields, frames_after, message_of, wait_for_frames)
@@ -516,18 +517,28 @@ def withheld(kind):
 
 
 def standstill(how):
-    """The command tells the session server of sleep, by logind's signal, and of a process that is stopped."""
-    with Scene(settings="end-before-sleep=true\n") as scene, SystemBus() as bus:
+    """The command tells the session server of sleep, by logind's signal, and of a process that is stopped. The machine
+    sleeps when the session is ended."""
+    with Scene(settings="end-before-sleep=true\n") as scene, Logind() as logind:
         process = subprocess.Popen(
             ["latchkey", "play", "--yes", "--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true",
              f"{scene.server.url}/media/stream.mpd"],
-            env=dict(os.environ, DBUS_SYSTEM_BUS_ADDRESS=bus.address), stdout=subprocess.PIPE,
+            env=dict(os.environ, DBUS_SYSTEM_BUS_ADDRESS=logind.address), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         try:
             demand(any(line == "state: playing\n" for line in process.stdout), "it does not play")
             if how == "sleep":
-                bus.sleep(True, lambda: scene.metric(ENDED % "teardown") == 1)
-                bus.sleep(False, lambda: scene.metric("session_setups_total") == 2)
+                demand(logind.wait(lambda it: it.held == 1), "no delay inhibitor is held while it plays")
+                demand(logind.asked[0][0] == "sleep" and logind.asked[0][3] == "delay", f"it asked for {logind.asked}")
+                # The server takes its time for the end.
+                scene.server.set_faults({"prefix": "/sessions", "fault": "delay:400", "times": 1})
+                logind.tell(True)
+                demand(logind.wait(lambda it: it.held == 0), "the delay inhibitor is not released")
+                demand(scene.metric(ENDED % "teardown") == 1, "the machine may sleep before the session is ended")
+                logind.tell(False)
+                demand(logind.wait(lambda it: it.held == 1), "no delay inhibitor is held when the machine is awake")
+                wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
+                demand(len(logind.asked) == 2, f"inhibitors were asked for: {logind.asked}")
             else:
                 process.send_signal(signal.SIGTSTP)
                 wait_until(lambda: state_of(process.pid) == "T", "the process is not stopped")
@@ -551,40 +562,6 @@ def wait_until(condition, what, deadline=30.0):
     while not condition():
         demand(time.monotonic() < end, what)
         time.sleep(0.02)
-
-
-class SystemBus:
-    """A bus of its own, with a logind that says nothing but what a check wants."""
-
-    NAME, PATH = "org.freedesktop.login1", "/org/freedesktop/login1"
-
-    def __enter__(self):
-        from gi.repository import Gio, GLib
-
-        self.glib = GLib
-        self.process = subprocess.Popen(
-            ["dbus-daemon", "--session", "--nofork", "--print-address"], stdout=subprocess.PIPE, text=True)
-        self.address = self.process.stdout.readline().strip()
-        flags = Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION
-        self.connection = Gio.DBusConnection.new_for_address_sync(self.address, flags, None, None)
-        self.connection.call_sync(
-            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName",
-            GLib.Variant("(su)", (self.NAME, 0)), None, Gio.DBusCallFlags.NONE, -1, None)
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-
-    def sleep(self, begins, condition):
-        """Says it until something comes of it: who listens may do so a moment later."""
-        def say():
-            self.connection.emit_signal(
-                None, self.PATH, f"{self.NAME}.Manager", "PrepareForSleep", self.glib.Variant("(b)", (begins,)))
-            self.connection.flush_sync(None)
-            return condition()
-
-        wait_until(say, f"PrepareForSleep ({begins}) has no effect")
 
 
 def elements(player, name):
