@@ -273,7 +273,9 @@ private struct BusLibrary: @unchecked Sendable {
         _ data: UnsafeMutableRawPointer
     ) {
         let startsNothing: UInt32 = 1
-        let texts: [OpaquePointer?] = ["sleep", "Latchkey", reason, "delay"].map { g_variant_new_string($0) }
+        let texts = ["sleep", "Latchkey", reason, "delay"].map { (text: String) -> OpaquePointer? in
+            g_variant_new_string(text)
+        }
         // SAFETY: the call takes the tuple, and the tuple the texts.
         call(
             connection, Self.logind, Self.path, Self.manager, "Inhibit",
