@@ -11,6 +11,8 @@ from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture
 from pipelines import factory_name
 
 COUNT = 6
+# A live playlist, which is asked for again when the time is come: now and then GStreamer does so once more at the beginning.
+UPDATES = "updates"
 WINDOW = 4
 
 
@@ -112,7 +114,8 @@ def live():
     files = {
         "master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "v.m3u8": playlist, "init.mp4": video.clear_init(),
         **{f"{number}.m4s": video.segment(number) for number in range(total)}}
-    return Presentation(files, {"video": list(files)}, None, f"{WINDOW + COUNT}.m4s")
+    video_files = [path for path in files if path.endswith((".mp4", ".m4s"))]
+    return Presentation(files, {"video": video_files, UPDATES: ["v.m3u8"]}, None, f"{WINDOW + COUNT}.m4s")
 
 
 def dash():
@@ -194,7 +197,8 @@ def same_requests(make, outage=0):
         stock, ours = sent(make, True, 0), sent(make, False, outage)
         demand(all(stock.values()), "nothing was asked for")
         for name, expected in stock.items():
-            demand(ours[name] == expected, f"{name}: GStreamer's: {expected}; ours: {ours[name]}")
+            is_same = len(ours[name]) <= len(expected) + 1 if name == UPDATES else ours[name] == expected
+            demand(is_same, f"{name}: GStreamer's: {expected}; ours: {ours[name]}")
 
     return check
 
