@@ -10,8 +10,8 @@ package struct RegularFile: ~Copyable {
         case secrets
         /// A file that others may write to is refused.
         case settings
-        /// Others may write to it.
-        case media
+        /// Others may own it or write to it: media, and files of the kernel.
+        case untrusted
     }
 
     /// Differs where the contents may differ.
@@ -51,7 +51,7 @@ package struct RegularFile: ~Copyable {
             throw .invalidConfiguration("\(subject): not a regular file")
         }
         let access = FileAccess(status)
-        if contents != .media, let flaw = access.writeFlaw {
+        if contents != .untrusted, let flaw = access.writeFlaw {
             _ = Glibc.close(descriptor)
             throw .invalidConfiguration("\(subject): \(flaw)")
         }

@@ -129,7 +129,7 @@ struct LicensesResetCommand: AsyncParsableCommand {
 
             EXIT STATUS
               0   it is empty now, or was before
-              1   it is as it was: the answer was no, nobody could be asked, or it failed; standard error says why
+              1   it is as it was: the answer was no, there was no terminal to ask on, or it failed; standard error says why
             """)
 
     @OptionGroup var place: StorePlace

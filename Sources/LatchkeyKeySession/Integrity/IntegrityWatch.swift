@@ -130,9 +130,9 @@ final class IntegrityWatch: Sendable {
 }
 
 extension IntegrityWatch {
-    /// A file of the kernel, or a small one: 8 MiB at most. Nil if it cannot be read.
-    static func contents(of path: String) -> [UInt8]? {
-        try? RegularFile(path: path, kind: "file", has: .settings).contents(limit: 8 << 20)
+    /// A file of the kernel, or a small one. Nil if it cannot be read, or has more bytes than `limit`.
+    static func contents(of path: String, limit: Int = 64 << 10) -> [UInt8]? {
+        try? RegularFile(path: path, kind: "file", has: .untrusted).contents(limit: limit)
     }
 }
 

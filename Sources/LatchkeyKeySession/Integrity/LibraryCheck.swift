@@ -44,7 +44,7 @@ final class LibraryCheck: Sendable {
 
     static let ownCode: @Sendable () -> LoadedCode? = {
         let here: @convention(c) () -> Void = {}
-        guard let maps = IntegrityWatch.contents(of: "/proc/self/maps") else { return nil }
+        guard let maps = IntegrityWatch.contents(of: "/proc/self/maps", limit: 8 << 20) else { return nil }
         return LoadedCode(maps: maps, containing: UInt(bitPattern: unsafeBitCast(here, to: UnsafeRawPointer.self)))
     }
 

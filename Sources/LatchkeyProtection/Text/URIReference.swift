@@ -111,9 +111,8 @@ public struct URIReference: Hashable, Sendable {
         if let authority = url.authority {
             let host = authority.utf8.lastIndex(where: isSign).map { authority[authority.utf8.index(after: $0)...] }
             url.authority = String(host ?? authority[...])
-            let rest = text.utf8.suffix(
-                url.path.utf8.count + (url.query?.utf8.count ?? 0) + (url.fragment?.utf8.count ?? 0) + 2)
-            if rest.contains(where: isSign), !isHost(url.authority ?? "") {
+            let isInRest = [url.path, url.query, url.fragment].contains { $0?.utf8.contains(where: isSign) == true }
+            if isInRest, !isHost(url.authority ?? "") {
                 return "\(url.scheme.map { "\($0):" } ?? "")//…"
             }
         } else if text.utf8.contains(where: isSign), url.scheme != nil || url.path.utf8.first != UInt8(ascii: "/") {

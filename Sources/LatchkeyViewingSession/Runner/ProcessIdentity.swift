@@ -45,6 +45,6 @@ public struct ProcessIdentity: Hashable, Sendable {
     }
 
     private static func kernelFile(_ path: String, upTo limit: Int) -> [UInt8]? {
-        try? RegularFile(path: path, kind: "file", has: .media).contents(limit: limit)
+        try? RegularFile(path: path, kind: "file", has: .untrusted).contents(limit: limit)
     }
 }

@@ -85,8 +85,7 @@
             commandName: "end",
             abstract: "End the sessions that crashed players left over.",
             discussion: """
-                Sessions of processes that are still there stay. The next playback does the same; this is for whoever \
-                will not wait for it.
+                Sessions of processes that are still there stay. The next playback does the same; this ends them at once.
 
                 EXIT STATUS
                   0   nothing is left over

@@ -81,7 +81,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         }
         watchInput(sink)
         watchErrors(inside: child)
-        // Messages that nobody read yet keep the child when this bin is gone.
+        // Unread messages keep the child when this bin is gone.
         let weak = WeakElement(reference)
         child.onPadAdded { pad in weak.withElement { ($0 as? AdaptiveBin)?.addOutput(pad) } }
         child.onPadRemoved { pad in weak.withElement { ($0 as? AdaptiveBin)?.removeOutput(pad) } }
@@ -328,7 +328,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         return child?.send(event) ?? false
     }
 
-    /// As the stock demuxer answers. urisourcebin asks who buffers: where nobody says so, it puts queues behind this bin.
+    /// As the stock demuxer answers. urisourcebin asks who buffers: without an answer, it puts queues behind this bin.
     override func answer(_ query: borrowing Query) -> Bool { child?.answer(query) ?? false }
 
     /// Says what ends the presentation, once. What the stock demuxer complains about later follows from it.
@@ -659,7 +659,7 @@ extension AdaptiveBin {
     }
 }
 
-/// What the stock demuxer would fetch itself may come through this process (`SegmentRelay`), where somebody says how long
+/// What the stock demuxer would fetch itself may come through this process (`SegmentRelay`), if the application says how long
 /// outages may last.
 extension AdaptiveBin {
     /// How long playback waits where the network fails.

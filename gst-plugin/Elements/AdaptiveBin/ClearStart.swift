@@ -7,7 +7,7 @@ import LatchkeyContainers
 /// One stream inside the stock demuxer, until it is known to have a decryptor. Belongs to the thread that brings the stream.
 ///
 /// The stock demuxer's parser chooses its elements by the first caps, where `AdaptiveBin.renamed` may have it choose a
-/// decryptor. A stream that began clear, where nothing said that it would not stay so, has nobody to decrypt it when its
+/// decryptor. A stream that began clear, if nothing said that it would not stay so, has no decryptor when its
 /// samples are encrypted later, as behind ads or in another variant. Then a decryptor is put in front of what the parser has
 /// chosen.
 ///

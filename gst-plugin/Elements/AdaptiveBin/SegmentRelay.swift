@@ -366,7 +366,7 @@ actor RelayedBody {
         download = SegmentDownload(url, for: request, range: range, from: origin)
     }
 
-    /// Tells of it, unless nobody wants the body any more.
+    /// Tells of it, unless the body is not wanted any more.
     private func lost(_ failure: PresentationFailure) -> LoopbackStream.Broken {
         if !Task.isCancelled { relay.didLose(failure) }
         return LoopbackStream.Broken()

@@ -31,7 +31,7 @@ final class DASHRun: AdaptiveRun {
         var qualities: [PictureQuality] = []
         var failure: PresentationFailure?
         /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
-        /// somebody looks already.
+        /// the looks have begun.
         var later: LaterVersions?
         var refresh: Task<Void, Never>?
         var hasEnded = false
@@ -80,7 +80,7 @@ final class DASHRun: AdaptiveRun {
 
     var mayBeProtected: Bool { state.withLock { $0.mayBeProtected } }
 
-    /// Who hears that a later version of the manifest is one that nobody should read.
+    /// Called if a later version of the manifest is one that no player should read.
     func onFailure(_ body: @escaping @Sendable (PresentationFailure) -> Void) {
         state.withLock { $0.onFailure = body }
     }
@@ -96,7 +96,7 @@ final class DASHRun: AdaptiveRun {
     /// Reads the manifest that came from `url`, and starts the requests for its keys.
     ///
     /// A manifest that is not well-formed still goes to the stock demuxer, which is the one that plays it. Throws for
-    /// what no player takes, and for what would take the stock demuxer more memory than anybody should give.
+    /// what no player takes, and for what would take the stock demuxer more memory than a player should give.
     func start(_ bytes: [UInt8], from url: String) throws(PresentationFailure) {
         origin.setHome(url)
         do throws(FormatError) {
@@ -244,12 +244,12 @@ extension SegmentServer {
 }
 
 extension FormatError {
-    /// Whether no reader should take the manifest: it is too much for anybody, or tries to do harm.
+    /// Whether no reader should take the manifest: it is too large, or tries to do harm.
     fileprivate var isForNobody: Bool { isSameKind(as: .unsupported("")) || isSameKind(as: .tooLarge("")) }
 }
 
 extension PresentationFailure {
-    /// A manifest that is none, or one that nobody should read.
+    /// A manifest that is none, or one that no player should read.
     static func manifest(_ error: FormatError, at url: String) -> PresentationFailure {
         PresentationFailure(
             kind: .format, text: "The manifest \(HTTPRequest(url: url).printableURL) cannot be used: \(error).",

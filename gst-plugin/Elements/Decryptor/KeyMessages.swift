@@ -105,7 +105,7 @@ extension Decryptor {
         if !$0.isFlushing { $0.result = .error }
     }
 
-    /// Unless this element stops, plays anew, or is flushed by somebody else.
+    /// Unless this element stops, plays anew, or is flushed by another element.
     private func flushDownstream() {
         guard monitor.withLock({ !flow.isFlushing && flow.result == .error }) else { return }
         let source = PadReference(sharing: sourcePad.pointer)
@@ -335,7 +335,7 @@ enum ApplicationAnswer {
 extension ElementReference {
     /// Posts what the session server said, unless another element of the pipeline did: `latchkey-session-setup-error`,
     /// `latchkey-session-heartbeat-error` or `latchkey-session-teardown-error`.
-    /// What comes after the pipeline has stopped waits for one that somebody listens to.
+    /// What comes after the pipeline has stopped waits for one whose bus is read.
     func post(_ notice: ViewingNotice) {
         if notice.kind == .teardownError, !hasListener { return UntoldNotices.keep(notice) }
         guard notice.claim() else { return }
@@ -375,7 +375,7 @@ extension KeySession {
     }
 }
 
-/// What went wrong at the end of viewing sessions whose pipelines nobody listened to any more: the next one that starts
+/// What went wrong at the end of viewing sessions whose buses were not read any more: the next one that starts
 /// tells it. Thread-safe.
 enum UntoldNotices {
     /// Whoever starts so rarely has the log.

@@ -85,8 +85,8 @@ final class KeySources: Sendable {
         let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         let listedKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
         playback = shared.session.beginPlayback()
-        // What a session server counts, and what is closed when somebody looks into the process, goes through the session,
-        // whoever has the key.
+        // What a session server counts, and what is closed when a debugger looks into the process, goes through the session,
+        // also if the key is here.
         let areOwn = playback == nil && !shared.session.isWatched
         ownKeys = areOwn ? listedKeys : StaticKeys(entries: [])
         var own = shared.settings
@@ -361,7 +361,7 @@ struct KeyRing {
             return .usable(last.cipher)
         }
         if let known = entries[use] {
-            // The stream comes back to a key: whoever guards the outputs has to know.
+            // The stream comes back to a key: the guards of the outputs have to know.
             if sources.session.isGuarded, let error = sources.refusal(of: keyID, for: media) {
                 return .failed(.key(keyID, error))
             }

@@ -251,7 +251,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
     }
 
     /// Clear media is taken once the stream has started encrypted: a programme may end in a clear part. Before that
-    /// it is refused, so that nobody plugs a decryptor for clear media.
+    /// it is refused, so that no decryptor is plugged for clear media.
     private func accepts(_ caps: Caps) -> Bool {
         caps.isSubset(of: sinkPad.templateCaps)
             || hasStarted && !EncryptedFormat.encryptedTypes.contains(caps.mediaType() ?? "")

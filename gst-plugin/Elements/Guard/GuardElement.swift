@@ -13,7 +13,7 @@ import Synchronization
 /// It has to be an element: the frame that waits for its time in the sink cannot be taken back but by a flush, and only
 /// what stands behind upstream's threads can flush this branch and nothing else.
 final class GuardElement: Element, @unchecked Sendable {
-    // SAFETY: `stream` belongs to whoever holds the sink pad's stream lock; the rest is atomic, or under a mutex or
+    // SAFETY: `stream` belongs to the holder of the sink pad's stream lock; the rest is atomic, or under a mutex or
     // `flush`.
     let sinkPad: Pad
     let sourcePad: Pad
@@ -451,7 +451,7 @@ extension GuardElement {
         sourcePad.pushStartOfFlushKeepingState()
         flush.withLock { hasFlushStarted.store(true, ordering: .releasing) }
         flush.broadcast()
-        // Upstream's thread, which is on its way out of the sink, or this one: whoever has the lock.
+        // Upstream's thread, which is on its way out of the sink, or this one: the holder of the lock.
         while isFlushing.load(ordering: .acquiring), !sinkPad.ifIdle({ endFlush() }) {
             flush.withLock { if isFlushing.load(ordering: .acquiring) { flush.wait(microseconds: 1000) } }
         }
@@ -509,7 +509,7 @@ extension GuardElement {
         endFlush()
     }
 
-    /// For whoever has the sink pad's lock, when the flush has started.
+    /// For the holder of the sink pad's lock, when the flush has started.
     private func endFlush() {
         guard isFlushing.load(ordering: .acquiring) else { return }
         sourcePad.push(.endOfFlush(resetTime: false))

@@ -133,7 +133,7 @@ struct GuardSettings: Hashable, Sendable {
             "display-fd", nick: "Display descriptor",
             blurb:
                 "Descriptor of the DRM master on which HDCP is requested; the application keeps it open. Without one "
-                + "somebody else has to request it",
+                + "another program has to request it",
             kind: .uint(default: UInt32.max, range: 0...UInt32.max),
             get: read { .uint($0.displayDescriptor.map { UInt32($0) } ?? UInt32.max) },
             set: change { settings, value in

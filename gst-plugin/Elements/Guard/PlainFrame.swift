@@ -80,7 +80,7 @@ package final class AlternativePicture: Sendable {
 
     private static func read(_ path: String) throws(PipelineError) -> [UInt8] {
         do throws(KeyError) {
-            return try RegularFile(path: path, kind: "file", has: .media).contents(limit: StillPicture.sizeLimit)
+            return try RegularFile(path: path, kind: "file", has: .untrusted).contents(limit: StillPicture.sizeLimit)
         } catch {
             throw PipelineError(description: error.reason)
         }

@@ -14,13 +14,13 @@ import Synchronization
 final class HLSAnswers: Sendable {
     /// How long a request waits.
     static let patience: Duration = .seconds(8)
-    /// Answers that nobody has fetched yet.
+    /// Answers that were not fetched yet.
     private static let limit = 16
 
     /// How long an answer that was prepared counts as one of now.
     static let freshness: Duration = .seconds(3)
 
-    /// Gives nil where it came to nothing and was made before anybody asked.
+    /// Gives nil where it came to nothing and was made before a request came.
     private typealias Work = Task<LoopbackResponse?, Never>
 
     private struct Entry {
@@ -57,7 +57,7 @@ final class HLSAnswers: Sendable {
     }
 
     /// What `make` answers under that name; 503 where it is not ready in time, 404 after the end. `isAskedOnce`: the
-    /// answer may take its time, since nobody would ask again.
+    /// answer may take its time, since no request would come again.
     func answer(
         _ name: String, isAskedOnce: Bool = false, _ make: @escaping @Sendable () async -> LoopbackResponse
     ) async -> LoopbackResponse {
@@ -68,7 +68,7 @@ final class HLSAnswers: Sendable {
                 forget(id)
                 return answer
             case .nothing:
-                // What was prepared came to nothing: now it is made for somebody.
+                // What was prepared came to nothing: now it is made for a request.
                 forget(id)
             case .late:
                 return LoopbackResponse(status: 503)

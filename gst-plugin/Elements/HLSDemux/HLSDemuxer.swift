@@ -144,7 +144,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         run?.presentation.withOriginURLs(url, isForPeople: false) ?? url
     }
 
-    /// Whether somebody behind this bin has refused what came out of it.
+    /// Whether an element behind this bin has refused what came out of it.
     private var isStoppedDownstream: Bool { withGuarded { $0.outputs.contains { $0.inner.lastFlow == .error } } }
 
     override func handle(_ message: consuming Message) {

@@ -109,7 +109,7 @@ extension HLSKeySchedule.Playlist {
 }
 
 extension HLSKey {
-    /// A key at its own URI, which needs no exchange and whose KID nobody knows.
+    /// A key at its own URI, which needs no exchange and whose KID is unknown.
     fileprivate var isQuick: Bool { keyFormat == HLSKeyFormat.identity.name && keyID == nil }
 }
 

@@ -85,7 +85,7 @@ final class HLSKeys: Sendable {
     /// Whether the key is there. It counts as in use then.
     func isUsable(_ key: HLSKey) -> Bool { session.isAtHand(keyID(of: key)) }
 
-    /// Whether somebody waits for a key.
+    /// Whether a request waits for a key.
     var isAwaited: Bool { waiting.load(ordering: .acquiring) > 0 }
 
     /// Asks for the key, unless it is there or was asked for. `keyID` is what `keyID(of:mediaKeyID:)` gave. A key that
@@ -93,7 +93,7 @@ final class HLSKeys: Sendable {
     func demand(_ key: HLSKey, as keyID: KeyID? = nil) {
         let keyID = keyID ?? self.keyID(of: key)
         if install(key, as: keyID) {
-            // Asks nobody for a key that is there, but the session server whether it may be used.
+            // Asks no loader for a key that is there, but the session server whether it may be used.
             session.demand(KeyDemand(keyIDs: [keyID], retryFailuresUpTo: startGeneration))
             return
         }

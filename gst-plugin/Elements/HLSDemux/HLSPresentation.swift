@@ -49,7 +49,7 @@ final class HLSPresentation: Sendable {
         var first: HTTPResponse?
         /// The playlist of the variant that the master playlist has first.
         var firstVariant: String?
-        /// Segments are announced by notes, so that there must be somebody who reads them.
+        /// Segments are announced by notes, so that an element must read them.
         var hasNotes = false
         /// A playlist's segments are in envelopes, and so are those of all others then.
         var isEnveloped = false
@@ -648,7 +648,7 @@ extension HLSPresentation {
 
 extension HLSPresentation {
     /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
-    /// secret of this process, and of no use to anybody. `isForPeople`: without queries, where tokens are.
+    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are.
     ///
     /// What has no URL of its own, as a note, gets the presentation's.
     func withOriginURLs(_ text: String, isForPeople: Bool) -> String {

@@ -3,7 +3,7 @@
 import LatchkeyManifests
 import Synchronization
 
-/// What the loopback server serves, by names that say nothing and that nobody outside can make up: a request can only
+/// What the loopback server serves, by names that say nothing and that cannot be made up outside: a request can only
 /// ask for what the presentation's own playlists named. Thread-safe.
 ///
 /// A playlist keeps what its last refreshes named; what is in none of them is forgotten.

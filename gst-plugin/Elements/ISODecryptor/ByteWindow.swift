@@ -258,7 +258,7 @@ extension ISODecryptor {
 
 /// Bytes of a file that come in order, from a source that can be sent elsewhere, for a reader that jumps.
 ///
-/// What came is kept in pages, of which those that nobody used for longest go first: a reader that takes turns at two
+/// What came is kept in pages, of which those that were not used for longest go first: a reader that takes turns at two
 /// places finds both. The source may be ahead of the reader by `readAhead`; who is further behind it or ahead of it than
 /// is worth waiting for sends it elsewhere. A value for one owner at a time; no offset or count traps.
 struct ByteWindow {
@@ -309,7 +309,7 @@ struct ByteWindow {
     private var front: UInt64 = 0
     /// Where the source was sent.
     private var target: UInt64?
-    /// Until something came, nobody in front may be ready to be sent elsewhere.
+    /// Until something came, the source may not be ready to be sent elsewhere.
     private var hasBegun = false
     /// So much was read since the reader was last sent elsewhere itself.
     private var readCount: UInt64 = 0

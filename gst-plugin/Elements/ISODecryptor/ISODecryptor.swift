@@ -343,7 +343,7 @@ extension ISODecryptor {
     static let pluggedType = "application/x-latchkey-iso"
     static let producedType = "video/quicktime"
 
-    /// What the sink pad takes from whoever links it.
+    /// What the sink pad takes from the pad that is linked to it.
     static let acceptedCaps =
         Caps.permanent("\(pluggedType); \(producedType); audio/x-m4a; video/mj2; application/x-3gp") ?? .any
 

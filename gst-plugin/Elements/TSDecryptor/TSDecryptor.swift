@@ -331,7 +331,7 @@ extension TSDecryptor {
 
     static let producedTypes = [transportStream, id3, aac, ac3, eac3].joined(separator: "; ")
 
-    /// What the sink pad takes from whoever links it.
+    /// What the sink pad takes from the pad that is linked to it.
     static let acceptedCaps =
         Caps.permanent(
             [

@@ -96,7 +96,7 @@ struct ContentSource: Sendable {
     private static func read(_ path: String, offset: UInt64, count: Int) throws(AgentError) -> [UInt8] {
         if FileAccess(ofTarget: path)?.isRegularFile == false { throw .invalidURL("\(path) is no regular file") }
         do throws(KeyError) {
-            return try RegularFile(path: path, kind: "file", has: .media).part(at: offset, count: count)
+            return try RegularFile(path: path, kind: "file", has: .untrusted).part(at: offset, count: count)
         } catch {
             throw .unreachable("the \(error.reason)")
         }
