@@ -30,7 +30,7 @@ public struct ControlSettings: Sendable, Equatable {
     public var keyFormats: [String]
     /// Whether HLS segments may be in Latchkey's own envelopes (`LatchkeyEnvelope`). The start of a segment is fetched to
     /// find out then.
-    public var readsLatchkeyEnvelopes = false
+    public var readsEnvelopes = false
 
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for
     /// that. Throws `invalidConfiguration` as `PlayReadySettings.makeStoreConfiguration`.
@@ -49,7 +49,7 @@ public struct ControlSettings: Sendable, Equatable {
         "latchkey",
         keys: [
             "keys-file", "license-url", "media-license-urls", "key-system", "key-timeout", "http-timeout",
-            "key-formats", "envelope-parsers",
+            "key-formats", "envelopes",
         ])
     /// The group of header fields for every license request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)

@@ -4,7 +4,7 @@ public import LatchkeyKeySystems
 import Synchronization
 
 /// The envelopes that are recognized: those that an application adds, and Latchkey's own where the settings ask for it
-/// (`ControlSettings.readsLatchkeyEnvelopes`). Without any, segments are not looked at. Thread-safe.
+/// (`ControlSettings.readsEnvelopes`). Without any, segments are not looked at. Thread-safe.
 public struct EnvelopeParsers: Sendable {
     private static let added = Mutex<[any EnvelopeParser]>([])
 

@@ -76,7 +76,7 @@ struct PackageCommand: ParsableCommand {
         try packager.package(playlist)
         if verbose { for name in packager.written { print(name) } }
         for name in packager.leftOut { warn("left out, as it is a playlist of I-frames: \(name)") }
-        print("\(packager.sealedCount) segments in envelopes, key \(id); players need envelope-parsers=latchkey")
+        print("\(packager.sealedCount) segments in envelopes, key \(id); players need envelopes=on")
     }
 
     private func checksum(of key: ContentKey, _ id: KeyID) throws(FormatError) -> [UInt8] {

@@ -53,7 +53,7 @@ def piff_pssh(data):
 # HLS of fragmented MP4, whose segments are encrypted as a whole.
 HLS = "hls-fmp4-aes128-openssl"
 # Groups of a configuration file with which envelopes are looked for.
-READS_ENVELOPES = "[latchkey]\nenvelope-parsers=latchkey\n"
+READS_ENVELOPES = "[latchkey]\nenvelopes=on\n"
 
 
 def envelope(segment, kid, key):

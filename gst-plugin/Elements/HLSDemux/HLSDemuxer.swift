@@ -300,7 +300,7 @@ final class HLSRun: AdaptiveRun {
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(
                 preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
-            envelopes: EnvelopeParsers(includesOwn: shared.settings.readsLatchkeyEnvelopes), relay: makeRelay(origin),
+            envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             outputLevel: { [session] in session.outputLevel })
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)

@@ -55,12 +55,11 @@ enum Configuration {
                 !$0.isEmpty
             }
             ?? []
-        if let name = file.string("envelope-parsers", in: group) {
-            guard name == "latchkey" else {
-                throw .invalidConfiguration(
-                    "the configuration file \(path): envelope-parsers=\(name) is not known; known is latchkey")
+        if let text = file.string("envelopes", in: group) {
+            guard text == "on" || text == "off" else {
+                throw .invalidConfiguration("the configuration file \(path): envelopes=\(text) is neither on nor off")
             }
-            settings.readsLatchkeyEnvelopes = true
+            settings.readsEnvelopes = text == "on"
         }
         settings.fairPlay = try fairPlay(file, path)
         settings.playReady = try playReady(file, path)

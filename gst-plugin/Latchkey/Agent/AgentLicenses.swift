@@ -37,7 +37,7 @@ extension AgentCore {
         let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         let inspector = ContentInspector(
             source: source, keySystem: parts.settings.keySystem,
-            envelopes: EnvelopeParsers(includesOwn: parts.settings.readsLatchkeyEnvelopes))
+            envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes))
         let content = try await inspector.inspect(contentURL, type)
         guarded.withLock { $0.content = content }
         return content

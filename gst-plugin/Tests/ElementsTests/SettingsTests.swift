@@ -241,7 +241,7 @@ extension ElementTests {
             ("[latchkey]\nkey-sytem=clearkey\n", "key-sytem"), ("[latchkey]\nkey-timeout=soon\n", "key-timeout=soon"),
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
             ("[latchkey]\nmedia-license-urls=some\n", "media-license-urls=some is none of https, any, none"),
-            ("[latchkey]\nenvelope-parsers=other\n", "envelope-parsers=other is not known; known is latchkey"),
+            ("[latchkey]\nenvelopes=yes\n", "envelopes=yes is neither on nor off"),
             ("[playready]\ncustom-data-origins=https://a.example;a.example/x y\n", "custom-data-origins has an entry"),
             ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
             ("[fairplay]\npreset=other\n", "“other”"),

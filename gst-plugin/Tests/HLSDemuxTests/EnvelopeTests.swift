@@ -57,7 +57,7 @@ private struct EnvelopedPresentation: Sendable {
 
     static var settings: ControlSettings {
         var settings = ControlSettings()
-        settings.readsLatchkeyEnvelopes = true
+        settings.readsEnvelopes = true
         return settings
     }
 
