@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyHTTP
-public import LatchkeyProtection
+import LatchkeyProtection
 public import LatchkeyViewingSession
 import Synchronization
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-public import LatchkeyElementKit
+import LatchkeyElementKit
 import LatchkeyHTTP
 
 /// Brings a whole file from its server to a source element of this process, over a loopback server whose path nobody can
