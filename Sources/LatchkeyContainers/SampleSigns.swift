@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 public import LatchkeyProtection
 
 /// What a decrypted sample shows of its key. A wrong key gives random bytes: those break rules that every sample of a
@@ -65,6 +66,14 @@ public struct SampleSigns: Hashable, Sendable {
 
         /// Zero behind the end.
         subscript(_ index: Int) -> UInt8 { index >= 0 && index < sample.count ? sample[index] : 0 }
+
+        /// The first zero byte from `start` on and before `end`, which both lie within the sample.
+        func zero(from start: Int, to end: Int) -> Int? {
+            guard start < end, let base = sample.baseAddress, let found = memchr(base + start, 0, end - start) else {
+                return nil
+            }
+            return base.distance(to: UnsafeRawPointer(found))
+        }
 
         /// Whether all of these bytes are there and were encrypted.
         mutating func are(_ range: Range<Int>) -> Bool {
@@ -133,15 +142,15 @@ public struct SampleSigns: Hashable, Sendable {
             units += 1
             if bytes[last] == 0 { zeroEnds += 1 }
         }
-        var zeros = 0
-        for index in unit {
-            // SAFETY: the unit lies within the sample.
-            let byte = bytes.sample[index]
-            if zeros >= 2, byte <= 2, bytes.isEncrypted(index), bytes.isEncrypted(index - 1) {
+        // By zero bytes, which memchr finds many times faster than a loop does: this looks at every byte of a picture.
+        var index = unit.lowerBound
+        while let zero = bytes.zero(from: index, to: unit.upperBound - 2) {
+            let end = zero + 2
+            if bytes[zero + 1] == 0, bytes[end] <= 2, bytes.isEncrypted(end), bytes.isEncrypted(end - 1) {
                 startCodes += 1
-                zeros = 0
+                index = end + 1
             } else {
-                zeros = byte == 0 ? zeros + 1 : 0
+                index = zero + 1
             }
         }
     }
