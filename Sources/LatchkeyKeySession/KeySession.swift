@@ -161,7 +161,8 @@ public final class KeySession: Sendable {
     /// `mediaKeyID` is the KID that the media has beside this URI, where it has one. It is taken where it is not zero
     /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it. A
     /// failure is not passed on: the key may be asked for again, and where the request is refused later that was made
-    /// before the media's KID was known, it is made once more. Else the KID is a random one.
+    /// before the media's KID was known, it is made once more. Else the KID is a random one. A refusal of a request that
+    /// tells the server no KID stands in any case.
     public func keyID(forURI uri: String, mediaKeyID: KeyID? = nil) -> KeyID {
         let (keyID, requests) = perform { core -> (KeySessionState.Action, (KeyID, [KeyLoadingRequest])) in
             let answer = core.names.keyID(forURI: uri, mediaKeyID: mediaKeyID) {
@@ -322,6 +323,8 @@ public final class KeySession: Sendable {
 
     /// Whether the session made the KID for a URI, because no media has said one.
     public func isMade(_ keyID: KeyID) -> Bool { core.withLock { $0.names.isMade(keyID) } }
+
+    func noteSaysNoKeyID(_ id: UInt64) { core.withLock { $0.state.noteSaysNoKeyID(id) } }
 
     /// An SPC was made for the request.
     func note(_ exchange: FairPlayExchange, ofRequest id: UInt64) {
@@ -558,9 +561,22 @@ extension KeySession {
     /// The answer is that there is no key. That counts unless the media has said since which KID is meant: then the
     /// request is made again for that one.
     func refuse(_ id: UInt64, with error: KeyError) -> Bool {
-        let request = core.withLock { $0.state.isUntold(id) ? $0.open[id]?.request : nil }
-        if let request, request.attempt < KeyLoadingRequest.maximumAttempts, retry(request) { return false }
-        return fail(requestID: id, with: error)
+        if core.withLock({ $0.state.isUntold(id) }), retry(requestID: id) { return false }
+        guard error.isOfService, let viewing, viewing.mayBeLost, core.withLock({ $0.open[id] != nil }) else {
+            return fail(requestID: id, with: error)
+        }
+        // The key server may know before this client does that the viewing session is over. Then that is told.
+        Task { [weak self] in
+            let isReplaced = await viewing.check()
+            if isReplaced, self?.retry(requestID: id) == true { return }
+            self?.fail(requestID: id, with: error)
+        }
+        return true
+    }
+
+    private func retry(requestID id: UInt64) -> Bool {
+        guard let request = core.withLock({ $0.open[id]?.request }) else { return false }
+        return request.attempt < KeyLoadingRequest.maximumAttempts && retry(request)
     }
 
     /// In seconds since 1970-01-01 00:00 UTC, by the trusted clock of stored keys, or the session's if there is none. Throws

@@ -143,6 +143,19 @@ public final class ViewingPermit: Sendable {
         }
     }
 
+    /// Whether a key may be refused because the server has ended the session, which is not known here yet.
+    var mayBeLost: Bool { session?.canBeChecked ?? false }
+
+    /// Asks the server whether it has the session. True if another session takes the place of one that is lost: what was
+    /// refused may be asked for again.
+    func check() async -> Bool {
+        guard let session else { return false }
+        let generation = session.state.generation
+        await session.check()
+        let state = session.state
+        return state.generation != generation && state.phase != .denied
+    }
+
     /// The `KeySession` is closed or gone.
     func close() {
         let ended = state.withLock { state in

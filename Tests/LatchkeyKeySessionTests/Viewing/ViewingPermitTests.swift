@@ -30,6 +30,8 @@ struct ViewingPermitTests {
             let answers = Mutex<[SessionState.Request.Kind: HTTPResponse]>([:])
             /// The token that was there when the loader was asked.
             let loads = Mutex<[SessionToken?]>([])
+            /// So many of the next keys are refused.
+            let refusals = Mutex(0)
         }
 
         let script = Script()
@@ -37,7 +39,7 @@ struct ViewingPermitTests {
         let session: KeySession
         private let clock = StoppedClock()
 
-        init(allowsOffline: Bool = true) throws {
+        init(allowsOffline: Bool = true, replacesEnded: Bool = false) throws {
             transport = FakeTransport { [script] request, count throws(HTTPError) in
                 let kind: SessionState.Request.Kind =
                     request.method == "DELETE" ? .teardown : request.url.hasSuffix("heartbeat") ? .beat : .setup
@@ -47,6 +49,7 @@ struct ViewingPermitTests {
             }
             let service = SessionService(url: "https://sessions.example/\(UInt64.random(in: 0 ... .max))")
             var configuration = ViewingConfiguration(ViewingSession.Configuration(service))
+            configuration.session.policy.replacesEndedSession = replacesEnded
             configuration.makeSession = { [transport, clock] configuration in
                 ViewingSession(
                     configuration, transport: transport, clock: clock.clock, random: SystemRandomNumberGenerator())
@@ -59,7 +62,15 @@ struct ViewingPermitTests {
             session.addLoader(
                 CallbackLoader(name: "test") { [script, weak session] request in
                     script.loads.withLock { $0.append(session?.viewing?.token) }
-                    request.finishLoading(with: .key(key))
+                    let isRefused = script.refusals.withLock { refusals in
+                        defer { refusals = max(refusals - 1, 0) }
+                        return refusals > 0
+                    }
+                    if isRefused {
+                        request.finishLoading(with: .serverStatus("HTTP status 403"))
+                    } else {
+                        request.finishLoading(with: .key(key))
+                    }
                     return true
                 })
         }
@@ -81,6 +92,9 @@ struct ViewingPermitTests {
             clock.time.withLock { $0 = max($0, due) }
             viewing.handle(.tick)
         }
+
+        /// Lets time pass in which nothing is due.
+        func pass(_ milliseconds: Int64) { clock.time.withLock { $0 += milliseconds } }
 
         /// Answers each heartbeat until then.
         func wait(until end: Int64) async throws {
@@ -279,6 +293,65 @@ struct ViewingPermitTests {
         #expect(error.reason.contains("the viewing session is lost") && error.reason.contains("410"))
         #expect(world.session.status(of: other).error == error && world.session.status(of: Self.keyID).error == error)
         withExtendedLifetime(refusal) {}
+    }
+
+    /// The key server has heard of the end of the session, and the client has not: the next heartbeat is seconds away.
+    @Test func aRefusedKeyIsReasonToAskForTheSession() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        world.pass(SessionPolicy.confirmedFor)
+        world.script.refusals.withLock { $0 = 1 }
+        world.answer(.beat, 410, #"{"errorCode":1007,"message":"the session is over"}"#)
+        let other = KeyID(high: 3, low: 4)
+        world.session.demand(KeyDemand(keyIDs: [other]))
+        let event = await watcher.next(where: \.isFailed)
+        guard case .failed(_, [other], let error)? = event else {
+            Issue.record("another event: \(String(describing: event))")
+            return
+        }
+        #expect(error.reason.contains("the viewing session is lost") && error.reason.contains("410"))
+        #expect(world.session.isClosed && world.lines == ["POST sessions", "POST heartbeat"])
+    }
+
+    /// The session is there, or the server says nothing of it: then the refusal is what there is to tell.
+    @Test(arguments: [200, 502]) func aRefusedKeyOfASessionThatIsThereIsTold(status: Int) async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        if status != 200 { world.answer(.beat, status, "<html>") }
+        let keyIDs = [KeyID(high: 3, low: 4), KeyID(high: 5, low: 6)]
+        for (number, keyID) in keyIDs.enumerated() {
+            // In the first second the server need not be asked.
+            if number == 1 { world.pass(SessionPolicy.confirmedFor) }
+            world.script.refusals.withLock { $0 = 1 }
+            world.session.demand(KeyDemand(keyIDs: [keyID]))
+            let event = await watcher.next(where: \.isFailed)
+            guard case .failed(_, [keyID], .serverStatus("HTTP status 403"))? = event else {
+                Issue.record("another event: \(String(describing: event))")
+                return
+            }
+            #expect(world.lines.count { $0 == "POST heartbeat" } == number)
+        }
+        #expect(world.session.status(of: Self.keyID).key != nil && !world.session.isClosed)
+    }
+
+    @Test func aRefusedKeyIsAskedForAgainInTheSessionThatReplacesTheLostOne() async throws {
+        let world = try World(replacesEnded: true)
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        world.pass(SessionPolicy.confirmedFor)
+        world.script.refusals.withLock { $0 = 1 }
+        world.answer(.beat, 410, #"{"errorCode":1007,"message":"the session is over"}"#)
+        let other = KeyID(high: 3, low: 4)
+        world.session.demand(KeyDemand(keyIDs: [other]))
+        #expect(await watcher.next(where: { $0.isUsable || $0.isFailed })?.isUsable == true)
+        #expect(world.session.status(of: other).key != nil)
+        #expect(world.lines == ["POST sessions", "POST heartbeat", "POST sessions"])
+        #expect(world.script.loads.withLock { $0.map { $0?.text } } == ["t0", "t0", "t2"])
     }
 
     /// Between the end of the session and the end of its keys, all keys fail for the former, whatever became of them before.
