@@ -324,8 +324,6 @@ public final class KeySession: Sendable {
     /// Whether the session made the KID for a URI, because no media has said one.
     public func isMade(_ keyID: KeyID) -> Bool { core.withLock { $0.names.isMade(keyID) } }
 
-    func noteSaysNoKeyID(_ id: UInt64) { core.withLock { $0.state.noteSaysNoKeyID(id) } }
-
     /// An SPC was made for the request.
     func note(_ exchange: FairPlayExchange, ofRequest id: UInt64) {
         core.withLock { core in
