@@ -615,7 +615,8 @@ ALL = {
     "bad-settings": bad_settings,
 }
 
-# Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: where they are named.
+# Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: with --everywhere, and where they
+# are named.
 LONG = {
     **{f"stop-oldest/{kind}": lambda k=kind: stop_oldest(k) for kind in WITH_SMOOTH if kind != "dash"},
     **{f"grace-ends/{name}/{kind}": lambda f=fault, k=kind: grace_ends(f, k)
