@@ -32,6 +32,8 @@ struct ViewingPermitTests {
             let loads = Mutex<[SessionToken?]>([])
             /// So many of the next keys are refused.
             let refusals = Mutex(0)
+            /// The server has it, and does not answer.
+            let unanswered = Mutex<SessionState.Request.Kind?>(nil)
         }
 
         let script = Script()
@@ -39,17 +41,25 @@ struct ViewingPermitTests {
         let session: KeySession
         private let clock = StoppedClock()
 
-        init(allowsOffline: Bool = true, replacesEnded: Bool = false) throws {
+        init(
+            allowsOffline: Bool = true, _ change: (inout SessionPolicy) -> Void = { _ in }
+        ) throws {
             transport = FakeTransport { [script] request, count throws(HTTPError) in
                 let kind: SessionState.Request.Kind =
                     request.method == "DELETE" ? .teardown : request.url.hasSuffix("heartbeat") ? .beat : .setup
+                if script.unanswered.withLock({ $0 == kind }) {
+                    let (never, continuation) = AsyncStream.makeStream(of: Void.self)
+                    for await _ in never {}
+                    withExtendedLifetime(continuation) {}
+                    throw .cancelled(request.url)
+                }
                 return script.answers.withLock { $0[kind] }
                     ?? HTTPResponse(
                         status: 200, headers: [], body: Array(#"{"token":"t\#(count)"}"#.utf8), url: request.url)
             }
             let service = SessionService(url: "https://sessions.example/\(UInt64.random(in: 0 ... .max))")
             var configuration = ViewingConfiguration(ViewingSession.Configuration(service))
-            configuration.session.policy.replacesEndedSession = replacesEnded
+            change(&configuration.session.policy)
             configuration.makeSession = { [transport, clock] configuration in
                 ViewingSession(
                     configuration, transport: transport, clock: clock.clock, random: SystemRandomNumberGenerator())
@@ -339,7 +349,7 @@ struct ViewingPermitTests {
     }
 
     @Test func aRefusedKeyIsAskedForAgainInTheSessionThatReplacesTheLostOne() async throws {
-        let world = try World(replacesEnded: true)
+        let world = try World { $0.replacesEndedSession = true }
         let watcher = Watcher(world.session)
         world.demand()
         #expect(await watcher.next(where: \.isUsable) != nil)
@@ -452,6 +462,31 @@ struct ViewingPermitTests {
         use?.end()
         let notice = try #require(await told.wait())
         #expect(notice.kind == .teardownError && notice.failure.status == 400)
+    }
+
+    /// Whoever waits for the end of a session, as an application that keeps its bus watched, waits no longer than that.
+    @Test func aTeardownWithoutAnAnswerIsToldWhenItsTimeIsOver() async throws {
+        let world = try World { $0.teardownWindow = 300 }
+        let told = Signal<ViewingNotice>()
+        let use = world.session.beginPlayback()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let permit = try #require(world.session.viewing)
+        let viewing = try #require(permit.session)
+        permit.onTeardownError { told.send($0) }
+        world.script.unanswered.withLock { $0 = .teardown }
+        use?.end()
+        let ended = Task { await permit.ended() }
+        world.pass(299)
+        viewing.handle(.tick)
+        #expect(permit.isEnding && viewing.state.phase == .tearingDown)
+        world.pass(1)
+        viewing.handle(.tick)
+        let notice = try #require(await told.wait())
+        #expect(notice.kind == .teardownError && notice.failure.kind == .unknown && notice.failure.status == nil)
+        await ended.value
+        #expect(!permit.isEnding)
     }
 
     @Test func withoutASessionServerNothingChanges() throws {
