@@ -660,10 +660,27 @@ extension KeySession {
     /// Whether the content is stored on this device: then its stored keys need no viewing session, where the configuration
     /// allows that. What has to be asked of a server brings one about.
     package func setContentIsStored(_ isStored: Bool) {
+        changeStorage { core in
+            core.isSaidToBeStored = isStored
+            return true
+        }
+    }
+
+    /// The same, as far as playbacks know (`PlaybackUse.setPlaysFile`).
+    func playedFilesDidChange() {
+        changeStorage { core in
+            let before = core.contentIsStored
+            core.playsFiles = viewing?.playsFilesOnly == true && !core.hadViewing
+            return core.contentIsStored != before
+        }
+    }
+
+    /// `change` returns whether what was known of the content counts anew.
+    private func changeStorage(_ change: (inout Core) -> Bool) {
         guard let viewing, viewing.allowsOffline else { return }
         let begins = perform { core -> (KeySessionState.Action, Bool) in
-            core.contentIsStored = isStored
-            switch (core.gate, isStored) {
+            guard change(&core) else { return (KeySessionState.Action(), false) }
+            switch (core.gate, core.contentIsStored) {
             case (.closed, true), (.opening, true), (.refused, true):
                 var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
                 action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
@@ -714,6 +731,7 @@ extension KeySession {
     func endViewing() {
         perform { core in
             guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
+            core.playsFiles = false
             let gate = core.contentIsStored ? ViewingGate.unneeded : .closed
             core.wasOpen = false
             return (KeySessionState.Action(events: core.setGate(gate), changesStatus: true), ())
@@ -738,16 +756,18 @@ extension KeySession {
     func refuse(_ error: KeyError) {
         perform { core in
             guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
-            guard !core.contentIsStored else {
+            let usable = core.state.usableKeyIDs
+            // A file whose keys are not stored either is as any other content.
+            guard !core.isSaidToBeStored, !core.playsFiles || usable.isEmpty else {
                 // What is stored plays on; what was asked for fails.
                 var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
-                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+                action.events += usable.map { .usable(requestID: nil, $0, elapsed: .zero) }
                 return (action, ())
             }
             core.state.generation += 1
             let gate = ViewingGate.refused(error, generation: core.state.generation)
             var action = KeySessionState.Action(events: core.setGate(gate), changesStatus: true)
-            action.events += core.state.usableKeyIDs.map { .failed(requestID: 0, $0, error) }
+            action.events += usable.map { .failed(requestID: 0, $0, error) }
             return (action, ())
         }
     }

@@ -185,6 +185,75 @@ struct ViewingPermitTests {
         #expect(world.session.status(of: Self.keyID).key == nil)
     }
 
+    /// As a decryptor in a pipeline without an agent says it.
+    @Test(arguments: [true, false]) func aFileWithStoredKeysNeedsNoSession(_ allowsOffline: Bool) async throws {
+        let world = try World(allowsOffline: allowsOffline)
+        let watcher = Watcher(world.session)
+        for loader in world.session.core.withLock(\.loaders) { world.session.removeLoader(loader) }
+        world.session.addLoader(Store())
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough"}"#)
+        // One playback after the other.
+        for _ in 0..<2 {
+            let uses = [world.session.beginPlayback(), world.session.beginPlayback()]
+            for use in uses {
+                use?.setPlaysFile(true)
+                world.demand()
+            }
+            guard allowsOffline else {
+                #expect(await watcher.next(where: \.isFailed) != nil)
+                #expect(world.session.status(of: Self.keyID).key == nil && world.lines == ["POST sessions"])
+                return
+            }
+            while world.session.status(of: Self.keyID).key == nil { await Task.yield() }
+            #expect(world.lines.isEmpty)
+            for use in uses { use?.end() }
+            #expect(world.session.status(of: Self.keyID).isAbsent)
+        }
+        // Something else is played beside the file.
+        let (file, other) = (world.session.beginPlayback(), world.session.beginPlayback())
+        file?.setPlaysFile(true)
+        other?.setPlaysFile(false)
+        world.demand()
+        #expect(await watcher.next(where: \.isFailed) != nil)
+        #expect(world.session.status(of: Self.keyID).key == nil && world.lines == ["POST sessions"])
+        withExtendedLifetime((file, other)) {}
+    }
+
+    /// Its keys are not stored, and those that the session has from a server are of no use without a viewing session.
+    @Test func aFileWithKeysOfAServerIsAsAnyOtherContent() async throws {
+        let world = try World()
+        for number in 1...2 {
+            let use = world.session.beginPlayback()
+            use?.setPlaysFile(true)
+            world.demand()
+            while world.session.status(of: Self.keyID).key == nil { await Task.yield() }
+            #expect(world.lines.count { $0 == "POST sessions" } == number)
+            use?.end()
+        }
+        #expect(world.script.loads.withLock { $0.count } == 1)
+    }
+
+    @Test func aRefusedSessionIsAskedForOnceForAFileWithoutStoredKeys() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough"}"#)
+        let use = world.session.beginPlayback()
+        use?.setPlaysFile(true)
+        for keyID in [Self.keyID, KeyID(high: 3, low: 4)] {
+            world.session.demand(KeyDemand(keyIDs: [keyID]))
+            #expect(await watcher.next(where: \.isFailed) != nil)
+        }
+        #expect(world.lines == ["POST sessions"] && world.script.loads.withLock { $0.isEmpty })
+        withExtendedLifetime(use) {}
+    }
+
+    @Test func filesAreThoseOfMP4AndPIFF() {
+        for url in ["file:///a/b.mp4", "FILE:///b.ISMV", "file:///c.mp4?x"] { #expect(ViewingPermit.isFile(url)) }
+        for url in ["http://a/b.mp4", "file:///a.mpd", "file:///a.m3u8", "/a/b.mp4", "file:///a/mp4", ""] {
+            #expect(!ViewingPermit.isFile(url))
+        }
+    }
+
     @Test func aLoaderWithoutAStoreIsAskedWithASession() async throws {
         let world = try World()
         let watcher = Watcher(world.session)
