@@ -161,7 +161,8 @@ public final class KeySession: Sendable {
     /// `mediaKeyID` is the KID that the media has beside this URI, where it has one. It is taken where it is not zero
     /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it. A
     /// failure is not passed on: the key may be asked for again, and where the request is refused later that was made
-    /// before the media's KID was known, it is made once more. Else the KID is a random one.
+    /// before the media's KID was known, it is made once more. Else the KID is a random one. A refusal of a request that
+    /// tells the server no KID stands in any case.
     public func keyID(forURI uri: String, mediaKeyID: KeyID? = nil) -> KeyID {
         let (keyID, requests) = perform { core -> (KeySessionState.Action, (KeyID, [KeyLoadingRequest])) in
             let answer = core.names.keyID(forURI: uri, mediaKeyID: mediaKeyID) {
@@ -558,9 +559,22 @@ extension KeySession {
     /// The answer is that there is no key. That counts unless the media has said since which KID is meant: then the
     /// request is made again for that one.
     func refuse(_ id: UInt64, with error: KeyError) -> Bool {
-        let request = core.withLock { $0.state.isUntold(id) ? $0.open[id]?.request : nil }
-        if let request, request.attempt < KeyLoadingRequest.maximumAttempts, retry(request) { return false }
-        return fail(requestID: id, with: error)
+        if core.withLock({ $0.state.isUntold(id) }), retry(requestID: id) { return false }
+        guard error.isOfService, let viewing, viewing.mayBeLost, core.withLock({ $0.open[id] != nil }) else {
+            return fail(requestID: id, with: error)
+        }
+        // The key server may know before this client does that the viewing session is over. Then that is told.
+        Task { [weak self] in
+            let isReplaced = await viewing.check()
+            if isReplaced, self?.retry(requestID: id) == true { return }
+            self?.fail(requestID: id, with: error)
+        }
+        return true
+    }
+
+    private func retry(requestID id: UInt64) -> Bool {
+        guard let request = core.withLock({ $0.open[id]?.request }) else { return false }
+        return request.attempt < KeyLoadingRequest.maximumAttempts && retry(request)
     }
 
     /// In seconds since 1970-01-01 00:00 UTC, by the trusted clock of stored keys, or the session's if there is none. Throws
@@ -646,10 +660,27 @@ extension KeySession {
     /// Whether the content is stored on this device: then its stored keys need no viewing session, where the configuration
     /// allows that. What has to be asked of a server brings one about.
     package func setContentIsStored(_ isStored: Bool) {
+        changeStorage { core in
+            core.isSaidToBeStored = isStored
+            return true
+        }
+    }
+
+    /// The same, as far as playbacks know (`PlaybackUse.setPlaysFile`).
+    func playedFilesDidChange() {
+        changeStorage { core in
+            let before = core.contentIsStored
+            core.playsFiles = viewing?.playsFilesOnly == true && !core.hadViewing
+            return core.contentIsStored != before
+        }
+    }
+
+    /// `change` returns whether what was known of the content counts anew.
+    private func changeStorage(_ change: (inout Core) -> Bool) {
         guard let viewing, viewing.allowsOffline else { return }
         let begins = perform { core -> (KeySessionState.Action, Bool) in
-            core.contentIsStored = isStored
-            switch (core.gate, isStored) {
+            guard change(&core) else { return (KeySessionState.Action(), false) }
+            switch (core.gate, core.contentIsStored) {
             case (.closed, true), (.opening, true), (.refused, true):
                 var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
                 action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
@@ -700,6 +731,7 @@ extension KeySession {
     func endViewing() {
         perform { core in
             guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
+            core.playsFiles = false
             let gate = core.contentIsStored ? ViewingGate.unneeded : .closed
             core.wasOpen = false
             return (KeySessionState.Action(events: core.setGate(gate), changesStatus: true), ())
@@ -724,16 +756,18 @@ extension KeySession {
     func refuse(_ error: KeyError) {
         perform { core in
             guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
-            guard !core.contentIsStored else {
+            let usable = core.state.usableKeyIDs
+            // A file whose keys are not stored either is as any other content.
+            guard !core.isSaidToBeStored, !core.playsFiles || usable.isEmpty else {
                 // What is stored plays on; what was asked for fails.
                 var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
-                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
+                action.events += usable.map { .usable(requestID: nil, $0, elapsed: .zero) }
                 return (action, ())
             }
             core.state.generation += 1
             let gate = ViewingGate.refused(error, generation: core.state.generation)
             var action = KeySessionState.Action(events: core.setGate(gate), changesStatus: true)
-            action.events += core.state.usableKeyIDs.map { .failed(requestID: 0, $0, error) }
+            action.events += usable.map { .failed(requestID: 0, $0, error) }
             return (action, ())
         }
     }

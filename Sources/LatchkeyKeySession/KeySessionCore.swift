@@ -10,8 +10,11 @@ extension KeySession {
         var gate: ViewingGate
         /// The gate was open, and media may have passed.
         var wasOpen = false
-        /// The content needs no viewing session as long as its keys are stored, too.
-        var contentIsStored = false
+        /// The application says that the content is stored on this device.
+        var isSaidToBeStored = false
+        /// All that is played are files, and no viewing session was needed yet: keys that come with one may not be stored.
+        var playsFiles = false
+        private(set) var hadViewing = false
         /// The process is watched (`IntegrityWatch`), and its first check is not over yet.
         var awaitsFirstLook = false
         var names = KeyNames()
@@ -32,6 +35,9 @@ extension KeySession {
         var used: Set<KeyID> = []
         var use = OutputUse()
 
+        /// The content needs no viewing session as long as its keys are stored, too.
+        var contentIsStored: Bool { isSaidToBeStored || playsFiles }
+
         /// What was decrypted before is not to be shown now: its viewing session is not there.
         private var withholds: Bool { wasOpen && !gate.isOpen }
 
@@ -39,6 +45,7 @@ extension KeySession {
         mutating func setGate(_ new: ViewingGate) -> [KeyEvent] {
             let before = withholds
             gate = new
+            if case .open = new { hadViewing = true }
             wasOpen = wasOpen || gate.isOpen
             return withholds == before ? [] : [.withheld(withholds)]
         }

@@ -118,6 +118,8 @@ struct KeySessionState {
     var generation: UInt64 = 0
     /// The failures of requests whose answers had no key for them at all.
     var emptyAnswers: Set<UInt64> = []
+    /// The refusals of requests that told no KID: under another name, the same would be asked again.
+    var namelessRefusals: Set<UInt64> = []
 
     init(
         limits: Limits = Limits(), renewalPolicy: KeyRenewalPolicy = KeyRenewalPolicy(), holdsAtEndOfLease: Bool = false
@@ -242,12 +244,16 @@ extension KeySessionState {
     }
 
     /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and nothing
-    /// for itself; if both are known, each stays as it is. A failure is forgotten: the other was never asked for.
+    /// for itself; if both are known, each stays as it is. A failure is forgotten: the other was never asked for, unless the
+    /// request told no KID and was refused.
     mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
         guard closure == nil, entries[new] == nil, let entry = entries.removeValue(forKey: old)?.entry else {
             return Action()
         }
-        if case .failed = entry { return Action(changesStatus: true, isCounted: true) }
+        if case .failed(_, let generation) = entry {
+            if namelessRefusals.contains(generation) { set(new, entry) }
+            return Action(changesStatus: true, isCounted: true)
+        }
         if entry.isPending { pendingCount -= 1 }
         if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
         set(new, entry)
@@ -629,6 +635,9 @@ extension KeySessionState {
             return
         }
         generation += 1
+        if error.isRefusal, requests[id]?.saysKeyIDs == false, namelessRefusals.count < limits.slots {
+            namelessRefusals.insert(generation)
+        }
         for slot in slots { set(slot, .failed(error, generation)) }
         settle(id, into: &action)
         action.changesStatus = true

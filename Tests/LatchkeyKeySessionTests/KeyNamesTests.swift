@@ -211,6 +211,26 @@ struct KeyNamesTests {
         #expect(state.status(of: keyID(11)).error == .denied("no"))
     }
 
+    /// A request that tells no KID would say the same once more.
+    @Test func aRefusalOfARequestWithoutAKeyIDIsPassedOn() {
+        let now = ContinuousClock.now
+        for (error, isPassedOn) in [(KeyError.serverStatus("403"), true), (.cancelled("the pipeline stopped"), false)] {
+            var state = KeySessionState()
+            _ = state.demand([keyID(1)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 7, at: now)
+            state.noteSaysNoKeyID(7)
+            _ = state.fail(7, with: error, at: now)
+            #expect(state.rename(keyID(1), to: keyID(11)).changesStatus)
+            #expect(state.status(of: keyID(1)).isAbsent)
+            #expect(state.status(of: keyID(11)).error == (isPassedOn ? error : nil))
+            let again = state.demand([keyID(11)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 8, at: now)
+            #expect(again.requested == (isPassedOn ? nil : [keyID(11)]))
+            // The next playback asks once more.
+            let next = state.demand(
+                [keyID(11)], keySystem: .fairPlay, retryFailuresUpTo: state.generation, as: 9, at: now)
+            #expect(next.requested == (isPassedOn ? [keyID(11)] : nil))
+        }
+    }
+
     @Test func whoAnswersMayNotKnowOfANewName() {
         var state = KeySessionState()
         let now = ContinuousClock.now

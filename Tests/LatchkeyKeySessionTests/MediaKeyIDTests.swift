@@ -75,6 +75,16 @@ struct MediaKeyIDTests {
         #expect(server.mediaKeyIDs == [nil, keyID(5), keyID(6)])
     }
 
+    @Test func aRefusalOfAnSPCWithoutAPlaceForTheKeyIDStands() async {
+        let (session, watcher) = session(ServiceProvider(provider: authority.provider))
+        _ = demand(session)
+        _ = await watcher.next(where: \.isFailed)
+        #expect(demand(session, keyID(5)) == keyID(5))
+        #expect(session.status(of: keyID(5)).error?.description.contains("-42584") == true)
+        #expect(watcher.summaries == ["requested 1", "failed 1: server status"])
+        #expect(server.mediaKeyIDs == [nil])
+    }
+
     /// Begins a request, has the media say KID 5 while the server thinks, and lets the server answer.
     private func nameWhilePending(_ session: KeySession) async {
         let (asked, answer) = (Signal<Bool>(), Signal<Bool>())

@@ -88,6 +88,27 @@ import CLatchkeyWaylandStandIn
         #expect(wayland_stand_in_error(window.standIn) == 0)
     }
 
+    /// Whoever decides at once has a reading, with a thread of the application's that reads too, and without one.
+    @Test(arguments: [true, false]) func theFirstReadingIsTheCompositors(reads: Bool) throws {
+        let window = try Window(reads: reads)
+        // Once for each start of the thread.
+        for status in [Output.Protection.none, .hdcpType0] {
+            let outputs = try window.outputs()
+            outputs.waitForAnswer(.seconds(20))
+            #expect(
+                outputs.read() == .outputs([Output(name: "the Wayland window", kind: .digital, protection: status)]))
+            wayland_stand_in_set_status(window.standIn, 1)
+        }
+        // What cannot be read any more is not waited for.
+        let outputs = try window.outputs()
+        outputs.waitForAnswer(.seconds(20))
+        wayland_stand_in_disconnect(window.standIn)
+        try expectUnreadable(outputs, "broken")
+        let later = try window.outputs()
+        later.waitForAnswer(.seconds(20))
+        try expectUnreadable(later, "broken")
+    }
+
     /// A second protection of a surface ends the application's connection, so all users have one, one after the other too.
     @Test func aSurfaceHasOneProtectionHoweverManyAskForIt() throws {
         let window = try Window()

@@ -181,7 +181,8 @@ class TestRun:
 
     def isolated(self):
         """The environment, without the machine's own settings and plug-ins: they must not decide what a test sees."""
-        left_out = ("LATCHKEY_CONFIG", "GST_PLUGIN_PATH", "GST_PLUGIN_PATH_1_0", "GST_REGISTRY_1_0", "GST_DEBUG")
+        left_out = ("LATCHKEY_CONFIG", "GST_PLUGIN_PATH", "GST_PLUGIN_PATH_1_0", "GST_REGISTRY_1_0", "GST_DEBUG",
+                    "LATCHKEY_EVERYWHERE")
         variables = {name: value for name, value in os.environ.items() if name not in left_out}
         variables.update(
             XDG_CONFIG_HOME=os.path.join(self.work, "config"), XDG_STATE_HOME=os.path.join(self.work, "state"),
@@ -190,7 +191,10 @@ class TestRun:
 
     def suite_environment(self, suite):
         is_lenient = self.options.is_gate and suite.place != HERE
-        return {"LATCHKEY_NOTE_UNEXPECTED_PASSES": "1"} if is_lenient else {}
+        variables = {"LATCHKEY_NOTE_UNEXPECTED_PASSES": "1"} if is_lenient else {}
+        if self.options.mode == "everywhere":
+            variables["LATCHKEY_EVERYWHERE"] = "1"
+        return variables
 
     def suite_limits(self, suite):
         """The seconds that a suite may take, and those for which it may print nothing."""

@@ -22,17 +22,48 @@ public final class SleepWatch: Sendable {
     deinit { listener.stop() }
 }
 
-/// What logind said, and the delay that ends when `body` has returned.
-private struct SleepChange: Sendable {
-    let isAboutToSleep: Bool
-    let delay: SleepDelay?
+/// What logind has said, one after the other. Ends with the last reference, when what has come before is told. Thread-safe.
+final class SleepChanges: Sendable {
+    private struct Change: Sendable {
+        let isAboutToSleep: Bool
+        let delay: SleepDelay?
+    }
+
+    private let changes: AsyncStream<Change>.Continuation
+    private let untilLimit: @Sendable () async -> Void
+
+    /// `untilLimit` returns when a sleep must not be delayed any longer: after 4 s, because logind waits for 5 s if it is not
+    /// configured otherwise (`InhibitDelayMaxSec`).
+    init(
+        untilLimit: @escaping @Sendable () async -> Void = { try? await Task.sleep(for: .seconds(4)) },
+        _ body: @escaping @Sendable (Bool) async -> Void
+    ) {
+        self.untilLimit = untilLimit
+        let (stream, continuation) = AsyncStream.makeStream(of: Change.self)
+        changes = continuation
+        Task {
+            for await change in stream {
+                await body(change.isAboutToSleep)
+                change.delay?.end()
+            }
+        }
+    }
+
+    deinit { changes.finish() }
+
+    /// `delay` ends when the body has returned, and at the limit.
+    func tell(_ isAboutToSleep: Bool, until delay: SleepDelay? = nil) {
+        changes.yield(Change(isAboutToSleep: isAboutToSleep, delay: delay))
+        guard let delay else { return }
+        Task { [untilLimit] in
+            await untilLimit()
+            delay.end()
+        }
+    }
 }
 
 /// A delay inhibitor: as long as its descriptor is open, logind waits with the sleep. Thread-safe.
-private final class SleepDelay: Sendable {
-    /// logind waits for 5 s if it is not configured otherwise (`InhibitDelayMaxSec`).
-    static let limit = Duration.seconds(4)
-
+final class SleepDelay: Sendable {
     private let descriptor: Mutex<Int32?>
 
     init(owning descriptor: Int32) { self.descriptor = Mutex(descriptor) }
@@ -53,7 +84,7 @@ private final class SleepListener: @unchecked Sendable {
     // SAFETY: constants; GLib's main contexts and loops are thread-safe.
     private let context = g_main_context_new()
     private let loop: OpaquePointer?
-    private let changes: AsyncStream<SleepChange>.Continuation
+    private let changes: SleepChanges
     // SAFETY: what follows is used on the thread alone.
     private var link: (bus: BusLibrary, connection: BusLibrary.Connection)?
     /// What logind gave for the next sleep.
@@ -64,18 +95,10 @@ private final class SleepListener: @unchecked Sendable {
 
     init(_ body: @escaping @Sendable (Bool) async -> Void) {
         loop = g_main_loop_new(context, 0)
-        let (stream, continuation) = AsyncStream.makeStream(of: SleepChange.self)
-        changes = continuation
-        Task {
-            for await change in stream {
-                await body(change.isAboutToSleep)
-                change.delay?.end()
-            }
-        }
+        changes = SleepChanges(body)
     }
 
     deinit {
-        changes.finish()
         // What ends the loop, if the loop never ran.
         while g_main_context_iteration(context, 0) != 0 {}
         g_main_loop_unref(loop)
@@ -157,18 +180,12 @@ private final class SleepListener: @unchecked Sendable {
     fileprivate func changed(_ isAboutToSleep: Bool) {
         isAsleep = isAboutToSleep
         guard isAboutToSleep else {
-            changes.yield(SleepChange(isAboutToSleep: false, delay: nil))
+            changes.tell(false)
             return takeDelay()
         }
         let taken = delay
         delay = nil
-        changes.yield(SleepChange(isAboutToSleep: true, delay: taken))
-        if let taken {
-            Task {
-                try? await Task.sleep(for: SleepDelay.limit)
-                taken.end()
-            }
-        }
+        changes.tell(true, until: taken)
     }
 }
 

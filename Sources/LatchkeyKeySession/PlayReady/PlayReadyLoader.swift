@@ -371,7 +371,7 @@ extension PlayReadyLoader: Redacted {
 
 extension KeyError {
     /// Whether the license service has answered that it gives none, which says nothing of other licenses.
-    fileprivate var isOfService: Bool { isSameKind(as: .denied("")) || isSameKind(as: .serverStatus("")) }
+    var isOfService: Bool { isSameKind(as: .denied("")) || isSameKind(as: .serverStatus("")) }
 }
 
 /// The licenses whose keys sessions have, as a value: to find them again at the first play.

@@ -18,6 +18,8 @@ public final class ViewingPermit: Sendable {
         var wasEstablished = false
         /// Who uses the session, and whether they play.
         var users: [UInt64: Bool] = [:]
+        /// Whether what they play is a file, as far as they have said so.
+        var files: [UInt64: Bool] = [:]
         var isOver = false
         /// Sessions that are being ended.
         var ending: [ViewingSession] = []
@@ -143,6 +145,19 @@ public final class ViewingPermit: Sendable {
         }
     }
 
+    /// Whether a key may be refused because the server has ended the session, which is not known here yet.
+    var mayBeLost: Bool { session?.canBeChecked ?? false }
+
+    /// Asks the server whether it has the session. True if another session takes the place of one that is lost: what was
+    /// refused may be asked for again.
+    func check() async -> Bool {
+        guard let session else { return false }
+        let generation = session.state.generation
+        await session.check()
+        let state = session.state
+        return state.generation != generation && state.phase != .denied
+    }
+
     /// The `KeySession` is closed or gone.
     func close() {
         let ended = state.withLock { state in
@@ -157,16 +172,35 @@ public final class ViewingPermit: Sendable {
     func enter(_ user: UInt64) { change { $0[user] = false } }
     func setPlaying(_ isPlaying: Bool, _ user: UInt64) { change { if $0[user] != nil { $0[user] = isPlaying } } }
 
+    /// Whether all that is played are files on this device: nothing that has not been said so.
+    var playsFilesOnly: Bool { state.withLock { !$0.files.isEmpty && $0.files.values.allSatisfy(\.self) } }
+
+    func setPlaysFile(_ isFile: Bool, _ user: UInt64) {
+        let owner = state.withLock { state -> KeySession? in
+            guard state.users[user] != nil, state.files.updateValue(isFile, forKey: user) != isFile else { return nil }
+            return state.owner
+        }
+        owner?.playedFilesDidChange()
+    }
+
+    /// Whether the URL is that of an MP4 or PIFF file on this device. A manifest on disk may name media on servers.
+    package static func isFile(_ url: String) -> Bool {
+        let path = url.prefix { $0 != "?" && $0 != "#" }.lowercased()
+        return URIReference(url).scheme?.lowercased() == "file"
+            && [".mp4", ".m4v", ".m4a", ".mov", ".ismv", ".isma"].contains(where: path.hasSuffix)
+    }
+
     /// The last one to go ends the session.
     func leave(_ user: UInt64) {
-        let (ended, owner) = state.withLock { state -> (ViewingSession?, KeySession?) in
-            guard state.users.removeValue(forKey: user) != nil, state.users.isEmpty else { return (nil, nil) }
+        let (isLast, ended, owner) = state.withLock { state -> (Bool, ViewingSession?, KeySession?) in
+            state.files[user] = nil
+            guard state.users.removeValue(forKey: user) != nil, state.users.isEmpty else { return (false, nil, nil) }
             defer { state.current = nil }
-            return (state.current, state.owner)
+            return (true, state.current, state.owner)
         }
-        guard let ended else { return change { _ in } }
+        guard isLast else { return change { _ in } }
         owner?.endViewing()
-        end(ended)
+        if let ended { end(ended) }
     }
 
     private func end(_ session: ViewingSession) {
@@ -253,6 +287,10 @@ public final class PlaybackUse: Sendable {
 
     /// Whether it plays, or is paused. Not at first.
     public func setPlaying(_ isPlaying: Bool) { permit.setPlaying(isPlaying, id) }
+
+    /// Whether what it plays is a file on this device. As long as all that is played are, stored keys need no viewing session,
+    /// where the configuration allows that. Before the first demand for a key of it.
+    package func setPlaysFile(_ isFile: Bool) { permit.setPlaysFile(isFile, id) }
 
     /// Gives the use up. A second call does nothing.
     public func end() { permit.leave(id) }

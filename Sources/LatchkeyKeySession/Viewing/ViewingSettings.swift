@@ -16,7 +16,7 @@ public struct ViewingSettings: Sendable, Hashable {
     public var token: SessionTokenPlacement
     /// Whether the oldest session is ended where the server refuses another one and offers that.
     public var stopsOldest: Bool
-    /// Whether downloaded content with stored keys plays without a session.
+    /// Whether downloaded content and files with stored keys play without a session.
     public var allowsOffline = true
     /// Where sessions are written down, so that the next start ends those that a crash left. Nil: nowhere.
     public var recordsFolder: String?

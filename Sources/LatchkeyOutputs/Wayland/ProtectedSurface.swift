@@ -28,7 +28,7 @@ final class ProtectedSurface: @unchecked Sendable {
     private struct State {
         /// What each wants, and how it is woken after a change.
         var users: [ObjectIdentifier: (requirement: OutputRequirement, wake: WakeUp)] = [:]
-        /// The compositor has said all that was on its way when the thread started.
+        /// The compositor has said all that was on its way when the thread started, and what the surface has.
         var isAnswered = false
         var isOffered = false
         var status = WestonProtocol.ProtectionType.unprotected
@@ -120,6 +120,9 @@ final class ProtectedSurface: @unchecked Sendable {
         }
     }
 
+    /// Whether there is nothing to wait for: the compositor has answered, or cannot.
+    var isSettled: Bool { state.withLock { $0.isAnswered || $0.failure != nil } }
+
     /// Why asking can lead to nothing, as far as that is known.
     var problem: OutputError? { state.withLock { $0.problem } }
 
@@ -187,17 +190,31 @@ final class ProtectedSurface: @unchecked Sendable {
     }
 
     private func begin() {
-        guard library.getError(display) == 0, let wrapper = library.createWrapper(display) else { return fail() }
+        guard library.getError(display) == 0 else { return fail() }
+        // wl_display.get_registry, and wl_display.sync behind it.
+        if registry == nil { registry = request(1, creating: library.registryInterface) }
+        requestAnswer()
+    }
+
+    /// wl_display.sync: the compositor answers when it has said all that it was asked for before.
+    private func requestAnswer() {
+        if let answer { library.destroyProxy(answer) }
+        answer = request(0, creating: library.callbackInterface)
+    }
+
+    /// A request of the display. What it makes is heard on the queue.
+    private func request(
+        _ opcode: UInt32, creating interface: WaylandLibrary.Interface
+    ) -> WaylandLibrary.Proxy? {
+        guard let wrapper = library.createWrapper(display) else {
+            fail()
+            return nil
+        }
         defer { library.destroyWrapper(wrapper) }
         library.setQueue(wrapper, queue)
-        // wl_display.get_registry, and wl_display.sync behind it.
-        if registry == nil {
-            registry = library.send(1, to: wrapper, creating: library.registryInterface, [.init(object: nil)])
-            listen(to: registry)
-        }
-        if let answer { library.destroyProxy(answer) }
-        answer = library.send(0, to: wrapper, creating: library.callbackInterface, [.init(object: nil)])
-        listen(to: answer)
+        let made = library.send(opcode, to: wrapper, creating: interface, [.init(object: nil)])
+        listen(to: made)
+        return made
     }
 
     private func fail() {
@@ -264,6 +281,8 @@ final class ProtectedSurface: @unchecked Sendable {
             [.init(object: nil), .init(object: surface)])
         sentType = WestonProtocol.ProtectionType.unprotected
         listen(to: protection)
+        // Behind it, so that the status has come with the answer.
+        requestAnswer()
         tell { ($0.isOffered, $0.status) = (true, WestonProtocol.ProtectionType.unprotected) }
     }
 

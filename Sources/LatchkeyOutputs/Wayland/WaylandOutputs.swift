@@ -35,6 +35,18 @@ public final class WaylandOutputs: OutputProvider {
         if let problem = surface.problem { throw problem }
     }
 
+    /// Waits until the compositor has said what the window has, for `limit` at the most, so that the first reading is one.
+    package func waitForAnswer(_ limit: Duration = .seconds(1)) {
+        let end = ContinuousClock.now + limit
+        while !surface.isSettled {
+            let left = ContinuousClock.now.duration(to: end)
+            guard left > .zero, let descriptor = wake.descriptor else { return }
+            var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            _ = poll(&state, 1, Int32(min(left, .seconds(60)) / .milliseconds(1)) + 1)
+            wake.clear()
+        }
+    }
+
     public func read() -> OutputFacts { surface.facts }
     public var hintDescriptor: Int32? { wake.descriptor }
     public func takeHints() { wake.clear() }

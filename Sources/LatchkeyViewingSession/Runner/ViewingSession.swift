@@ -180,6 +180,26 @@ public final class ViewingSession: Sendable {
     /// The machine is awake again.
     public func resume() { handle(.resume) }
 
+    /// Whether `check` would ask the server, or wait for what it says to a heartbeat that is under way.
+    package var canBeChecked: Bool {
+        let now = clock.now()
+        return core.withLock { $0.state.canBeChecked(at: now) }
+    }
+
+    /// Asks the server now whether it has the session still, and waits for the answer, for two seconds at most. Observers have
+    /// got what follows from the answer when this returns.
+    package func check() async {
+        handle(.check)
+        let waiting = Task { await wait { $0.pending?.kind != .beat } }
+        let end = clock.now() + SessionPolicy.checkPatience
+        let limit = Task { [clock] in
+            try? await clock.sleep(end)
+            waiting.cancel()
+        }
+        await waiting.value
+        limit.cancel()
+    }
+
     /// A license brought the session along; it was asked for at `sentAt`, by the session's clock.
     public func adopt(_ grant: SessionGrant, sentAt: Int64) { handle(.adopt(grant, sentAt: sentAt)) }
 

@@ -30,6 +30,8 @@ extension SessionState {
         case suspend
         /// The machine is awake again.
         case resume
+        /// Something says that the server may have ended the session: ask it now, if `canBeChecked`.
+        case check
     }
 
     /// What the driver of a session makes of the server's answer.

@@ -50,6 +50,10 @@ public struct SessionPolicy: Hashable, Sendable {
     static let lateness: Int64 = 5_000
     /// While a session takes the place of one that the server has ended, what plays goes on for so long.
     static let replacementTime: Int64 = 1_000
+    /// For so long after a request that the server has accepted, it is believed to have the session.
+    static let confirmedFor: Int64 = 1_000
+    /// What depends on the answer to a heartbeat ahead of its time waits for so long.
+    static let checkPatience: Int64 = 2_000
     /// Sessions that sleep has ended come back spread over this time.
     static let returnSpread: Int64 = 5_000
 

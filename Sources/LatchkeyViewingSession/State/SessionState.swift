@@ -115,6 +115,13 @@ public struct SessionState: Equatable, Sendable {
     /// Whether the session ended against our will: playback must not go on.
     package var isLost: Bool { phase == .lost || phase == .tearingDown && ending == .lost }
 
+    /// Whether a heartbeat ahead of its time can tell more than is known. Not where the server has just confirmed the session:
+    /// what is refused from the first moment on, for millions of clients, is no reason to ask it twice.
+    func canBeChecked(at time: Int64) -> Bool {
+        phase == .active && !isAsleep && credentialEnd == nil && !policy.isKeptByLicenses
+            && time - acceptedAt >= SessionPolicy.confirmedFor
+    }
+
     /// Whether there is nothing left to do, so that the session can be forgotten.
     public var isOver: Bool { phase == .closed }
 
@@ -154,6 +161,7 @@ public struct SessionState: Equatable, Sendable {
             setAway(&action)
         case .suspend: suspend(&action)
         case .resume: resume(&action, &random)
+        case .check: if canBeChecked(at: now) { send(.beat, &action) }
         }
         if isOpen != wasOpen { action.gate = isOpen ? .opened : .closed }
         return action

@@ -30,6 +30,10 @@ struct ViewingPermitTests {
             let answers = Mutex<[SessionState.Request.Kind: HTTPResponse]>([:])
             /// The token that was there when the loader was asked.
             let loads = Mutex<[SessionToken?]>([])
+            /// So many of the next keys are refused.
+            let refusals = Mutex(0)
+            /// The server has it, and does not answer.
+            let unanswered = Mutex<SessionState.Request.Kind?>(nil)
         }
 
         let script = Script()
@@ -37,16 +41,25 @@ struct ViewingPermitTests {
         let session: KeySession
         private let clock = StoppedClock()
 
-        init(allowsOffline: Bool = true) throws {
+        init(
+            allowsOffline: Bool = true, _ change: (inout SessionPolicy) -> Void = { _ in }
+        ) throws {
             transport = FakeTransport { [script] request, count throws(HTTPError) in
                 let kind: SessionState.Request.Kind =
                     request.method == "DELETE" ? .teardown : request.url.hasSuffix("heartbeat") ? .beat : .setup
+                if script.unanswered.withLock({ $0 == kind }) {
+                    let (never, continuation) = AsyncStream.makeStream(of: Void.self)
+                    for await _ in never {}
+                    withExtendedLifetime(continuation) {}
+                    throw .cancelled(request.url)
+                }
                 return script.answers.withLock { $0[kind] }
                     ?? HTTPResponse(
                         status: 200, headers: [], body: Array(#"{"token":"t\#(count)"}"#.utf8), url: request.url)
             }
             let service = SessionService(url: "https://sessions.example/\(UInt64.random(in: 0 ... .max))")
             var configuration = ViewingConfiguration(ViewingSession.Configuration(service))
+            change(&configuration.session.policy)
             configuration.makeSession = { [transport, clock] configuration in
                 ViewingSession(
                     configuration, transport: transport, clock: clock.clock, random: SystemRandomNumberGenerator())
@@ -59,7 +72,15 @@ struct ViewingPermitTests {
             session.addLoader(
                 CallbackLoader(name: "test") { [script, weak session] request in
                     script.loads.withLock { $0.append(session?.viewing?.token) }
-                    request.finishLoading(with: .key(key))
+                    let isRefused = script.refusals.withLock { refusals in
+                        defer { refusals = max(refusals - 1, 0) }
+                        return refusals > 0
+                    }
+                    if isRefused {
+                        request.finishLoading(with: .serverStatus("HTTP status 403"))
+                    } else {
+                        request.finishLoading(with: .key(key))
+                    }
                     return true
                 })
         }
@@ -81,6 +102,9 @@ struct ViewingPermitTests {
             clock.time.withLock { $0 = max($0, due) }
             viewing.handle(.tick)
         }
+
+        /// Lets time pass in which nothing is due.
+        func pass(_ milliseconds: Int64) { clock.time.withLock { $0 += milliseconds } }
 
         /// Answers each heartbeat until then.
         func wait(until end: Int64) async throws {
@@ -159,6 +183,75 @@ struct ViewingPermitTests {
         world.session.setContentIsStored(false)
         #expect(await watcher.next(where: \.isFailed) != nil)
         #expect(world.session.status(of: Self.keyID).key == nil)
+    }
+
+    /// As a decryptor in a pipeline without an agent says it.
+    @Test(arguments: [true, false]) func aFileWithStoredKeysNeedsNoSession(_ allowsOffline: Bool) async throws {
+        let world = try World(allowsOffline: allowsOffline)
+        let watcher = Watcher(world.session)
+        for loader in world.session.core.withLock(\.loaders) { world.session.removeLoader(loader) }
+        world.session.addLoader(Store())
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough"}"#)
+        // One playback after the other.
+        for _ in 0..<2 {
+            let uses = [world.session.beginPlayback(), world.session.beginPlayback()]
+            for use in uses {
+                use?.setPlaysFile(true)
+                world.demand()
+            }
+            guard allowsOffline else {
+                #expect(await watcher.next(where: \.isFailed) != nil)
+                #expect(world.session.status(of: Self.keyID).key == nil && world.lines == ["POST sessions"])
+                return
+            }
+            while world.session.status(of: Self.keyID).key == nil { await Task.yield() }
+            #expect(world.lines.isEmpty)
+            for use in uses { use?.end() }
+            #expect(world.session.status(of: Self.keyID).isAbsent)
+        }
+        // Something else is played beside the file.
+        let (file, other) = (world.session.beginPlayback(), world.session.beginPlayback())
+        file?.setPlaysFile(true)
+        other?.setPlaysFile(false)
+        world.demand()
+        #expect(await watcher.next(where: \.isFailed) != nil)
+        #expect(world.session.status(of: Self.keyID).key == nil && world.lines == ["POST sessions"])
+        withExtendedLifetime((file, other)) {}
+    }
+
+    /// Its keys are not stored, and those that the session has from a server are of no use without a viewing session.
+    @Test func aFileWithKeysOfAServerIsAsAnyOtherContent() async throws {
+        let world = try World()
+        for number in 1...2 {
+            let use = world.session.beginPlayback()
+            use?.setPlaysFile(true)
+            world.demand()
+            while world.session.status(of: Self.keyID).key == nil { await Task.yield() }
+            #expect(world.lines.count { $0 == "POST sessions" } == number)
+            use?.end()
+        }
+        #expect(world.script.loads.withLock { $0.count } == 1)
+    }
+
+    @Test func aRefusedSessionIsAskedForOnceForAFileWithoutStoredKeys() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.answer(.setup, 403, #"{"errorCode":1007,"message":"two are enough"}"#)
+        let use = world.session.beginPlayback()
+        use?.setPlaysFile(true)
+        for keyID in [Self.keyID, KeyID(high: 3, low: 4)] {
+            world.session.demand(KeyDemand(keyIDs: [keyID]))
+            #expect(await watcher.next(where: \.isFailed) != nil)
+        }
+        #expect(world.lines == ["POST sessions"] && world.script.loads.withLock { $0.isEmpty })
+        withExtendedLifetime(use) {}
+    }
+
+    @Test func filesAreThoseOfMP4AndPIFF() {
+        for url in ["file:///a/b.mp4", "FILE:///b.ISMV", "file:///c.mp4?x"] { #expect(ViewingPermit.isFile(url)) }
+        for url in ["http://a/b.mp4", "file:///a.mpd", "file:///a.m3u8", "/a/b.mp4", "file:///a/mp4", ""] {
+            #expect(!ViewingPermit.isFile(url))
+        }
     }
 
     @Test func aLoaderWithoutAStoreIsAskedWithASession() async throws {
@@ -281,6 +374,65 @@ struct ViewingPermitTests {
         withExtendedLifetime(refusal) {}
     }
 
+    /// The key server has heard of the end of the session, and the client has not: the next heartbeat is seconds away.
+    @Test func aRefusedKeyIsReasonToAskForTheSession() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        world.pass(SessionPolicy.confirmedFor)
+        world.script.refusals.withLock { $0 = 1 }
+        world.answer(.beat, 410, #"{"errorCode":1007,"message":"the session is over"}"#)
+        let other = KeyID(high: 3, low: 4)
+        world.session.demand(KeyDemand(keyIDs: [other]))
+        let event = await watcher.next(where: \.isFailed)
+        guard case .failed(_, [other], let error)? = event else {
+            Issue.record("another event: \(String(describing: event))")
+            return
+        }
+        #expect(error.reason.contains("the viewing session is lost") && error.reason.contains("410"))
+        #expect(world.session.isClosed && world.lines == ["POST sessions", "POST heartbeat"])
+    }
+
+    /// The session is there, or the server says nothing of it: then the refusal is what there is to tell.
+    @Test(arguments: [200, 502]) func aRefusedKeyOfASessionThatIsThereIsTold(status: Int) async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        if status != 200 { world.answer(.beat, status, "<html>") }
+        let keyIDs = [KeyID(high: 3, low: 4), KeyID(high: 5, low: 6)]
+        for (number, keyID) in keyIDs.enumerated() {
+            // In the first second the server need not be asked.
+            if number == 1 { world.pass(SessionPolicy.confirmedFor) }
+            world.script.refusals.withLock { $0 = 1 }
+            world.session.demand(KeyDemand(keyIDs: [keyID]))
+            let event = await watcher.next(where: \.isFailed)
+            guard case .failed(_, [keyID], .serverStatus("HTTP status 403"))? = event else {
+                Issue.record("another event: \(String(describing: event))")
+                return
+            }
+            #expect(world.lines.count { $0 == "POST heartbeat" } == number)
+        }
+        #expect(world.session.status(of: Self.keyID).key != nil && !world.session.isClosed)
+    }
+
+    @Test func aRefusedKeyIsAskedForAgainInTheSessionThatReplacesTheLostOne() async throws {
+        let world = try World { $0.replacesEndedSession = true }
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        world.pass(SessionPolicy.confirmedFor)
+        world.script.refusals.withLock { $0 = 1 }
+        world.answer(.beat, 410, #"{"errorCode":1007,"message":"the session is over"}"#)
+        let other = KeyID(high: 3, low: 4)
+        world.session.demand(KeyDemand(keyIDs: [other]))
+        #expect(await watcher.next(where: { $0.isUsable || $0.isFailed })?.isUsable == true)
+        #expect(world.session.status(of: other).key != nil)
+        #expect(world.lines == ["POST sessions", "POST heartbeat", "POST sessions"])
+        #expect(world.script.loads.withLock { $0.map { $0?.text } } == ["t0", "t0", "t2"])
+    }
+
     /// Between the end of the session and the end of its keys, all keys fail for the former, whatever became of them before.
     @Test func aGateOfALostSessionCountsForEveryKey() {
         let (loss, refusal) = (KeyError.sessionClosed("lost"), KeyError.denied("403"))
@@ -379,6 +531,31 @@ struct ViewingPermitTests {
         use?.end()
         let notice = try #require(await told.wait())
         #expect(notice.kind == .teardownError && notice.failure.status == 400)
+    }
+
+    /// Whoever waits for the end of a session, as an application that keeps its bus watched, waits no longer than that.
+    @Test func aTeardownWithoutAnAnswerIsToldWhenItsTimeIsOver() async throws {
+        let world = try World { $0.teardownWindow = 300 }
+        let told = Signal<ViewingNotice>()
+        let use = world.session.beginPlayback()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let permit = try #require(world.session.viewing)
+        let viewing = try #require(permit.session)
+        permit.onTeardownError { told.send($0) }
+        world.script.unanswered.withLock { $0 = .teardown }
+        use?.end()
+        let ended = Task { await permit.ended() }
+        world.pass(299)
+        viewing.handle(.tick)
+        #expect(permit.isEnding && viewing.state.phase == .tearingDown)
+        world.pass(1)
+        viewing.handle(.tick)
+        let notice = try #require(await told.wait())
+        #expect(notice.kind == .teardownError && notice.failure.kind == .unknown && notice.failure.status == nil)
+        await ended.value
+        #expect(!permit.isEnding)
     }
 
     @Test func withoutASessionServerNothingChanges() throws {

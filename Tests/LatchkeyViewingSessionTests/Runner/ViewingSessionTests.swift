@@ -116,6 +116,33 @@ struct ViewingSessionTests {
         #expect(session.state.phase == .dormant)
     }
 
+    @Test(arguments: [true, false]) func aCheckWaitsForTheAnswer(isAnswered: Bool) async throws {
+        let world = World()
+        let session = try world.session()
+        try await world.established(session)
+        world.clock.advance(by: SessionPolicy.confirmedFor)
+        #expect(session.canBeChecked)
+        let check = Task { await session.check() }
+        let beat = await world.transport.next()
+        #expect(beat.line == "POST /sessions/\(session.identifier(1))/heartbeat")
+        if isAnswered {
+            beat.respond(410, #"{"errorCode":1007,"message":"the session is over"}"#)
+            await check.value
+            #expect(session.state.phase == .lost)
+            let told = world.events.withLock { $0.last }
+            #expect(told == session.failure.map { .notice(.heartbeatError($0, isFinal: true)) })
+        } else {
+            // No longer than its patience, and the heartbeat has its time.
+            world.clock.advance(by: SessionPolicy.checkPatience)
+            await check.value
+            #expect(session.state.pending?.kind == .beat && session.isOpen)
+            beat.respond(200, #"{"token":"t2"}"#)
+            await session.wait { $0.token?.text == "t2" }
+            session.stop()
+            await world.transport.next().respond(204)
+        }
+    }
+
     @Test func theServersWordsReachTheApplication() async throws {
         let world = World()
         let session = try world.session()

@@ -115,7 +115,7 @@ struct SessionPropertyTests {
         case 97:
             // A tick that nobody asked for.
             try world.handle(.tick)
-        default: try world.handle(.tick)
+        default: try world.handle(.check)
         }
         if world.lastAction.wantsCredential, .random(using: &random) {
             try world.handle(.credential(isNew: .random(using: &random)))

@@ -253,6 +253,50 @@ struct SessionStateTests {
         }
     }
 
+    /// A key server has refused a key, and may know more than this client.
+    @Test func aCheckIsAHeartbeatAheadOfItsTime() throws {
+        var world = try Self.active()
+        // The server has just said that the session is there.
+        try world.advance(to: world.now + SessionPolicy.confirmedFor - 1)
+        try world.handle(.check)
+        #expect(world.underWay == nil)
+        try world.advance(to: world.now + 1)
+        try world.handle(.check)
+        let beat = try #require(world.underWay)
+        #expect(beat.kind == .beat)
+        try world.handle(.check)
+        #expect(world.underWay == beat && world.isGateOpen)
+        try world.answer()
+        // The next one is due as after any other.
+        let next = try Self.nextRequest(&world)
+        #expect((30_000...48_000).contains(next))
+        try world.answer()
+        try world.advance(to: world.now + SessionPolicy.confirmedFor)
+        try world.handle(.check)
+        try world.answer(Self.failed(.ended))
+        #expect(!world.isGateOpen && world.state.phase == .lost)
+    }
+
+    @Test func aCheckThatIsNotAnsweredIsAHeartbeatThatFails() throws {
+        var world = try Self.active()
+        try world.advance(to: world.now + SessionPolicy.confirmedFor)
+        try world.handle(.check)
+        try world.answer(Self.failed(.unknown))
+        #expect(world.isGateOpen && world.state.phase == .grace)
+        // A server in trouble is not asked more often for that.
+        try world.handle(.check)
+        #expect(world.underWay == nil)
+    }
+
+    @Test func aSessionThatLicensesKeepIsNotChecked() throws {
+        var policy = SessionPolicy()
+        policy.isKeptByLicenses = true
+        var world = try Self.active(policy)
+        try world.advance(to: world.now + SessionPolicy.confirmedFor)
+        try world.handle(.check)
+        #expect(world.underWay == nil)
+    }
+
     @Test func anEndedSessionIsReplacedOnceWhereThatIsWanted() throws {
         var policy = SessionPolicy()
         policy.replacesEndedSession = true

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """What a suite says: one line a check, `PASS name`, `FAIL name: reason` or `SKIP name: reason`."""
 
+import os
 import sys
 import threading
 
+# Whether the test run is one with --everywhere.
+IS_EVERYWHERE = os.environ.get("LATCHKEY_EVERYWHERE") == "1"
 # The status of a suite that came to its end, and in which checks failed.
 CHECKS_FAILED = 3
 

@@ -295,10 +295,29 @@ def teardown_error(kind):
         demand(scene.metric("sessions_active") == 1, "the session is not counted")
         # With a limit of one, the next session needs the place of this one.
         player = scene.other(player, kind)
+        shown = len(player.frames.arrivals)
         player.play()
-        plays(player)
+        wait_for_frames(player, shown + 10)
         player.stop()
         scene.wait("sessions_active", 0, "a session is left")
+
+
+def teardown_unanswered(kind):
+    """A server that does not answer is waited for two seconds. That is told, and the session is written down."""
+    with Scene(count=4) as scene:
+        player = scene.player(kind)
+        player.play()
+        plays(player)
+        scene.server.set_faults({"prefix": "/sessions/", "fault": "never"})
+        began = time.monotonic()
+        player.pipeline.set_state(Gst.State.READY)
+        notice = player.element_message("latchkey-session-teardown-error")
+        took = time.monotonic() - began
+        demand(notice, "no latchkey-session-teardown-error")
+        demand(1.9 < took < 2 + PATIENCE, f"it came after {took:.1f} s")
+        demand(fields(notice)["reason"] == "no answer", f"it says {fields(notice)}")
+        player.stop()
+        demand(len(os.listdir(scene.records)) == 1, f"records: {os.listdir(scene.records)}")
 
 
 def teardown_error_at_null():
@@ -601,7 +620,7 @@ ALL = {
     "license-bound-end": license_bound_end,
     "credential": credential,
     "unreachable": unreachable,
-    **{f"teardown-error/{kind}": lambda k=kind: teardown_error(k) for kind in ("file", "dash", "hls")},
+    **{f"teardown-error/{kind}": lambda k=kind: teardown_error(k) for kind in ("file", "dash", "hls", "smooth")},
     "teardown-error-at-null": teardown_error_at_null,
     "again": again, "at-once": at_once,
     "static-keys": static_keys,
@@ -615,9 +634,11 @@ ALL = {
     "bad-settings": bad_settings,
 }
 
-# Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: where they are named.
+# Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: with --everywhere, and where they
+# are named.
 LONG = {
     **{f"stop-oldest/{kind}": lambda k=kind: stop_oldest(k) for kind in WITH_SMOOTH if kind != "dash"},
+    **{f"teardown-unanswered/{kind}": lambda k=kind: teardown_unanswered(k) for kind in WITH_SMOOTH},
     **{f"grace-ends/{name}/{kind}": lambda f=fault, k=kind: grace_ends(f, k)
        for name, fault in (("status", "status:503"), ("never", "never")) for kind in WITH_SMOOTH if kind != "dash"},
 }

@@ -258,9 +258,11 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         let weak = WeakElement(reference)
         run.observe { event in weak.withElement { ($0 as? AdaptiveBin)?.keyEvent(event) } }
         manifest = ManifestInput()
+        let playback = run.session.beginPlayback()
+        playback?.setPlaysFile(false)
         withGuarded {
             $0.run = run
-            $0.playback = run.session.beginPlayback()
+            $0.playback = playback
             $0.pipeline = pipeline
             $0.isStopping = false
             $0.hasFailed = false

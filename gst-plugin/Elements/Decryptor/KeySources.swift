@@ -40,6 +40,8 @@ final class KeySources: Sendable {
     private let state = Mutex(State())
     /// Nil where no session server counts what is played.
     private let playback: PlaybackUse?
+    /// The element has keys of its own, which are not those of a license that is stored.
+    private let hasOwnKeys: Bool
 
     private struct State {
         var capsSystem: ProtectionSystem?
@@ -84,6 +86,7 @@ final class KeySources: Sendable {
         let listed = try settings.keys.map { keys throws(KeyError) in try keys.get() }
         let filed = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         let listedKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
+        hasOwnKeys = !listedKeys.entries.isEmpty
         playback = shared.session.beginPlayback()
         // What a session server counts, and what is closed when a debugger looks into the process, goes through the session,
         // also if the key is here.
@@ -254,9 +257,10 @@ final class KeySources: Sendable {
     private func demand(
         _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], retryFailuresUpTo generation: UInt64? = nil
     ) {
+        let mediaURL = pipeline.manifestURL ?? streamURL()
+        playback?.setPlaysFile(!hasOwnKeys && mediaURL.map(ViewingPermit.isFile) ?? false)
         var demand = KeyDemand(
-            keyIDs: keyIDs, keySystem: system, initializationData: data,
-            mediaURL: pipeline.manifestURL ?? streamURL(), loaders: loaders,
+            keyIDs: keyIDs, keySystem: system, initializationData: data, mediaURL: mediaURL, loaders: loaders,
             retryFailuresUpTo: generation ?? startGeneration, origin: observer)
         demand.retryRefusalsUpTo = generation ?? pipeline.startGeneration
         session.demand(demand)

@@ -80,7 +80,8 @@ final class GuardPost: OutputGuard {
 
     /// `replacing`: the element obeys another post's decision so far.
     func begin(replacing: Bool) {
-        // Who chooses variants now asks before the watch's thread has read anything.
+        // Who chooses variants now asks before the watch's thread has read anything, and so may the first frame.
+        (provider as? WaylandOutputs)?.waitForAnswer()
         let facts = provider.read()
         state.withLock { state in
             _ = state.stability.read(facts, at: .zero)

@@ -727,11 +727,9 @@ extension AgentCore {
     private func noteStoredContent() {
         let (session, isStored) = guarded.withLock { guarded in
             let hasGateway = guarded.attachments.values.contains { $0.gateway != nil }
-            // A manifest on disk may name media on servers.
-            let isFile =
-                URIReference(contentURL).scheme?.lowercased() == "file"
-                && [.mp4, .piff].contains(ContentType(url: contentURL))
-            return (guarded.parts?.session, hasGateway && !guarded.usesNetwork || isFile)
+            return (
+                guarded.parts?.session, hasGateway && !guarded.usesNetwork || ViewingPermit.isFile(contentURL)
+            )
         }
         if isStored { session?.setContentIsStored(true) }
     }

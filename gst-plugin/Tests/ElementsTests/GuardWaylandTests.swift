@@ -7,6 +7,7 @@ import Latchkey
 import LatchkeyKeySession
 import LatchkeyOutputs
 import LatchkeyProtection
+import Synchronization
 import Testing
 import CLatchkeyWaylandStandIn
 
@@ -106,6 +107,33 @@ extension ElementTests {
                 reasons = try screen.launched.bus.next(element: "latchkey-output-protection").strings("reasons") ?? []
             }
             _ = screen.set(GST_STATE_NULL)
+            screen.outputGuard.reference.pointer.setProperty("wayland-surface", .uint64(0))
+        }
+
+        /// Rules that the window keeps: nothing is black until the compositor has answered.
+        @Test func theFirstDecisionIsOfAReading() throws {
+            let standIn = try #require(wayland_stand_in_new(true, true))
+            defer { wayland_stand_in_free(standIn) }
+            var terms = KeyTerms()
+            // As long as nothing is known, there may be such an output.
+            terms.outputPolicies[keyID] = {
+                var policy = OutputPolicy.unrestricted
+                policy.analogVideo = .block
+                return policy
+            }()
+            session.install([keyID: try #require(ContentKey(Array(repeating: 7, count: 16)))], terms: terms)
+            let screen = try GuardTests.Screen()
+            Latchkey.attach(session, to: screen.launched.pipeline)
+            give(standIn, to: screen)
+            _ = screen.set(GST_STATE_PAUSED)
+            #expect(screen.outputGuard.currentPost?.outputLevel == .unprotected)
+            #expect(session.beginUse(of: keyID, for: .video, by: 1) == nil)
+            #expect(session.externalProtectionStatus(of: keyID) == .sufficient)
+            _ = screen.set(GST_STATE_PLAYING)
+            #expect(screen.shows(GuardTests.white, 5, from: 0))
+            #expect(screen.frames.all.allSatisfy { $0.luma == GuardTests.white })
+            _ = screen.set(GST_STATE_NULL)
+            #expect(screen.outputGuard.counters.withLock { $0.closings } == 0)
             screen.outputGuard.reference.pointer.setProperty("wayland-surface", .uint64(0))
         }
 
