@@ -25,12 +25,16 @@ public struct SampleSigns: Hashable, Sendable {
     public private(set) var oddElement: UInt8?
     /// Places where three bytes are a start code or what an encoder breaks up with 0x03. One of 5.6 million random ones is.
     public private(set) var startCodes = 0
+    /// The width that a VP9 frame states. Others have that of a frame before them.
+    public private(set) var frameWidth: Int?
 
     /// Those of a sample that shows nothing of its key.
     public init() {}
 
-    /// `plan` is what the sample was decrypted by.
-    public init(_ sample: UnsafeRawBufferPointer, _ plan: SamplePlan, _ codec: SampleCodec) {
+    /// `plan` is what the sample was decrypted by. `frameWidth`: the only width that VP9 frames before this one stated.
+    public init(
+        _ sample: UnsafeRawBufferPointer, _ plan: SamplePlan, _ codec: SampleCodec, frameWidth: Int? = nil
+    ) {
         var bytes = Bytes(sample, plan)
         switch codec {
         case .h264(let size): lookAtUnits(&bytes, lengthSize: size, headerSize: 1, Self.h264)
@@ -41,8 +45,7 @@ public struct SampleSigns: Hashable, Sendable {
         case .mp3: verdict = bytes.are(0..<2) ? Self.verdict(bytes[0] == 0xFF && bytes[1] & 0xE0 == 0xE0) : .unknown
         // An audio packet begins with the bit 0 (Vorbis I, 4.3.1).
         case .vorbis: verdict = bytes.are(0..<1) ? Self.verdict(bytes[0] & 1 == 0) : .unknown
-        // The frame marker (VP9 bitstream, 6.2).
-        case .vp9: verdict = bytes.are(0..<1) ? Self.verdict(bytes[0] & 0xC0 == 0x80) : .unknown
+        case .vp9: lookAtFrame(&bytes, width: frameWidth)
         case .opus: verdict = bytes.are(0..<2) ? Self.opus(bytes) : .unknown
         case .vp8: verdict = bytes.are(0..<1) ? Self.vp8(&bytes) : .unknown
         case .av1: verdict = bytes.are(0..<1) ? Self.av1(bytes) : .unknown
@@ -159,7 +162,7 @@ public struct SampleSigns: Hashable, Sendable {
         guard isFirst, type == 1 || type == 5, unit.count >= 5, bytes.are(start..<start + 4) else {
             return .unknown
         }
-        var bits = Bits(bytes, from: start)
+        var bits = SampleBits(bytes.sample, from: start)
         guard bits.exponential() == 0, let kind = bits.exponential(), let set = bits.exponential() else {
             return .wrong
         }
@@ -180,9 +183,9 @@ public struct SampleSigns: Hashable, Sendable {
         guard type < 10 || 16...21 ~= type else { return .unknown }
         defer { isFirst = false }
         guard isFirst, unit.count >= 6, bytes.are(start..<start + 4) else { return .unknown }
-        var bits = Bits(bytes, from: start)
-        guard bits.bit() == 1 else { return .wrong }
-        if type >= 16 { _ = bits.bit() }
+        var bits = SampleBits(bytes.sample, from: start)
+        guard bits.flag() else { return .wrong }
+        if type >= 16 { bits.skip(1) }
         guard let set = bits.exponential(), set <= 63 else { return .wrong }
         return .plausible
     }
@@ -218,6 +221,19 @@ public struct SampleSigns: Hashable, Sendable {
         return verdict(frames > 0 && frames * durations[Int(bytes[0] >> 3 & 3)] <= 48)
     }
 
+    /// The frame marker (VP9 bitstream, 6.2). Behind a header in the clear, the first bit of the compressed header, and that of
+    /// the first tile, which is 0 (9.2.1). If there are several tiles, the size of the first stands there, which is below 2^31.
+    private mutating func lookAtFrame(_ bytes: inout Bytes, width: Int?) {
+        if bytes.are(0..<1) { return verdict = Self.verdict(bytes[0] & 0xC0 == 0x80) }
+        guard let header = VP9FrameHeader(bytes.sample, width: width),
+            !(0..<header.size).contains(where: { bytes.isEncrypted($0) })
+        else { return }
+        frameWidth = header.width
+        for start in [header.size, header.size + header.compressedSize] where bytes.isEncrypted(start) {
+            verdict = bytes[start] & 0x80 == 0 && verdict != .wrong ? .plausible : .wrong
+        }
+    }
+
     /// RFC 6386, 9.1.
     private static func vp8(_ bytes: inout Bytes) -> Verdict {
         guard bytes[0] >> 1 & 7 <= 3 else { return .wrong }
@@ -248,28 +264,6 @@ public struct SampleSigns: Hashable, Sendable {
             offset += size
         }
         return .plausible
-    }
-
-    private struct Bits {
-        private let bytes: Bytes
-        private var offset: Int
-
-        init(_ bytes: Bytes, from byte: Int) { (self.bytes, offset) = (bytes, byte * 8) }
-
-        mutating func bit() -> UInt8 {
-            defer { offset += 1 }
-            return bytes[offset / 8] >> (7 - UInt8(offset % 8)) & 1
-        }
-
-        /// An Exp-Golomb number; nil from 2^24 on.
-        mutating func exponential() -> Int? {
-            var zeros = 0
-            while bit() == 0 {
-                zeros += 1
-                if zeros > 24 { return nil }
-            }
-            return (0..<zeros).reduce(1) { value, _ in value << 1 | Int(bit()) } - 1
-        }
     }
 }
 
