@@ -37,7 +37,8 @@ public struct SampleSigns: Hashable, Sendable {
     ) {
         var bytes = Bytes(sample, plan)
         switch codec {
-        case .h264(let size): lookAtUnits(&bytes, lengthSize: size, headerSize: 1, Self.h264)
+        case .h264(let size, var sets):
+            lookAtUnits(&bytes, lengthSize: size, headerSize: 1) { Self.h264(&$0, $1, &$2, &sets) }
         case .h265(let size): lookAtUnits(&bytes, lengthSize: size, headerSize: 2, Self.h265)
         case .aac: if bytes.are(0..<2) { lookAtElement(bytes) }
         case .ac3: verdict = bytes.are(0..<2) ? Self.verdict(bytes[0] == 0x0B && bytes[1] == 0x77) : .unknown
@@ -150,23 +151,40 @@ public struct SampleSigns: Hashable, Sendable {
     }
 
     /// The header, and the start of the first slice of a picture (ISO/IEC 14496-10, 7.3.1 and 7.3.3).
-    private static func h264(_ bytes: inout Bytes, _ unit: Range<Int>, _ isFirst: inout Bool) -> Verdict {
+    private static func h264(
+        _ bytes: inout Bytes, _ unit: Range<Int>, _ isFirst: inout Bool, _ sets: inout H264ParameterSets
+    ) -> Verdict {
         let header = bytes[unit.lowerBound]
         let type = header & 31
         if bytes.isEncrypted(unit.lowerBound) {
             guard header & 0x80 == 0, 1...12 ~= type || 14...15 ~= type || 19...20 ~= type else { return .wrong }
         }
         let start = unit.lowerBound + 1
-        guard 1...5 ~= type else { return .unknown }
-        defer { isFirst = false }
-        guard isFirst, type == 1 || type == 5, unit.count >= 5, bytes.are(start..<start + 4) else {
+        guard 1...5 ~= type else {
+            if !bytes.isEncrypted(unit.lowerBound) {
+                sets.add(unit: UnsafeRawBufferPointer(rebasing: bytes.sample[unit]))
+            }
             return .unknown
         }
+        defer { isFirst = false }
+        guard type == 1 || type == 5 else { return .unknown }
+        guard isFirst, unit.count >= 5, bytes.are(start..<start + 4) else { return intraStart(&bytes, unit, sets) }
         var bits = SampleBits(bytes.sample, from: start)
         guard bits.exponential() == 0, let kind = bits.exponential(), let set = bits.exponential() else {
             return .wrong
         }
         return verdict(kind <= 9 && set <= 255)
+    }
+
+    /// Behind a header in the clear, the first macroblock of an intra slice, if a block of 16 bytes is encrypted there.
+    private static func intraStart(_ bytes: inout Bytes, _ unit: Range<Int>, _ sets: H264ParameterSets) -> Verdict {
+        let payload = UnsafeRawBufferPointer(rebasing: bytes.sample[unit.dropFirst()])
+        guard let found = H264IntraStart(payload, header: bytes[unit.lowerBound], sets) else { return .unknown }
+        let data = unit.lowerBound + 1 + found.dataOffset
+        guard data + 16 <= unit.upperBound, bytes.are(data..<data + 16),
+            !(unit.lowerBound..<data).contains(where: { bytes.isEncrypted($0) })
+        else { return .unknown }
+        return verdict(found.isAllowed)
     }
 
     /// ISO/IEC 23008-2, 7.3.1.2 and 7.3.6.
@@ -269,8 +287,8 @@ public struct SampleSigns: Hashable, Sendable {
 
 /// What samples are made of, as far as a wrong key can be detected by it.
 public enum SampleCodec: Hashable, Sendable {
-    /// NAL units of H.264 behind lengths of so many bytes.
-    case h264(lengthSize: Int)
+    /// NAL units of H.264 behind lengths of so many bytes. Samples may have parameter sets of their own too.
+    case h264(lengthSize: Int, sets: H264ParameterSets = H264ParameterSets())
     /// The same of H.265.
     case h265(lengthSize: Int)
     /// Raw AAC frames.
@@ -285,10 +303,10 @@ public enum SampleCodec: Hashable, Sendable {
     case mp3
     case opus
 
-    /// By the media type of GStreamer's caps; nil for others.
-    public init?(mediaType: String) {
+    /// By the media type of GStreamer's caps, and the configuration there; nil for others.
+    public init?(mediaType: String, configuration: [UInt8] = []) {
         switch mediaType {
-        case "video/x-h264": self = .h264(lengthSize: 4)
+        case "video/x-h264": self = .h264(lengthSize: 4, sets: H264ParameterSets(configuration: configuration))
         case "video/x-h265": self = .h265(lengthSize: 4)
         case "audio/mpeg": self = .aac
         case "audio/x-ac3", "audio/x-eac3": self = .ac3
@@ -304,9 +322,9 @@ public enum SampleCodec: Hashable, Sendable {
 
     /// By the four characters of a sample entry (ISO/IEC 14496-12 and the codecs' own documents); nil for others, and for
     /// `mp4a`, which is several.
-    public init?(fourCC: String, lengthSize: Int = 4) {
+    public init?(fourCC: String, lengthSize: Int = 4, sets: H264ParameterSets = H264ParameterSets()) {
         switch fourCC {
-        case "avc1", "avc2", "avc3", "avc4", "H264", "AVC1": self = .h264(lengthSize: lengthSize)
+        case "avc1", "avc2", "avc3", "avc4", "H264", "AVC1": self = .h264(lengthSize: lengthSize, sets: sets)
         case "hvc1", "hev1", "dvh1", "dvhe": self = .h265(lengthSize: lengthSize)
         case "ac-3", "ec-3": self = .ac3
         case "av01": self = .av1

@@ -116,33 +116,3 @@ struct VP9FrameHeader {
         if bits.flag() { bits.skip(1) }
     }
 }
-
-/// Reads bits of a sample, the highest of a byte first. Behind the end they are 0.
-struct SampleBits {
-    private let sample: UnsafeRawBufferPointer
-    private var offset: Int
-
-    init(_ sample: UnsafeRawBufferPointer, from byte: Int) { (self.sample, offset) = (sample, byte * 8) }
-
-    /// The bytes up to here, with the one that is read in part.
-    var bytesRead: Int { (offset + 7) / 8 }
-
-    mutating func flag() -> Bool {
-        defer { offset += 1 }
-        return offset / 8 < sample.count && sample[offset / 8] >> (7 - UInt8(offset % 8)) & 1 == 1
-    }
-
-    mutating func number(_ count: Int) -> Int { (0..<count).reduce(0) { value, _ in value << 1 | (flag() ? 1 : 0) } }
-
-    mutating func skip(_ count: Int) { offset += count }
-
-    /// An Exp-Golomb number; nil from 2^24 on.
-    mutating func exponential() -> Int? {
-        var zeros = 0
-        while !flag() {
-            zeros += 1
-            if zeros > 24 { return nil }
-        }
-        return (1 << zeros | number(zeros)) - 1
-    }
-}
