@@ -52,6 +52,9 @@ public struct H264ParameterSets: Hashable, Sendable {
         }
     }
 
+    /// Whether nothing is known of any slice.
+    var isEmpty: Bool { pictures.isEmpty }
+
     /// The sets for a slice that names this set of its picture.
     func sets(of picture: Int) -> (SequenceSet, PictureSet)? {
         guard let found = pictures[picture], let sequence = sequences[found.sequence] else { return nil }

@@ -178,6 +178,7 @@ public struct SampleSigns: Hashable, Sendable {
 
     /// Behind a header in the clear, the first macroblock of an intra slice, if a block of 16 bytes is encrypted there.
     private static func intraStart(_ bytes: inout Bytes, _ unit: Range<Int>, _ sets: H264ParameterSets) -> Verdict {
+        guard !sets.isEmpty else { return .unknown }
         let payload = UnsafeRawBufferPointer(rebasing: bytes.sample[unit.dropFirst()])
         guard let found = H264IntraStart(payload, header: bytes[unit.lowerBound], sets) else { return .unknown }
         let data = unit.lowerBound + 1 + found.dataOffset
