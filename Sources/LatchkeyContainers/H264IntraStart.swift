@@ -3,7 +3,7 @@
 /// The start of an intra slice of H.264: the header, which is clear, and the first macroblock. That one has no neighbors, so
 /// that few ways to predict it are allowed (ISO/IEC 14496-10, 8.3). Random bytes choose one of the others in most cases.
 struct H264IntraStart {
-    /// Where the data of the slice begins, counted from the byte behind the header of the NAL unit.
+    /// The first byte that has data of the slice alone, counted from the one behind the header of the NAL unit.
     let dataOffset: Int
     /// Whether the first macroblock is one that may be the first.
     let isAllowed: Bool
@@ -20,7 +20,8 @@ struct H264IntraStart {
             guard let (picture, quantizer, hasChromaMode) = Self.readHeader(&bits, header, sets) else { return nil }
             // Bits that are set, up to a whole byte.
             while picture.isArithmetic, bits.offset % 8 != 0 { guard bits.flag() else { return nil } }
-            let start = bits.offset / 8
+            // Codes of whole bits begin within a byte, which is clear as the header is.
+            let start = bits.bytesRead
             if picture.isArithmetic {
                 guard var decoder = H264ArithmeticStart(bits, quantizer: quantizer) else { return (start, false) }
                 return (start, Self.isAllowed(&decoder, picture, hasChromaMode))
