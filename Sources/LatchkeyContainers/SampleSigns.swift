@@ -26,15 +26,20 @@ public struct SampleSigns: Hashable, Sendable {
     public private(set) var oddElement: UInt8?
     /// Places where three bytes are a start code or what an encoder breaks up with 0x03. One of 5.6 million random ones is.
     public private(set) var startCodes = 0
+    /// The width that a VP9 frame states. Others have that of a frame before them.
+    public private(set) var frameWidth: Int?
 
     /// Those of a sample that shows nothing of its key.
     public init() {}
 
-    /// `plan` is what the sample was decrypted by.
-    public init(_ sample: UnsafeRawBufferPointer, _ plan: SamplePlan, _ codec: SampleCodec) {
+    /// `plan` is what the sample was decrypted by. `frameWidth`: the only width that VP9 frames before this one stated.
+    public init(
+        _ sample: UnsafeRawBufferPointer, _ plan: SamplePlan, _ codec: SampleCodec, frameWidth: Int? = nil
+    ) {
         var bytes = Bytes(sample, plan)
         switch codec {
-        case .h264(let size): lookAtUnits(&bytes, lengthSize: size, headerSize: 1, Self.h264)
+        case .h264(let size, var sets):
+            lookAtUnits(&bytes, lengthSize: size, headerSize: 1) { Self.h264(&$0, $1, &$2, &sets) }
         case .h265(let size): lookAtUnits(&bytes, lengthSize: size, headerSize: 2, Self.h265)
         case .aac: if bytes.are(0..<2) { lookAtElement(bytes) }
         case .ac3: verdict = bytes.are(0..<2) ? Self.verdict(bytes[0] == 0x0B && bytes[1] == 0x77) : .unknown
@@ -42,8 +47,7 @@ public struct SampleSigns: Hashable, Sendable {
         case .mp3: verdict = bytes.are(0..<2) ? Self.verdict(bytes[0] == 0xFF && bytes[1] & 0xE0 == 0xE0) : .unknown
         // An audio packet begins with the bit 0 (Vorbis I, 4.3.1).
         case .vorbis: verdict = bytes.are(0..<1) ? Self.verdict(bytes[0] & 1 == 0) : .unknown
-        // The frame marker (VP9 bitstream, 6.2).
-        case .vp9: verdict = bytes.are(0..<1) ? Self.verdict(bytes[0] & 0xC0 == 0x80) : .unknown
+        case .vp9: lookAtFrame(&bytes, width: frameWidth)
         case .opus: verdict = bytes.are(0..<2) ? Self.opus(bytes) : .unknown
         case .vp8: verdict = bytes.are(0..<1) ? Self.vp8(&bytes) : .unknown
         case .av1: verdict = bytes.are(0..<1) ? Self.av1(bytes) : .unknown
@@ -156,23 +160,41 @@ public struct SampleSigns: Hashable, Sendable {
     }
 
     /// The header, and the start of the first slice of a picture (ISO/IEC 14496-10, 7.3.1 and 7.3.3).
-    private static func h264(_ bytes: inout Bytes, _ unit: Range<Int>, _ isFirst: inout Bool) -> Verdict {
+    private static func h264(
+        _ bytes: inout Bytes, _ unit: Range<Int>, _ isFirst: inout Bool, _ sets: inout H264ParameterSets
+    ) -> Verdict {
         let header = bytes[unit.lowerBound]
         let type = header & 31
         if bytes.isEncrypted(unit.lowerBound) {
             guard header & 0x80 == 0, 1...12 ~= type || 14...15 ~= type || 19...20 ~= type else { return .wrong }
         }
         let start = unit.lowerBound + 1
-        guard 1...5 ~= type else { return .unknown }
-        defer { isFirst = false }
-        guard isFirst, type == 1 || type == 5, unit.count >= 5, bytes.are(start..<start + 4) else {
+        guard 1...5 ~= type else {
+            if !bytes.isEncrypted(unit.lowerBound) {
+                sets.add(unit: UnsafeRawBufferPointer(rebasing: bytes.sample[unit]))
+            }
             return .unknown
         }
-        var bits = Bits(bytes, from: start)
+        defer { isFirst = false }
+        guard type == 1 || type == 5 else { return .unknown }
+        guard isFirst, unit.count >= 5, bytes.are(start..<start + 4) else { return intraStart(&bytes, unit, sets) }
+        var bits = SampleBits(bytes.sample, from: start)
         guard bits.exponential() == 0, let kind = bits.exponential(), let set = bits.exponential() else {
             return .wrong
         }
         return verdict(kind <= 9 && set <= 255)
+    }
+
+    /// Behind a header in the clear, the first macroblock of an intra slice, if a block of 16 bytes is encrypted there.
+    private static func intraStart(_ bytes: inout Bytes, _ unit: Range<Int>, _ sets: H264ParameterSets) -> Verdict {
+        guard !sets.isEmpty else { return .unknown }
+        let payload = UnsafeRawBufferPointer(rebasing: bytes.sample[unit.dropFirst()])
+        guard let found = H264IntraStart(payload, header: bytes[unit.lowerBound], sets) else { return .unknown }
+        let data = unit.lowerBound + 1 + found.dataOffset
+        guard data + 16 <= unit.upperBound, bytes.are(data..<data + 16),
+            !(unit.lowerBound..<data).contains(where: { bytes.isEncrypted($0) })
+        else { return .unknown }
+        return verdict(found.isAllowed)
     }
 
     /// ISO/IEC 23008-2, 7.3.1.2 and 7.3.6.
@@ -189,9 +211,9 @@ public struct SampleSigns: Hashable, Sendable {
         guard type < 10 || 16...21 ~= type else { return .unknown }
         defer { isFirst = false }
         guard isFirst, unit.count >= 6, bytes.are(start..<start + 4) else { return .unknown }
-        var bits = Bits(bytes, from: start)
-        guard bits.bit() == 1 else { return .wrong }
-        if type >= 16 { _ = bits.bit() }
+        var bits = SampleBits(bytes.sample, from: start)
+        guard bits.flag() else { return .wrong }
+        if type >= 16 { bits.skip(1) }
         guard let set = bits.exponential(), set <= 63 else { return .wrong }
         return .plausible
     }
@@ -227,6 +249,19 @@ public struct SampleSigns: Hashable, Sendable {
         return verdict(frames > 0 && frames * durations[Int(bytes[0] >> 3 & 3)] <= 48)
     }
 
+    /// The frame marker (VP9 bitstream, 6.2). Behind a header in the clear, the first bit of the compressed header, and that of
+    /// the first tile, which is 0 (9.2.1). If there are several tiles, the size of the first stands there, which is below 2^31.
+    private mutating func lookAtFrame(_ bytes: inout Bytes, width: Int?) {
+        if bytes.are(0..<1) { return verdict = Self.verdict(bytes[0] & 0xC0 == 0x80) }
+        guard let header = VP9FrameHeader(bytes.sample, width: width),
+            !(0..<header.size).contains(where: { bytes.isEncrypted($0) })
+        else { return }
+        frameWidth = header.width
+        for start in [header.size, header.size + header.compressedSize] where bytes.isEncrypted(start) {
+            verdict = bytes[start] & 0x80 == 0 && verdict != .wrong ? .plausible : .wrong
+        }
+    }
+
     /// RFC 6386, 9.1.
     private static func vp8(_ bytes: inout Bytes) -> Verdict {
         guard bytes[0] >> 1 & 7 <= 3 else { return .wrong }
@@ -258,34 +293,12 @@ public struct SampleSigns: Hashable, Sendable {
         }
         return .plausible
     }
-
-    private struct Bits {
-        private let bytes: Bytes
-        private var offset: Int
-
-        init(_ bytes: Bytes, from byte: Int) { (self.bytes, offset) = (bytes, byte * 8) }
-
-        mutating func bit() -> UInt8 {
-            defer { offset += 1 }
-            return bytes[offset / 8] >> (7 - UInt8(offset % 8)) & 1
-        }
-
-        /// An Exp-Golomb number; nil from 2^24 on.
-        mutating func exponential() -> Int? {
-            var zeros = 0
-            while bit() == 0 {
-                zeros += 1
-                if zeros > 24 { return nil }
-            }
-            return (0..<zeros).reduce(1) { value, _ in value << 1 | Int(bit()) } - 1
-        }
-    }
 }
 
 /// What samples are made of, as far as a wrong key can be detected by it.
 public enum SampleCodec: Hashable, Sendable {
-    /// NAL units of H.264 behind lengths of so many bytes.
-    case h264(lengthSize: Int)
+    /// NAL units of H.264 behind lengths of so many bytes. Samples may have parameter sets of their own too.
+    case h264(lengthSize: Int, sets: H264ParameterSets = H264ParameterSets())
     /// The same of H.265.
     case h265(lengthSize: Int)
     /// Raw AAC frames.
@@ -300,10 +313,10 @@ public enum SampleCodec: Hashable, Sendable {
     case mp3
     case opus
 
-    /// By the media type of GStreamer's caps; nil for others.
-    public init?(mediaType: String) {
+    /// By the media type of GStreamer's caps, and the configuration there; nil for others.
+    public init?(mediaType: String, configuration: [UInt8] = []) {
         switch mediaType {
-        case "video/x-h264": self = .h264(lengthSize: 4)
+        case "video/x-h264": self = .h264(lengthSize: 4, sets: H264ParameterSets(configuration: configuration))
         case "video/x-h265": self = .h265(lengthSize: 4)
         case "audio/mpeg": self = .aac
         case "audio/x-ac3", "audio/x-eac3": self = .ac3
@@ -319,9 +332,9 @@ public enum SampleCodec: Hashable, Sendable {
 
     /// By the four characters of a sample entry (ISO/IEC 14496-12 and the codecs' own documents); nil for others, and for
     /// `mp4a`, which is several.
-    public init?(fourCC: String, lengthSize: Int = 4) {
+    public init?(fourCC: String, lengthSize: Int = 4, sets: H264ParameterSets = H264ParameterSets()) {
         switch fourCC {
-        case "avc1", "avc2", "avc3", "avc4", "H264", "AVC1": self = .h264(lengthSize: lengthSize)
+        case "avc1", "avc2", "avc3", "avc4", "H264", "AVC1": self = .h264(lengthSize: lengthSize, sets: sets)
         case "hvc1", "hev1", "dvh1", "dvhe": self = .h265(lengthSize: lengthSize)
         case "ac-3", "ec-3": self = .ac3
         case "av01": self = .av1

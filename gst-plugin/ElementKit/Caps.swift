@@ -55,6 +55,14 @@ public final class Caps: @unchecked Sendable {
         withStructure(at: index) { gst_structure_get_string($0, field).map { String(cString: $0) } } ?? nil
     }
 
+    /// The bytes of a buffer in a field of the first structure.
+    public func bytes(_ field: String) -> [UInt8]? {
+        withStructure(at: 0) { structure -> [UInt8]? in
+            guard let buffer = ek_value_buffer(gst_structure_get_value(structure, field)) else { return nil }
+            return Buffer.withBytes(of: buffer) { Array($0) }
+        } ?? nil
+    }
+
     /// The media type of the caps in a field of the first structure.
     public func mediaType(inside field: String) -> String? {
         withStructure(at: 0) { structure -> String? in

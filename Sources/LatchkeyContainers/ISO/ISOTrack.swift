@@ -188,7 +188,9 @@ struct ISOTrack: Sendable {
         encryption?.codec =
             fourCC == "mp4a"
             ? Self.audioCodec(children, in: bytes)
-            : SampleCodec(fourCC: fourCC, lengthSize: Self.lengthSize(children, in: bytes))
+            : SampleCodec(
+                fourCC: fourCC, lengthSize: Self.lengthSize(children, in: bytes),
+                sets: Self.parameterSets(children, in: bytes))
         patches.append(ISOPatch(offset: entry.box.typeOffset(from: origin), type: Array(original)))
         for box in children where box.type == "sinf" { patches.append(box.freeing(from: origin)) }
         return encryption
@@ -208,6 +210,11 @@ struct ISOTrack: Sendable {
             return Int(byte & 3) + 1
         }
         return 4
+    }
+
+    private static func parameterSets(_ boxes: [ISOBox], in bytes: [UInt8]) -> H264ParameterSets {
+        boxes.first { $0.type == "avcC" }.map { H264ParameterSets(configuration: Array($0.reader(bytes).rest)) }
+            ?? H264ParameterSets()
     }
 
     /// Reads a `trex` box of this track.

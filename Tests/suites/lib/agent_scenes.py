@@ -190,6 +190,13 @@ def wrong_keys():
             run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
             demand(run.status == 1, f"{name}: latchkey play ends with {run.status}: {run.lines[-5:]}")
             demand(any("playback should be aborted" in line for line in run.lines), f"{name}: {run.lines[-5:]}")
+    # No sample of AV1 tells, but its decoder does.
+    with World(name="shaka-cbcs-av1-mp4") as world:
+        lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
+        run = play("--yes", url(world, "video.mp4"), "mp4").demand(1)
+        demand(events(run, "playback should be aborted"), f"AV1: {run.values('event')}")
 
 
 def hls():

@@ -207,9 +207,9 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
 
     /// Looks at a decrypted sample, if it may tell of a wrong key.
     private func isWrongKey(_ sample: UnsafeRawBufferPointer, _ keyID: KeyID?, isSilent: Bool) -> Bool {
-        guard let codec = format?.codec, stream.doubt.isOpen(for: keyID, codec) else { return false }
-        let signs = isSilent ? SampleSigns() : SampleSigns(sample, protection.plan, codec)
-        return stream.doubt.isConfirmed(by: signs, keyID, codec)
+        guard let codec = format?.codec else { return false }
+        guard !isSilent else { return stream.doubt.isConfirmed(by: SampleSigns(), keyID, codec) }
+        return stream.doubt.isConfirmed(by: sample, protection.plan, keyID, codec)
     }
 
     // MARK: Queries

@@ -30,8 +30,12 @@ struct SampleDoubt {
         private(set) var zeroEnds = 0
         private(set) var startCodes = 0
         private var oddElement: UInt8?
+        private var frameWidths: Set<Int> = []
         private var isStructureSettled = false
         private(set) var isSettled = false
+
+        /// What VP9 frames state. Nil if that is several, as in two tracks with one key: a frame may be of either.
+        var frameWidth: Int? { frameWidths.count == 1 ? frameWidths.first : nil }
 
         /// Takes what one more sample tells. True, once, when the key has to be a wrong one.
         mutating func isConfirmed(by signs: SampleSigns) -> Bool {
@@ -44,6 +48,7 @@ struct SampleDoubt {
             case .unknown: break
             }
             if signs.oddElement != nil { oddElement = signs.oddElement }
+            if let width = signs.frameWidth, frameWidths.count < 2 { frameWidths.insert(width) }
             units += signs.units
             zeroEnds += signs.zeroEnds
             startCodes += signs.startCodes
@@ -74,10 +79,13 @@ struct SampleDoubt {
         return !count.isSettled
     }
 
-    /// Looks at a sample of ISO media, if that is still of interest. True, once a key, when that has to be a wrong one.
-    mutating func isConfirmed(by sample: UnsafeMutableRawBufferPointer, _ plan: SamplePlan, _ key: ISOKeyUse) -> Bool {
-        guard let codec = key.codec, isOpen(for: key.keyID, codec) else { return false }
-        return isConfirmed(by: SampleSigns(UnsafeRawBufferPointer(sample), plan, codec), key.keyID, codec)
+    /// Looks at a decrypted sample, if that is still of interest. True, once a key, when that has to be a wrong one.
+    mutating func isConfirmed(
+        by sample: UnsafeRawBufferPointer, _ plan: SamplePlan, _ keyID: KeyID?, _ codec: SampleCodec
+    ) -> Bool {
+        guard isOpen(for: keyID, codec) else { return false }
+        let width = counts[Use(keyID: keyID, codec: codec)]?.frameWidth
+        return isConfirmed(by: SampleSigns(sample, plan, codec, frameWidth: width), keyID, codec)
     }
 
     /// Takes what a decrypted sample tells. True, once a key, when that has to be a wrong one.

@@ -150,7 +150,7 @@ struct EncryptedFormat: Sendable {
         system = caps.string("protection-system").flatMap { ProtectionSystem(uuid: $0) }
         let original = caps.string("original-media-type")
         media = original?.hasPrefix("audio/") == true ? .audio : .video
-        codec = original.flatMap { SampleCodec(mediaType: $0) }
+        codec = original.flatMap { SampleCodec(mediaType: $0, configuration: caps.bytes("codec_data") ?? []) }
         // Demuxers name the profile of these kinds alone. Frames of others, such as xHE-AAC, begin in another way.
         if codec == .aac, !["main", "lc", "ssr", "ltp"].contains(caps.string("base-profile")) { codec = nil }
         isNALVideo = original == "video/x-h264" || original == "video/x-h265"

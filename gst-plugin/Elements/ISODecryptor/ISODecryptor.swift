@@ -178,7 +178,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
             try samples.withSample { plan, bytes throws(DecryptionError) in
                 size = bytes.count
                 try cipher.decrypt(plan, in: bytes)
-                isWrong = stream.doubt.isConfirmed(by: bytes, plan, key)
+                isWrong = isWrongKey(bytes, plan, key)
             }
         } catch {
             return .cipher("\(error)", key.keyID)
@@ -186,6 +186,12 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         countDecrypted(size, since: start)
         if isWrong { tellWrongKey(key.keyID) }
         return nil
+    }
+
+    /// Looks at a decrypted sample, if it may tell of a wrong key.
+    private func isWrongKey(_ sample: UnsafeMutableRawBufferPointer, _ plan: SamplePlan, _ key: ISOKeyUse) -> Bool {
+        guard let codec = key.codec else { return false }
+        return stream.doubt.isConfirmed(by: UnsafeRawBufferPointer(sample), plan, key.keyID, codec)
     }
 
     private func tellProtections(_ found: [ISOProtection]) {
@@ -577,7 +583,7 @@ extension ISODecryptor {
                     throw .cipher("\(error)", key.keyID)
                 }
                 size += sample.count
-                if stream.doubt.isConfirmed(by: sample, plan, key) { wrongKeys.append(key.keyID) }
+                if isWrongKey(sample, plan, key) { wrongKeys.append(key.keyID) }
             }
             return result.mapError { .malformedStream($0.description) }
         } catch {

@@ -573,6 +573,8 @@ extension AgentCore {
         log(.error, Self.withoutQueries("\(text) \(debug)"))
         let isStream = domain == "gst-stream-error-quark"
         func isOne(of codes: GstStreamError...) -> Bool { isStream && codes.contains { $0.number == code } }
+        // What the decoders of libvpx and libaom say of a frame that they cannot decode, with one code or another.
+        let isUndecoded = domain == "gst-library-error-quark"
         let (hasToldEnd, blocked, webPage, isProtected) = guarded.withLock {
             ($0.hasToldEnd, $0.outputsBlocked, $0.webPageURL, $0.content?.isProtected ?? true)
         }
@@ -587,9 +589,10 @@ extension AgentCore {
         {
             contentIsInvalid("it is a web page, as the log-in page of a network", at: webPage)
         } else if isProtected,
-            isOne(
-                of: GST_STREAM_ERROR_DECRYPT, GST_STREAM_ERROR_DECODE, GST_STREAM_ERROR_DEMUX, GST_STREAM_ERROR_FORMAT,
-                GST_STREAM_ERROR_WRONG_TYPE)
+            isUndecoded
+                || isOne(
+                    of: GST_STREAM_ERROR_DECRYPT, GST_STREAM_ERROR_DECODE, GST_STREAM_ERROR_DEMUX,
+                    GST_STREAM_ERROR_FORMAT, GST_STREAM_ERROR_WRONG_TYPE)
         {
             playbackShouldBeAborted(text)
         }

@@ -215,6 +215,44 @@ import Testing
         }
     }
 
+    // MARK: VP9
+
+    /// Headers of frames without tiles, with a compressed header of three bytes: those of key frames by their widths, and that
+    /// of a frame which has the width of its first reference.
+    private static let keyFrames: [Int: [UInt8]] = [
+        320: [
+            0x82, 0x49, 0x83, 0x42, 0x20, 0x13, 0xF0, 0x0B, 0x32, 0x94, 0x07, 0x80, 0x00, 0x03,
+        ],
+        1920: [
+            0x82, 0x49, 0x83, 0x42, 0x20, 0x77, 0xF0, 0x0B, 0x32, 0x94, 0x07, 0x80, 0x00, 0x01, 0x80,
+        ],
+    ]
+    private static let otherFrame: [UInt8] = [
+        0x86, 0x3F, 0xC0, 0x02, 0xA5, 0x28, 0x0F, 0x00, 0x00, 0x06,
+    ]
+
+    /// How often a key is told of by noise behind the header of `otherFrame`. Key frames of these widths come first, as of a
+    /// right key.
+    private func toldFrames(behind widths: [Int]) -> Int {
+        var doubt = SampleDoubt()
+        func isConfirmed(_ header: [UInt8], _ rest: [UInt8]) -> Bool {
+            var plan = Self.plan
+            plan.subsamples = [Subsample(clear: UInt32(header.count), protected: UInt32(rest.count))]
+            return (header + rest).withUnsafeBytes { doubt.isConfirmed(by: $0, plan, Self.keyID, .vp9) }
+        }
+        for width in widths { #expect(!isConfirmed(Self.keyFrames[width] ?? [], [UInt8](repeating: 0, count: 16))) }
+        return (0..<200).count { _ in isConfirmed(Self.otherFrame, (0..<16).map { _ in .random(in: 0...255) }) }
+    }
+
+    @Test func framesTellOnceTheirWidthIsKnown() {
+        #expect(toldFrames(behind: []) == 0)
+        #expect(toldFrames(behind: [320]) == 1)
+        #expect(toldFrames(behind: [320, 320]) == 1)
+        // They may be of either.
+        #expect(toldFrames(behind: [320, 1920]) == 0)
+        #expect(toldFrames(behind: [1920, 320, 320]) == 0)
+    }
+
     // MARK: AAC
 
     /// How often a key is told of, in 200 frames with these first bytes.
