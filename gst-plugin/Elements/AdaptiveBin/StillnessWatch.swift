@@ -415,11 +415,21 @@ extension AdaptiveBin {
     private func lackOfStart(_ watch: StillnessWatch, _ isExcused: Bool) -> PresentationFailure? {
         let told = withGuarded { $0.wrongKey }
         let keys = told.map { [$0] } ?? watch.keysInUse
+        let isChanging = reference.isChangingState
+        let unknown = isChanging ? unknownFormat : nil
         let isCause =
-            !keys.isEmpty && reference.isChangingState && (told != nil || reference.hasMuteDecoderAround)
+            unknown != nil || !keys.isEmpty && isChanging && (told != nil || reference.hasMuteDecoderAround)
         let hasBegun = reference.hasPrerolled
         guard watch.lacksStart(isExcused: isExcused || !isCause), let url = watch.lastURL else { return nil }
+        if let unknown { return .unknown(unknown, hasBegun: hasBegun, at: originURL(url)) }
         return .noStart(keys.joined(separator: ", "), hasBegun: hasBegun, at: originURL(url))
+    }
+
+    /// That of a stream whose codec the stock demuxer does not know. There is no decoder for it, and players may wait for one.
+    private var unknownFormat: String? {
+        withGuarded { $0.outputs }.lazy.compactMap { $0.inner.currentCaps?.mediaType() }.first {
+            $0.hasPrefix("video/x-gst-fourcc-") || $0.hasPrefix("audio/x-gst-fourcc-")
+        }
     }
 
     // MARK: Messages from inside
@@ -506,6 +516,15 @@ extension PresentationFailure {
             text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
                 + "\(HTTPRequest(url: url).printableURL), but the decoders make nothing of what the key for \(key) decrypts.",
             advice: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
+    }
+
+    /// A stream has a codec that GStreamer does not know. `url`: what was fetched last.
+    fileprivate static func unknown(_ format: String, hasBegun: Bool, at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
+                + "\(HTTPRequest(url: url).printableURL), but GStreamer does not know the codec of a stream (\(format)).",
+            advice: "The init segment is damaged, or the media needs a decoder that GStreamer does not have.")
     }
 
     private static func advice(_ text: String, _ error: String?) -> String {
