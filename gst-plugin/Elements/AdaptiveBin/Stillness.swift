@@ -188,8 +188,9 @@ struct Stillness {
         let owners = playlists.values.filter { $0.names(resource) }
         let isInit = owners.contains { $0.inits.contains(resource) }
         if begin == moves, !isInit { wholeRoles.formUnion(owners.map(\.role)) }
-        // Init segments come again with each change of them. One that is a range of a file of segments counts as a segment.
-        if isInit, range == nil { return }
+        // Notes, which no playlist names, and init segments come again with each change of the key. An init segment that is a
+        // range of a file of segments counts as a segment.
+        guard playlists.isEmpty || !owners.isEmpty, !isInit || range != nil else { return }
         fetches &+= 1
         let identity = [resource, range].hashValue
         if identity == sample?.identity { recurrences += 1 }
@@ -247,11 +248,11 @@ struct Stillness {
         return !played.isEmpty && wholeRoles.isSuperset(of: played.map(\.role))
     }
 
-    /// Whether the demuxer goes round in circles. A live presentation may have a segment as often as it likes.
+    /// Whether the demuxer goes round in circles.
     private var isRepeating: Bool {
-        guard !isOpenEnded, recurrences > Self.repeatLimit, let sample,
-            playlists.values.allSatisfy({ $0.target == nil })
-        else { return false }
+        guard recurrences > Self.repeatLimit, let sample else { return false }
+        // A live presentation may have a segment as often as it likes, if something comes of it.
+        if isOpenEnded || playlists.values.contains(where: { $0.target != nil }) { return unplayed > Self.repeatLimit }
         // A playlist may name one URL for several segments.
         let named = playlists.values.map { sample.isRange ? $0.count : $0.count - $0.urlCount }
         return recurrences > named.max() ?? 0

@@ -273,7 +273,9 @@ import Testing
         refresh.count = 500
         stillness.didRead("v", refresh, at: 0)
         #expect(Self.fetches(of: &stillness, count: 498) { _ in ("http://a/slate.ts", nil) } == .none)
-        #expect(Self.fetches(of: &stillness, count: 5000) { _ in ("http://a/init", nil) } == .none)
+        for url in ["http://a/init", "http://127.0.0.1/note"] {
+            #expect(Self.fetches(of: &stillness, count: 5000) { _ in (url, nil) } == .none)
+        }
         #expect(Self.fetches(of: &stillness, count: 5000) { _ in ("http://a/slate.ts", nil) } == .isRepeating)
     }
 
@@ -285,6 +287,9 @@ import Testing
             stillness.didRead("v", Self.refresh("slate.ts"), at: 0)
         }
         #expect(Self.fetches(of: &stillness, count: 5000) { _ in ("http://a/slate.ts", nil) } == .none)
+        // But something has to come of it.
+        for _ in 0...200 { stillness.didComplete("http://a/slate.ts") }
+        #expect(stillness.verdict(isBusy: true, at: Self.second) == .isRepeating)
     }
 
     /// On a machine that is busy, time counts as a part of it.
