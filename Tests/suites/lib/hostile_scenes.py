@@ -23,8 +23,8 @@ WHOLE = 60.0 * PATIENCE
 # Names another seed, to look for more.
 SEED = "LATCHKEY_HOSTILE_SEED"
 # Of files that look clear, so that nothing of Latchkey takes part. playbin3 loses the error of a demuxer that fails while it
-# starts: of 200 starts of a file whose header is cut, without Latchkey, 32 on 1.22. It was seen on 1.26 too. And qtdemux reads
-# fragments without a header for ever.
+# starts: of 200 starts of a file whose header is cut, without Latchkey, 32 on 1.22. It was seen on 1.26 and 1.28
+# too. And qtdemux reads fragments without a header for ever.
 STOCK_ALONE = "nothing of Latchkey takes part"
 # In the gate: three of each family, which end by themselves.
 USUAL = (
