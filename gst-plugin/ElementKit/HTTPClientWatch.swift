@@ -21,6 +21,8 @@ public struct HTTPClientAnswer: Sendable {
     public var elapsed: UInt64?
     /// `Content-Length` of the answer, in bytes.
     public var length: UInt64?
+    /// `Content-Range` of the answer.
+    public var range: String?
     /// The whole answer is there, or is given up; false: its head is.
     public var isFinished: Bool
 }
@@ -170,7 +172,7 @@ private enum Soup {
             url: String(cString: text), status: g_value_get_uint(&status),
             referrer: field("Referer", "request-headers", of: object),
             contentType: field("Content-Type", "response-headers", of: object), elapsed: nil, length: length,
-            isFinished: false)
+            range: field("Content-Range", "response-headers", of: object), isFinished: false)
     }
 
     private static func field(_ name: String, _ list: String, of object: UnsafeMutablePointer<GObject>) -> String? {

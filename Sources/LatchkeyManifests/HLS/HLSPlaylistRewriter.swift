@@ -285,6 +285,11 @@ extension HLSPlaylistRewriter {
         let isPart = media.segments.last.map { $0.url == nil } ?? false
         let last = isPart ? [output.lastPart] : [output.lastSegment?.url, output.lastSegment?.part]
         output.result.lastURLs = Set(last.compactMap(\.self))
+        var map: HLSShared<HLSMap>?
+        for segment in media.segments where segment.sharedMap !== map {
+            map = segment.sharedMap
+            if let map { output.result.initURLs.insert(map.value.url) }
+        }
         output.result.variables = media.variables
         output.result.upcomingKey = media.upcomingKey
         output.result.segmentToInspect = plan.segmentToInspect

@@ -88,6 +88,8 @@ public struct HLSRewriting: Sendable {
     public var origins: Set<String> = []
     /// Of a media playlist: the absolute URLs that it names, as of segments, parts and init segments.
     public var urls: Set<String> = []
+    /// Of these, those of init segments.
+    public var initURLs: Set<String> = []
     /// The absolute URLs of the last segment and of its last part, or of the last part of a segment that is not there yet.
     public var lastURLs: Set<String> = []
     /// Whether it leaves out segments that an earlier refresh has named (`EXT-X-SKIP`).

@@ -411,6 +411,7 @@ import Testing
         #expect(result.lastURLs == ["\(root)/b.m4s", "\(root)/b.2.m4s"])
         let names = ["i.mp4", "a.1.m4s", "a.m4s", "b.1.m4s", "b.2.m4s", "b.m4s"]
         #expect(result.urls == Set(names.map { "\(root)/\($0)" }))
+        #expect(result.initURLs == ["\(root)/i.mp4"])
         #expect(!result.isDelta)
         #expect(try rewritten(lines + "\n#EXTINF:4,\nc.m4s").result.lastURLs == ["\(root)/c.m4s"])
         let part = "\n#EXT-X-PART:DURATION=1,URI=\"c.1.m4s\""

@@ -44,12 +44,13 @@ class Child:
         return stack_of(self.errors) or " | ".join(self.errors.strip().splitlines()[-3:])
 
 
+# Of the caller's settings, what a child gets: the patience of bounds, and the seed of hostile inputs.
+KEPT = ("LATCHKEY_TEST_PATIENCE", "LATCHKEY_HOSTILE_SEED")
+
+
 def environment(**extra):
-    """The environment of a child: nothing of the user's settings but for the patience of bounds, and every GLib warning is
-    fatal."""
-    variables = {
-        key: value for key, value in os.environ.items()
-        if not key.startswith("LATCHKEY_") or key == "LATCHKEY_TEST_PATIENCE"}
+    """The environment of a child: nothing of the user's settings but for `KEPT`, and every GLib warning is fatal."""
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("LATCHKEY_") or key in KEPT}
     variables["G_DEBUG"] = "fatal-warnings"
     variables["XDG_CONFIG_HOME"] = "/dev/null/config"
     variables["NO_AT_BRIDGE"] = "1"
@@ -110,6 +111,21 @@ def is_stock_crash(child):
     modules = [os.path.basename(line.split("(")[0]) for stack in stacks for line in stack.splitlines()]
     is_ours = any("latchkey" in module for module in modules)
     return not is_ours and any(module.startswith(STOCK_CLIENTS) for module in modules)
+
+
+# The C library, and the libraries of GLib and GStreamer, in which it shows what was called wrong.
+LIBRARIES = re.compile(r"libcrash-stack|libc\.so|libglib-|libgobject-|libgst\w+-1\.0\.so")
+
+
+def is_stock_fault(child):
+    """Whether the process ended in a crash, or at a warning or an assertion of GLib's, that a plug-in of GStreamer's caused, with
+    nothing of ours on the stack of that thread: hostile media may lead to such."""
+    stacks = CRASH.findall(child.errors)
+    if not (child.ending or "").startswith("crash") or not stacks:
+        return False
+    modules = [os.path.basename(line.split("(")[0]) for line in stacks[0].splitlines()]
+    cause = next((module for module in modules if not LIBRARIES.match(module)), "")
+    return cause.startswith("libgst") and not any("latchkey" in module for module in modules)
 
 
 def with_stack(variables):

@@ -133,7 +133,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
 
     /// The stock demuxer has that new pad.
-    func outputDidAppear(_ pad: PadReference) { currentRun?.watch.output.add(pad) }
+    func outputDidAppear(_ pad: PadReference) { currentRun?.watch.didAdd(output: pad) }
 
     /// The stock demuxer has that pad no more.
     func outputDidDisappear(_ pad: PadReference) {}

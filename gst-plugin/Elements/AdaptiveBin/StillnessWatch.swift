@@ -29,6 +29,8 @@ final class StillnessWatch: Sendable {
         var timer: Task<Void, Never>?
         /// Requests under way, by the HTTP client's IDs.
         var requests: [UInt: Request] = [:]
+        /// How often something had come out when they began.
+        var begins: [UInt: Int] = [:]
         /// Nothing tells which requests are this presentation's: any may be.
         var isAnyOwn = false
         /// What the manifest's URLs have behind their hosts. These are no segments.
@@ -42,8 +44,8 @@ final class StillnessWatch: Sendable {
         /// The sink pads of the demuxer's parsers.
         var parsers: [WeakPad] = []
         var muteLooks = MuteLooks()
-        /// Looks at which the player had not begun, without a reason.
-        var idleLooks = 0
+        /// Looks at which the player had not begun, without a reason; each counts as `ProcessorWait.factor`.
+        var idleTime = 0
         /// The decryptors behind them.
         var decryptors: [WeakElement] = []
 
@@ -71,11 +73,16 @@ final class StillnessWatch: Sendable {
             if let last = own.last { lastURL = last.url }
             guard hasInput || !own.isEmpty else { return }
             stillness.didFetch(lastURL ?? "", at: MonotonicTime.now)
-            for answer in own where answer.isFinished { stillness.didComplete() }
+            for answer in own where answer.isFinished { stillness.didComplete(answer.url, range: answer.range) }
         }
 
         /// Of one look.
         private static let answerLimit = 256
+
+        mutating func begin(_ id: UInt, _ request: Request) {
+            requests[id] = request
+            if begins[id] == nil { begins[id] = stillness.moves }
+        }
 
         mutating func note(_ answer: HTTPClientAnswer, _ own: Request?) {
             var request = requests[answer.id] ?? own ?? named(answer.url)
@@ -83,7 +90,8 @@ final class StillnessWatch: Sendable {
                 request = .playlist
                 requests[answer.id] = .playlist
             }
-            if answer.isFinished { requests[answer.id] = nil }
+            let begin = begins[answer.id]
+            if answer.isFinished { (requests[answer.id], begins[answer.id]) = (nil, nil) }
             guard case .segment(let url) = request else { return }
             if isAnyOwn {
                 if [200, 206].contains(answer.status), answers.count < Self.answerLimit { answers.append(answer) }
@@ -92,7 +100,7 @@ final class StillnessWatch: Sendable {
             lastURL = answer.url
             guard [200, 206].contains(answer.status) else { return }
             stillness.didFetch(url, at: MonotonicTime.now)
-            if answer.isFinished { stillness.didComplete() }
+            if answer.isFinished { stillness.didComplete(url, range: answer.range, since: begin) }
         }
     }
 
@@ -123,7 +131,7 @@ final class StillnessWatch: Sendable {
                 let request = own(url)
                 self?.state.withLock { state in
                     // A redirect leads to a URL that no playlist or manifest names: the request stays what it was.
-                    if let request = request ?? state.requests[id] ?? state.named(url) { state.requests[id] = request }
+                    if let request = request ?? state.requests[id] ?? state.named(url) { state.begin(id, request) }
                 }
             })
         guard http != nil else { return }
@@ -165,6 +173,15 @@ final class StillnessWatch: Sendable {
         state.withLock { $0.stillness.didRead(playlist, refresh, at: MonotonicTime.now) }
     }
 
+    func didAdd(output pad: PadReference) {
+        output.add(pad)
+        // Each seek has a segment of its own.
+        pad.probeEvents(.downstream) { [weak self] event in
+            if event.kind == .segment { self?.state.withLock { $0.stillness.didSeek() } }
+            return event
+        }
+    }
+
     func didAdd(parser: PadReference) {
         state.withLock { state in
             // A live presentation may have new ones for ever.
@@ -195,27 +212,27 @@ final class StillnessWatch: Sendable {
     /// Looks, once a second, at streams of which nothing came out although segments have come to their ends. True where that
     /// lasts too long; not long if `isEnded`. `isExcused`: there is a reason that is not seen here.
     func lacksOutput(isEnded: Bool, isExcused: Bool) -> Bool {
-        let isMute = !output.muteOutputs.isEmpty
-        let isWaiting = isBehindKey
+        let isMute = !output.muteOutputs.isEmpty && !isExcused && !isBehindKey
+        let isSlow = isMute && ProcessorWait.isLong
         return state.withLock { state in
-            let hasReason = isExcused || isWaiting || state.isFetchingSegments
-            return state.muteLooks.look(
-                isMute: isMute && !hasReason, completed: state.stillness.completed, isEnded: isEnded,
-                isOpenEnded: state.stillness.isOpenEnded)
+            state.muteLooks.look(
+                isMute: isMute && !state.isFetchingSegments, completed: state.stillness.completed, isEnded: isEnded,
+                isOpenEnded: state.stillness.isOpenEnded, isSlow: isSlow)
         }
     }
 
     /// Looks, once a second, at a player that has media and does not begin. True if that lasts too long. `isExcused`: there
     /// is a reason that is not seen here.
     func lacksStart(isExcused: Bool) -> Bool {
-        let isWaiting = isBehindKey
+        let isIdle = !isExcused && !isBehindKey
+        let isSlow = isIdle && ProcessorWait.isLong
         return state.withLock { state in
-            guard !isExcused, !isWaiting, !state.isFetchingSegments, state.stillness.hasOutput else {
-                state.idleLooks = 0
+            guard isIdle, !state.isFetchingSegments, state.stillness.hasOutput else {
+                state.idleTime = 0
                 return false
             }
-            state.idleLooks += 1
-            return state.idleLooks > MuteLooks.limit
+            state.idleTime += isSlow ? 1 : ProcessorWait.factor
+            return state.idleTime > MuteLooks.limit * ProcessorWait.factor
         }
     }
 
@@ -247,13 +264,15 @@ final class StillnessWatch: Sendable {
     func verdict(isBusy: Bool) -> Stillness.Verdict {
         let hasMoved = output.takeMove()
         let isWaiting = isBehindKey
+        let isHeldUp = isBusy || isWaiting
+        let isSlow = !hasMoved && !isHeldUp && ProcessorWait.isLong
         let now = MonotonicTime.now
         return state.withLock { state in
             if hasMoved { state.stillness.didMove(at: now) }
-            let isHeldUp = isBusy || isWaiting
             let isPlaylistAwaited = !isHeldUp && !state.requests.isEmpty && !state.isFetchingSegments
             return state.stillness.verdict(
-                isBusy: isHeldUp || !state.requests.isEmpty, isPlaylistAwaited: isPlaylistAwaited, at: now)
+                isBusy: isHeldUp || !state.requests.isEmpty, isPlaylistAwaited: isPlaylistAwaited, isSlow: isSlow,
+                at: now)
         }
     }
 }
@@ -281,223 +300,6 @@ struct OwnThreads {
     func only(among seen: Set<UInt>) -> UInt? {
         let threads = known ?? seen.union(previous)
         return threads.count == 1 ? threads.first : nil
-    }
-}
-
-/// Counts looks, once a second, at a stream of which nothing came out although segments have come to their ends. A value.
-struct MuteLooks {
-    /// In looks.
-    static let limit = 8
-
-    private var count = 0
-    /// The segments that had come to their ends at the last look.
-    private var completed = 0
-
-    /// True if it lasts too long: more than `limit` looks in a row; one if all streams have ended. `isMute`: nothing came out
-    /// of a stream, without a reason. `isOpenEnded`: a stream may wait for its next segment, and two init segments alone
-    /// become nothing. So a look counts only if segments have come to their ends since the last one.
-    mutating func look(isMute: Bool, completed: Int, isEnded: Bool, isOpenEnded: Bool) -> Bool {
-        // One is not enough: an init segment is one.
-        guard isMute, completed >= 2 || isEnded else {
-            (count, self.completed) = (0, completed)
-            return false
-        }
-        if isEnded || !isOpenEnded || completed > self.completed { count += 1 }
-        self.completed = completed
-        // What has just ended may be on its way.
-        return count > (isEnded ? 1 : Self.limit)
-    }
-}
-
-/// Tells whether the stock demuxer has stopped without an error. A value: the caller says what it sees, and when, in
-/// nanoseconds of one clock.
-struct Stillness {
-    enum Verdict {
-        case none
-        /// All of a live presentation that has ended was fetched and played, and the demuxer waits for more. Told once, until
-        /// more is fetched.
-        case isAtEnd
-        /// Segments were fetched, and nothing comes of them, or nothing more.
-        case hasStopped
-    }
-
-    /// What a refresh of a playlist says.
-    struct Refresh {
-        var isEnded = false
-        /// The target duration in seconds.
-        var target = 0.0
-        /// What the master playlist names it for.
-        var role: HLSRewriting.Child.Role?
-        var urls: Set<String> = []
-        /// The last segment and its last part, or the part alone.
-        var last: Set<String> = []
-        /// The media sequence number of the last segment.
-        var lastNumber: UInt64?
-        /// It leaves out what earlier refreshes have named.
-        var isDelta = false
-    }
-
-    private struct Playlist {
-        var role: HLSRewriting.Child.Role?
-        /// The target duration in nanoseconds, if it is live.
-        var target: UInt64?
-        /// When it has to be asked for again, unless its stream is not wanted any more.
-        var due: UInt64 = 0
-        /// It was live and has ended.
-        var hasEnded = false
-        /// What its last refreshes have named.
-        var named: [Set<String>] = []
-        /// All that its refreshes have named as the last segment of that number: the end may leave the parts out.
-        var last: Set<String> = []
-        var lastNumber: UInt64?
-        /// What was fetched of it last.
-        var fetched: String?
-
-        func names(_ resource: String) -> Bool { named.contains { $0.contains(resource) } }
-    }
-
-    /// The refreshes of one playlist that are remembered, and the URLs of delta updates that count as one.
-    private static let generations = 3
-    private static let deltaLimit = 20_000
-    /// How long what comes out of a segment may need, in nanoseconds.
-    private static let certainty: UInt64 = 3_000_000_000
-
-    /// How long nothing happens before the demuxer counts as stopped, and the same at the end of a live presentation.
-    private let limit: UInt64
-    private let limitAtEnd: UInt64
-
-    private var playlists: [String: Playlist] = [:]
-    private var hasFetched = false
-    /// More is to come, and nothing says when: stillness alone is no stop. Stays so when a later manifest ends the
-    /// presentation: the demuxer may read that one much later.
-    private(set) var isOpenEnded = false
-    private(set) var hasOutput = false
-    /// The end was told, and nothing was fetched since.
-    private(set) var wasEndTold = false
-    private var lastChange: UInt64 = 0
-    /// Segments that have come to their end, in all and since something came out.
-    private(set) var completed = 0
-    private var unplayed = 0
-    /// How long nothing has come out of them without a reason, and how long there have been two of them.
-    private var muteTime: UInt64 = 0
-    private var certainTime: UInt64 = 0
-    private var lastLook: UInt64 = 0
-
-    init(limit: UInt64 = 8_000_000_000, limitAtEnd: UInt64 = 2_000_000_000) {
-        self.limit = limit
-        self.limitAtEnd = limitAtEnd
-    }
-
-    mutating func setOpenEnded() { isOpenEnded = true }
-
-    /// The demuxer asks for the playlist.
-    mutating func didAsk(for name: String, at now: UInt64) {
-        if let target = playlists[name]?.target { playlists[name]?.due = now &+ target &* 3 }
-    }
-
-    /// The demuxer gets the playlist.
-    mutating func didRead(_ name: String, _ refresh: Refresh, at now: UInt64) {
-        var playlist = playlists[name] ?? Playlist()
-        playlist.role = refresh.role
-        let named = Set(refresh.urls.map(Self.resource))
-        if refresh.isDelta, let count = playlist.named.last?.count, count < Self.deltaLimit {
-            playlist.named[playlist.named.count - 1].formUnion(named)
-        } else {
-            playlist.named = playlist.named.suffix(Self.generations - 1) + [named]
-        }
-        if playlist.lastNumber != refresh.lastNumber { playlist.last = [] }
-        playlist.lastNumber = refresh.lastNumber
-        playlist.last.formUnion(refresh.last.map(Self.resource))
-        if refresh.isEnded {
-            if playlist.target != nil { playlist.hasEnded = true }
-            playlist.target = nil
-            lastChange = now
-        } else {
-            // A playlist may say anything.
-            playlist.target = UInt64(max(1, min(refresh.target, 3600)) * 1e9)
-        }
-        playlists[name] = playlist
-        didAsk(for: name, at: now)
-    }
-
-    /// Whether a playlist names the URL.
-    func names(_ url: String) -> Bool {
-        let resource = Self.resource(url)
-        return playlists.values.contains { $0.names(resource) }
-    }
-
-    /// Something of the segment comes. `url`: its origin's.
-    mutating func didFetch(_ url: String, at now: UInt64) {
-        (hasFetched, wasEndTold, lastChange) = (true, false, now)
-        let resource = Self.resource(url)
-        let roles = Set(playlists.values.filter { $0.names(resource) }.map(\.role))
-        for (name, playlist) in playlists where roles.contains(playlist.role) {
-            // The demuxer plays one playlist of each role.
-            playlists[name]?.fetched = playlist.names(resource) ? resource : nil
-        }
-    }
-
-    /// A segment has come to its end.
-    mutating func didComplete() { (completed, unplayed) = (completed + 1, unplayed + 1) }
-
-    /// Something came out of the demuxer.
-    mutating func didMove(at now: UInt64) {
-        (hasOutput, lastChange) = (true, now)
-        (unplayed, muteTime, certainTime) = (0, 0, 0)
-    }
-
-    /// `isBusy`: there is a reason for the stillness. `isPlaylistAwaited`: it is no more than a playlist that is being fetched.
-    mutating func verdict(isBusy: Bool, isPlaylistAwaited: Bool = false, at now: UInt64) -> Verdict {
-        if isBusy { lastChange = now }
-        if isMute(isBusy: isBusy && !isPlaylistAwaited, at: now) { return .hasStopped }
-        let stillness = now &- lastChange
-        let targets = playlists.values.compactMap(\.target)
-        let isLive = playlists.values.contains { $0.target != nil && $0.due > now }
-        guard hasFetched, !isOpenEnded, !isLive || !hasOutput else { return .none }
-        if hasOutput, hasFetchedAll, !wasEndTold {
-            guard stillness >= limitAtEnd else { return .none }
-            (wasEndTold, lastChange) = (true, now)
-            return .isAtEnd
-        }
-        return stillness >= max(limit, (targets.max() ?? 0) &* 3) ? .hasStopped : .none
-    }
-
-    /// Whether segments come to their ends, and nothing comes out. With a live playlist, more come all the time. One is not
-    /// enough: an init segment is one, and what comes out of the last one may come before its end is seen.
-    private mutating func isMute(isBusy: Bool, at now: UInt64) -> Bool {
-        // Looks that are far apart, as after the machine was asleep, count as two seconds.
-        let time = min(now &- lastLook, 2_000_000_000)
-        lastLook = now
-        guard !isBusy, unplayed >= 1 else { return false }
-        muteTime &+= time
-        if unplayed >= 2 { certainTime &+= time }
-        return muteTime >= limit && certainTime >= Self.certainty
-    }
-
-    /// Whether live playlists have ended, and the last segments of them were fetched last.
-    private var hasFetchedAll: Bool {
-        let ended = Dictionary(grouping: playlists.values.filter(\.hasEnded), by: \.role)
-        return !ended.isEmpty
-            && ended.values.allSatisfy { $0.contains { $0.fetched.map($0.last.contains) ?? false } }
-    }
-
-    /// What a URL has behind its host. GStreamer writes URLs in other ways: percent-encodings are taken out.
-    static func resource(_ url: String) -> String {
-        var bytes = url.utf8.prefix { $0 != UInt8(ascii: "#") }
-        if let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8) {
-            bytes = bytes[colon...].dropFirst(3).drop { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
-        }
-        guard bytes.contains(UInt8(ascii: "%")) else { return String(decoding: bytes, as: UTF8.self) }
-        var result: [UInt8] = []
-        while let byte = bytes.popFirst() {
-            if byte == UInt8(ascii: "%"), bytes.count >= 2, let value = UInt8(Substring(bytes.prefix(2)), radix: 16) {
-                result.append(value)
-                bytes.removeFirst(2)
-            } else {
-                result.append(byte)
-            }
-        }
-        return String(decoding: result, as: UTF8.self)
     }
 }
 
@@ -585,6 +387,8 @@ extension AdaptiveBin {
         case .isAtEnd: liveDidEnd()
         case .hasStopped:
             fail(causeOfStop() ?? .stopped(Self.stock.factory, at: originURL(watch.lastURL ?? ""), errorInside))
+        case .isRepeating:
+            fail(.repeating(Self.stock.factory, at: originURL(watch.lastURL ?? ""), errorInside))
         }
     }
 
@@ -611,11 +415,21 @@ extension AdaptiveBin {
     private func lackOfStart(_ watch: StillnessWatch, _ isExcused: Bool) -> PresentationFailure? {
         let told = withGuarded { $0.wrongKey }
         let keys = told.map { [$0] } ?? watch.keysInUse
+        let isChanging = reference.isChangingState
+        let unknown = isChanging ? unknownFormat : nil
         let isCause =
-            !keys.isEmpty && reference.isChangingState && (told != nil || reference.hasMuteDecoderAround)
+            unknown != nil || !keys.isEmpty && isChanging && (told != nil || reference.hasMuteDecoderAround)
         let hasBegun = reference.hasPrerolled
         guard watch.lacksStart(isExcused: isExcused || !isCause), let url = watch.lastURL else { return nil }
+        if let unknown { return .unknown(unknown, hasBegun: hasBegun, at: originURL(url)) }
         return .noStart(keys.joined(separator: ", "), hasBegun: hasBegun, at: originURL(url))
+    }
+
+    /// That of a stream whose codec the stock demuxer does not know. There is no decoder for it, and players may wait for one.
+    private var unknownFormat: String? {
+        withGuarded { $0.outputs }.lazy.compactMap { $0.inner.currentCaps?.mediaType() }.first {
+            $0.hasPrefix("video/x-gst-fourcc-") || $0.hasPrefix("audio/x-gst-fourcc-")
+        }
     }
 
     // MARK: Messages from inside
@@ -674,6 +488,15 @@ extension PresentationFailure {
                 "Check that GStreamer plays such media. GST_DEBUG=\(demuxer):4,adaptivedemux2:4 shows more.", error))
     }
 
+    /// The stock demuxer fetches the same again and again. `url`: what it fetched last.
+    fileprivate static func repeating(_ demuxer: String, at url: String, _ error: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format,
+            text: "GStreamer's \(demuxer) fetches the same segments again and again, the last time "
+                + "\(HTTPRequest(url: url).printableURL), and does not come to an end.",
+            advice: advice("The media is damaged, or its times are not those of the manifest or playlist.", error))
+    }
+
     /// Segments came to their end, and nothing could be made of the `what` in them. `url`: what was fetched last.
     fileprivate static func nothing(
         of what: String, from demuxer: String, at url: String, _ error: String?
@@ -693,6 +516,15 @@ extension PresentationFailure {
             text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
                 + "\(HTTPRequest(url: url).printableURL), but the decoders make nothing of what the key for \(key) decrypts.",
             advice: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
+    }
+
+    /// A stream has a codec that GStreamer does not know. `url`: what was fetched last.
+    fileprivate static func unknown(_ format: String, hasBegun: Bool, at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
+                + "\(HTTPRequest(url: url).printableURL), but GStreamer does not know the codec of a stream (\(format)).",
+            advice: "The init segment is damaged, or the media needs a decoder that GStreamer does not have.")
     }
 
     private static func advice(_ text: String, _ error: String?) -> String {

@@ -285,7 +285,8 @@ final class HLSPresentation: Sendable {
         if rewriting.kind == .media {
             let refresh = Stillness.Refresh(
                 isEnded: rewriting.isEnded, target: rewriting.targetDuration ?? 0,
-                role: state.withLock { $0.roles[name] }, urls: rewriting.urls, last: rewriting.lastURLs,
+                role: state.withLock { $0.roles[name] }, urls: rewriting.urls,
+                inits: rewriting.initURLs, count: rewriting.durations.count, last: rewriting.lastURLs,
                 lastNumber: rewriting.firstSegment.map { $0 &+ UInt64(rewriting.durations.count) &- 1 },
                 isDelta: rewriting.isDelta)
             watch.didRead(name, refresh)

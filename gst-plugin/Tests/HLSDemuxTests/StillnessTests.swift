@@ -212,6 +212,126 @@ import Testing
         #expect(verdict(of: &stillness, from: 8) == End(verdict: .hasStopped, time: 8))
     }
 
+    /// A live presentation with long segments comes to noise: each role's first one is enough.
+    @Test func oneWholeSegmentOfEachRoleIsEnough() {
+        var stillness = Stillness()
+        let start = 20 * Self.second
+        for (name, role) in [("v", .variant), ("en", .audio)] as [(String, HLSRewriting.Child.Role)] {
+            stillness.didRead(name, Self.refresh(target: 10, role: role, inits: ["init"], "init", name), at: start)
+        }
+        stillness.didMove(at: start)
+        stillness.didFetch("http://a/v", at: start)
+        stillness.didComplete("http://a/v", since: stillness.moves)
+        var other = stillness
+        // The sound may be late, and the pictures wait for it.
+        #expect(verdict(of: &other, from: 21)?.time == 50)
+        stillness.didComplete("http://a/en", since: stillness.moves)
+        #expect(verdict(of: &stillness, from: 21) == End(verdict: .hasStopped, time: 27))
+    }
+
+    /// What came out may be of the segment itself, or the segment an init segment.
+    @Test(arguments: ["init", "v"]) func oneSegmentThatMayHavePlayedIsNotEnough(name: String) {
+        var stillness = Stillness()
+        stillness.didRead("v", Self.refresh(target: 60, inits: ["init"], "init", "v"), at: 20 * Self.second)
+        let begin = stillness.moves
+        stillness.didMove(at: 20 * Self.second)
+        stillness.didFetch("http://a/\(name)", at: 20 * Self.second)
+        stillness.didComplete("http://a/\(name)", since: name == "init" ? stillness.moves : begin)
+        #expect(verdict(of: &stillness, from: 21) == nil)
+    }
+
+    /// The demuxer fetches three segments again and again.
+    @Test func whatIsFetchedAgainAndAgainIsAFailure() {
+        var stillness = Stillness()
+        stillness.didRead("v", Self.refresh(isEnded: true, "1.ts", "2.ts", "3.ts"), at: 0)
+        #expect(Self.fetches(of: &stillness, count: 1000) { ("http://a/\($0 % 3).ts", nil) } == .isRepeating)
+        // With a seek now and then, it may.
+        var sought = Stillness()
+        sought.didRead("v", Self.refresh(isEnded: true, "1.ts", "2.ts", "3.ts"), at: 0)
+        for _ in 0..<20 {
+            #expect(Self.fetches(of: &sought, count: 60) { ("http://a/\($0 % 3).ts", nil) } == .none)
+            sought.didSeek()
+        }
+    }
+
+    @Test func rangesOfOneFileAreSegmentsOfTheirOwn() {
+        func verdict(ranges: Int) -> Stillness.Verdict {
+            var stillness = Stillness()
+            var refresh = Self.refresh(isEnded: true, inits: ["v.mp4"], "v.mp4")
+            refresh.count = 100
+            stillness.didRead("v", refresh, at: 0)
+            return Self.fetches(of: &stillness, count: 1000) { ("http://a/v.mp4", "bytes \($0 % ranges)-/1000") }
+        }
+        #expect(verdict(ranges: 1000) == .none)
+        #expect(verdict(ranges: 3) == .isRepeating)
+    }
+
+    /// A playlist may name one segment many times, and init segments come again with each change.
+    @Test func aPlaylistMayRepeatItself() {
+        var stillness = Stillness()
+        var refresh = Self.refresh(isEnded: true, inits: ["init"], "init", "slate.ts")
+        refresh.count = 500
+        stillness.didRead("v", refresh, at: 0)
+        #expect(Self.fetches(of: &stillness, count: 498) { _ in ("http://a/slate.ts", nil) } == .none)
+        for url in ["http://a/init", "http://127.0.0.1/note"] {
+            #expect(Self.fetches(of: &stillness, count: 5000) { _ in (url, nil) } == .none)
+        }
+        #expect(Self.fetches(of: &stillness, count: 5000) { _ in ("http://a/slate.ts", nil) } == .isRepeating)
+    }
+
+    @Test(arguments: [false, true]) func aLivePresentationMayRepeatItself(isOpenEnded: Bool) {
+        var stillness = Stillness()
+        if isOpenEnded {
+            stillness.setOpenEnded()
+        } else {
+            stillness.didRead("v", Self.refresh("slate.ts"), at: 0)
+        }
+        #expect(Self.fetches(of: &stillness, count: 5000) { _ in ("http://a/slate.ts", nil) } == .none)
+        // But something has to come of it.
+        for _ in 0...200 { stillness.didComplete("http://a/slate.ts") }
+        #expect(stillness.verdict(isBusy: true, at: Self.second) == .isRepeating)
+    }
+
+    /// On a machine that is busy, time counts as a part of it.
+    @Test func slowTimeIsLonger() {
+        func time(isSlow: (UInt64) -> Bool) -> UInt64? {
+            var stillness = Stillness()
+            stillness.didRead("v", Self.refresh(isEnded: true), at: 0)
+            stillness.didFetch("http://a/1.ts", at: 0)
+            stillness.didComplete()
+            return (0...100 as ClosedRange<UInt64>).first {
+                stillness.verdict(isBusy: false, isSlow: isSlow($0), at: $0 * Self.second) == .hasStopped
+            }
+        }
+        #expect(time { _ in false } == 8)
+        #expect(time { _ in true } == 32)
+        #expect(time { $0 <= 20 } == 23)
+    }
+
+    @Test func slowLooksCountLess() {
+        func looks(isSlow: Bool) -> Int? {
+            var looks = MuteLooks()
+            return (1...100).first { _ in
+                looks.look(isMute: true, completed: 2, isEnded: false, isOpenEnded: false, isSlow: isSlow)
+            }
+        }
+        #expect(looks(isSlow: false) == MuteLooks.limit + 1)
+        #expect(looks(isSlow: true) == MuteLooks.limit * ProcessorWait.factor + 1)
+    }
+
+    /// The verdict after so many fetches, each as `one` says, within a second, while something comes out.
+    private static func fetches(
+        of stillness: inout Stillness, count: Int, _ one: (Int) -> (url: String, range: String?)
+    ) -> Stillness.Verdict {
+        for number in 0..<count {
+            let (url, range) = one(number)
+            stillness.didFetch(url, at: second)
+            stillness.didComplete(url, range: range)
+        }
+        stillness.didMove(at: second)
+        return stillness.verdict(isBusy: false, at: second)
+    }
+
     @Test func playlistsNameURLsForAWhile() {
         var stillness = Stillness()
         stillness.didRead("v", Self.refresh("a%20b.ts?x=%2F"), at: 0)
@@ -229,12 +349,13 @@ import Testing
 
     private static func refresh(
         isEnded: Bool = false, target: Double = 1, role: HLSRewriting.Child.Role? = nil, isDelta: Bool = false,
-        _ names: String...
+        inits: [String] = [], _ names: String...
     ) -> Stillness.Refresh {
         let urls = names.map { "http://a/\($0)" }
         return Stillness.Refresh(
-            isEnded: isEnded, target: target, role: role, urls: Set(urls), last: Set(urls.suffix(1)),
-            lastNumber: UInt64(urls.count), isDelta: isDelta)
+            isEnded: isEnded, target: target, role: role, urls: Set(urls), inits: Set(inits.map { "http://a/\($0)" }),
+            count: names.count - inits.count, last: Set(urls.suffix(1)), lastNumber: UInt64(urls.count),
+            isDelta: isDelta)
     }
 
     /// A presentation that has ended at second 10, and of which all but the last segment was fetched.
@@ -331,5 +452,45 @@ extension StillnessTests {
         let error = InsideError(text: "x", time: 100 * Self.second)
         #expect(error.text(at: 114 * Self.second) == "x")
         #expect(error.text(at: 115 * Self.second) == nil)
+    }
+}
+
+/// When a thread counts as one that waits for a processor.
+@Suite struct ProcessorWaitTests {
+    private static let second: UInt64 = 1_000_000_000
+
+    @Test func aThreadThatWaitsMostOfTheTimeIsTold() {
+        var wait = ProcessorWait()
+        // What was before the first look says nothing.
+        #expect(!wait.look(at: 0) { [1: 9 * Self.second] })
+        #expect(!wait.look(at: Self.second) { [1: 9 * Self.second + Self.second / 2] })
+        #expect(wait.look(at: 2 * Self.second) { [1: 9 * Self.second, 2: 0] } == false)
+        #expect(wait.look(at: 3 * Self.second) { [1: 9 * Self.second, 2: 600_000_000] })
+        // A new thread, and one that has gone.
+        #expect(!wait.look(at: 4 * Self.second) { [3: 50 * Self.second] })
+    }
+
+    @Test func looksThatAreCloseHaveOneAnswer() {
+        var wait = ProcessorWait()
+        _ = wait.look(at: 0) { [1: 0] }
+        #expect(wait.look(at: Self.second) { [1: Self.second] })
+        #expect(
+            wait.look(at: Self.second + 1) {
+                Issue.record("it looks again"); return [:]
+            })
+    }
+
+    @Test func looksThatAreFarApartSayNothing() {
+        var wait = ProcessorWait()
+        _ = wait.look(at: 0) { [1: 0] }
+        #expect(!wait.look(at: 10 * Self.second) { [1: 10 * Self.second] })
+        #expect(wait.look(at: 11 * Self.second) { [1: 11 * Self.second] })
+    }
+
+    @Test func theSecondNumberIsTheWait() {
+        #expect(ProcessorWait.wait(in: Array("12 51196 3\n".utf8)) == 51196)
+        for text in ["", "12", "a b c", "1 99999999999999999999999 2"] {
+            #expect(ProcessorWait.wait(in: Array(text.utf8)) == nil)
+        }
     }
 }
