@@ -141,7 +141,7 @@ RACES = {
     # playbin3 does not start with a file of sound alone. Of 200 on each: none on 1.22, 3 on 1.26, 3 on 1.28.
     r"no end after [0-9.]+ s of sound alone": ">=1.26",
     # playbin3 is stopped while it starts or fetches. Of 1,800 playbacks of a clear file, stopped after up to 0.12 s: 2 on 1.22,
-    # none of 1,200 on 1.26 and on 1.28. Of clear HLS and DASH, stopped within 0.45 s: 2 of 1,563 on 1.26, 2 of 2,509 on 1.28.
+    # none of 1,200 on 1.26 and on 1.28. Of clear HLS and DASH, stopped within 0.45 s: 5 of 3,151 on 1.26, 2 of 2,509 on 1.28.
     r"<multiqueue\d+:\w+> Got data flow before stream-start event": ">=1.22",
     # The demuxer for DASH does not come to PAUSED, or fails an assertion there. Of 400 starts with clear media, each
     # followed by a seek, six at a time: none on 1.22, one of either on 1.26, one of the first on 1.28.
@@ -153,10 +153,9 @@ RACES = {
     r"^(?!.*latchkey).*g_atomic_ref_count_dec: assertion 'old_value > 0' failed.*libgstsoup": ">=1.26 <1.28",
     r"^crash: SIGSEGV (?!.*latchkey).*libsoup-3\.0\.so.*libgstsoup": ">=1.26 <1.28",
     r"<qtdemux\d+:\w+> Got data flow before stream-start event": ">=1.26 <1.28",
-    # hlsdemux2 is stopped while it fetches: its HTTP client uses what is freed. Of 185 playbacks of clear HLS whose connections
-    # break, stopped within 0.45 s: one failed an assertion in libsoup on 1.26; of 317 on 1.28 one, too. A check of HLS with keys
-    # crashed so once on 1.26 in closing a stream, with libsoup, GIO, GLib and the demuxer alone on the stack. Of 550 playbacks
-    # from a slow server, one failed the third of these assertions on 1.26.
+    # hlsdemux2 is stopped while it fetches, or a connection of it breaks: its HTTP client uses what is freed. Of playbacks of
+    # clear HLS whose connections break, stopped within 0.45 s: of 1,773 on 1.26, 3 crashed in libsoup and 13 failed assertions
+    # there; of 317 on 1.28, one failed one. Of 2,138 on 1.26, 2 failed the assertion of the second pattern.
     r"^crash: SIG(SEGV|ABRT|TRAP) (?!.*latchkey).*libsoup-3\.0\.so.*libgstadaptivedemux2": ">=1.26",
     r"^crash: SIGABRT (?!.*latchkey).*g_mutex_clear\(\) called on .*libgstadaptivedemux2": ">=1.26 <1.28",
     # dashdemux2 is stopped while it starts. Of 1,752 playbacks of clear DASH, stopped within 0.45 s: one on 1.28.
