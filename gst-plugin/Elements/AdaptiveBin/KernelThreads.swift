@@ -26,8 +26,10 @@ struct KernelThreads: Sendable {
 
     var isEmpty: Bool { ids.isEmpty }
 
-    /// Those that were not there before.
-    func since(_ before: KernelThreads) -> KernelThreads { KernelThreads(ids.subtracting(before.ids)) }
+    /// Those that were not there before. None if nothing is known of before.
+    func since(_ before: KernelThreads) -> KernelThreads {
+        KernelThreads(before.isEmpty ? [] : ids.subtracting(before.ids))
+    }
 
     /// Whether none of them has something to do: each sleeps, or has ended.
     var areAsleep: Bool { ids.allSatisfy(Self.isAsleep) }
