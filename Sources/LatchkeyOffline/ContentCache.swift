@@ -211,7 +211,14 @@ actor CacheDisk {
     /// Takes the folder of an item away. Throws `inUse` where another process has it open.
     func remove(_ folder: String) throws(CacheError) {
         guard CacheFolder.exists(folder) else { return }
-        let lock = try CacheFolder.Lock(folder, for: .removal)
+        let lock: CacheFolder.Lock
+        do throws(CacheError) {
+            lock = try CacheFolder.Lock(folder, for: .removal)
+        } catch {
+            // Another process may have taken it away since.
+            guard CacheFolder.exists(folder) else { return }
+            throw error
+        }
         defer { withExtendedLifetime(lock) {} }
         let name = folder.split(separator: "/").last.map(String.init) ?? "item"
         var number = 1

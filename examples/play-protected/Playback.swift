@@ -223,7 +223,9 @@ struct Playback {
                 case .failed, .aborted: return .failed
                 default: break
                 }
-            case .logMessage(let message): if options.showsLog { print("message: \(message)") }
+            // Of what ends playback, the state says only that it does.
+            case .logMessage(let message):
+                if options.showsLog || message.level == .error { print("message: \(message)") }
             }
         }
         return .failed

@@ -38,7 +38,7 @@ class Run:
     def demand(self, status, *wanted):
         said = " | ".join(line for line in self.lines if not line.startswith(("log:", "message:")))[-1500:]
         # What GStreamer said of the end, if it said something.
-        said += "".join(f" | {line}" for line in self.lines if line.startswith("log: error:"))[-600:]
+        said += "".join(f" | {line}" for line in self.lines if line.startswith(("log: error:", "message: error:")))[-600:]
         said += f" | {' '.join(self.errors.split())[-600:]}"
         demand(self.status == status, f"status {self.status}, not {status}: {said}")
         for text in wanted:

@@ -6,6 +6,8 @@ import concurrent.futures
 import contextlib
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 
@@ -102,7 +104,8 @@ PLAYED = {"clearkey": clearkey, "fairplay": fairplay, "playready": playready}
 
 def of_command(rounds, seed, at_once=1, played=1_500_000):
     """The command: it looks at content in the cache and ends by itself, and is interrupted while it plays, downloads and
-    acquires, by turns. So many processes run `at_once`, and playback takes up to `played` microseconds."""
+    acquires, by turns. So many processes run `at_once`, and playback takes up to `played` microseconds. Each has a cache and
+    stores of its own, of which those of the first two begin as copies of one with the content."""
     chance = random.Random(seed)
     film, other = corpus.case(HLS), corpus.case(DASH)
     with children.Folder() as folder, World(name=DASH) as world, ReferenceServer(
@@ -110,30 +113,41 @@ def of_command(rounds, seed, at_once=1, played=1_500_000):
         with open(os.environ["LATCHKEY_CONFIG"], encoding="utf-8") as file:
             licenses = file.read()
         keys = server.fairplay_configuration().replace("/fairplay/license", "/fairplay/license?persist=unlimited")
-        os.environ["LATCHKEY_CONFIG"] = folder.write(
-            "both.conf", f"{keys}stored-keys={folder.path}/keys\n{licenses}")
-        os.environ["XDG_DATA_HOME"] = folder.path
         cached, fetched = f"{server.url}/media/master.m3u8", f"{world.server.url}/media/stream.mpd"
-        run(("cache", "add", cached), None, "the download", status=0)
+
+        def settings(place):
+            text = f"{keys}stored-keys={place}/keys\n{re.sub('(?m)^store=.*', f'store={place}/store', licenses)}"
+            path = folder.write(f"{os.path.basename(place)}.conf", text)
+            return {**os.environ, "LATCHKEY_CONFIG": path, "XDG_DATA_HOME": place}
+
+        first = os.path.join(folder.path, "first")
+        run(("cache", "add", cached), None, "the download", settings(first), status=0)
+
+        def job(number, arguments, microseconds):
+            place = os.path.join(folder.path, str(number))
+            if cached in arguments:
+                shutil.copytree(first, place)
+            run(arguments, microseconds, f"round {number} of seed {seed}", settings(place))
+            shutil.rmtree(place, ignore_errors=True)
+
         jobs = []
         for number in range(rounds):
             arguments, longest = (
                 (("inspect", cached), None), (("play", *SINKS, cached), (100_000, played)),
-                (("cache", "add", "--cache", os.path.join(folder.path, str(number)), fetched), (30_000, 300_000)),
-                (("acquire", fetched), (30_000, 300_000)),
+                (("cache", "add", fetched), (30_000, 300_000)), (("acquire", fetched), (30_000, 300_000)),
             )[number % 4]
-            jobs.append((arguments, longest and wait(chance, *longest), f"round {number} of seed {seed}"))
+            jobs.append((number, arguments, longest and wait(chance, *longest)))
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             # The first that is wrong ends it.
-            for _ in pool.map(lambda job: run(*job), jobs):
+            for _ in pool.map(lambda one: job(*one), jobs):
                 pass
 
 
-def run(arguments, microseconds, label, status=None):
-    """Runs the command, which is interrupted after so many microseconds, if it still runs."""
+def run(arguments, microseconds, label, variables, status=None):
+    """Runs the command with this environment. It is interrupted after so many microseconds, if it still runs."""
     process = subprocess.Popen(
         ["latchkey", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=children.with_stack(dict(os.environ)), errors="replace")
+        env=children.with_stack(variables), errors="replace")
     label = f"{arguments} of {label}, interrupted after {microseconds} µs"
     try:
         output, errors = process.communicate(timeout=DEADLINE if microseconds is None else microseconds / 1e6)

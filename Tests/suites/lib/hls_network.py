@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MPL-2.0
-"""HLS with keys from origins that redirect and that set cookies."""
+"""HLS with keys from origins that redirect, that set cookies, and that are slow."""
 
 import gzip
 
 import hls_media as media
-from hls_origin import Answer, Halves, Origin
+from hls_origin import Answer, Halves, Origin, Paced
 from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture, same_frames
 
 COUNT = 4
@@ -99,6 +99,24 @@ def compressed():
         demand(not any("gzip" in accepted[path] for path in ("init.mp4", "0.m4s")), f"media compressed: {accepted}")
 
 
+def slow_playlist():
+    """The playlist that playback begins with comes after 10 s: longer than the stock demuxer waits for a byte, which on 1.22
+    does not ask for this one again."""
+    video, uri = media.Fragmented("video"), "skd://slow"
+    key = media.key_of(uri)
+    lines = ['#EXT-X-MAP:URI="init.mp4"', media.key_line(uri)]
+    files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "init.mp4": video.init_of("slow")}
+    for number in range(COUNT):
+        lines += media.segment_lines(video.duration(number), f"{number}.m4s")
+        files[f"{number}.m4s"] = video.segment(number, key)
+    files["v.m3u8"] = Paced(media.media_playlist(lines).encode(), 1 << 20, 10)
+    with Scene(files, {uri: key}) as scene:
+        player = scene.player()
+        player.play()
+        end_of_stream(player)
+        same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
+
+
 def compressed_bomb():
     """A playlist that is small until it is unpacked ends by name."""
     bomb = gzip.compress(b"#EXTM3U\n" + b"#" * (64 << 20), 9)
@@ -113,3 +131,4 @@ def compressed_bomb():
 
 
 ALL = {"compressed": compressed, "compressed-bomb": compressed_bomb, "redirects": redirects, "cookies": cookies}
+LONG = {"slow-playlist": slow_playlist}

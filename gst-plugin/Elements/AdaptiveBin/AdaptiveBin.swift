@@ -40,6 +40,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var renewals: Set<UInt64> = []
         /// When the stock demuxer started its threads, in nanoseconds of the monotonic clock.
         var childStart: UInt64 = 0
+        /// These threads, as far as that can be told.
+        var childThreads = KernelThreads([])
         /// Keys whose end was told.
         var expired: Set<KeyID> = []
         /// Requests for keys that this element started.
@@ -101,7 +103,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// How much longer it waits if the stock demuxer asks again for what it does not get.
     private static let patienceWhenAskedAgain = 20
 
-    /// How long the stock demuxer's threads may need to start, in nanoseconds.
+    /// How long the stock demuxer's threads may need to start, in nanoseconds: if that can be seen, and otherwise.
+    private static let startLimit: UInt64 = 1_000_000_000
     private static let startTime: UInt64 = 100_000_000
 
     // MARK: For subclasses
@@ -211,8 +214,12 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             waitUntilChildRuns()
         default: break
         }
+        let threads = change == .readyToPaused ? KernelThreads.now : nil
         let result = perform()
-        if change == .readyToPaused { withGuarded { $0.childStart = MonotonicTime.now } }
+        if let threads {
+            let new = KernelThreads.now.since(threads)
+            withGuarded { ($0.childStart, $0.childThreads) = (MonotonicTime.now, new) }
+        }
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
     }
@@ -234,11 +241,12 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     }
 
     /// Workaround (GStreamer >=1.22): the stock demuxer hangs if it is stopped before its thread for downloads has begun to
-    /// listen. Nothing shows that before the first download, so it gets some time.
+    /// listen. From then on, that thread sleeps until the first download. Where threads cannot be looked at, they get some time.
     private func waitUntilChildRuns() {
         guard !hasDownloaded else { return }
-        let age = MonotonicTime.now &- withGuarded { $0.childStart }
-        if age < Self.startTime { g_usleep(gulong((Self.startTime - age) / 1000)) }
+        let (start, threads) = withGuarded { ($0.childStart, $0.childThreads) }
+        let limit = threads.isEmpty ? Self.startTime : Self.startLimit
+        while MonotonicTime.now &- start < limit, threads.isEmpty || !threads.areAsleep { g_usleep(1000) }
     }
 
     private func start() throws(AdaptiveStartFailure) {

@@ -9,8 +9,9 @@ import Synchronization
 /// freed memory then. So every request gets an answer in time: where it is not ready, one that makes the demuxer ask
 /// again. The work goes on meanwhile, and the next request for the same finds it.
 ///
-/// With a relay, which tries on while the network fails, an answer may take longer: the loopback server's interim responses
-/// keep the request alive.
+/// An answer may take longer for the playlists that playback begins with, of which the largest take their time on a busy
+/// machine, and for all with a relay, which tries on while the network fails: the loopback server's interim responses keep the
+/// request alive.
 final class HLSAnswers: Sendable {
     /// How long a request waits.
     static let patience: Duration = .seconds(8)

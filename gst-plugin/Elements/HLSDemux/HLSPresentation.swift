@@ -299,6 +299,8 @@ final class HLSPresentation: Sendable {
 }
 
 extension HLSResource {
+    fileprivate var isPlaylist: Bool { if case .playlist = self { true } else { false } }
+
     /// Whether the stream behind it starts with a note for the decryptor.
     fileprivate var hasNote: Bool {
         switch self {
@@ -322,7 +324,10 @@ extension HLSPresentation {
         case .relayedSegment(let url): return await relayed(url, request)
         default: break
         }
-        let response = await answers.answer(Self.answerName(request), isAskedOnce: relay != nil) { [self] in
+        // Workaround (GStreamer <1.26): the stock demuxer does not begin without the playlists that it asks for first.
+        let isNeededToBegin = resource.isPlaylist && !state.withLock(\.hasOutput)
+        let isAskedOnce = relay != nil || isNeededToBegin
+        let response = await answers.answer(Self.answerName(request), isAskedOnce: isAskedOnce) { [self] in
             await answer(request, resource)
         }
         if case .playlist(let url) = resource, answers.hasEnded {

@@ -133,17 +133,23 @@ import Testing
     }
 
     @Test func cachedContent() async {
-        await #expect(processExitsWith: .success) { _ = try? await CachedContent.allItems(in: nil) }
         await #expect(processExitsWith: .success) {
-            let content = try CachedContent(url: "http://127.0.0.1:9/film.mpd", type: .dash)
-            content.start()
-            content.pause()
-            _ = (content.contentURL, content.type)
-            _ = await content.refresh()
+            try await Self.withOwnCache { _ = try? await CachedContent.allItems(in: nil) }
         }
-        await #expect(processExitsWith: .success) { try Self.content().resume() }
-        await #expect(processExitsWith: .success) { try Self.content().purge() }
-        await #expect(processExitsWith: .success) { try await Self.content().purgeAndWait() }
+        await #expect(processExitsWith: .success) {
+            try await Self.withOwnCache {
+                let content = try Self.content()
+                content.start()
+                content.pause()
+                _ = (content.contentURL, content.type)
+                _ = await content.refresh()
+            }
+        }
+        await #expect(processExitsWith: .success) { try await Self.withOwnCache { try Self.content().resume() } }
+        await #expect(processExitsWith: .success) { try await Self.withOwnCache { try Self.content().purge() } }
+        await #expect(processExitsWith: .success) {
+            try await Self.withOwnCache { try await Self.content().purgeAndWait() }
+        }
     }
 
     @Test func theLibrary() async {
@@ -202,6 +208,14 @@ import Testing
     @Test func settingsOfPipelines() async {
         await #expect(processExitsWith: .success) { _ = try? PipelineSession.settings() }
         await #expect(processExitsWith: .success) { _ = try PipelineSession.settings(file: "/dev/null") }
+    }
+
+    /// With a folder of its own in the place of the user's cache: what another process has open there is not purged.
+    private static func withOwnCache(_ body: () async throws -> Void) async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("first-call-\(getpid())")
+        setenv("XDG_DATA_HOME", folder.path, 1)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try await body()
     }
 
     private static func content() throws -> CachedContent {

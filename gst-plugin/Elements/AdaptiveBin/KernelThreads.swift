@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Glibc
+import LatchkeyProtection
+
+/// Threads of this process, and what the kernel says of them in `/proc` (see proc(5), `/proc/PID/task`). A value.
+struct KernelThreads: Sendable {
+    private let ids: Set<Int32>
+
+    init(_ ids: Set<Int32>) { self.ids = ids }
+
+    /// All that there are now. None if `/proc` cannot be read.
+    static var now: KernelThreads {
+        guard let folder = opendir("/proc/self/task") else { return KernelThreads([]) }
+        defer { closedir(folder) }
+        var ids: Set<Int32> = []
+        while let entry = readdir(folder) {
+            // SAFETY: the name ends in NUL, within the entry.
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if let id = Int32(name) { ids.insert(id) }
+        }
+        return KernelThreads(ids)
+    }
+
+    var isEmpty: Bool { ids.isEmpty }
+
+    /// Those that were not there before. None if nothing is known of before.
+    func since(_ before: KernelThreads) -> KernelThreads {
+        KernelThreads(before.isEmpty ? [] : ids.subtracting(before.ids))
+    }
+
+    /// Whether none of them has something to do: each sleeps, or has ended.
+    var areAsleep: Bool { ids.allSatisfy(Self.isAsleep) }
+
+    private static func isAsleep(_ id: Int32) -> Bool {
+        // ID (NAME) STATE …
+        let status = try? RegularFile(path: "/proc/self/task/\(id)/stat", kind: "thread", has: .untrusted)
+            .contents(limit: 1024)
+        guard let status, let end = status.lastIndex(of: UInt8(ascii: ")")) else { return true }
+        return status.dropFirst(end + 2).first == UInt8(ascii: "S")
+    }
+}
