@@ -104,11 +104,11 @@ var targets: [Target] = [
 
     // Their tests. The services of which tests get licenses, and the authorities that tests trust.
     .target(
-        name: "LatchkeyTestServices",
+        name: "LatchkeyTestAuthorities",
         dependencies: [
             "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyKeySystems", "CLatchkeyOpenSSL",
         ],
-        path: "Tests/Services/LatchkeyTestServices"),
+        path: "Tests/Services/LatchkeyTestAuthorities"),
     .target(name: "LatchkeyTestSupport", path: "Tests/LatchkeyTestSupport"),
     .testTarget(name: "LatchkeyProtectionTests", dependencies: ["LatchkeyTestSupport", "LatchkeyProtection"]),
     .testTarget(
@@ -133,7 +133,7 @@ var targets: [Target] = [
     .testTarget(
         name: "LatchkeyKeySystemsTests",
         dependencies: [
-            "LatchkeyTestServices", "LatchkeyTestSupport", "LatchkeyKeySystems", "LatchkeyContainers",
+            "LatchkeyTestAuthorities", "LatchkeyTestSupport", "LatchkeyKeySystems", "LatchkeyContainers",
             "LatchkeyManifests",
             "LatchkeyProtection",
         ],
@@ -171,7 +171,7 @@ var targets: [Target] = [
     .executableTarget(
         name: "latchkey-license-benchmark",
         dependencies: [
-            "LatchkeyTestServices", "LatchkeyHTTP", "LatchkeyKeySystems", "LatchkeyKeySession", "LatchkeyContainers",
+            "LatchkeyTestAuthorities", "LatchkeyHTTP", "LatchkeyKeySystems", "LatchkeyKeySession", "LatchkeyContainers",
             "LatchkeyManifests",
             "LatchkeyProtection",
         ],
@@ -186,7 +186,7 @@ var targets: [Target] = [
     .testTarget(
         name: "LatchkeyKeySessionTests",
         dependencies: [
-            "LatchkeyTestServices", "LatchkeyTestSupport", "LatchkeyKeySession", "LatchkeyViewingSession",
+            "LatchkeyTestAuthorities", "LatchkeyTestSupport", "LatchkeyKeySession", "LatchkeyViewingSession",
             "LatchkeyKeySystems", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyHTTP", "LatchkeyProtection",
             "CLatchkeySQLite",
             "latchkey-store-writer",
@@ -194,7 +194,7 @@ var targets: [Target] = [
     .target(
         name: "LatchkeyFuzzTargets",
         dependencies: [
-            "LatchkeyTestServices", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
+            "LatchkeyTestAuthorities", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
             "LatchkeyManifests",
             "LatchkeyProtection", "LatchkeyViewingSession", "LatchkeyHTTP",
         ],
@@ -220,9 +220,9 @@ if withPrograms {
     ]
     targets += [
         .target(
-            name: "LatchkeyReferenceServer",
+            name: "LatchkeyTestServer",
             dependencies: [
-                "LatchkeyTestServices", "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests",
+                "LatchkeyTestAuthorities", "LatchkeyProtection", "LatchkeyContainers", "LatchkeyManifests",
                 "LatchkeyKeySystems",
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
@@ -234,11 +234,11 @@ if withPrograms {
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
-            path: "Tests/Services/LatchkeyReferenceServer"),
+            path: "Tests/Services/LatchkeyTestServer"),
         .executableTarget(
             name: "latchkey-server",
             dependencies: [
-                "LatchkeyTestServices", "LatchkeyReferenceServer", "LatchkeyContainers", "LatchkeyManifests",
+                "LatchkeyTestAuthorities", "LatchkeyTestServer", "LatchkeyContainers", "LatchkeyManifests",
                 "LatchkeyProtection",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
@@ -257,16 +257,16 @@ if withPrograms {
         .testTarget(
             name: "LatchkeyCommandTests",
             dependencies: [
-                "LatchkeyTestServices", "latchkey", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
+                "LatchkeyTestAuthorities", "latchkey", "LatchkeyKeySession", "LatchkeyKeySystems", "LatchkeyContainers",
                 "LatchkeyManifests",
                 "LatchkeyProtection",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ] + (withGStreamer ? ["Latchkey"] : []),
             swiftSettings: withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : []),
         .testTarget(
-            name: "LatchkeyReferenceServerTests",
+            name: "LatchkeyTestServerTests",
             dependencies: [
-                "LatchkeyTestServices", "LatchkeyReferenceServer", "latchkey-server", "latchkey-loader-example",
+                "LatchkeyTestAuthorities", "LatchkeyTestServer", "latchkey-server", "latchkey-loader-example",
                 "LatchkeyKeySystems", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyProtection",
                 "LatchkeyViewingSession",
                 "LatchkeyHTTP", "LatchkeyTestSupport",
@@ -402,7 +402,7 @@ if let wanted = Context.environment["LATCHKEY_SANITIZED_TESTS"] {
         "CLatchkeyStoreFaults", "LatchkeyDiagnosisTests", "LatchkeyOfflineTests", "LatchkeyViewingSessionTests",
         "latchkey-session-holder", "latchkey-session-load", "latchkey-session-benchmark", "latchkey-license-benchmark",
         "LatchkeyFuzzTargets", "LatchkeyFuzzTests", "latchkey-loader-example", "CLatchkey", "latchkey-play-protected",
-        "latchkey-agent-benchmark", "LatchkeyReferenceServer", "LatchkeyReferenceServerTests", "latchkey-server",
+        "latchkey-agent-benchmark", "LatchkeyTestServer", "LatchkeyTestServerTests", "latchkey-server",
         "latchkey", "LatchkeyCommandTests",
     ]
     targets.removeAll { withoutPart.contains($0.name) && $0.name != wanted }

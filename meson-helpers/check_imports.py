@@ -53,20 +53,20 @@ LAYERS = {
         "Sources/LatchkeyOutputs",
         ["LatchkeyProtection"],
         ["CLatchkeyDRM", "CLatchkeyUdev", "CLatchkeyWayland", "Glibc", "Synchronization"]),
-    "LatchkeyTestServices": (
-        "Tests/Services/LatchkeyTestServices",
+    "LatchkeyTestAuthorities": (
+        "Tests/Services/LatchkeyTestAuthorities",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection"],
         ["CLatchkeyOpenSSL", "FoundationEssentials", "Synchronization"]),
-    "LatchkeyReferenceServer": (
-        "Tests/Services/LatchkeyReferenceServer",
+    "LatchkeyTestServer": (
+        "Tests/Services/LatchkeyTestServer",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
-         "LatchkeyTestServices"],
+         "LatchkeyTestAuthorities"],
         ["CLatchkeyOpenSSL", "Dispatch", "FoundationEssentials", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore",
          "Logging", "NIOCore", "NIOHTTPTypes", "NIOPosix", "ServiceLifecycle", "Synchronization", "UnixSignals"]),
     "latchkey-server": (
         "Tests/Services/latchkey-server",
         ["LatchkeyContainers", "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyProtection",
-         "LatchkeyReferenceServer", "LatchkeyTestServices"],
+         "LatchkeyTestServer", "LatchkeyTestAuthorities"],
         ["ArgumentParser", "FoundationEssentials", "Glibc", "Hummingbird", "Logging"]),
     "latchkey": (
         "Sources/latchkey",

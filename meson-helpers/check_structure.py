@@ -19,7 +19,7 @@ SHORT_LINES, SHORT_PERCENT = 60, 15
 LONG_LINES = 800
 SLICES = 5
 README_LINES = 150
-SERVERS = "LatchkeyTestServices", "LatchkeyReferenceServer"
+SERVERS = "LatchkeyTestAuthorities", "LatchkeyTestServer"
 
 
 def line_count(path):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-@testable import LatchkeyTestServices
+@testable import LatchkeyTestAuthorities
 import LatchkeyProtection
 import Testing
 

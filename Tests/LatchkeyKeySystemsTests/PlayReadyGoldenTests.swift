@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyManifests
-@testable import LatchkeyTestServices
+@testable import LatchkeyTestAuthorities
 import Foundation
 import LatchkeyProtection
 import LatchkeyTestSupport

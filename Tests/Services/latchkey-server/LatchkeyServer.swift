@@ -5,7 +5,7 @@ import Glibc
 import Logging
 import LatchkeyContainers
 import LatchkeyProtection
-import LatchkeyReferenceServer
+import LatchkeyTestServer
 
 @main
 struct LatchkeyServer: AsyncParsableCommand {

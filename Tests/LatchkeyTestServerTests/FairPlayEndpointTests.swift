@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import Foundation
 import HTTPTypes
 import LatchkeyKeySystems
@@ -9,7 +9,7 @@ import NIOCore
 import LatchkeyProtection
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct FairPlayEndpointTests {
     private static let authorities = SPCContainer.Version.allCases.compactMap {

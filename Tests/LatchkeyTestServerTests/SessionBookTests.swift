@@ -2,7 +2,7 @@
 
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite("Session book")
 struct SessionBookTests {

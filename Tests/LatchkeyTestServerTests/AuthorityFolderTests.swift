@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
-import LatchkeyReferenceServer
+import LatchkeyTestServer
 import Testing
 
 /// `latchkey-server --make-authority`.

@@ -5,7 +5,7 @@ import HTTPTypes
 import NIOCore
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct FaultMiddlewareTests {
     private let folder: TemporaryFolder

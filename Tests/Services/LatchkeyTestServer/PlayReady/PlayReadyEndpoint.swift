@@ -5,7 +5,7 @@ import HTTPTypes
 import Hummingbird
 import LatchkeyKeySystems
 import LatchkeyProtection
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import NIOCore
 import Synchronization
 

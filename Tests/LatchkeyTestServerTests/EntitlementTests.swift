@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import Foundation
 import HTTPTypes
 import LatchkeyKeySystems
@@ -9,7 +9,7 @@ import NIOCore
 import LatchkeyProtection
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct EntitlementTests {
     private static let authority = try? FairPlayTestAuthority.generate(.v1)

@@ -6,7 +6,7 @@ import Hummingbird
 import LatchkeyContainers
 import LatchkeyKeySystems
 import LatchkeyProtection
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import NIOCore
 
 /// `POST /fairplay/…`: a CKC for an SPC. `GET /fairplay/certificate`: what the SPC is to be made for.

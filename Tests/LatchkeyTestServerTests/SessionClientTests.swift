@@ -9,7 +9,7 @@ import Synchronization
 import LatchkeyTestSupport
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 @testable import LatchkeyViewingSession
 
 /// The client and the reference server, whole, in both shapes. One clock for both, which goes on when a test says so, and

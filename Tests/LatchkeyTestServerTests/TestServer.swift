@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import Foundation
 import LatchkeyKeySystems
 import Logging
@@ -11,7 +11,7 @@ import ServiceLifecycle
 import Synchronization
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 /// A server on a free port, with a clock that does not wait and says what it was asked for.
 final class TestServer: Sendable {

@@ -4,7 +4,7 @@ import HTTPTypes
 import Hummingbird
 import LatchkeyKeySystems
 import LatchkeyProtection
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import NIOCore
 import Synchronization
 

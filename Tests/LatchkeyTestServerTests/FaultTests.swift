@@ -3,7 +3,7 @@
 import Foundation
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct FaultTests {
     @Test(arguments: [

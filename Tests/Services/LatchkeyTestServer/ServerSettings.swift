@@ -3,7 +3,7 @@
 public import LatchkeyContainers
 public import LatchkeyKeySystems
 public import LatchkeyProtection
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import Synchronization
 
 /// What the reference server needs to know before it starts.

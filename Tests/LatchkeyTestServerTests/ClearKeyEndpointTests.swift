@@ -7,7 +7,7 @@ import NIOCore
 import LatchkeyProtection
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct ClearKeyEndpointTests {
     private let server: TestServer

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import Foundation
 import LatchkeyKeySystems
 import LatchkeyProtection
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct FairPlayFolderTests {
     private let folder: TemporaryFolder

@@ -5,7 +5,7 @@ import HTTPTypes
 import NIOCore
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite("Session endpoints")
 struct SessionEndpointTests {

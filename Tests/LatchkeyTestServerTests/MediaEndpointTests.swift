@@ -4,7 +4,7 @@ import HTTPTypes
 import NIOCore
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct MediaEndpointTests {
     private let folder: TemporaryFolder

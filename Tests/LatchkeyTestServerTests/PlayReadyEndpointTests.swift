@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 import HTTPTypes
 import LatchkeyKeySystems
 import NIOCore
 import LatchkeyProtection
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct PlayReadyEndpointTests {
     private let server: TestServer

@@ -4,7 +4,7 @@ import FoundationEssentials
 import Glibc
 public import LatchkeyKeySystems
 import LatchkeyProtection
-import LatchkeyTestServices
+import LatchkeyTestAuthorities
 
 /// A complete test authority in a folder: what `PlayReadyFolder` and `FairPlayFolder` keep.
 public struct AuthorityFolder: Hashable, Sendable {

@@ -6,7 +6,7 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 /// Requests that do not come as a whole.
 @Suite(.timeLimit(.minutes(1))) struct RequestLimitTests {

@@ -2,7 +2,7 @@
 
 import Testing
 
-@testable import LatchkeyReferenceServer
+@testable import LatchkeyTestServer
 
 @Suite struct RequestLogTests {
     @Test func anAnswerFindsItsRequest() {
