@@ -4,7 +4,7 @@ import LatchkeyContainers
 import LatchkeyProtection
 
 /// Whether the first samples behind a key look as if that were the right one. Nothing is looked at any more when that is
-/// settled, or after `sampleLimit` samples.
+/// settled, or after `sampleLimit` samples or `unitLimit` NAL units.
 struct SampleDoubt {
     /// So many samples that break a rule of their codec, and a third of those that tell anything, are no damage.
     static let wrongLimit = 8
@@ -15,6 +15,8 @@ struct SampleDoubt {
     /// Pictures have no more slices; H.265 allows 75 up to level 4.1 (ISO/IEC 23008-2, A.4.1).
     private static let unitsOfPicture = 96
     static let sampleLimit = 2000
+    /// So many NAL units that were looked into say as much: random bytes would have shown a dozen zero ends.
+    static let unitLimit = 3000
     private static let keyLimit = 64
 
     struct Use: Hashable {
@@ -62,7 +64,8 @@ struct SampleDoubt {
             if startCodes + ends >= SampleDoubt.breachLimit { isWrong = true }
             // What the structure shows to be right is not looked into.
             isSettled =
-                isWrong || samples >= SampleDoubt.sampleLimit || (isStructureSettled && wrong == 0)
+                isWrong || samples >= SampleDoubt.sampleLimit || units >= SampleDoubt.unitLimit
+                || (isStructureSettled && wrong == 0)
             return isWrong
         }
     }

@@ -190,6 +190,18 @@ import Testing
         }
     }
 
+    @Test func manyUnitsOfAPictureEndTheLookSooner() {
+        let codec = SampleCodec.h264(lengthSize: 4)
+        let (bytes, plan) = picture([[UInt8]](repeating: slice(), count: 30))
+        var doubt = SampleDoubt()
+        var looked = 0
+        while looked < SampleDoubt.sampleLimit, doubt.isOpen(for: Self.keyID, codec) {
+            looked += 1
+            _ = bytes.withUnsafeBytes { doubt.isConfirmed(by: SampleSigns($0, plan, codec), Self.keyID, codec) }
+        }
+        #expect(looked == SampleDoubt.unitLimit / 30)
+    }
+
     /// Slices of random bytes behind headers in the clear, as with a wrong key: told in 80 s of pictures, mostly.
     @Test func randomSlicesAreToldInTheEnd() {
         var random = SystemRandomNumberGenerator()
