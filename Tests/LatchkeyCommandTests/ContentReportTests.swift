@@ -64,6 +64,15 @@
             ] as [(UInt64, String)])
         func sizes(bytes: UInt64, text: String) { #expect(CacheState.size(bytes) == text) }
 
+        @Test func anAudioNameThatIsNotThereIsNamedWithThoseThatAre() throws {
+            let names = AudioNames(["en", "fi", "en"])
+            try names.require("fi")
+            #expect(throws: ToolError("--audio sv: there is no such audio track; choose one of: en, fi")) {
+                try names.require("sv")
+            }
+            #expect(throws: ToolError.self) { try AudioNames([]).require("en") }
+        }
+
         @Test func tablesAlign() {
             let table = TextTable(
                 titles: ["A", "NUMBER", "LAST"], rows: [["xyz", "1", "some words"], ["x", "1000000", "-"]], right: [1])
@@ -86,7 +95,7 @@
             #expect(file.place.absoluteURL == "file:///a%20b/c.mp4")
             for wrong in [
                 ["inspect"], ["inspect", "https://x/y"], ["inspect", "--type", "avi", "x"],
-                ["play", "--hdmi-mode", "x", "a.mp4"],
+                ["play", "--hdmi-mode", "x", "a.mp4"], ["play", "--audio", "x", "a.mpd"],
             ] {
                 #expect(throws: (any Error).self, "\(wrong)") { try LatchkeyCommand.parseAsRoot(wrong) }
             }

@@ -37,7 +37,10 @@
         @Flag(name: .shortAndLong, help: "Acquire licenses without asking.")
         var yes = false
 
-        @Option(help: ArgumentHelp("The audio track, as latchkey inspect names it.", valueName: "name"))
+        @Option(
+            help: ArgumentHelp(
+                "The audio track, of the audio names that latchkey inspect shows. For Smooth Streaming.",
+                valueName: "name"))
         var audio: String?
 
         @Option(
@@ -75,7 +78,13 @@
                         + AgentLogMessage.Level.allCases.map { "\($0)" }.joined(separator: ", ") + " are known")
             }
             if let hdmiMode, HDMIMode(rawValue: hdmiMode) == nil {
-                throw ValidationError("--hdmi-mode \(hdmiMode): there is no such mode")
+                throw ValidationError(
+                    "--hdmi-mode \(hdmiMode): \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")) are known")
+            }
+            if audio != nil, place.contentType != .smoothStreaming {
+                throw ValidationError(
+                    "--audio: only Smooth Streaming has a choice; \(place.contentType.rawValue) plays its default track"
+                )
             }
         }
 
@@ -136,21 +145,12 @@
             if let mode = hdmiMode.flatMap({ HDMIMode(rawValue: $0) }) { agent.hdmiMode = mode }
             agent.selectedAudioTrack = audio
             let info = try await agent.contentInfo()
-            try check(audio, info)
+            if let audio { try AudioNames(info.audioTrackNames).require(audio) }
             screen.show(.rights, "\(info.rights)")
             if info.rightsStatus == .valid { return try await play(agent, events, screen) }
             if !mayAcquire(screen) { throw ExitCode(2) }
             screen.show(.acquired, "\(try await agent.acquireLicense())")
             try await play(agent, events, screen)
-        }
-
-        private func check(_ audio: String?, _ info: ContentInfo) throws {
-            guard let audio, !info.audioTrackNames.contains(audio) else { return }
-            guard !info.audioTrackNames.isEmpty else {
-                throw ToolError("--audio \(audio): the audio tracks of this content have no names")
-            }
-            let names = info.audioTrackNames.joined(separator: ", ")
-            throw ToolError("--audio \(audio): there is no such audio track; there are \(names)")
         }
 
         private func fail(_ error: AgentError) throws {

@@ -19,6 +19,7 @@ import time
 import children
 import corpus
 import exit_scenes
+import hls_origin
 from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
@@ -247,12 +248,34 @@ def play_audio():
     """A name that there is, and one that there is not."""
     with World(name=SMOOTH) as world:
         film = url(world, "Manifest")
-        refused = latchkey("play", "--yes", "--audio", "nonsense", *SINKS, film).demand(1, "nonsense")
-        name = re.search(r"there are (.*)$", refused.errors, re.MULTILINE).group(1).split(", ")[-1]
+        name = latchkey("inspect", "--json", film).demand(0).json["audioTrackNames"][-1]
+        latchkey("inspect", film).demand(0, f"Audio names:  {name}")
+        latchkey("play", "--yes", "--audio", "nonsense", *SINKS, film).demand(1, "nonsense", f"choose one of: {name}")
         demand(world.asked() == 0, "a license was acquired")
         latchkey("play", "--yes", "--audio", name, *SINKS, film).demand(0, "state: ended")
         error = json.loads(latchkey("play", "--json", "--audio", "x", film).demand(1).output.splitlines()[-1])
         demand(error["event"] == "error" and name in error["text"], f"{error}")
+    # There is no choice, and so no promise of one.
+    latchkey("play", "--audio", "1", corpus.case(DASH).path("stream.mpd")).demand(64, "only Smooth Streaming")
+
+
+def cached_audio():
+    """Of an audio track that the content does not have, nothing is downloaded; of one that it has, all."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder, hls_origin.Origin() as origin:
+        for name in os.listdir(case.folder):
+            if os.path.isfile(case.path(name)):
+                with open(case.path(name), "rb") as file:
+                    origin.files[name] = file.read()
+        origin.files["stream.mpd"] = origin.files["stream.mpd"].replace(
+            b'contentType="audio"', b'contentType="audio" lang="fi"')
+        film, add = f"{origin.url}/stream.mpd", ("cache", "add", "--cache", os.path.join(folder.path, "cache"))
+        without_configuration()
+        latchkey(*add, "--audio", "fi", "--audio", "sv", film).demand(1, "--audio sv", "choose one of: fi")
+        latchkey("cache", "list", *add[2:]).demand(0, "nothing is cached")
+        latchkey(*add, "--audio", "fi", film).demand(0, "complete: ")
+        # What is there keeps its tracks.
+        latchkey(*add, "--audio", "sv", film).demand(0, "complete: ")
 
 
 def licenses():
@@ -517,6 +540,6 @@ ALL = {
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "licenses": licenses,
-    "rights-words": rights_words, "cache-folder": cached_elsewhere, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
+    "rights-words": rights_words, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
