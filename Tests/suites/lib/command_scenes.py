@@ -539,7 +539,8 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "licenses": licenses,
-    "rights-words": rights_words, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
+    "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "play/terminal": play_on_terminal,
+    "licenses": licenses, "rights-words": rights_words, "sessions": sessions, "cache": cached,
+    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
