@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyKeySession
 import LatchkeyLogging
+import LatchkeyProtection
 import Logging
 import Synchronization
 import Testing
@@ -47,6 +49,37 @@ import Testing
         }
         withExtendedLifetime(watch) {}
         #expect(lines.withLock { $0.map(\.level) } == [.warning])
+    }
+
+    /// Writes plays down, as license stores do.
+    private final class Store: ResourceLoader {
+        let name = "store"
+        let wasLogged = Mutex<Bool?>(nil)
+        private let isLogged: @Sendable () -> Bool
+
+        init(_ isLogged: @escaping @Sendable () -> Bool) { self.isLogged = isLogged }
+
+        func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { false }
+
+        func finishNotingPlays() async { wasLogged.withLock { $0 = isLogged() } }
+    }
+
+    @Test func thatDecryptionBeginsIsLoggedBeforeAPlayIsWrittenDown() async throws {
+        let key = KeyID(high: 0x2801, low: 0x5741)
+        let isLogged = Mutex(false)
+        let watch = AgentLog.watch { line in
+            if line.text == "decryption begins: KID \(key)" { isLogged.withLock { $0 = true } }
+        }
+        let store = Store { isLogged.withLock { $0 } }
+        var configuration = Agent.Configuration()
+        configuration.configurationFile = "/dev/null"
+        configuration.loaders = [store]
+        let agent = Agent(contentURL: "http://127.0.0.1:9/film.mpd", type: .dash, configuration: configuration)
+        let session = try agent.core.session().session
+        session.didStartPlaying(key)
+        await session.unwrittenPlays.finish()
+        #expect(store.wasLogged.withLock { $0 } == true)
+        withExtendedLifetime(watch) {}
     }
 
     @Test func linesComeWithTheirLevelUntilTheWatchEnds() {
