@@ -149,14 +149,6 @@ def smooth():
         run.demand(0, "protected: yes", "acquired: valid").states("ended")
 
 
-def audio_track():
-    """The tracks by name, and the one that is chosen."""
-    with World(name=SMOOTH) as world:
-        names = play("--info", url(world, "Manifest"), "smooth").demand(0).values("audio tracks")[0].split(", ")
-        run = play("--yes", "--audio", names[-1], url(world, "Manifest"), "smooth").demand(0).states("ended")
-        demand(run.values("audio tracks")[0].split(", ") == names, "the names changed")
-
-
 def files():
     """PIFF and MP4, local and from a web server."""
     for name, file, type_ in ((PIFF, "media.ismv", "piff"), (MP4, "video.mp4", "mp4")):
@@ -202,14 +194,6 @@ def hls():
             os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
             run = play("--yes", f"{server.url}/media/master.m3u8")
             run.demand(0, "protected: yes", "key systems: fairplay", "acquired: valid").states("ended")
-
-
-def delegate():
-    """An application's delegate sends the challenge, with a field of its own."""
-    with World(name=DASH) as world:
-        run = play("--yes", "--delegate-header", "X-User: anna", "--custom-data", "<user>anna</user>",
-                   url(world, "stream.mpd"))
-        run.demand(0, "acquired: valid").states("ended")
 
 
 def reset():
@@ -538,9 +522,8 @@ def log_view():
 
 ALL = {
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
-    "smooth": smooth, "audio-track": audio_track, "files": files, "wrong-keys": wrong_keys, "hls": hls,
-    "delegate": delegate, "reset": reset,
-    "sample-list": sample_list, "own-pipeline": own_pipeline,
+    "smooth": smooth, "files": files, "wrong-keys": wrong_keys, "hls": hls,
+    "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,
     "preferred-system": preferred_system, "held": held,
     **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)
        for kind, name, file in (("dash", DASH, "stream.mpd"), ("smooth", SMOOTH, "Manifest"))
