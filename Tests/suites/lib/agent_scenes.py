@@ -369,13 +369,15 @@ def protected(change):
 
 
 def server_error():
-    """The status of what the demuxer fetched, with its URL, each time; the demuxer gives up."""
+    """The status of what the demuxer fetched, with its URL, each time, and in the log; the demuxer gives up."""
     answer = hls_origin.Answer(404)
     with World(name=DASH) as world, hls_origin.Origin(
             protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
-        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
+        run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        logged = [line for line in run.values("log") if line.startswith("warning: ") and f"{origin.url}/v_3.m4s" in line]
+        demand(logged and all("404" in line for line in logged), f"{run.values('log')[-8:]}")
         demand(world.asked() >= 1, "no license was acquired")
 
 

@@ -307,6 +307,28 @@ def licenses():
             del os.environ["XDG_DATA_HOME"], os.environ["XDG_STATE_HOME"]
 
 
+def dates():
+    """The dates of rights, in UTC, where a license has any. After the first play there is an end that was not there before."""
+    def rights(film):
+        return latchkey("inspect", "--json", film).demand(0).json["rights"]
+
+    begins = int(time.time()) + 3600
+    with World(f"begindate:{begins},enddate:{begins + 60}", name=DASH) as world:
+        film = url(world, "stream.mpd")
+        latchkey("acquire", film).demand(0, "acquired: future")
+        texts = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)) for date in (begins, begins + 60)]
+        found = rights(film)
+        demand([found["status"], found["begins"], found["ends"]] == ["future", *texts], f"{found}")
+    with World("firstexp:86400", name=DASH) as world:
+        film = url(world, "stream.mpd")
+        latchkey("acquire", film).demand(0)
+        found = rights(film)
+        demand(found["expiresAfterFirstUse"] and "begins" not in found and "ends" not in found, f"{found}")
+        latchkey("play", *SINKS, film).demand(0, "state: ended")
+        found = rights(film)
+        demand(found["status"] == "valid" and not found["expiresAfterFirstUse"] and "ends" in found, f"{found}")
+
+
 def rights_words():
     """Rights that end some time after the first play say so, and a fresh store is no return of trust."""
     with World("firstexp:86400", name=DASH) as world:
@@ -541,7 +563,7 @@ ALL = {
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "play/terminal": play_on_terminal,
-    "licenses": licenses, "rights-words": rights_words, "sessions": sessions, "cache": cached,
+    "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
