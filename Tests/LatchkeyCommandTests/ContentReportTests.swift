@@ -2,9 +2,12 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import Latchkey
+    import Foundation
+    import LatchkeyProtection
+    import Synchronization
     import Testing
 
+    @testable import Latchkey
     @testable import latchkey
 
     /// What `latchkey inspect` and `play` write.
@@ -35,6 +38,41 @@
                     #expect(filled == Int(Double(filled + empty) * min(Double(position) / 10, 1)))
                 }
             }
+        }
+
+        /// Each line is an object, and numbers are numbers.
+        @Test func eventsAreObjects() throws {
+            let lines = Mutex<[String]>([])
+            let screen = PlaybackScreen(isJSON: true) { line in lines.withLock { $0.append(line) } }
+            let details = SessionErrorDetails(
+                httpStatus: 403, code: "1007", message: "limit \"reached\"", reason: "session limit reached",
+                conflicts: ["tv", "phone"])
+            screen.show(.rights, RightsStatus(kind: .untrustedTime, reason: "set back"))
+            screen.show(AgentEvent.rightsNotAvailable(RightsStatus(kind: .expired, reason: "over"), []))
+            screen.show(AgentEvent.sessionSetupError(details))
+            screen.show(AgentEvent.sessionHeartbeatError(details, isFinal: true))
+            screen.show(AgentEvent.sessionTeardownError(details))
+            screen.show(AgentEvent.serverError(url: "https://a.example/1.m4s", status: 404))
+            screen.fail("no license", code: "license not acquired", status: 500)
+            let shown = lines.withLock { $0 }
+            #expect(shown.allSatisfy { $0.hasSuffix("}\n") && $0.dropLast().allSatisfy { !$0.isNewline } })
+            let events = try shown.map {
+                try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] ?? [:]
+            }
+            #expect(
+                events.map { $0["event"] as? String } == [
+                    "rights", "rights-not-available", "session-setup-error", "session-heartbeat-error",
+                    "session-teardown-error", "server-error", "error",
+                ])
+            #expect(events.prefix(2).map { $0["status"] as? String } == ["untrustedTime", "expired"])
+            #expect(events.dropFirst(2).map { $0["status"] as? Int } == [403, 403, 403, 404, 500])
+            #expect(events.map { $0["final"] as? Bool } == [nil, nil, nil, true, nil, nil, nil])
+            for event in events[2...4] {
+                #expect(event["code"] as? String == "1007" && event["message"] as? String == "limit \"reached\"")
+                #expect(event["reason"] as? String == "session limit reached")
+                #expect(event["conflicts"] as? [String] == ["tv", "phone"])
+            }
+            #expect(events.last?["code"] as? String == "license not acquired")
         }
 
         /// 1 MB and 2 s of 20 s in each second, of which the last ten count.

@@ -17,8 +17,9 @@
             discussion: """
                 Looks at the rights first, and asks before a license is acquired. On a terminal the last line shows the \
                 position. With --json each event is an object on a line of its own, with event and what belongs to it. \
-                Session errors have status (of HTTP), code, message, reason, conflicts and, for heartbeats, final. What ends \
-                the command without playback to the end is the event error, with code and status if there are any.
+                Rights have status (valid, none, future, expired, untrustedTime). Session errors have status (of HTTP), code, \
+                message, reason, conflicts and, for heartbeats, final. What ends the command without playback to the end is \
+                the event error, with code and status if there are any.
 
                 EXAMPLE
                   latchkey play --yes https://media.example/movie/master.m3u8
@@ -146,10 +147,10 @@
             agent.selectedAudioTrack = audio
             let info = try await agent.contentInfo()
             if let audio { try AudioNames(info.audioTrackNames).require(audio) }
-            screen.show(.rights, "\(info.rights)")
+            screen.show(.rights, info.rights)
             if info.rightsStatus == .valid { return try await play(agent, events, screen) }
             if !mayAcquire(screen) { throw ExitCode(2) }
-            screen.show(.acquired, "\(try await agent.acquireLicense())")
+            screen.show(.acquired, try await agent.acquireLicense())
             try await play(agent, events, screen)
         }
 
@@ -208,7 +209,7 @@
                 case .rightsNotAvailable:
                     guard mayAcquire(screen) else { return .failure(ExitCode(2)) }
                     do throws(AgentError) {
-                        screen.show(.acquired, "\(try await agent.acquireLicense())")
+                        screen.show(.acquired, try await agent.acquireLicense())
                     } catch {
                         complain(error.description)
                         screen.fail(error.description, code: error.code.rawValue, status: error.httpStatus)
@@ -243,6 +244,7 @@
         private let isJSON: Bool
         /// Lines of the log come by `show(_: AgentLogMessage)`.
         private let showsLog: Bool
+        private let write: @Sendable (String) -> Void
         private let state = Mutex(State())
 
         private struct State {
@@ -270,14 +272,22 @@
             }
         }
 
-        init(isJSON: Bool, showsLog: Bool = false) { (self.isJSON, self.showsLog) = (isJSON, showsLog) }
+        /// `write` gets what is shown.
+        init(
+            isJSON: Bool, showsLog: Bool = false,
+            write: @escaping @Sendable (String) -> Void = { StandardStream.output.write($0) }
+        ) {
+            (self.isJSON, self.showsLog, self.write) = (isJSON, showsLog, write)
+        }
 
         /// The last thing that was wrong.
         var lastProblem: String? { state.withLock { $0.problem } }
 
-        func show(_ note: Note, _ text: String) {
+        func show(_ note: Note, _ rights: RightsStatus) {
             state.withLock { $0.hasBegun = true }
-            line(["event": .text(note.rawValue), "text": .text(text)], "\(note.rawValue): \(text)")
+            line(
+                ["event": .text(note.rawValue), "status": .text(rights.kind.rawValue), "text": .text("\(rights)")],
+                "\(note.rawValue): \(rights)")
         }
 
         func show(_ event: AgentEvent) {
@@ -286,7 +296,8 @@
             case .rightsNotAvailable(let status, let keyIDs):
                 line(
                     [
-                        "event": .text("rights-not-available"), "text": .text("\(status)"),
+                        "event": .text("rights-not-available"), "status": .text(status.kind.rawValue),
+                        "text": .text("\(status)"),
                         "keyIds": .text(keyIDs.map(\.description).joined(separator: ",")),
                     ],
                     "no rights: \(status)")
@@ -402,8 +413,6 @@
             write(question)
             return ["y", "yes"].contains(readLine()?.lowercased())
         }
-
-        private func write(_ text: String) { StandardStream.output.write(text) }
     }
 
     /// Tells the agent when the machine sleeps (logind), and when the process is stopped and goes on (SIGTSTP, SIGCONT). A
