@@ -219,7 +219,7 @@
                 case .stateChanged(.ended): return .success(())
                 case .stateChanged(.failed): return .failure(ToolError(screen.lastProblem ?? "playback failed"))
                 case .stateChanged(.aborted):
-                    return .failure(ToolError(screen.lastProblem ?? "playback was ended"))
+                    return .failure(ToolError(screen.abortReason ?? screen.lastProblem ?? "playback was ended"))
                 default: break
                 }
             }
@@ -250,6 +250,7 @@
         private struct State {
             var hasPosition = false
             var problem: String?
+            var abortReason: String?
             /// The rights were shown: what comes before is for programs alone.
             var hasBegun = false
         }
@@ -282,6 +283,8 @@
 
         /// The last thing that was wrong.
         var lastProblem: String? { state.withLock { $0.problem } }
+        /// Why playback is being ended, without what GStreamer adds to it.
+        var abortReason: String? { state.withLock { $0.abortReason } }
 
         func show(_ note: Note, _ rights: RightsStatus) {
             state.withLock { $0.hasBegun = true }
@@ -308,7 +311,9 @@
                 problem(
                     "server-error", "HTTP \(status) from \(url)", ["url": .text(url), "status": .number(status)])
             case .playbackShouldBeAborted(let reason): problem("playback-should-be-aborted", reason)
-            case .playbackWillBeAborted(let reason): problem("playback-will-be-aborted", reason)
+            case .playbackWillBeAborted(let reason):
+                state.withLock { $0.abortReason = reason }
+                problem("playback-will-be-aborted", reason)
             case .cacheEdgeReached(_, let reason): problem("cache-edge-reached", reason)
             case .sessionSetupError(let details): problem("session-setup-error", details)
             case .sessionHeartbeatError(let details, let isFinal):
@@ -323,7 +328,7 @@
                 line(["event": .text("state"), "state": .text(new.rawValue)], "state: \(new.rawValue)")
             case .logMessage(let message):
                 guard message.level >= .warning else { return }
-                state.withLock { $0.problem = "\(message)" }
+                state.withLock { $0.problem = Self.withoutPlace(message.text) }
                 if !showsLog { showLog(message, time: nil) }
             }
         }
@@ -335,10 +340,21 @@
 
         private func showLog(_ message: AgentLogMessage, time: String?) {
             var members: [String: Value] = [
-                "event": .text("log"), "level": .text("\(message.level)"), "text": .text("\(message)"),
+                "event": .text("log"), "level": .text("\(message.level)"), "text": .text(message.text),
             ]
             if let time { members["time"] = .text(time) }
             line(members, "log: \(time.map { "\($0) " } ?? "")\(message)")
+        }
+
+        /// Without the place in a source and the element, which GStreamer has in the middle of its errors:
+        /// `file(line): function (): /element:name: `.
+        static func withoutPlace(_ text: String) -> String {
+            guard let call = text.firstRange(of: " (): /") else { return text }
+            let words = text[..<call.lowerBound].split(separator: " ", omittingEmptySubsequences: false)
+            guard words.count >= 2, words[words.count - 2].hasSuffix("):") else { return text }
+            let path = text[call.upperBound...]
+            let rest = path.firstRange(of: ": ").map { path[$0.upperBound...] } ?? ""
+            return (words.dropLast(2) + (rest.isEmpty ? [] : [rest])).joined(separator: " ")
         }
 
         /// Playback does not come to its end. For programs alone: people read standard error.
