@@ -228,19 +228,23 @@ def play_asks():
 
 
 def play_log():
-    """The log with its times: the version, what is asked of the license service, and when decryption begins."""
+    """The log with its times: the version, what is asked of the license service and of the content's server, when decryption
+    begins, and what the player does."""
     # The license URL has a query, in which tokens are.
     with World("firstexp:86400", name=DASH) as world:
         film = url(world, "stream.mpd")
         shown = latchkey("play", "--yes", "--log", "info", *SINKS, film).demand(0).output
         for text in (r"log: 20\S+Z info: Latchkey \d", r"license request: POST http\S+asmx: HTTP status 200 after \d+ ms",
-                     r"decryption begins: KID [0-9a-f]{32}"):
+                     r"decryption begins: KID [0-9a-f]{32}", r"info: the player plays\n",
+                     r"info: the player has come to the end\n"):
             demand(re.search(text, shown), f"no “{text}”: {shown[-1500:]}")
         demand("firstexp" not in shown, "a query is shown")
         lines = latchkey("play", "--json", "--log", "debug", *SINKS, film).demand(0).output.splitlines()
         logged = [event for event in map(json.loads, lines) if event["event"] == "log"]
         demand({"debug", "info"} <= {event["level"] for event in logged} and all("time" in event for event in logged),
                f"{logged}")
+        fetched = re.escape(film.replace("stream.mpd", "v_1.m4s")) + r": HTTP 200 in \d+ ms, \d+ bytes"
+        demand(any(re.search(fetched, event["text"]) for event in logged), f"no “{fetched}”: {logged}")
         demand(not re.search("^log: ", latchkey("play", *SINKS, film).demand(0).output, re.MULTILINE), "log without --log")
         latchkey("play", "--log", "loud", film).demand(64, "debug, info, warning, error")
 
