@@ -55,8 +55,8 @@ def sections(text):
 
 @functools.cache
 def swift_tests(repository):
-    """The text of each Swift suite and the folder of its module, by its name; and of each such folder where its
-    functions are, by theirs. Folders of what tests share end in Support, and are one."""
+    """Of each Swift suite its text, the folder of its module and whether it may be skipped, by its name; and of each such
+    folder where its functions are, by theirs. Folders of what tests share end in Support, and are one."""
     found, inner, extensions, functions = {}, {}, {}, {"Support": {}}
     for top in ("Tests", os.path.join("gst-plugin", "Tests")):
         for folder, folders, files in os.walk(os.path.join(repository, top)):
@@ -67,15 +67,20 @@ def swift_tests(repository):
                 if name.endswith(".swift"):
                     text = read(os.path.join(folder, name))
                     for suite in re.finditer(rf"^(?:@\S+.*\s)?{DECLARATION}", text, re.MULTILINE):
-                        found[suite[1]] = (body(text, suite.end()), module)
+                        found[suite[1]] = (body(text, suite.end()), module, is_skipped(text, suite.start(1)))
                     for suite in re.finditer(rf"^\s+@Suite\b.*\s{DECLARATION}", text, re.MULTILINE):
-                        inner[suite[1]] = (body(text, suite.end()), module)
+                        inner[suite[1]] = (body(text, suite.end()), module, is_skipped(text, suite.start(1)))
                     for suite in re.finditer(r"^extension (?:\w+\.)*(\w+)", text, re.MULTILINE):
                         extensions[suite[1]] = extensions.get(suite[1], "") + body(text, suite.end())
                     for function in re.finditer(r"\bfunc (\w+)", text):
                         own.setdefault(function[1], []).append((text, function.end()))
-    suites = {name: (text + extensions.get(name, ""), module) for name, (text, module) in {**inner, **found}.items()}
+    suites = {name: (text + extensions.get(name, ""), *rest) for name, (text, *rest) in {**inner, **found}.items()}
     return suites, functions
+
+
+def is_skipped(text, place):
+    """Whether the traits of the declaration whose name is at that place skip it: they stand in its paragraph."""
+    return SKIPPED.search(COMMENT.sub("", text[:place].rsplit("\n\n", 1)[-1])) is not None
 
 
 def body(text, start):
@@ -105,7 +110,9 @@ def swift_problem(tests, suite, function):
     suites, functions = tests
     if suite not in suites:
         return "there is no such suite"
-    text, module = suites[suite]
+    text, module, may_be_skipped = suites[suite]
+    if may_be_skipped:
+        return "the suite may be skipped"
     helpers = {**functions["Support"], **functions.get(module, {})}
     found = list(re.finditer(r"@Test(?P<traits>(?:(?!@Test)[\s\S])*?)\bfunc (?P<name>\w+)", text))
     if function:

@@ -170,7 +170,7 @@ struct LicenseTable {
     /// A license of several keys has a row for each.
     private static func rows(_ license: StoredPlayReadyLicense) -> [[String]] {
         let rights = license.rights
-        let ends = rights.ends?.description ?? (rights.rightsExpireAfterFirstUse ? "after the first use" : "-")
+        let ends = rights.ends?.description ?? (rights.rightsExpireAfterFirstUse ? "after the first play" : "-")
         let names = license.keyIDs.isEmpty ? ["-"] : license.keyIDs.map(\.description)
         return names.map { name in
             [

@@ -2,9 +2,12 @@
 
 #if LATCHKEY_GSTREAMER
     import ArgumentParser
-    import Latchkey
+    import Foundation
+    import LatchkeyProtection
+    import Synchronization
     import Testing
 
+    @testable import Latchkey
     @testable import latchkey
 
     /// What `latchkey inspect` and `play` write.
@@ -37,6 +40,58 @@
             }
         }
 
+        /// Each line is an object, and numbers are numbers.
+        @Test func eventsAreObjects() throws {
+            let lines = Mutex<[String]>([])
+            let screen = PlaybackScreen(isJSON: true) { line in lines.withLock { $0.append(line) } }
+            let details = SessionErrorDetails(
+                httpStatus: 403, code: "1007", message: "limit \"reached\"", reason: "session limit reached",
+                conflicts: ["tv", "phone"])
+            screen.show(.rights, RightsStatus(kind: .untrustedTime, reason: "set back"))
+            screen.show(AgentEvent.rightsNotAvailable(RightsStatus(kind: .expired, reason: "over"), []))
+            screen.show(AgentEvent.sessionSetupError(details))
+            screen.show(AgentEvent.sessionHeartbeatError(details, isFinal: true))
+            screen.show(AgentEvent.sessionTeardownError(details))
+            screen.show(AgentEvent.serverError(url: "https://a.example/1.m4s", status: 404))
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.warning, "no network")))
+            screen.fail("no license", code: "license not acquired", status: 500)
+            let shown = lines.withLock { $0 }
+            #expect(shown.allSatisfy { $0.hasSuffix("}\n") && $0.dropLast().allSatisfy { !$0.isNewline } })
+            let events = try shown.map {
+                try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] ?? [:]
+            }
+            #expect(
+                events.map { $0["event"] as? String } == [
+                    "rights", "rights-not-available", "session-setup-error", "session-heartbeat-error",
+                    "session-teardown-error", "server-error", "log", "error",
+                ])
+            #expect(events.prefix(2).map { $0["status"] as? String } == ["untrustedTime", "expired"])
+            #expect(events.dropFirst(2).map { $0["status"] as? Int } == [403, 403, 403, 404, nil, 500])
+            #expect(events.map { $0["final"] as? Bool } == [nil, nil, nil, true, nil, nil, nil, nil])
+            #expect(events[6]["level"] as? String == "warning" && events[6]["text"] as? String == "no network")
+            for event in events[2...4] {
+                #expect(event["code"] as? String == "1007" && event["message"] as? String == "limit \"reached\"")
+                #expect(event["reason"] as? String == "session limit reached")
+                #expect(event["conflicts"] as? [String] == ["tv", "phone"])
+            }
+            #expect(events.last?["code"] as? String == "license not acquired")
+        }
+
+        @Test func whatEndsPlaybackIsSaidWithoutThePlaceInASource() {
+            let place = "gsthttp.c(12): got_status (): /GstPlayBin3:playbin3-0/GstHttp:http0:"
+            for (text, plain) in [
+                ("Not found. \(place) status 404", "Not found. status 404"), ("Not found. \(place)", "Not found."),
+                ("A. B.swift(1): end(of:on:) (): /A:a0: C: d", "A. C: d"), ("no place", "no place"),
+                ("odd (): /x", "odd (): /x"), (" (): /", " (): /"),
+            ] {
+                #expect(PlaybackScreen.withoutPlace(text) == plain)
+            }
+            let screen = PlaybackScreen(isJSON: true) { _ in }
+            screen.show(AgentEvent.playbackWillBeAborted(reason: "the session is lost"))
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "Not found. \(place) status 404")))
+            #expect(screen.abortReason == "the session is lost" && screen.lastProblem == "Not found. status 404")
+        }
+
         /// 1 MB and 2 s of 20 s in each second, of which the last ten count.
         @Test func aDownloadIsEstimatedFromItsLastSeconds() {
             var estimate = DownloadEstimate()
@@ -64,6 +119,15 @@
             ] as [(UInt64, String)])
         func sizes(bytes: UInt64, text: String) { #expect(CacheState.size(bytes) == text) }
 
+        @Test func anAudioNameThatIsNotThereIsNamedWithThoseThatAre() throws {
+            let names = AudioNames(["en", "fi", "en"])
+            try names.require("fi")
+            #expect(throws: ToolError("--audio sv: there is no such audio track; choose one of: en, fi")) {
+                try names.require("sv")
+            }
+            #expect(throws: ToolError.self) { try AudioNames([]).require("en") }
+        }
+
         @Test func tablesAlign() {
             let table = TextTable(
                 titles: ["A", "NUMBER", "LAST"], rows: [["xyz", "1", "some words"], ["x", "1000000", "-"]], right: [1])
@@ -86,7 +150,7 @@
             #expect(file.place.absoluteURL == "file:///a%20b/c.mp4")
             for wrong in [
                 ["inspect"], ["inspect", "https://x/y"], ["inspect", "--type", "avi", "x"],
-                ["play", "--hdmi-mode", "x", "a.mp4"],
+                ["play", "--hdmi-mode", "x", "a.mp4"], ["play", "--audio", "x", "a.mpd"],
             ] {
                 #expect(throws: (any Error).self, "\(wrong)") { try LatchkeyCommand.parseAsRoot(wrong) }
             }

@@ -218,7 +218,7 @@ import Testing
         #expect(
             lines[1] == "\(Self.kid)  future          2027-01-15 08:00:00 UTC  2027-01-15 09:00:00 UTC  "
                 + "\(Self.account)  later")
-        #expect(lines[2].contains("valid           -                        after the first use      -"))
+        #expect(lines[2].contains("valid           -                        after the first play     -"))
         #expect(lines[3].contains("untrusted time  -"))
         let columns = lines.map { line in line.range(of: line == lines[0] ? "WHY" : "  later")?.lowerBound }
         #expect(columns[0] != nil && columns[1] != nil)

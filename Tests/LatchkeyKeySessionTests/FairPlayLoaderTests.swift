@@ -149,6 +149,22 @@ struct FairPlayLoaderTests {
         #expect(lines.withLock { $0.filter { $0.contains(advice) } } == ["warning: \(advice)"])
     }
 
+    /// An answer that is no error is no message for people, whatever its type says.
+    @Test(arguments: [(200, "malformed response: "), (302, "answers with status 302")])
+    func onlyErrorsAreQuoted(status: Int, reason: String) async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            HTTPResponse(
+                status: status, headers: [HTTPHeader(name: "Content-Type", value: "text/plain")],
+                body: Array("words of the server".utf8), url: request.url)
+        }
+        let loader = FairPlayLoader(
+            service: LicenseService(.expressPlay, url: "https://keys.example/r"),
+            certificate: ApplicationCertificate(.data(authority.certificate)), transport: transport)
+        let text = await outcome(loader, "skd://movie")?.description ?? ""
+        #expect(text.contains(reason) && text.contains("https://keys.example/r"), "\(text)")
+        #expect(!text.contains("words"), "\(text)")
+    }
+
     @Test func whatIsMissingIsNamed() async {
         let server = FairPlayServer(authority)
         #expect(

@@ -171,6 +171,12 @@ extension LicenseServiceCase {
             url: "https://fairplay-license.vudrm.example/license", headers: json.with("x-vudrm-token", "v|t\""),
             body: #"{"token":"v|t\"","contentId":"content-3","payload":"+//+AQ=="}"#),
         LicenseServiceCase(
+            LicenseService(
+                .vuDRM, url: "https://fairplay-license.vudrm.example/license", headers: field("x-vudrm-token", "v|t")),
+            "skd://fairplay-license.vudrm.example/license/content-3", id: "content-3",
+            url: "https://fairplay-license.vudrm.example/license", headers: json.with("x-vudrm-token", "v|t"),
+            body: #"{"contentId":"content-3","payload":"+//+AQ=="}"#),
+        LicenseServiceCase(
             LicenseService(.uplynk), "skd://content.uplynk.example/fp/ck?a=1&b=2",
             id: "content.uplynk.example/fp/ck?a=1&b=2", url: "https://content.uplynk.example/fp/ck?a=1&b=2",
             headers: json, body: #"{"spc":"+//+AQ=="}"#, answer: #" {"ckc" : "AAAAAf/+"} "#),

@@ -35,10 +35,8 @@ struct LicenseServiceTests {
         preset: LicenseServicePreset
     ) throws {
         let service = LicenseService(preset, url: "https://keys.example/", parameters: ["releasePid": "1"])
-        if preset != .vuDRM {
-            #expect(throws: Never.self) {
-                try service.request(for: KeyURI("skd://a?contentId=1&keyId=2"), contentIdentifier: [49], spc: [1])
-            }
+        #expect(throws: Never.self) {
+            try service.request(for: KeyURI("skd://a?contentId=1&keyId=2"), contentIdentifier: [49], spc: [1])
         }
         #expect((service.advice == nil) == preset.expected.isEmpty)
         for choice in preset.expected {
@@ -67,12 +65,12 @@ struct LicenseServiceTests {
             failure(LicenseService(.comcast, url: "https://a/"))?.description.contains("content identifier") == true)
         #expect(failure(LicenseService(.standard))?.description.contains("names no server") == true)
         #expect(failure(LicenseService(.irdeto, url: "https://a/"))?.isSameKind(as: .malformedRequest("")) == true)
-        let withoutToken = LicenseService(.vuDRM, url: "https://a/")
-        #expect(failure(withoutToken)?.description.contains("“token”") == true)
+        let withoutSite = LicenseService(.standard, url: "https://a/{site}")
+        #expect(failure(withoutSite)?.description.contains("site") == true)
         let withoutURL = LicenseService(.verimatrix)
         #expect(failure(withoutURL)?.isSameKind(as: .invalidConfiguration("")) == true)
         for service in [
-            withoutToken, withoutURL, LicenseService(.standard), LicenseService(.irdeto, url: "https://a/"),
+            withoutSite, withoutURL, LicenseService(.standard), LicenseService(.irdeto, url: "https://a/"),
         ] {
             #expect(failure(service)?.description.contains("secret") == false)
         }

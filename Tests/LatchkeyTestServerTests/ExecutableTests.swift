@@ -4,6 +4,7 @@ import Foundation
 import FoundationNetworking
 import LatchkeyKeySystems
 import LatchkeyProtection
+import LatchkeyViewingSession
 import Testing
 
 /// The program itself, as a test or a person starts it.
@@ -108,6 +109,19 @@ import Testing
         #expect(await server.exitStatus() != 0)
         #expect(server.errors.contains("Error: "))
         #expect(server.errors.contains(arguments[1]))
+    }
+
+    /// The least and the longest interval that clients take are the server's.
+    @Test(arguments: [
+        ("interval", ["4", "86401"], "from 5 to 86400"), ("missed", ["1", "1001"], "from 2 to 1000"),
+    ]) func refusesSessionsThatClientsDoNotTake(name: String, numbers: [String], range: String) async throws {
+        #expect(SessionPolicy.intervals == 5000...86_400_000 && SessionPolicy.missedBeatCounts == 2...1000)
+        for number in numbers {
+            let server = try Program(["--session-\(name)", number])
+            #expect(await server.firstLine() == nil)
+            #expect(await server.exitStatus() == 64)
+            #expect(server.errors.contains("--session-\(name) \(number): it must be \(range)"), "\(server.errors)")
+        }
     }
 
     /// The documented exit statuses: 0 for a new authority and for one that was there, 64 for what is none.

@@ -39,11 +39,14 @@ public enum LicenseRequestBody: Sendable, Hashable {
         public var name: String
         /// What goes there.
         public var value: JSON
+        /// Whether it is left out if the configuration lacks the parameter that `value` names.
+        public var isOptional: Bool
 
         /// `name` is escaped when the text is written; nothing is filled into it.
-        public init(_ name: String, _ value: JSON) {
+        public init(_ name: String, _ value: JSON, isOptional: Bool = false) {
             self.name = name
             self.value = value
+            self.isOptional = isOptional
         }
     }
 
@@ -87,7 +90,13 @@ extension LicenseRequestBody.JSON {
             return "[\(texts.joined(separator: ","))]"
         case .object(let members):
             var texts: [String] = []
-            for member in members { texts.append("\(Self.quote(member.name)):\(try member.value.text(values))") }
+            for member in members {
+                if member.isOptional, case .string(.parameter(let name)) = member.value, values.parameters[name] == nil
+                {
+                    continue
+                }
+                texts.append("\(Self.quote(member.name)):\(try member.value.text(values))")
+            }
             return "{\(texts.joined(separator: ","))}"
         }
     }

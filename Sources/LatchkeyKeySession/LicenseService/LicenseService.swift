@@ -105,7 +105,7 @@ public struct LicenseService: Sendable, Hashable {
         let names = Set(isTrusted ? headers.map { $0.name.lowercased() } : [])
         for header in preset.headers where !names.contains(header.name.lowercased()) {
             // A parameter may be a credential.
-            if !isTrusted, case .parameter = header.value { continue }
+            if case .parameter(let name) = header.value, !isTrusted || parameters[name] == nil { continue }
             fields.append(HTTPHeader(name: header.name, value: try values.text(of: header.value)))
         }
         if isTrusted {

@@ -12,7 +12,8 @@ public struct LicenseServicePreset: Sendable, Hashable {
         /// What goes there.
         public var value: LicenseRequestValue
 
-        /// `value` is filled in for each request. A parameter goes only to a server that the configuration names.
+        /// `value` is filled in for each request. A parameter goes only to a server that the configuration names; without the
+        /// parameter, the field is left out.
         public init(_ name: String, _ value: LicenseRequestValue) {
             self.name = name
             self.value = value
@@ -230,16 +231,17 @@ extension LicenseServicePreset {
         expected: [[.header("nv-authorizations")]],
         response: .json(["CkcMessage"]))
 
-    /// VuDRM (Vualto, now JW Player). `token` is a parameter.
+    /// VuDRM (Vualto, now JW Player). `token` is a parameter, or the configuration brings `x-vudrm-token` alone.
     public static let vuDRM = LicenseServicePreset(
         name: "vudrm",
         contentIdentifier: classicIdentifier,
         body: .json(
             .object([
-                .init("token", .string(.parameter("token"))), .init("contentId", .string(.contentIdentifier)),
-                .init("payload", .string(.spc)),
+                .init("token", .string(.parameter("token")), isOptional: true),
+                .init("contentId", .string(.contentIdentifier)), .init("payload", .string(.spc)),
             ])),
-        headers: [Header("x-vudrm-token", .parameter("token"))])
+        headers: [Header("x-vudrm-token", .parameter("token"))],
+        expected: [[.parameter("token"), .header("x-vudrm-token")]])
 
     /// Uplynk: the key URI is the license service's URL.
     public static let uplynk = LicenseServicePreset(

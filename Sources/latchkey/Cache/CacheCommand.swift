@@ -213,8 +213,8 @@
 
         @Option(
             help: ArgumentHelp(
-                "An audio track, by name or language. May be given again. Left out: the one that plays by default.",
-                valueName: "name"))
+                "An audio track, by name or language, of a new download. May be given again. Left out: the one that plays by "
+                    + "default.", valueName: "name"))
         var audio: [String] = []
 
         @Flag(help: "Acquire the PlayReady-style licenses too, where none is stored that may be used.")
@@ -230,6 +230,7 @@
             } catch {
                 throw ToolError(error.description)
             }
+            try await requireAudio()
             let line = DownloadLine()
             let updates = item.updates
             signal(SIGINT, SIG_IGN)
@@ -266,6 +267,20 @@
                 case .paused, .notCached: break
                 }
             }
+        }
+
+        /// Throws `ToolError` if the content does not have an audio track that is to be downloaded. What is cached has its own
+        /// choice.
+        private func requireAudio() async throws {
+            let cache = place.content() ?? ContentCache.standard
+            guard !audio.isEmpty, cache?.isCached(content.absoluteURL) != true else { return }
+            let info: ContentInfo
+            do throws(AgentError) { info = try await content.agent().contentInfo() } catch {
+                throw ToolError(error.description)
+            }
+            let said = info.tracks.filter { $0.kind == .audio }.flatMap { [$0.name, $0.language].compactMap(\.self) }
+            let names = AudioNames(said.isEmpty ? info.audioTrackNames : said)
+            for name in audio { try names.require(name) }
         }
     }
 

@@ -15,10 +15,11 @@
                 Reads playlists, manifests and the heads of files, as players do. No key is asked for, no session is \
                 begun, and no right begins to run. What keys are configured comes from latchkey.conf and the environment.
 
-                Tracks are in the order of the content; below each are the times of its keys. JSON has type, url, \
-                isProtected, keySystems, keyIds, licenseUrls, rights (status, reason, expiresAfterFirstUse, begins, ends), \
-                tracks (kind, name, language, codecs, bitRate, width, height, keyPeriods) and keyNeeds (keySystem, keyIds, \
-                keyUri, source); what is not known is left out. Times of key periods are seconds.
+                Tracks are in the order of the content; below each are the times of its keys. Audio names are for --audio of \
+                latchkey play. JSON has type, url, isProtected, keySystems, keyIds, licenseUrls, rights (status, reason, \
+                expiresAfterFirstUse, begins, ends), audioTrackNames, tracks (kind, name, language, codecs, bitRate, width, \
+                height, keyPeriods) and keyNeeds (keySystem, keyIds, keyUri, source); what is not known is left out. Times of \
+                key periods are seconds.
 
                 EXAMPLE
                   latchkey inspect https://media.example/movie/master.m3u8
@@ -69,7 +70,7 @@
                     rows: [
                         ["Protected:", info.isProtected ? "yes" : "no"],
                         ["Key systems:", list(info.keySystems.map(\.rawValue))], ["Rights:", "\(info.rights)"],
-                    ] + dates
+                    ] + dates + [["Audio names:", list(info.audioTrackNames)]]
                 ).lines
             if !info.tracks.isEmpty { lines += [""] + tracks(terminal) }
             lines += ["", terminal.bold("On play")] + onPlay.map { terminal.fit("  \($0)") }
@@ -80,7 +81,6 @@
             var rows: [[String]] = []
             if let begins = info.rightsBegin { rows.append(["Rights begin:", "\(begins)"]) }
             if let ends = info.rightsEnd { rows.append(["Rights end:", "\(ends)"]) }
-            if info.rightsExpireAfterFirstUse { rows.append(["Rights end:", "some time after the first use"]) }
             return rows
         }
 
@@ -162,6 +162,7 @@
         let keyIds: [String]
         let licenseUrls: [String]
         let rights: Rights
+        let audioTrackNames: [String]
         let tracks: [Track]
         let keyNeeds: [Need]
 
@@ -216,6 +217,7 @@
             keyIds = info.keyIDs.map(\.description)
             licenseUrls = info.licenseURLs
             rights = Rights(info.rights)
+            audioTrackNames = info.audioTrackNames
             tracks = info.tracks.map { track in
                 Track(
                     kind: track.kind.rawValue, name: track.name, language: track.language, codecs: track.codecs,
@@ -231,6 +233,25 @@
                     keySystem: need.keySystem?.rawValue, keyIds: need.keyIDs.map(\.description),
                     keyUri: need.keyURI, source: need.source)
             }
+        }
+    }
+
+    /// What an option may name an audio track by.
+    struct AudioNames {
+        private let names: [String]
+
+        /// Names that come again count once.
+        init(_ names: [String]) {
+            self.names = names.reduce(into: []) { known, name in if !known.contains(name) { known.append(name) } }
+        }
+
+        /// Throws `ToolError`, with the names that there are, for one that there is not.
+        func require(_ name: String) throws(ToolError) {
+            guard !names.contains(name) else { return }
+            throw ToolError(
+                names.isEmpty
+                    ? "--audio \(name): the audio tracks of this content have no names"
+                    : "--audio \(name): there is no such audio track; choose one of: \(names.joined(separator: ", "))")
         }
     }
 

@@ -17,8 +17,9 @@
             discussion: """
                 Looks at the rights first, and asks before a license is acquired. On a terminal the last line shows the \
                 position. With --json each event is an object on a line of its own, with event and what belongs to it. \
-                Session errors have status (of HTTP), code, message, reason, conflicts and, for heartbeats, final. What ends \
-                the command without playback to the end is the event error, with code and status if there are any.
+                Rights have status (valid, none, future, expired, untrustedTime). Session errors have status (of HTTP), code, \
+                message, reason, conflicts and, for heartbeats, final. What ends the command without playback to the end is \
+                the event error, with code and status if there are any.
 
                 EXAMPLE
                   latchkey play --yes https://media.example/movie/master.m3u8
@@ -37,7 +38,10 @@
         @Flag(name: .shortAndLong, help: "Acquire licenses without asking.")
         var yes = false
 
-        @Option(help: ArgumentHelp("The audio track, as latchkey inspect names it.", valueName: "name"))
+        @Option(
+            help: ArgumentHelp(
+                "The audio track, of the audio names that latchkey inspect shows. For Smooth Streaming.",
+                valueName: "name"))
         var audio: String?
 
         @Option(
@@ -75,7 +79,13 @@
                         + AgentLogMessage.Level.allCases.map { "\($0)" }.joined(separator: ", ") + " are known")
             }
             if let hdmiMode, HDMIMode(rawValue: hdmiMode) == nil {
-                throw ValidationError("--hdmi-mode \(hdmiMode): there is no such mode")
+                throw ValidationError(
+                    "--hdmi-mode \(hdmiMode): \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")) are known")
+            }
+            if audio != nil, place.contentType != .smoothStreaming {
+                throw ValidationError(
+                    "--audio: only Smooth Streaming has a choice; \(place.contentType.rawValue) plays its default track"
+                )
             }
         }
 
@@ -136,21 +146,12 @@
             if let mode = hdmiMode.flatMap({ HDMIMode(rawValue: $0) }) { agent.hdmiMode = mode }
             agent.selectedAudioTrack = audio
             let info = try await agent.contentInfo()
-            try check(audio, info)
-            screen.show(.rights, "\(info.rights)")
+            if let audio { try AudioNames(info.audioTrackNames).require(audio) }
+            screen.show(.rights, info.rights)
             if info.rightsStatus == .valid { return try await play(agent, events, screen) }
             if !mayAcquire(screen) { throw ExitCode(2) }
-            screen.show(.acquired, "\(try await agent.acquireLicense())")
+            screen.show(.acquired, try await agent.acquireLicense())
             try await play(agent, events, screen)
-        }
-
-        private func check(_ audio: String?, _ info: ContentInfo) throws {
-            guard let audio, !info.audioTrackNames.contains(audio) else { return }
-            guard !info.audioTrackNames.isEmpty else {
-                throw ToolError("--audio \(audio): the audio tracks of this content have no names")
-            }
-            let names = info.audioTrackNames.joined(separator: ", ")
-            throw ToolError("--audio \(audio): there is no such audio track; there are \(names)")
         }
 
         private func fail(_ error: AgentError) throws {
@@ -208,7 +209,7 @@
                 case .rightsNotAvailable:
                     guard mayAcquire(screen) else { return .failure(ExitCode(2)) }
                     do throws(AgentError) {
-                        screen.show(.acquired, "\(try await agent.acquireLicense())")
+                        screen.show(.acquired, try await agent.acquireLicense())
                     } catch {
                         complain(error.description)
                         screen.fail(error.description, code: error.code.rawValue, status: error.httpStatus)
@@ -218,7 +219,7 @@
                 case .stateChanged(.ended): return .success(())
                 case .stateChanged(.failed): return .failure(ToolError(screen.lastProblem ?? "playback failed"))
                 case .stateChanged(.aborted):
-                    return .failure(ToolError(screen.lastProblem ?? "playback was ended"))
+                    return .failure(ToolError(screen.abortReason ?? screen.lastProblem ?? "playback was ended"))
                 default: break
                 }
             }
@@ -243,11 +244,13 @@
         private let isJSON: Bool
         /// Lines of the log come by `show(_: AgentLogMessage)`.
         private let showsLog: Bool
+        private let write: @Sendable (String) -> Void
         private let state = Mutex(State())
 
         private struct State {
             var hasPosition = false
             var problem: String?
+            var abortReason: String?
             /// The rights were shown: what comes before is for programs alone.
             var hasBegun = false
         }
@@ -270,14 +273,24 @@
             }
         }
 
-        init(isJSON: Bool, showsLog: Bool = false) { (self.isJSON, self.showsLog) = (isJSON, showsLog) }
+        /// `write` gets what is shown.
+        init(
+            isJSON: Bool, showsLog: Bool = false,
+            write: @escaping @Sendable (String) -> Void = { StandardStream.output.write($0) }
+        ) {
+            (self.isJSON, self.showsLog, self.write) = (isJSON, showsLog, write)
+        }
 
         /// The last thing that was wrong.
         var lastProblem: String? { state.withLock { $0.problem } }
+        /// Why playback is being ended, without what GStreamer adds to it.
+        var abortReason: String? { state.withLock { $0.abortReason } }
 
-        func show(_ note: Note, _ text: String) {
+        func show(_ note: Note, _ rights: RightsStatus) {
             state.withLock { $0.hasBegun = true }
-            line(["event": .text(note.rawValue), "text": .text(text)], "\(note.rawValue): \(text)")
+            line(
+                ["event": .text(note.rawValue), "status": .text(rights.kind.rawValue), "text": .text("\(rights)")],
+                "\(note.rawValue): \(rights)")
         }
 
         func show(_ event: AgentEvent) {
@@ -286,7 +299,8 @@
             case .rightsNotAvailable(let status, let keyIDs):
                 line(
                     [
-                        "event": .text("rights-not-available"), "text": .text("\(status)"),
+                        "event": .text("rights-not-available"), "status": .text(status.kind.rawValue),
+                        "text": .text("\(status)"),
                         "keyIds": .text(keyIDs.map(\.description).joined(separator: ",")),
                     ],
                     "no rights: \(status)")
@@ -297,7 +311,9 @@
                 problem(
                     "server-error", "HTTP \(status) from \(url)", ["url": .text(url), "status": .number(status)])
             case .playbackShouldBeAborted(let reason): problem("playback-should-be-aborted", reason)
-            case .playbackWillBeAborted(let reason): problem("playback-will-be-aborted", reason)
+            case .playbackWillBeAborted(let reason):
+                state.withLock { $0.abortReason = reason }
+                problem("playback-will-be-aborted", reason)
             case .cacheEdgeReached(_, let reason): problem("cache-edge-reached", reason)
             case .sessionSetupError(let details): problem("session-setup-error", details)
             case .sessionHeartbeatError(let details, let isFinal):
@@ -312,7 +328,7 @@
                 line(["event": .text("state"), "state": .text(new.rawValue)], "state: \(new.rawValue)")
             case .logMessage(let message):
                 guard message.level >= .warning else { return }
-                state.withLock { $0.problem = "\(message)" }
+                state.withLock { $0.problem = Self.withoutPlace(message.text) }
                 if !showsLog { showLog(message, time: nil) }
             }
         }
@@ -324,10 +340,21 @@
 
         private func showLog(_ message: AgentLogMessage, time: String?) {
             var members: [String: Value] = [
-                "event": .text("log"), "level": .text("\(message.level)"), "text": .text("\(message)"),
+                "event": .text("log"), "level": .text("\(message.level)"), "text": .text(message.text),
             ]
             if let time { members["time"] = .text(time) }
             line(members, "log: \(time.map { "\($0) " } ?? "")\(message)")
+        }
+
+        /// Without the place in a source and the element, which GStreamer has in the middle of its errors:
+        /// `file(line): function (): /element:name: `.
+        static func withoutPlace(_ text: String) -> String {
+            guard let call = text.firstRange(of: " (): /") else { return text }
+            let words = text[..<call.lowerBound].split(separator: " ", omittingEmptySubsequences: false)
+            guard words.count >= 2, words[words.count - 2].hasSuffix("):") else { return text }
+            let path = text[call.upperBound...]
+            let rest = path.firstRange(of: ": ").map { path[$0.upperBound...] } ?? ""
+            return (words.dropLast(2) + (rest.isEmpty ? [] : [rest])).joined(separator: " ")
         }
 
         /// Playback does not come to its end. For programs alone: people read standard error.
@@ -402,8 +429,6 @@
             write(question)
             return ["y", "yes"].contains(readLine()?.lowercased())
         }
-
-        private func write(_ text: String) { StandardStream.output.write(text) }
     }
 
     /// Tells the agent when the machine sleeps (logind), and when the process is stopped and goes on (SIGTSTP, SIGCONT). A

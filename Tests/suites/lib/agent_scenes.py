@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 35-agent, one function each: what examples/play-protected shows is what the agent does."""
 
+import json
 import os
 import subprocess
 import threading
@@ -149,14 +150,6 @@ def smooth():
         run.demand(0, "protected: yes", "acquired: valid").states("ended")
 
 
-def audio_track():
-    """The tracks by name, and the one that is chosen."""
-    with World(name=SMOOTH) as world:
-        names = play("--info", url(world, "Manifest"), "smooth").demand(0).values("audio tracks")[0].split(", ")
-        run = play("--yes", "--audio", names[-1], url(world, "Manifest"), "smooth").demand(0).states("ended")
-        demand(run.values("audio tracks")[0].split(", ") == names, "the names changed")
-
-
 def files():
     """PIFF and MP4, local and from a web server."""
     for name, file, type_ in ((PIFF, "media.ismv", "piff"), (MP4, "video.mp4", "mp4")):
@@ -209,14 +202,6 @@ def hls():
             os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
             run = play("--yes", f"{server.url}/media/master.m3u8")
             run.demand(0, "protected: yes", "key systems: fairplay", "acquired: valid").states("ended")
-
-
-def delegate():
-    """An application's delegate sends the challenge, with a field of its own."""
-    with World(name=DASH) as world:
-        run = play("--yes", "--delegate-header", "X-User: anna", "--custom-data", "<user>anna</user>",
-                   url(world, "stream.mpd"))
-        run.demand(0, "acquired: valid").states("ended")
 
 
 def reset():
@@ -391,13 +376,15 @@ def protected(change):
 
 
 def server_error():
-    """The status of what the demuxer fetched, with its URL, each time; the demuxer gives up."""
+    """The status of what the demuxer fetched, with its URL, each time, and in the log; the demuxer gives up."""
     answer = hls_origin.Answer(404)
     with World(name=DASH) as world, hls_origin.Origin(
             protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
-        run = play("--yes", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
+        run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        logged = [line for line in run.values("log") if line.startswith("warning: ") and f"{origin.url}/v_3.m4s" in line]
+        demand(logged and all("404" in line for line in logged), f"{run.values('log')[-8:]}")
         demand(world.asked() >= 1, "no license was acquired")
 
 
@@ -505,8 +492,9 @@ def in_background():
 
 
 def teardown_error():
-    """A session that cannot be ended: the event comes when the pipeline is stopped already, from the agent itself."""
-    for program in ("play-protected",), ("latchkey", "play"):
+    """A session that cannot be ended: the event comes when the pipeline is stopped already, from the agent itself. In JSON it
+    has the status, and is no error of the playback, which is over."""
+    for program in ("play-protected",), ("latchkey", "play", "--json"):
         with children.Folder() as folder, viewing(folder, 4) as scene:
             def during(line):
                 if "playing" in line:
@@ -516,6 +504,10 @@ def teardown_error():
             how = "--automatic" if len(program) == 1 else "--yes"
             run = play(how, f"{scene.server.url}/media/stream.mpd", program=program, during=during, sink=PACED)
             run.demand(0)
+            if "--json" in program:
+                told = [event for event in map(json.loads, run.lines) if event["event"] in ("session-teardown-error", "error")]
+                demand([event.get("status") for event in told] == [500], f"{told}")
+                continue
             told = [line for line in run.lines if "session teardown error" in line and "HTTP 500" in line]
             demand(len(told) == 1, f"it is told {len(told)} times: {run.lines[-5:]}")
 
@@ -545,9 +537,8 @@ def log_view():
 
 ALL = {
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
-    "smooth": smooth, "audio-track": audio_track, "files": files, "wrong-keys": wrong_keys, "hls": hls,
-    "delegate": delegate, "reset": reset,
-    "sample-list": sample_list, "own-pipeline": own_pipeline,
+    "smooth": smooth, "files": files, "wrong-keys": wrong_keys, "hls": hls,
+    "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,
     "preferred-system": preferred_system, "held": held,
     **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)
        for kind, name, file in (("dash", DASH, "stream.mpd"), ("smooth", SMOOTH, "Manifest"))

@@ -19,6 +19,7 @@ import time
 import children
 import corpus
 import exit_scenes
+import hls_origin
 from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
@@ -227,18 +228,23 @@ def play_asks():
 
 
 def play_log():
-    """The log with its times: the version, what is asked of the license service, and when decryption begins."""
-    with World(name=DASH) as world:
+    """The log with its times: the version, what is asked of the license service and of the content's server, when decryption
+    begins, and what the player does."""
+    # The license URL has a query, in which tokens are.
+    with World("firstexp:86400", name=DASH) as world:
         film = url(world, "stream.mpd")
         shown = latchkey("play", "--yes", "--log", "info", *SINKS, film).demand(0).output
         for text in (r"log: 20\S+Z info: Latchkey \d", r"license request: POST http\S+asmx: HTTP status 200 after \d+ ms",
-                     r"decryption begins: KID [0-9a-f]{32}"):
+                     r"decryption begins: KID [0-9a-f]{32}", r"info: the player plays\n",
+                     r"info: the player has come to the end\n"):
             demand(re.search(text, shown), f"no “{text}”: {shown[-1500:]}")
-        demand("?" not in "".join(re.findall(r"license request: .*", shown)), "a query is shown")
+        demand("firstexp" not in shown, "a query is shown")
         lines = latchkey("play", "--json", "--log", "debug", *SINKS, film).demand(0).output.splitlines()
         logged = [event for event in map(json.loads, lines) if event["event"] == "log"]
         demand({"debug", "info"} <= {event["level"] for event in logged} and all("time" in event for event in logged),
                f"{logged}")
+        fetched = re.escape(film.replace("stream.mpd", "v_1.m4s")) + r": HTTP 200 in \d+ ms, \d+ bytes"
+        demand(any(re.search(fetched, event["text"]) for event in logged), f"no “{fetched}”: {logged}")
         demand(not re.search("^log: ", latchkey("play", *SINKS, film).demand(0).output, re.MULTILINE), "log without --log")
         latchkey("play", "--log", "loud", film).demand(64, "debug, info, warning, error")
 
@@ -247,24 +253,50 @@ def play_audio():
     """A name that there is, and one that there is not."""
     with World(name=SMOOTH) as world:
         film = url(world, "Manifest")
-        refused = latchkey("play", "--yes", "--audio", "nonsense", *SINKS, film).demand(1, "nonsense")
-        name = re.search(r"there are (.*)$", refused.errors, re.MULTILINE).group(1).split(", ")[-1]
+        name = latchkey("inspect", "--json", film).demand(0).json["audioTrackNames"][-1]
+        latchkey("inspect", film).demand(0, f"Audio names:  {name}")
+        latchkey("play", "--yes", "--audio", "nonsense", *SINKS, film).demand(1, "nonsense", f"choose one of: {name}")
         demand(world.asked() == 0, "a license was acquired")
         latchkey("play", "--yes", "--audio", name, *SINKS, film).demand(0, "state: ended")
         error = json.loads(latchkey("play", "--json", "--audio", "x", film).demand(1).output.splitlines()[-1])
         demand(error["event"] == "error" and name in error["text"], f"{error}")
+    # There is no choice, and so no promise of one.
+    latchkey("play", "--audio", "1", corpus.case(DASH).path("stream.mpd")).demand(64, "only Smooth Streaming")
+
+
+def cached_audio():
+    """Of an audio track that the content does not have, nothing is downloaded; of one that it has, all."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder, hls_origin.Origin() as origin:
+        for name in os.listdir(case.folder):
+            if os.path.isfile(case.path(name)):
+                with open(case.path(name), "rb") as file:
+                    origin.files[name] = file.read()
+        origin.files["stream.mpd"] = origin.files["stream.mpd"].replace(
+            b'contentType="audio"', b'contentType="audio" lang="fi"')
+        film, add = f"{origin.url}/stream.mpd", ("cache", "add", "--cache", os.path.join(folder.path, "cache"))
+        without_configuration()
+        latchkey(*add, "--audio", "fi", "--audio", "sv", film).demand(1, "--audio sv", "choose one of: fi")
+        latchkey("cache", "list", *add[2:]).demand(0, "nothing is cached")
+        latchkey(*add, "--audio", "fi", film).demand(0, "complete: ")
+        # What is there keeps its tracks.
+        latchkey(*add, "--audio", "sv", film).demand(0, "complete: ")
 
 
 def licenses():
-    """The store and the clock of the configuration file; a reset takes stored keys of key servers, too."""
-    with World(name=DASH, lines="clock=secure\n") as world, children.Folder() as folder:
+    """The store and the clock of the configuration file; a reset takes stored keys of key servers, too. By that clock nothing
+    with dates may be used: no service gives signed time."""
+    with World(f"enddate:{int(time.time()) + 600}", name=DASH, lines="clock=secure\n") as world, children.Folder() as folder:
         # Where a command that does not read the configuration would look.
         os.environ["XDG_DATA_HOME"] = os.environ["XDG_STATE_HOME"] = folder.path
         film, keys = url(world, "stream.mpd"), os.path.join(world.folder.path, "keys")
         try:
-            latchkey("acquire", film).demand(0, "acquired: valid")
+            latchkey("acquire", film).demand(0, "acquired: untrustedTime")
             listed = latchkey("licenses", "list", "--json").demand(0).json
             demand({key for license in listed for key in license["keyIds"]} == set(world.case.keys), f"{listed}")
+            demand({license["status"] for license in listed} == {"untrustedTime"}, f"{listed}")
+            named = latchkey("licenses", "list", "--json", "--store", f"{world.folder.path}/store").demand(0).json
+            demand({license["status"] for license in named} == {"valid"}, f"the system's clock: {named}")
             os.mkdir(keys)
             with open(os.path.join(keys, "key-00.lkpk"), "wb") as key:
                 key.write(b"sealed")
@@ -281,6 +313,28 @@ def licenses():
             demand(seen["rights"]["status"] == "none", f"{seen['rights']}")
         finally:
             del os.environ["XDG_DATA_HOME"], os.environ["XDG_STATE_HOME"]
+
+
+def dates():
+    """The dates of rights, in UTC, where a license has any. After the first play there is an end that was not there before."""
+    def rights(film):
+        return latchkey("inspect", "--json", film).demand(0).json["rights"]
+
+    begins = int(time.time()) + 3600
+    with World(f"begindate:{begins},enddate:{begins + 60}", name=DASH) as world:
+        film = url(world, "stream.mpd")
+        latchkey("acquire", film).demand(0, "acquired: future")
+        texts = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)) for date in (begins, begins + 60)]
+        found = rights(film)
+        demand([found["status"], found["begins"], found["ends"]] == ["future", *texts], f"{found}")
+    with World("firstexp:86400", name=DASH) as world:
+        film = url(world, "stream.mpd")
+        latchkey("acquire", film).demand(0)
+        found = rights(film)
+        demand(found["expiresAfterFirstUse"] and "begins" not in found and "ends" not in found, f"{found}")
+        latchkey("play", *SINKS, film).demand(0, "state: ended")
+        found = rights(film)
+        demand(found["status"] == "valid" and not found["expiresAfterFirstUse"] and "ends" in found, f"{found}")
 
 
 def rights_words():
@@ -516,7 +570,8 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "licenses": licenses,
-    "rights-words": rights_words, "cache-folder": cached_elsewhere, "play/terminal": play_on_terminal, "sessions": sessions, "cache": cached, "cache-license": cached_with_license,
+    "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "play/terminal": play_on_terminal,
+    "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions, "cache": cached,
+    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }

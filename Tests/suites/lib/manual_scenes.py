@@ -553,6 +553,16 @@ class Application:
         demand(reason is None, f"pictures: {reason}")
         return None
 
+    def plays_by_itself(self):
+        """By the configuration alone."""
+        import pipelines
+
+        watched = pipelines.Player(f"{self.server.url}/media/master.m3u8")
+        watched.play()
+        error = watched.until_end(40)
+        watched.stop()
+        demand(error is None, f"without a loader: {error}")
+
     def plays(self, where):
         error = self.play(where)
         demand(error is None, error)
@@ -612,8 +622,6 @@ def use_case_2():
 
 def use_case_3():
     """The key URI is the token's URL with another scheme: by the application's loader, and by a preset alone."""
-    import pipelines
-
     with Application() as application:
         def packaged():
             token = application.fetch(f"{application.server.url}/entitlement?cid=ts-0042&user=anna").decode().strip()
@@ -627,11 +635,19 @@ def use_case_3():
                 f"[fairplay]\ncertificate-url={application.server.url}/fairplay/certificate\npreset=expressplay\n"
                 f"key-uri-scheme=http\ntest-ask-file={application.authority}/fairplay-ask.hex\n")
         packaged()
-        watched = pipelines.Player(f"{application.server.url}/media/master.m3u8")
-        watched.play()
-        error = watched.until_end(40)
-        watched.stop()
-        demand(error is None, f"by the preset: {error}")
+        application.plays_by_itself()
+
+
+def known_content():
+    """The configuration has the content's name, and the key URI says nothing."""
+    with Application() as application:
+        application.package("skd://of-no-use")
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(
+                f"[fairplay]\ncertificate-url={application.server.url}/fairplay/certificate\n"
+                f"key-server-url={application.server.url}/fairplay/license\ncontent-id=ts-0042\n"
+                f"test-ask-file={application.authority}/fairplay-ask.hex\n")
+        application.plays_by_itself()
 
 
 ALL = {
@@ -640,4 +656,5 @@ ALL = {
     "hdmi-elsewhere": hdmi_elsewhere, "hdmi-each-agent": hdmi_each_agent, "session-setup-error": session_setup_error,
     "no-session-no-license": no_session_no_license, "picture-in-picture": picture_in_picture,
     "default-factory": default_factory, "use-case-1": use_case_1, "use-case-2": use_case_2, "use-case-3": use_case_3,
+    "known-content": known_content,
 }

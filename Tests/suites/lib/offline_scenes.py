@@ -500,6 +500,29 @@ def stored_keys():
         play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
 
 
+def stored_keys_reset():
+    """A reset by the application, and one by the command, take a key that a key server gave, without a group [playready]."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case(HLS)
+    with children.Folder() as folder, Origin(media(HLS)) as origin:
+        os.environ.update(XDG_DATA_HOME=folder.path, XDG_STATE_HOME=folder.path)
+        cache, url, keys = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8", os.path.join(folder.path, "keys")
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            configuration = server.fairplay_configuration() + f"stored-keys={keys}\n"
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "latchkey.conf", configuration.replace("/fairplay/license", "/fairplay/license?persist=unlimited"))
+            for program, said in (
+                    (command(cache, "--reset"), "reset: 1 records removed"),
+                    (["latchkey", "licenses", "reset", "--yes"], f"removed: 1 stored FairPlay-style key from {keys}")):
+                download(cache, url).demand(0, "complete")
+                play("--cache", cache, "--info", url).demand(0, "rights: valid")
+                done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+                demand(done.returncode == 0 and said in done.stdout, f"{program}: {done.returncode}, {done.stdout}")
+                play("--cache", cache, "--info", url).demand(0, "rights: none")
+                play("--cache", cache, "--purge", url).demand(0)
+
+
 def stored_keys_put_back():
     """A rental of some seconds from its first playback on. The folder of its store was copied before; put back, it plays nothing."""
     from reference_server import ReferenceServer
@@ -624,6 +647,7 @@ ALL = {
     "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
+    "stored-keys-reset": stored_keys_reset,
     "manifest-edge": manifest_edge, "twenty": twenty,
     "without-session": without_session,
 }

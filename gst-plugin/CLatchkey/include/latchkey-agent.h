@@ -317,7 +317,8 @@ int latchkey_agent_set_hdmi_alternative_image (LatchkeyAgent *agent, const void 
  * @agent: an agent
  * @name: (nullable): a name of latchkey_content_info_get_audio_track_name(); %NULL: the first
  *
- * Chooses the audio track that plays, also while it plays. Smooth Streaming only.
+ * Chooses the audio track that plays, also while it plays. Smooth Streaming only: of other content the default track plays,
+ * and the log says so.
  */
 void latchkey_agent_set_audio_track (LatchkeyAgent *agent, const char *name);
 

@@ -148,7 +148,7 @@ public final class Agent: Sendable {
     }
 
     /// The name of the audio track that plays (`ContentInfo.audioTrackNames`); nil: the first. May be changed while it
-    /// plays. Smooth Streaming only.
+    /// plays. Smooth Streaming only: of other content the default track plays, and the log says so.
     public var selectedAudioTrack: String? {
         get { core.selectedAudioTrack }
         set { core.selectedAudioTrack = newValue }

@@ -467,6 +467,9 @@ extension AgentCore {
     var selectedAudioTrack: String? {
         get { guarded.withLock { $0.selectedAudioTrack } }
         set {
+            if let newValue, type != .smoothStreaming {
+                log(.warning, "the audio track “\(newValue)” is not chosen: only Smooth Streaming has a choice")
+            }
             let demuxers = guarded.withLock { guarded in
                 guarded.selectedAudioTrack = newValue
                 return guarded.attachments.values.flatMap(\.demuxers)

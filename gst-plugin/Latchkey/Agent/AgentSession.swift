@@ -39,7 +39,9 @@ final class AgentSession: Sendable {
         localKeys = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         let gate = isManual ? AcquisitionGate(core.gateHooks) : nil
         self.gate = gate
-        let front: [any ResourceLoader] = gate.map { [$0] } ?? []
+        // Ahead of those that write plays down, for which the line would wait.
+        let decryptionLog = DecryptionLog { [weak core] line in core?.log(.info, line) }
+        let front: [any ResourceLoader] = (gate.map { [$0] } ?? []) + [decryptionLog]
         let own = core.configuration.loaders + ResourceLoaderFactory.default.makeLoaders()
         session = KeySession(loaders: front + own, configuration: configuration)
         var fairPlay = own.compactMap { $0 as? FairPlayLoader }
@@ -59,7 +61,6 @@ final class AgentSession: Sendable {
                 if let loader = loader as? FairPlayLoader { fairPlay.append(loader) }
             }
         }
-        session.addLoader(DecryptionLog { [weak core] line in core?.log(.info, line) })
         (self.playReady, self.fairPlay) = (playReady, fairPlay)
         if isManual { settings.keyTimeout = core.configuration.holdTimeout }
         self.settings = settings

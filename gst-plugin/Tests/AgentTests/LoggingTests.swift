@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyKeySession
 import LatchkeyLogging
+import LatchkeyProtection
 import Logging
 import Synchronization
 import Testing
@@ -32,6 +34,52 @@ import Testing
         #expect(!logged.contains("geheim") && logged.contains("a.example/film.mpd"), "\(logged)")
         #expect(logged.hasSuffix("127.0.0.1/… end"), "\(logged)")
         #expect(AgentCore.withoutQueries("no URL  here") == "no URL  here")
+    }
+
+    @Test func anAudioTrackThatIsNoChoiceIsInTheLog() {
+        let lines = Mutex<[AgentLogMessage]>([])
+        let watch = AgentLog.watch { line in
+            // Other tests log meanwhile.
+            if line.text.contains("“track of this test”") { lines.withLock { $0.append(line) } }
+        }
+        for type in [ContentType.smoothStreaming, .dash] {
+            let agent = Agent(contentURL: "http://127.0.0.1:9/film", type: type)
+            agent.selectedAudioTrack = "track of this test"
+            agent.selectedAudioTrack = nil
+        }
+        withExtendedLifetime(watch) {}
+        #expect(lines.withLock { $0.map(\.level) } == [.warning])
+    }
+
+    /// Writes plays down, as license stores do.
+    private final class Store: ResourceLoader {
+        let name = "store"
+        let wasLogged = Mutex<Bool?>(nil)
+        private let isLogged: @Sendable () -> Bool
+
+        init(_ isLogged: @escaping @Sendable () -> Bool) { self.isLogged = isLogged }
+
+        func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { false }
+
+        func finishNotingPlays() async { wasLogged.withLock { $0 = isLogged() } }
+    }
+
+    @Test func thatDecryptionBeginsIsLoggedBeforeAPlayIsWrittenDown() async throws {
+        let key = KeyID(high: 0x2801, low: 0x5741)
+        let isLogged = Mutex(false)
+        let watch = AgentLog.watch { line in
+            if line.text == "decryption begins: KID \(key)" { isLogged.withLock { $0 = true } }
+        }
+        let store = Store { isLogged.withLock { $0 } }
+        var configuration = Agent.Configuration()
+        configuration.configurationFile = "/dev/null"
+        configuration.loaders = [store]
+        let agent = Agent(contentURL: "http://127.0.0.1:9/film.mpd", type: .dash, configuration: configuration)
+        let session = try agent.core.session().session
+        session.didStartPlaying(key)
+        await session.unwrittenPlays.finish()
+        #expect(store.wasLogged.withLock { $0 } == true)
+        withExtendedLifetime(watch) {}
     }
 
     @Test func linesComeWithTheirLevelUntilTheWatchEnds() {
