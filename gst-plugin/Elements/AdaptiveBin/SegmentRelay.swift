@@ -34,10 +34,8 @@ final class SegmentRelay: Sendable {
     private let sleep: @Sendable (Duration) async throws -> Void
     private let tell: @Sendable (Notice) -> Void
     private let outages = Mutex(Outages())
-    /// Who asks is a source element, which asks for nothing again: server errors are waited for here, and nothing is
-    /// before something came.
+    /// Who asks is a source element, which asks for nothing again: server errors are waited for here.
     private let isForPlayers: Bool
-    private let hasCome = Atomic(false)
 
     /// Of each URL that fails: another one may be had meanwhile.
     private struct Outages {
@@ -86,9 +84,7 @@ final class SegmentRelay: Sendable {
     /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
-        guard didFail(failure, at: url), !isOver(url), !isForPlayers || hasCome.load(ordering: .relaxed) else {
-            return false
-        }
+        guard didFail(failure, at: url), !isOver(url) else { return false }
         do {
             try await sleep(Self.pause)
             return true
@@ -104,12 +100,11 @@ final class SegmentRelay: Sendable {
         case .webPage: if begin(url, isTold: true) { tell(.webPage(url: url)) }
         case .status(let status):
             tell(.serverError(url: url, status: status))
-            guard status >= 500 else { return false }
-            _ = begin(url, isTold: false)
+            if failure.mayPass { _ = begin(url, isTold: false) }
         case .connection: if begin(url, isTold: true) { tell(.noNetwork(failure)) }
-        case .other: return false
+        case .other: break
         }
-        return true
+        return failure.mayPass
     }
 
     /// What failed as the stock demuxer is to hear of it, which gives up where the outage has lasted too long. Where there
@@ -124,10 +119,7 @@ final class SegmentRelay: Sendable {
     }
 
     /// It came over the network.
-    func didSucceed(_ url: String) {
-        hasCome.store(true, ordering: .relaxed)
-        outages.withLock { $0.end(url) }
-    }
+    func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }
 
     /// Whether the outage has lasted too long.
     private func isOver(_ url: String) -> Bool {
@@ -374,7 +366,7 @@ actor RelayedBody {
 }
 
 extension PresentationFailure {
-    fileprivate static func changed(_ url: String, _ what: String) -> PresentationFailure {
+    static func changed(_ url: String, _ what: String) -> PresentationFailure {
         PresentationFailure(
             kind: .network,
             text:
