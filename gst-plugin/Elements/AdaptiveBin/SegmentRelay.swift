@@ -34,8 +34,10 @@ final class SegmentRelay: Sendable {
     private let sleep: @Sendable (Duration) async throws -> Void
     private let tell: @Sendable (Notice) -> Void
     private let outages = Mutex(Outages())
-    /// Who asks is a source element, which asks for nothing again: server errors are waited for here.
+    /// A whole file is asked for, and by no one who asks again: server errors are waited for here. Before something came,
+    /// nothing is waited for or told: the player's source is another way then.
     private let isForPlayers: Bool
+    private let hasCome = Atomic(false)
 
     /// Of each URL that fails: another one may be had meanwhile.
     private struct Outages {
@@ -84,7 +86,9 @@ final class SegmentRelay: Sendable {
     /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
-        guard didFail(failure, at: url), !isOver(url) else { return false }
+        guard !isForPlayers || hasCome.load(ordering: .relaxed), didFail(failure, at: url), !isOver(url) else {
+            return false
+        }
         do {
             try await sleep(Self.pause)
             return true
@@ -119,7 +123,10 @@ final class SegmentRelay: Sendable {
     }
 
     /// It came over the network.
-    func didSucceed(_ url: String) { outages.withLock { $0.end(url) } }
+    func didSucceed(_ url: String) {
+        hasCome.store(true, ordering: .relaxed)
+        outages.withLock { $0.end(url) }
+    }
 
     /// Whether the outage has lasted too long.
     private func isOver(_ url: String) -> Bool {

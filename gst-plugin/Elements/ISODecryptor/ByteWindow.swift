@@ -39,7 +39,9 @@ extension ISODecryptor {
         var isFetching = false
         /// The run of the fetch that counts.
         var run: UInt64 = 0
-        /// The fetch was refused: upstream is to go on where the demuxer waits.
+        /// Upstream's thread stays in here, and goes on at this byte when it comes out.
+        var heldPlace: UInt64?
+        /// The fetch was refused, and upstream stays in here until the demuxer sends it elsewhere.
         var isReturning = false
 
         /// From where the window is. False if there is no fetch.
@@ -56,10 +58,22 @@ extension ISODecryptor {
             fetch = nil
             isFetching = false
             isReturning = false
+            heldPlace = nil
+        }
+
+        /// Nothing came of the fetch. Upstream goes on where it was: a server may give a file only once. If the demuxer has
+        /// been elsewhere meanwhile, it sends upstream to where it waits.
+        mutating func giveBack() {
+            let isThere = heldPlace != nil && heldPlace == window?.position
+            endFetch()
+            guard !isThere else { return }
+            window?.interrupt()
+            (isFetching, isReturning) = (true, true)
         }
 
         /// What upstream brings until its next segment is not what the window waits for.
         mutating func upstreamMoves() {
+            heldPlace = nil
             if !isFetching { window?.interrupt() }
         }
 
@@ -110,7 +124,7 @@ extension ISODecryptor {
             weak.withElement { element in
                 notice.post(on: element.reference)
                 guard case .lost(let failure) = notice else { return }
-                (element as? ISODecryptor)?.change { $0.failure = .lost(failure) }
+                (element as? ISODecryptor)?.change { if $0.isFetching { $0.failure = .lost(failure) } }
             }
         } receive: { run, event in
             weak.map { ($0 as? ISODecryptor)?.receive(event, of: run) } ?? nil
@@ -160,7 +174,10 @@ extension ISODecryptor {
                 if count > 0 { monitor.broadcast() }
                 // The last bytes are not given back before the element stops: upstream would end the stream, and that is
                 // the demuxer's to decide, which may have looked at the end of the file first.
-                if done == bytes.count, intake.window?.isAtEnd != true, !intake.beginFetch() { return .ok }
+                if done == bytes.count, intake.window?.isAtEnd != true {
+                    guard intake.beginFetch() else { return .ok }
+                    intake.heldPlace = intake.window?.position
+                }
             }
             guard waitForWindow() else { return .flushing }
         }
@@ -229,10 +246,7 @@ extension ISODecryptor {
             case .bytes(let bytes): return bytes.withUnsafeBytes { intake.window?.take($0) }
             case .end: intake.window?.end()
             case .failure(let failure): intake.failure = .lost(failure)
-            case .refused:
-                intake.endFetch()
-                intake.upstreamMoves()
-                intake.isReturning = true
+            case .refused: intake.giveBack()
             }
             return nil
         }
@@ -282,7 +296,7 @@ extension ISODecryptor {
             switch step {
             case nil: return .success(done)
             case .wait where intake.isReturning:
-                intake.isReturning = false
+                (intake.isFetching, intake.isReturning) = (false, false)
                 if let failure = send(to: place, for: place) { return .failure(failure) }
             case .wait:
                 intake.isAwaited = true

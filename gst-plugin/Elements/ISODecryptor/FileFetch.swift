@@ -12,7 +12,7 @@ final class FileFetch: Sendable {
         case bytes(ArraySlice<UInt8>)
         /// There are no more.
         case end
-        /// The server gives nothing of it to this fetch, for a reason that stays. The source may know more, such as a log-in.
+        /// Nothing of it came to this fetch. The source may know more, such as a log-in, a proxy or certificates.
         case refused
         case failure(PresentationFailure)
     }
@@ -51,8 +51,10 @@ final class FileFetch: Sendable {
 
     deinit { end() }
 
-    /// The fields that the source sends.
-    func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers } }
+    /// The fields that the source sends, without the range that it asked for.
+    func setHeaders(_ headers: [HTTPHeader]) {
+        state.withLock { $0.headers = headers.filter { $0.name.lowercased() != "range" } }
+    }
 
     /// Goes on at this byte. What comes from there has this number, and nothing comes of former runs but what is on its way.
     func begin(at place: UInt64, run: UInt64) {
@@ -75,23 +77,30 @@ final class FileFetch: Sendable {
     private func fetch(
         _ request: LoopbackRequest, _ place: UInt64, _ run: UInt64, _ wishes: AsyncStream<Void>
     ) async {
+        // A digest is for one request, and lasts no longer than its nonce: the source can make others.
+        guard request.header("Authorization")?.lowercased().hasPrefix("digest") != true else {
+            _ = receive(run, .refused)
+            return
+        }
         do throws(PresentationFailure) {
             let response = try await relay.answer(url, request)
             guard isRest(response, from: place) else { throw .changed(url, "file") }
+            relay.didSucceed(url)
             state.withLock { $0.hasCome = true }
             await handOn(response, run, wishes)
         } catch {
             guard !Task.isCancelled else { return }
-            let isRefused = !error.mayPass && !state.withLock { $0.hasCome }
-            _ = receive(run, isRefused ? .refused : .failure(error))
+            _ = receive(run, state.withLock { $0.hasCome } ? .failure(error) : .refused)
         }
     }
 
     /// Whether it has what follows `place` in the file that the source has begun.
     private func isRest(_ response: LoopbackResponse, from place: UInt64) -> Bool {
-        guard let field = response.headers.first(where: { $0.name.lowercased() == "content-range" }),
-            let range = ContentRange(field.value)
-        else { return false }
+        guard let field = response.headers.first(where: { $0.name.lowercased() == "content-range" }) else {
+            // A server may send all of a file to one that asks for all of it.
+            return place == 0 && response.status == 200 && response.length.map { $0 == size } ?? true
+        }
+        guard let range = ContentRange(field.value) else { return false }
         return range.first.map { UInt64($0) } == place && (range.size.map { UInt64($0) == size } ?? true)
     }
 
@@ -114,4 +123,9 @@ final class FileFetch: Sendable {
         }
         if !Task.isCancelled { _ = receive(run, .end) }
     }
+}
+
+extension LoopbackResponse {
+    /// Of the body, in bytes; nil if that is not known.
+    fileprivate var length: UInt64? { stream.map { $0.length } ?? UInt64(body.count) }
 }

@@ -35,9 +35,10 @@ struct FileFetchTests {
         private let events = AsyncStream.makeStream(of: String.self)
         private let fetch = Mutex<FileFetch?>(nil)
         private let portion: Int
+        private let fields: [HTTPHeader]
 
-        init(_ answers: RelayTests.Script.Answer..., portion: Int = .max) {
-            (script, self.portion) = (RelayTests.Script(answers), portion)
+        init(_ answers: RelayTests.Script.Answer..., portion: Int = .max, fields: [HTTPHeader] = []) {
+            (script, self.portion, self.fields) = (RelayTests.Script(answers), portion, fields)
         }
 
         var taken: [UInt8] { bytes.withLock { $0 } }
@@ -49,7 +50,7 @@ struct FileFetchTests {
                     transport: script,
                     tell: { _ in },
                     receive: { [weak self] run, event in self?.receive(run, event) })
-                made?.setHeaders([HTTPHeader(name: "User-Agent", value: "player")])
+                made?.setHeaders(fields + [HTTPHeader(name: "Range", value: "bytes=0-")])
                 fetch.withLock { $0 = made }
             }
             fetch.withLock { $0 }?.begin(at: place, run: number)
@@ -74,7 +75,8 @@ struct FileFetchTests {
     }
 
     @Test(arguments: [1, 699, 5000]) func theRestComesInOrder(_ portion: Int) async {
-        let reader = Reader(Self.rest(from: 1200), portion: portion)
+        let player = HTTPHeader(name: "User-Agent", value: "player")
+        let reader = Reader(Self.rest(from: 1200), portion: portion, fields: [player])
         #expect(await reader.run(7, from: 1200) == "7: end")
         #expect(reader.taken == Array(Self.media[1200...]))
         #expect(reader.script.ranges == ["bytes=1200-"])
@@ -90,6 +92,30 @@ struct FileFetchTests {
         #expect(await later.run(1, from: 100) == "1: end")
         #expect(await later.run(2, from: 900) == "2: failure")
         #expect(later.taken == Array(Self.media[100...]))
+    }
+
+    /// As without the source's proxy. That it brought something tells that there is a way.
+    @Test func withoutAConnectionTheSourceGoesOnAtOnce() async {
+        for answer in [RelayTests.Script.Answer.failure(.refused(Self.url)), Self.status(503)] {
+            let reader = Reader(answer)
+            #expect(await reader.run(1, from: 100) == "1: refused")
+            #expect(reader.script.ranges == ["bytes=100-"])
+        }
+    }
+
+    @Test func aDigestIsTheSourcesAlone() async {
+        let digest = HTTPHeader(name: "authorization", value: "Digest username=\"a\", nc=00000001")
+        let reader = Reader(Self.rest(from: 1200), fields: [digest])
+        #expect(await reader.run(1, from: 1200) == "1: refused")
+        #expect(reader.script.ranges.isEmpty)
+    }
+
+    /// RFC 9110, section 14.2: a server may leave the range out.
+    @Test func allOfTheFileMayComeAsAWhole() async {
+        let fields = [HTTPHeader(name: "Content-Length", value: "\(Self.media.count)")]
+        let reader = Reader(.response(HTTPResponse(status: 200, headers: fields, body: Self.media, url: Self.url)))
+        #expect(await reader.run(1, from: 0) == "1: end")
+        #expect(reader.taken == Self.media)
     }
 
     @Test func anotherFileIsNotMixedIn() async {
