@@ -161,7 +161,7 @@ class Film(Trouble):
         demand(reason is None, reason)
 
 
-def film_outage(name, file, type_, seconds=1.2):
+def film_outage(name, file, type_, seconds=0.8):
     """No network for a while in the middle of a file: playback holds, and goes on with the rest of it by a range."""
 
     def check():
@@ -179,8 +179,8 @@ def film_outage_for_good():
     """The network does not come back: playback waits as long as it may, and ends."""
     with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
         film.breaks(1e6)
-        film.play("--outage", "2", sink=FREE).demand(1).states("failed")
-        demand(film.gap.begun and time.monotonic() - film.gap.begun >= 2, "it did not wait")
+        film.play("--outage", "1", sink=FREE).demand(1).states("failed")
+        demand(film.gap.begun and time.monotonic() - film.gap.begun >= 1, "it did not wait")
 
 
 def film_unavailable():

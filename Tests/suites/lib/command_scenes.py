@@ -299,7 +299,7 @@ def rights_words():
 def play_outage():
     """No network for a moment in the middle of a whole file: it waits, and goes on with the rest by a range."""
     with agent_network.Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
-        film.breaks(1.2)
+        film.breaks(0.8)
         latchkey("play", "--yes", *SINKS, film.url(film.manifest)).demand(0)
         film.demand_rest()
 
