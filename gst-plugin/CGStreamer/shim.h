@@ -149,6 +149,21 @@ static inline GstElement *ek_adaptive_demuxer_around(GstElement *element) {
   return found;
 }
 
+/* Whether a player made the source of what comes to the element, in a `urisourcebin` around it. */
+static inline gboolean ek_has_players_source(GstElement *element) {
+  gboolean is_found = FALSE;
+  GstObject *object = gst_object_get_parent(GST_OBJECT_CAST(element));
+  while (object) {
+    GstElementFactory *factory = gst_element_get_factory(GST_ELEMENT_CAST(object));
+    const gchar *name = factory ? gst_plugin_feature_get_name(GST_PLUGIN_FEATURE(factory)) : NULL;
+    is_found = !g_strcmp0(name, "urisourcebin");
+    GstObject *parent = is_found ? NULL : gst_object_get_parent(object);
+    gst_object_unref(object);
+    object = parent;
+  }
+  return is_found;
+}
+
 /* The plain sink pads on children of `bin` that nothing is linked to, each with a reference; free the array. NULL where
  * there are none. */
 static inline GPtrArray *ek_unlinked_sinks_in_bin(GstElement *bin) {

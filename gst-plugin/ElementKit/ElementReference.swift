@@ -125,6 +125,10 @@ public struct ElementReference: @unchecked Sendable {
         return true
     }
 
+    /// Whether a player made the source of what comes to the element, for a URI, with no queue in between whose level says
+    /// how fast the network is: `playbin3` and the bins that it is made of.
+    public var hasPlayersSource: Bool { ek_has_players_source(pointer) != 0 }
+
     /// The source pads, at the moment, of the newer adaptive demuxer around the element. Empty where there is none.
     public var adaptiveDemuxersPads: [PadReference] {
         guard let demuxer = ek_adaptive_demuxer_around(pointer) else { return [] }

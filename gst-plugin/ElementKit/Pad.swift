@@ -395,6 +395,12 @@ extension Pad {
         return gst_pad_peer_query(pointer, query) != 0 && Query(lending: query).offersPullAnywhere
     }
 
+    /// The fields of the request that the HTTP source in front of a sink pad has sent. Nil if no source reports it.
+    public var httpRequestHeaders: [(name: String, value: String)]? {
+        guard let event = ek_http_headers_in_front(pointer) else { return nil }
+        return Event(owning: event).httpRequestHeaders
+    }
+
     /// Whether the HTTP server in front of a sink pad says that it takes byte ranges, so far as the answer came. Nil if
     /// no source reports it: sources call themselves seekable before they know.
     public var serverTakesRanges: Bool? {

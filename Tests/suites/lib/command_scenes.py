@@ -16,6 +16,8 @@ import tempfile
 import termios
 import time
 
+import agent_network
+import agent_scenes
 import children
 import corpus
 import exit_scenes
@@ -348,6 +350,14 @@ def rights_words():
         demand(need["keySystem"] == "playready", f"{need}")
 
 
+def play_outage():
+    """No network for a moment in the middle of a whole file: it waits, and goes on with the rest by a range."""
+    with agent_network.Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
+        film.breaks(0.8)
+        latchkey("play", "--yes", *SINKS, film.url(film.manifest)).demand(0)
+        film.demand_rest()
+
+
 def play_json():
     """Each event is an object on a line of its own."""
     with World(name=DASH) as world:
@@ -570,7 +580,8 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/log": play_log, "play/audio": play_audio, "play/terminal": play_on_terminal,
+    "play/json": play_json, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
+    "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "service/unit": unit, "service/confined": confined, "exits": exits,

@@ -3,6 +3,7 @@
 for, and a record of who asked for what."""
 
 import http.server
+import re
 import threading
 import time
 import urllib.parse
@@ -61,6 +62,42 @@ class Cut:
     def __len__(self):
         return len(self.content)
 
+    def __getitem__(self, part):
+        """A range of it, whose connection ends at the same byte."""
+        return Cut(self.content[part], max(0, self.count - part.start))
+
+
+class Gap:
+    """A whole file, for `Origin.files`, whose connection breaks once at two fifths; then there is no answer for so many seconds.
+    It is the connection over which Latchkey fetches what follows the first bytes, or the first one, of GStreamer's source."""
+
+    def __init__(self, content, seconds, of_source=False):
+        self.content = content
+        self.seconds = seconds
+        self.of_source = of_source
+        self.cut = len(content) * 2 // 5
+        # When it broke, by time.monotonic().
+        self.begun = None
+
+    def __call__(self, request):
+        if self.begun is not None:
+            return None if time.monotonic() - self.begun < self.seconds else self._answer(self.content)
+        span = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", "bytes=0-"))
+        if not span or not (int(span.group(1)) == 0 if self.of_source else 0 < int(span.group(1)) < self.cut):
+            return self._answer(self.content)
+        self.begun = time.monotonic()
+        return self._answer(Cut(self.content, self.cut))
+
+    def _answer(self, content):
+        return Answer(200, content, Accept_Ranges="bytes")
+
+    def what_follows(self, requests):
+        """Why these requests for the file are not those of a reader that waited and went on where it was, or None."""
+        if self.begun is None:
+            return "the connection did not break"
+        spans = [request.headers.get("Range") or "" for request in requests if request.time >= self.begun + self.seconds - 0.1]
+        return None if f"bytes={self.cut}-" in spans else f"it went on with {spans}"
+
 
 class Chunked:
     """A body without a length, in chunks. A connection that ends after `broken` bytes leaves out the last one."""
@@ -117,7 +154,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if pace:
             time.sleep(pace.delay)
             body = pace.content
-        if status == 200 and first.startswith("bytes=") and not isinstance(body, (Halves, Chunked, Cut)):
+        if status == 200 and first.startswith("bytes=") and not isinstance(body, (Halves, Chunked)):
             first, last = first[6:].split("-")
             end = min(int(last or len(body) - 1), len(body) - 1)
             fields["Content-Range"] = f"bytes {first}-{end}/{len(body)}"

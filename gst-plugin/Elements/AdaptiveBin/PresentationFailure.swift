@@ -47,6 +47,15 @@ struct PresentationFailure: Error, Sendable {
         }
     }
 
+    /// It may be had later, without anybody's doing.
+    var mayPass: Bool {
+        switch cause {
+        case .status(let status): status >= 500
+        case .connection, .webPage: true
+        case .other: false
+        }
+    }
+
     func post(on element: ElementReference) {
         switch kind {
         case .notFound: element.postError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)

@@ -34,8 +34,8 @@ final class SegmentRelay: Sendable {
     private let sleep: @Sendable (Duration) async throws -> Void
     private let tell: @Sendable (Notice) -> Void
     private let outages = Mutex(Outages())
-    /// Who asks is a source element, which asks for nothing again: server errors are waited for here, and nothing is
-    /// before something came.
+    /// A whole file is asked for, and by no one who asks again: server errors are waited for here. Before something came,
+    /// nothing is waited for or told: the player's source is another way then.
     private let isForPlayers: Bool
     private let hasCome = Atomic(false)
 
@@ -86,7 +86,7 @@ final class SegmentRelay: Sendable {
     /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
-        guard didFail(failure, at: url), !isOver(url), !isForPlayers || hasCome.load(ordering: .relaxed) else {
+        guard !isForPlayers || hasCome.load(ordering: .relaxed), didFail(failure, at: url), !isOver(url) else {
             return false
         }
         do {
@@ -104,12 +104,11 @@ final class SegmentRelay: Sendable {
         case .webPage: if begin(url, isTold: true) { tell(.webPage(url: url)) }
         case .status(let status):
             tell(.serverError(url: url, status: status))
-            guard status >= 500 else { return false }
-            _ = begin(url, isTold: false)
+            if failure.mayPass { _ = begin(url, isTold: false) }
         case .connection: if begin(url, isTold: true) { tell(.noNetwork(failure)) }
-        case .other: return false
+        case .other: break
         }
-        return true
+        return failure.mayPass
     }
 
     /// What failed as the stock demuxer is to hear of it, which gives up where the outage has lasted too long. Where there
@@ -374,7 +373,7 @@ actor RelayedBody {
 }
 
 extension PresentationFailure {
-    fileprivate static func changed(_ url: String, _ what: String) -> PresentationFailure {
+    static func changed(_ url: String, _ what: String) -> PresentationFailure {
         PresentationFailure(
             kind: .network,
             text:

@@ -58,7 +58,8 @@ public enum DecryptorFactory {
             + "keys come from keys=, a keys file or a resource loader",
         author: "The Latchkey authors", rank: .primary,
         padTemplates: [.sink(ISODecryptor.pluggedType), .source(ISODecryptor.producedType)],
-        properties: DecryptorSettings.properties, signals: [Decryptor.keyResponse, Decryptor.sessionEvent],
+        properties: DecryptorSettings.properties + [DecryptorSettings.outageLimit],
+        signals: [Decryptor.keyResponse, Decryptor.sessionEvent],
         implementation: ISODecryptor.self)
 
     /// What makes players plug it: protected files have a type of their own. The extensions are those of GStreamer's own

@@ -18,6 +18,8 @@ enum DecryptorFailure: Error, Sendable {
     case malformedStream(String)
     /// What comes before the decryptor does not bring the bytes that it promised.
     case source(String)
+    /// The network failed for longer than is waited for.
+    case lost(PresentationFailure)
     case cipher(String, KeyID?)
     /// What comes after the decryptor takes none but secure memory, of this caps feature where it has one, and nobody is
     /// there to fill it.
@@ -80,6 +82,7 @@ enum DecryptorFailure: Error, Sendable {
                 GST_RESOURCE_ERROR_READ, "The source cannot be read: \(reason).",
                 debug:
                     "The connection broke, or the file changed while it was read. Open it again, or download it first.")
+        case .lost(let failure): failure.post(on: element)
         case .notMedia:
             element.postError(
                 GST_STREAM_ERROR_WRONG_TYPE, "Nothing says what the buffers are: they have no caps.",

@@ -15,9 +15,13 @@ struct DecryptorSettings: Sendable {
     var keyURI: String?
     /// In milliseconds; nil: as configured.
     var keyTimeout: UInt32?
+    /// In milliseconds, of whole files.
+    var outageLimit = defaultOutageLimit
 
     /// Used where neither the element nor a configuration says otherwise.
     static let defaultKeyTimeout: UInt32 = 30_000
+    /// As long as an agent waits.
+    private static let defaultOutageLimit: UInt32 = 300_000
 
     static let properties: [Property] = [
         Property(
@@ -68,6 +72,19 @@ struct DecryptorSettings: Sendable {
         blurb:
             "URI of the key, as an HLS playlist has it in EXT-X-KEY; unset: the stream's notes tell, or the key of *",
         kind: .string(default: nil), get: read { .string($0.keyURI) }, set: change { $0.keyURI = $1.text })
+
+    /// For whole files.
+    static let outageLimit = Property(
+        "outage-limit", nick: "Outage limit",
+        blurb:
+            "How long, in milliseconds, playback of a whole file waits where the network fails or answers with a web page, "
+            + "in playbin3, which makes the HTTP source itself; the file comes through this element then, and latchkey-fetch "
+            + "messages tell of it. 0: the source decides; set it before the file starts",
+        kind: .uint(default: defaultOutageLimit, range: 0...UInt32.max),
+        get: read { .uint($0.outageLimit) },
+        set: change { settings, value in
+            if case .uint(let milliseconds) = value { settings.outageLimit = milliseconds }
+        })
 
     private static func read(
         _ field: @escaping @Sendable (DecryptorSettings) -> FieldValue

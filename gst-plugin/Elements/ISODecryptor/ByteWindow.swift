@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyElementKit
+import LatchkeyHTTP
 
 /// Where upstream pushes, but can go on at any byte, as over HTTP: the demuxer reads anywhere all the same, through a
 /// window over what comes.
@@ -8,6 +9,9 @@ import LatchkeyElementKit
 /// The demuxer's thread waits until the bytes are there, or sends upstream to them. Upstream's thread waits while it is
 /// far enough ahead. Neither waits for a lock that the other has: in this mode upstream's thread never sends the demuxer
 /// anything in order; events are stored, and the demuxer's thread takes them along.
+///
+/// If a player made the HTTP source, the first bytes come from it, and then it is held here: the rest comes through a
+/// `FileFetch`, which waits for outages.
 extension ISODecryptor {
     /// The way in from upstream. Guarded by `monitor`.
     struct Intake {
@@ -22,13 +26,56 @@ extension ISODecryptor {
         var hasSegment = false
         /// Upstream's thread is sending an event in order, and must not meet a demuxer that reads.
         var isSendingEvent = false
-        var failure: String?
+        var failure: DecryptorFailure?
         /// What the demuxer asked for so far, in bytes.
         var readSize: UInt64 = 0
         /// The demuxer waits for bytes that have not come.
         var isAwaited = false
         /// The end was kept back, which is done once.
         var hasKeptEndBack = false
+        /// Takes upstream's place; nil: the bytes come from upstream.
+        var fetch: FileFetch?
+        /// The fetch has begun: upstream's thread stays in here, and nothing that it brings counts.
+        var isFetching = false
+        /// The run of the fetch that counts.
+        var run: UInt64 = 0
+        /// Upstream's thread stays in here, and goes on at this byte when it comes out.
+        var heldPlace: UInt64?
+        /// The fetch was refused, and upstream stays in here until the demuxer sends it elsewhere.
+        var isReturning = false
+
+        /// From where the window is. False if there is no fetch.
+        mutating func beginFetch() -> Bool {
+            guard let fetch, let place = window?.position else { return false }
+            run &+= 1
+            isFetching = true
+            fetch.begin(at: place, run: run)
+            return true
+        }
+
+        mutating func endFetch() {
+            fetch?.end()
+            fetch = nil
+            isFetching = false
+            isReturning = false
+            heldPlace = nil
+        }
+
+        /// Nothing came of the fetch. Upstream goes on where it was: a server may give a file only once. If the demuxer has
+        /// been elsewhere meanwhile, it sends upstream to where it waits.
+        mutating func giveBack() {
+            let isThere = heldPlace != nil && heldPlace == window?.position
+            endFetch()
+            guard !isThere else { return }
+            window?.interrupt()
+            (isFetching, isReturning) = (true, true)
+        }
+
+        /// What upstream brings until its next segment is not what the window waits for.
+        mutating func upstreamMoves() {
+            heldPlace = nil
+            if !isFetching { window?.interrupt() }
+        }
 
         /// Whether the demuxer comes to the end of the media. That may be a little in front of the file's, and an index
         /// there is read before most of the media.
@@ -60,10 +107,27 @@ extension ISODecryptor {
 
     /// False where something has come meanwhile.
     func openWindow(_ size: UInt64) -> Bool {
-        monitor.withLock {
+        let fetch = makeFetch(size)
+        return monitor.withLock {
             guard !intake.hasSegment, !intake.isSendingEvent, !intake.isStopped else { return false }
             intake.window = ByteWindow(size: size)
+            intake.fetch = fetch
             return true
+        }
+    }
+
+    /// Nil in pipelines whose application made the source.
+    private func makeFetch(_ size: UInt64) -> FileFetch? {
+        guard reference.hasPlayersSource, let url = reference.pad("sink")?.peerURI()?.uri else { return nil }
+        let weak = WeakElement(reference)
+        return FileFetch(url, size: size, limit: .milliseconds(Int64(settings.outageLimit))) { notice in
+            weak.withElement { element in
+                notice.post(on: element.reference)
+                guard case .lost(let failure) = notice else { return }
+                (element as? ISODecryptor)?.change { if $0.isFetching { $0.failure = .lost(failure) } }
+            }
+        } receive: { run, event in
+            weak.map { ($0 as? ISODecryptor)?.receive(event, of: run) } ?? nil
         }
     }
 
@@ -72,6 +136,7 @@ extension ISODecryptor {
         monitor.withLock {
             defer {
                 intake.window = nil
+                intake.endFetch()
                 monitor.broadcast()
             }
             return intake.window != nil
@@ -90,6 +155,9 @@ extension ISODecryptor {
     func chainIntoWindow(_ buffer: consuming Buffer) -> FlowResult {
         guard isWindowed else { return chain(buffer) }
         if buffer.size == 0 { return .ok }
+        if let fetch = monitor.withLock({ intake.isFetching ? nil : intake.fetch }) {
+            fetch.setHeaders((sinkPad.httpRequestHeaders ?? []).map { HTTPHeader(name: $0.name, value: $0.value) })
+        }
         return buffer.withBytes { take($0) } ?? report(.notMappable)
     }
 
@@ -98,15 +166,19 @@ extension ISODecryptor {
         monitor.lock()
         defer { monitor.unlock() }
         while true {
-            guard !intake.isFlushing, !intake.isStopped,
+            guard !intake.isFlushing, !intake.isStopped, intake.window != nil else { return .flushing }
+            if !intake.isFetching {
                 // SAFETY: `done` is at most the number of bytes.
-                let count = intake.window?.take(UnsafeRawBufferPointer(rebasing: bytes[done...]))
-            else { return .flushing }
-            done += count
-            if count > 0 { monitor.broadcast() }
-            // The last bytes are not given back before the element stops: upstream would end the stream, and that is
-            // the demuxer's to decide, which may have looked at the end of the file first.
-            if done == bytes.count, intake.window?.isAtEnd != true { return .ok }
+                let count = intake.window?.take(UnsafeRawBufferPointer(rebasing: bytes[done...])) ?? 0
+                done += count
+                if count > 0 { monitor.broadcast() }
+                // The last bytes are not given back before the element stops: upstream would end the stream, and that is
+                // the demuxer's to decide, which may have looked at the end of the file first.
+                if done == bytes.count, intake.window?.isAtEnd != true {
+                    guard intake.beginFetch() else { return .ok }
+                    intake.heldPlace = intake.window?.position
+                }
+            }
             guard waitForWindow() else { return .flushing }
         }
     }
@@ -127,23 +199,24 @@ extension ISODecryptor {
         case .flushStart:
             change {
                 $0.isFlushing = true
-                $0.window?.interrupt()
+                $0.upstreamMoves()
             }
         case .flushStop:
             // An end that was on its way when the flush began is over now.
             change {
                 $0.isFlushing = false
-                $0.window?.interrupt()
+                $0.upstreamMoves()
             }
         case .segment:
             let start = event.byteSegmentStart
             change {
-                if start == nil { $0.failure = "it counts in time, not in bytes" }
+                guard !$0.isFetching else { return }
+                if start == nil { $0.failure = .source("it counts in time, not in bytes") }
                 guard let start, $0.window?.begin(at: start) == false else { return }
-                $0.failure = "it goes on at byte \(start), and not where it was sent"
+                $0.failure = .source("it goes on at byte \(start), and not where it was sent")
             }
         case .endOfStream:
-            change { if !$0.isFlushing { $0.window?.end() } }
+            change { if !$0.isFlushing, !$0.isFetching { $0.window?.end() } }
         case .protection:
             if let protection = event.protection { prefetchKeys(protection) }
         case .caps:
@@ -159,6 +232,23 @@ extension ISODecryptor {
         monitor.withLock {
             body(&intake)
             monitor.broadcast()
+        }
+    }
+
+    // MARK: The fetch
+
+    /// How many bytes were taken; nil if no more are wanted of this run.
+    private func receive(_ event: FileFetch.Event, of run: UInt64) -> Int? {
+        monitor.withLock {
+            guard intake.isFetching, intake.run == run, !intake.isStopped else { return nil }
+            defer { monitor.broadcast() }
+            switch event {
+            case .bytes(let bytes): return bytes.withUnsafeBytes { intake.window?.take($0) }
+            case .end: intake.window?.end()
+            case .failure(let failure): intake.failure = .lost(failure)
+            case .refused: intake.giveBack()
+            }
+            return nil
         }
     }
 
@@ -195,25 +285,25 @@ extension ISODecryptor {
         defer { monitor.unlock() }
         // A result that is not ok is the end of the right to play.
         while !flow.isFlushing, flow.result == .ok, intake.window != nil {
-            if let reason = intake.failure { return .failure(.source(reason)) }
+            if let failure = intake.failure { return .failure(failure) }
             // SAFETY: `done` is at most the number of bytes.
             let rest = UnsafeMutableRawBufferPointer(rebasing: target[done...])
             done += intake.window?.read(at: offset + UInt64(done), into: rest) ?? 0
             let place = offset + UInt64(done)
             let step = done < target.count ? intake.window?.step(towards: place) : nil
             monitor.broadcast()
+            if intake.isFetching { intake.fetch?.wake() }
             switch step {
             case nil: return .success(done)
+            case .wait where intake.isReturning:
+                (intake.isFetching, intake.isReturning) = (false, false)
+                if let failure = send(to: place, for: place) { return .failure(failure) }
             case .wait:
                 intake.isAwaited = true
                 defer { intake.isAwaited = false }
                 guard waitForChange() else { return .success(nil) }
             case .seek(let start):
-                intake.window?.jump(for: place)
-                monitor.unlock()
-                let isTaken = sinkPad.seekBytes(to: start)
-                monitor.lock()
-                if !isTaken, !flow.isFlushing { return .failure(.source("it does not go on at byte \(start)")) }
+                if let failure = send(to: start, for: place) { return .failure(failure) }
             case .ended:
                 monitor.unlock()
                 let size = sinkPad.peerByteSize
@@ -222,6 +312,20 @@ extension ISODecryptor {
             }
         }
         return .success(nil)
+    }
+
+    /// Has the bytes go on at `start`, for the one at `place`. Nil, or why they do not. The lock is held.
+    private func send(to start: UInt64, for place: UInt64) -> DecryptorFailure? {
+        intake.window?.jump(for: place)
+        if intake.fetch != nil {
+            _ = intake.window?.begin(at: start)
+            _ = intake.beginFetch()
+            return nil
+        }
+        monitor.unlock()
+        let isTaken = sinkPad.seekBytes(to: start)
+        monitor.lock()
+        return isTaken || flow.isFlushing ? nil : .source("it does not go on at byte \(start)")
     }
 
     /// Upstream ended in front of what it said. Where it knows better now, that is the end of the file.

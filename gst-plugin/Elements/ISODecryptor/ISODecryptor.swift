@@ -73,7 +73,10 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         hasAnnounced = false
         failure = nil
         isSeeking.store(false, ordering: .relaxed)
-        monitor.withLock { intake = Intake(isStopped: intake.isStopped) }
+        monitor.withLock {
+            intake.endFetch()
+            intake = Intake(isStopped: intake.isStopped, run: intake.run)
+        }
         restart()
     }
 

@@ -47,8 +47,8 @@ public final class Agent: Sendable {
         public var loaders: [any ResourceLoader] = []
         /// How long samples wait for a license, with `.manual`, before playback ends.
         public var holdTimeout = Duration.seconds(120)
-        /// How long playback of HLS with keys, DASH and Smooth Streaming waits where the network fails, or answers with
-        /// web pages, before it ends. Zero: GStreamer's demuxer decides, as it does for all other media.
+        /// How long playback of HLS with keys, DASH, Smooth Streaming and protected files waits where the network fails, or
+        /// answers with web pages, before it ends. Zero: GStreamer decides, as it does for all other media.
         public var outageTimeout = Duration.seconds(300)
         /// The players' sinks, in the words of gst-launch.
         public var videoSink = "autovideosink"

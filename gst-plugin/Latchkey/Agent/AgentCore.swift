@@ -58,8 +58,6 @@ final class AgentCore: Sendable {
         var demuxers: [WeakPipeline] = []
         /// Serves what is cached of the content.
         var gateway: CacheGateway?
-        /// Serves a whole file that is not cached, and waits for outages.
-        var file: FileGateway?
     }
 
     init(contentURL: String, type: ContentType, configuration: Agent.Configuration) {
@@ -240,8 +238,7 @@ extension AgentCore {
         }
         let pipeline = Pipeline(element)
         let gateway = try cacheGateway()
-        let file = gateway == nil ? fileGateway() : nil
-        element.setProperty("uri", .string(gateway?.url ?? file?.url ?? contentURL))
+        element.setProperty("uri", .string(gateway?.url ?? contentURL))
         do throws(PipelineError) {
             for (name, sink) in [
                 ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
@@ -258,7 +255,6 @@ extension AgentCore {
         let id = try attachment(to: element)
         guarded.withLock {
             $0.attachments[id]?.gateway = gateway
-            $0.attachments[id]?.file = file
         }
         noteStoredContent()
         // Behind the attachment, from which on changes reach the player.
@@ -386,8 +382,7 @@ extension AgentCore {
     private func elementDidAppear(_ element: ElementReference, in id: UInt64) {
         let factory = element.factoryName
         if let factory, Self.httpClients.contains(factory) { watchHTTP() }
-        if let factory, waitsForOutages(factory, in: id) {
-            let milliseconds = UInt32(clamping: configuration.outageTimeout.milliseconds)
+        if let factory, let milliseconds = outageLimit(of: factory, in: id) {
             element.pointer.setProperty("outage-limit", .uint(milliseconds))
         }
         switch factory {
@@ -419,7 +414,6 @@ extension AgentCore {
         // Of `playbin3` and its like: as the URI was given to them.
         default:
             leadToCache(element, in: id)
-            waitForOutages(element, in: id)
         }
     }
 
@@ -432,31 +426,16 @@ extension AgentCore {
         if isNew { log(.info, "seek to \(target / 1_000_000) ms") }
     }
 
-    private func waitsForOutages(_ factory: String, in id: UInt64) -> Bool {
+    /// For how long the element is to wait for outages, in milliseconds; nil for elements that do not.
+    private func outageLimit(of factory: String, in id: UInt64) -> UInt32? {
         switch factory {
-        case "latchkeyhlsdemux", "latchkeymssdemux": true
+        case "latchkeyhlsdemux", "latchkeymssdemux": break
         // What comes out of the cache has no outages: what is not there is its edge.
-        case "latchkeydashdemux": guarded.withLock { $0.attachments[id]?.gateway == nil }
-        default: false
+        case "latchkeydashdemux", "latchkeyisodec":
+            if guarded.withLock({ $0.attachments[id]?.gateway != nil }) { return 0 }
+        default: return nil
         }
-    }
-
-    /// Serves whole files at a server; nil for other content, and where outages are not waited for.
-    private func fileGateway() -> FileGateway? {
-        guard type == .mp4 || type == .piff else { return nil }
-        return FileGateway(contentURL, limit: configuration.outageTimeout) { [weak self] fields in
-            self?.handle("latchkey-fetch", fields)
-        } lose: { [weak self] reason in
-            self?.log(.error, reason)
-        }
-    }
-
-    /// A source that reads from the gateway waits for as long as that does.
-    private func waitForOutages(_ source: ElementReference, in id: UInt64) {
-        guard let uri = source.sourceURI, source.factoryName == "souphttpsrc",
-            uri == guarded.withLock({ $0.attachments[id]?.file?.url })
-        else { return }
-        source.pointer.setProperty("timeout", .uint(0))
+        return UInt32(clamping: configuration.outageTimeout.milliseconds)
     }
 
     private func webPageDidCome() {
@@ -680,32 +659,14 @@ extension AgentCore {
         }
         if let gateway = gateway(of: id) {
             if !source.setSourceURI(gateway.url) { log(.warning, "\(source.name) cannot read from the cache") }
-        } else if let file = fileGateway(of: id) {
-            if !source.setSourceURI(file.url) {
-                log(.warning, "\(source.name) does not wait for outages of the network")
-            }
-            waitForOutages(source, in: id)
         }
     }
 
     /// The content's URL for what a gateway serves; nil for other URLs.
     func originalURL(_ url: String) -> String? {
-        let gateways = guarded.withLock { $0.attachments.values.flatMap { [$0.gateway?.url, $0.file?.url] } }
+        let gateways = guarded.withLock { $0.attachments.values.compactMap { $0.gateway?.url } }
         let origin = URIReference(url).origin
-        return gateways.contains { $0.map { URIReference($0).origin == origin } ?? false } ? contentURL : nil
-    }
-
-    /// That of an attachment, which lives as long; nil where there is none for this content.
-    private func fileGateway(of id: UInt64) -> FileGateway? {
-        if let known = guarded.withLock({ $0.attachments[id]?.file }) { return known }
-        guard let made = fileGateway() else { return nil }
-        return withExtendedLifetime(made) {
-            guarded.withLock { guarded in
-                let file = guarded.attachments[id]?.file ?? made
-                guarded.attachments[id]?.file = file
-                return file
-            }
-        }
+        return gateways.contains { URIReference($0).origin == origin } ? contentURL : nil
     }
 
     /// That of an attachment, which lives as long; nil where nothing of the content is in the cache.
