@@ -21,7 +21,7 @@ LAYERS = {
     "LatchkeyContainers": (
         "Sources/LatchkeyContainers",
         ["LatchkeyProtection"],
-        ["FoundationEssentials", "Synchronization"]),
+        ["FoundationEssentials", "Glibc", "Synchronization"]),
     "LatchkeyManifests": (
         "Sources/LatchkeyManifests",
         ["LatchkeyContainers", "LatchkeyProtection"],
