@@ -57,7 +57,8 @@ extension DASHManifest.Protection {
 extension XMLLimits {
     /// For manifests of adaptive streaming. Long timelines have an element for each segment. GStreamer's demuxers
     /// read no more bytes; with the documents that they make of it, the largest manifest takes less than 256 MiB.
-    public static let manifest = XMLLimits(size: 10_000_000, elements: 131_072, markup: 440_000)
+    public static let manifest = XMLLimits(
+        size: 10_000_000, elements: 131_072, markup: 440_000, isLenient: true)
 }
 
 extension XMLElement {
@@ -364,7 +365,8 @@ extension DASHManifest {
             guard rest.popFirst() == UInt8(ascii: "<"), let first = rest.first else { return false }
             switch first {
             case UInt8(ascii: "?"):
-                rest = rest.drop { $0 != UInt8(ascii: ">") }.dropFirst()
+                guard let end = end(of: rest) else { return false }
+                rest = rest[end...]
             case UInt8(ascii: "!"):
                 let isComment = rest.starts(with: "!--".utf8)
                 guard isComment || rest.starts(with: "!DOCTYPE".utf8),
@@ -379,6 +381,13 @@ extension DASHManifest {
                     && String(decoding: tag, as: UTF8.self).contains("urn:mpeg:dash:")
             }
         }
+    }
+
+    /// Behind the end of the processing instruction.
+    private static func end(of instruction: ArraySlice<UInt8>) -> Int? {
+        instruction.indices.dropFirst().first {
+            instruction[$0] == UInt8(ascii: ">") && instruction[$0 - 1] == UInt8(ascii: "?")
+        }.map { $0 + 1 }
     }
 
     /// Behind the end of the comment.

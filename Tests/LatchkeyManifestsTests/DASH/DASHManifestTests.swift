@@ -135,6 +135,7 @@ import Testing
     @Test(arguments: [
         ("<MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
         ("\u{FEFF}<?xml version='1.0'?>\n<!-- > <a> --><x:MPD xmlns:x=\"urn:mpeg:dash:schema:mpd:2011\"", true),
+        ("<?a b='>' ?><?c?><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'", true), ("<?a >", false), ("<?>", false),
         ("<MPD xmlns='urn:other'>", false), ("<html><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
         ("<!-- <MPD xmlns='urn:mpeg:dash:", false), ("", false), ("<", false), ("<!DOCTYPE MPD>", false), ("<?", false),
         ("<!DOCTYPE MPD [<!ENTITY a \">]\">]><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
