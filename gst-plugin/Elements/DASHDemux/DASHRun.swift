@@ -56,16 +56,18 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
+    /// `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
+    /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
     /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
-        shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
+        shared: SharedSession, playback: KeyPlayback? = nil, transport: any HTTPTransport = CurlTransport.shared,
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
-        keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
+        keys = ManifestKeys(
+            session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         segments = try makeSegments(origin)
@@ -279,17 +281,29 @@ extension DASHManifest {
         for protection in protections {
             let askable = protection.systems.filter { system in
                 // KIDs are enough for ClearKey.
-                KeySystem(system) == .clearKey || protection.descriptor(of: system)?.systemBoxes.isEmpty == false
+                KeySystem(system) == .clearKey
+                    || protection.descriptors.contains { $0.scheme == .system(system) && !$0.systemBoxes.isEmpty }
             }
-            guard let system = choose(askable), let descriptor = protection.descriptor(of: system) else { continue }
-            let kind = Kind(system: system, boxes: descriptor.systemBoxes, licenseURL: descriptor.licenseURLs.first)
+            guard let system = choose(askable) else { continue }
+            // ClearKey has two names, and packagers write data below one and the URL below the other. What stands further
+            // inside goes before what it inherits.
+            let peers = protection.descriptors.filter { descriptor in
+                guard case .system(let other) = descriptor.scheme else { return false }
+                return other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
+            }
+            let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? []
+            let licenseURL = peers.last { !$0.licenseURLs.isEmpty }?.licenseURLs.first
+            let kind = Kind(system: system, boxes: boxes, licenseURL: licenseURL)
             let place = places[kind] ?? groups.count
             if place == groups.count {
                 places[kind] = place
                 known.append([])
                 groups.append(
-                    ManifestKeyGroup(system: system, keyIDs: [], boxes: kind.boxes, licenseURL: kind.licenseURL))
-                add(descriptor.keyIDs, to: place)
+                    ManifestKeyGroup(
+                        system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURL, media: protection.media))
+                for descriptor in peers { add(descriptor.keyIDs, to: place) }
+            } else if groups[place].media != protection.media {
+                groups[place].media = nil
             }
             for descriptor in protection.descriptors { add(descriptor.defaultKeyIDs, to: place) }
         }
