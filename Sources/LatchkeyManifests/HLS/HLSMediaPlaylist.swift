@@ -59,6 +59,8 @@ struct HLSMediaPlaylist: Sendable {
     var segments: [Segment] = []
     var targetDuration: Double?
     var mediaSequence: UInt64 = 0
+    /// The number of the discontinuity in front of the first segment, without a tag of its own.
+    var discontinuity: UInt64 = 0
     var isEnded = false
     /// Whether it leaves segments out that the player has seen.
     var isDelta = false
@@ -153,6 +155,7 @@ private struct Reader {
             guard result.segments.isEmpty, !result.isDelta else { break }
             sequence = number
             result.mediaSequence = number
+        case "EXT-X-DISCONTINUITY-SEQUENCE": result.discontinuity = hlsInteger(value) ?? 0
         case "EXT-X-KEY":
             try countKeyOrMap()
             try result.scope.apply(value, line: line, base: base.reference)
