@@ -27,6 +27,8 @@ final class DASHRun: AdaptiveRun {
         var mayBeProtected = false
         /// The stock demuxer fetches the manifest again. Nil where it could not be read.
         var isDynamic: Bool?
+        /// Where the manifest, which is protected, says that its later versions are.
+        var location: String?
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
         var failure: PresentationFailure?
@@ -126,17 +128,30 @@ final class DASHRun: AdaptiveRun {
     /// where it came. `source` is the manifest's URL before redirects.
     func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
         segments?.setHome(source)
-        guard let segments, let isDynamic = state.withLock({ $0.isDynamic }) else { return (bytes, nil) }
+        let (isDynamic, location) = state.withLock { ($0.isDynamic, $0.location) }
+        guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
         guard let routed = segments.routed(bytes, from: url) else {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
             return (bytes, nil)
         }
         segments.didHandOut()
         guard isDynamic else { return (routed, nil) }
-        let laterURL = segments.serveManifest(source) { [weak segments] response in
+        let laterURL = segments.serveManifest(location ?? source) { [weak segments] response in
             segments?.routed(response.body, from: response.url)
         }
         return (routed, laterURL)
+    }
+
+    /// The stock demuxer takes no notice of `Location`, so it is told where to fetch later versions: each request of the
+    /// first URL may open a session at the server. What it fetches relative to that place must be the same.
+    private static func located(
+        _ bytes: [UInt8], from url: String, at location: String?
+    ) -> (bytes: [UInt8], laterURL: String?) {
+        guard let location, URIReference(location).isHTTP else { return (bytes, nil) }
+        let folders = [url, location].map { URIReference.resolve(".", against: URIReference($0)) }
+        if folders[0] == folders[1] { return (bytes, location) }
+        guard let routed = (try? DASHManifest.routed(bytes, from: url) { $0 }) ?? nil else { return (bytes, nil) }
+        return (routed, location)
     }
 
     private func ask(for manifest: DASHManifest, from url: String) {
@@ -144,6 +159,7 @@ final class DASHRun: AdaptiveRun {
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
+            if manifest.isProtected, manifest.location != nil { $0.location = LaterVersions(manifest, from: url)?.url }
             $0.isDynamic = manifest.isDynamic
         }
         if manifest.isDynamic { watch.setOpenEnded() }

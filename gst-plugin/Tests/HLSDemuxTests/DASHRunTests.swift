@@ -92,6 +92,31 @@ extension HLSDemuxTests.DASHRunTests {
         run.end()
     }
 
+    /// The stock demuxer is sent to the place that the manifest names, where its media stays what it was.
+    @Test(arguments: [
+        ("<Location>next.mpd?s=1</Location>", "https://a.test/x/next.mpd?s=1", false),
+        ("<Location> https://b.test/y/live.mpd </Location>", "https://b.test/y/live.mpd", true),
+        ("<Location>../y/live.mpd</Location>", "https://a.test/y/live.mpd", true),
+        ("<Location>ftp://a.test/x/live.mpd</Location>", nil, false), ("", nil, false),
+    ])
+    func laterVersionsAreAtTheLocation(element: String, laterURL: String?, isBased: Bool) throws {
+        let run = try DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]),
+            sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+        let bytes = Self.manifest(1, location: element)
+        try run.start(bytes, from: "https://a.test/x/live.mpd?t=1")
+        let handedOn = run.handedOn(
+            bytes, from: "https://a.test/x/live.mpd?t=1", source: "https://a.test/x/live.mpd?t=1")
+        #expect(handedOn.laterURL == laterURL)
+        if isBased {
+            let base = try XMLElement(reading: handedOn.bytes, limits: .manifest).child("BaseURL")?.text
+            #expect(base == "https://a.test/x/live.mpd")
+        } else {
+            #expect(handedOn.bytes == bytes)
+        }
+        run.end()
+    }
+
     /// A server that takes longer than a period is asked at the next time that is half a period ahead, not at once.
     @Test func slowServersAreNotAskedInARow() async throws {
         struct Slow: HTTPTransport {
