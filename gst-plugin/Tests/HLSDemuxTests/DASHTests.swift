@@ -101,6 +101,24 @@ extension HLSDemuxTests.DASHTests {
         #expect(try playback.packets("video", from: "qtdemux") == CorpusCase("dash-cenc-static-live").packets("video"))
     }
 
+    /// The same with keys that change in sample groups.
+    @Test func rotatingKeysOfASilentManifest() throws {
+        let media = try CorpusCase("dash-cenc-keyrot")
+        let text = String(decoding: try media.bytes("stream.mpd"), as: UTF8.self)
+        let silent = text.replacing(/<ContentProtection\b[^>]*\/>/, with: "")
+            .replacing(/<ContentProtection\b.*?<\/ContentProtection>/.dotMatchesNewlines(), with: "")
+        #expect(silent != text && !silent.contains("ContentProtection"))
+        let origin = try Origin(media.folder) { request in
+            request.path == "stream.mpd" ? LoopbackResponse(body: Array(silent.utf8)) : nil
+        }
+        let playback = try HLSPlayback(
+            origin, "stream.mpd", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.elements.contains("latchkeyisodec"))
+        #expect(try playback.packets("video", from: "qtdemux") == media.packets("video"))
+    }
+
     @Test func aClearPresentation() throws {
         let media = try ClearPresentation()
         let times = ["video": "v", "audio": "a"].map { kind, letter in
