@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyHTTP
+package import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
 
@@ -23,12 +24,14 @@ public final class KeyPlayback: Sendable {
         var inProgress: [Notice: [@Sendable () -> Void]] = [:]
         var askedAlone: Set<KeyID> = []
         var manifestURLs: [String] = []
+        var licensePlaces: [LicensePlace] = []
     }
 
     /// Media names its KIDs: the most of them, and of notices, that are remembered.
     private static let limit = 65_536
     /// With so many manifests, their origins count as several.
     private static let manifestLimit = 16
+    private static let licensePlaceLimit = 64
 
     /// Failures up to here are of an earlier playback.
     public let startGeneration: UInt64
@@ -42,6 +45,24 @@ public final class KeyPlayback: Sendable {
             if state.manifestURLs.count < Self.manifestLimit, !state.manifestURLs.contains(url) {
                 state.manifestURLs.append(url)
             }
+        }
+    }
+
+    /// A manifest names a license service. The one that it names last counts.
+    package func note(_ place: LicensePlace) {
+        state.withLock { state in
+            state.licensePlaces.removeAll { $0 == place }
+            if state.licensePlaces.count >= Self.licensePlaceLimit { state.licensePlaces.removeFirst() }
+            state.licensePlaces.append(place)
+        }
+    }
+
+    /// Where a key is asked for of which the manifest has no KID. `keySystem` and `media`: of the key; nil: not known.
+    package func licensePlace(for keySystem: KeySystem?, _ media: OutputPolicy.Media?) -> LicensePlace? {
+        state.withLock { state in
+            let fitting = state.licensePlaces.filter { keySystem == nil || $0.keySystem == keySystem }
+            return fitting.last { $0.media != nil && $0.media == media } ?? fitting.last { $0.media == nil }
+                ?? (media == nil ? fitting.last : nil)
         }
     }
 
@@ -77,6 +98,21 @@ public final class KeyPlayback: Sendable {
     /// Whether the key may be asked for alone, after a request for it and others brought the others only. Once.
     public func mayAskAlone(_ keyID: KeyID) -> Bool {
         state.withLock { $0.askedAlone.count < Self.limit && $0.askedAlone.insert(keyID).inserted }
+    }
+}
+
+/// A license service that a manifest names.
+package struct LicensePlace: Hashable, Sendable {
+    package var keySystem: KeySystem?
+    /// Absolute. Not trusted.
+    package var url: String
+    /// What its keys are for; nil where that is not told.
+    package var media: OutputPolicy.Media?
+
+    package init(keySystem: KeySystem?, url: String, media: OutputPolicy.Media? = nil) {
+        self.keySystem = keySystem
+        self.url = url
+        self.media = media
     }
 }
 

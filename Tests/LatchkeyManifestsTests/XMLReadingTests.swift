@@ -239,6 +239,57 @@ import Testing
     ])
     func refusesNamesThatAreNone(text: String) { isRefused(text, as: .malformed) }
 
+    // MARK: Not quite well-formed
+
+    /// As libxml2 reads it, which GStreamer's demuxers use: a prefix without a declaration is a part of the name.
+    @Test func lenientlyPrefixesStandForThemselves() throws {
+        let text =
+            "<MPD xmlns='u' xmlns:p='v' a='1' xml:lang='x'><p:b p:c='2' q:d='3'/><q:e xmlns:q='w'><q:f/></q:e>"
+            + "<q:g xmlns=''><h/></q:g>é</MPD>"
+        isRefused(text, as: .malformed)
+        let root = try read(text, .manifest)
+        let xml = "http://www.w3.org/XML/1998/namespace"
+        let expected = XMLElement(
+            "MPD", namespace: "u", declarations: [.init(uri: "u"), .init(prefix: "p", uri: "v")],
+            attributes: [.init("a", "1"), .init("lang", "x", prefix: "xml", namespace: xml)],
+            nodes: [
+                .element(
+                    XMLElement(
+                        "b", prefix: "p", namespace: "v",
+                        attributes: [
+                            .init("c", "2", prefix: "p", namespace: "v"), .init("d", "3", prefix: "q", namespace: "q"),
+                        ])),
+                .element(
+                    XMLElement(
+                        "e", prefix: "q", namespace: "w", declarations: [.init(prefix: "q", uri: "w")],
+                        nodes: [.element(XMLElement("f", prefix: "q", namespace: "w"))])),
+                .element(
+                    XMLElement(
+                        "g", prefix: "q", namespace: "q", declarations: [.init(uri: "")],
+                        nodes: [.element(XMLElement("h"))])),
+                .text("é"),
+            ])
+        #expect(root == expected)
+        // What is written again is read again.
+        #expect(try read(root.canonicalText, .manifest).canonicalText == root.canonicalText)
+    }
+
+    @Test(arguments: [
+        "<MPD><p:a></MPD>", "<MPD><p:a/>", "<MPD p:a='' p:a=''/>", "<MPD><p:a>&b;</p:a></MPD>", "<p:MPD><",
+    ])
+    func lenientlyAllElseHolds(text: String) { isRefused(text, .manifest, as: .malformed) }
+
+    @Test(arguments: ["iso-8859-1", "ISO-8859-1", "windows-1252", "UTF-8", ""])
+    func lenientlyLatinLettersAreRead(declared: String) throws {
+        let declaration = declared.isEmpty ? "" : "<?xml version='1.0' encoding='\(declared)'?>"
+        let bytes = Array("\(declaration)<MPD a='".utf8) + [0xE9] + Array("'/>".utf8)
+        isRefused(bytes, as: .malformed)
+        guard declared.lowercased() != "utf-8", !declared.isEmpty else {
+            return isRefused(bytes, .manifest, as: .malformed)
+        }
+        #expect(try read(bytes, .manifest)[attribute: "a"] == "é")
+    }
+
     // MARK: Texts of errors
 
     @Test(arguments: [

@@ -7,7 +7,8 @@ import LatchkeyProtection
 ///
 /// Producers disagree about what offsets are counted from, and leave boxes out, empty or broken. So each reading is
 /// tried, and the first one taken that fits every sample: IVs and maps end where they should, and each map adds up to
-/// the size of its sample.
+/// the size of its sample. With a constant IV, a box without any map says nothing, whatever it counts: such samples are
+/// encrypted as a whole.
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.
     static let externalLimit = 16 << 20
@@ -41,22 +42,30 @@ struct ISOAuxiliaryInformation {
     private var hasLongOffsets = false
     private var lists: [List] = []
 
+    /// Why one of the boxes cannot be read.
+    private var problem: FormatError?
+
     /// What a PIFF box says in place of the sample entry.
     private(set) var override: ISOEncryption?
 
     /// Reads the boxes that are about encryption among `boxes`.
     init(_ boxes: [ISOBox], in bytes: [UInt8]) throws(FormatError) {
         for box in boxes {
-            switch box.type {
-            case "saiz" where sizes == nil && Self.isAboutEncryption(box, in: bytes):
-                try readSizes(box, in: bytes)
-            case "saio" where offsets == nil && Self.isAboutEncryption(box, in: bytes):
-                try readOffsets(box, in: bytes)
-            case "senc":
-                try readList(box, skipping: 0, in: bytes)
-            case "uuid" where box.isExtended(ISOExtendedType.sampleEncryption, in: bytes):
-                try readList(box, skipping: 16, in: bytes)
-            default: break
+            let isPIFF = box.isExtended(ISOExtendedType.sampleEncryption, in: bytes)
+            if box.type == "senc" || isPIFF { try readOverride(box, skipping: isPIFF ? 16 : 0, in: bytes) }
+            do throws(FormatError) {
+                switch box.type {
+                case "saiz" where sizes == nil && Self.isAboutEncryption(box, in: bytes):
+                    try readSizes(box, in: bytes)
+                case "saio" where offsets == nil && Self.isAboutEncryption(box, in: bytes):
+                    try readOffsets(box, in: bytes)
+                case "senc": try readList(box, skipping: 0, in: bytes)
+                case "uuid" where isPIFF: try readList(box, skipping: 16, in: bytes)
+                default: break
+                }
+            } catch {
+                // It may not be needed.
+                if problem == nil { problem = error }
             }
         }
     }
@@ -89,13 +98,22 @@ struct ISOAuxiliaryInformation {
         offsets = try ISORows(&reader, count: count, stride: hasLongOffsets ? 8 : 4)
     }
 
+    private mutating func readOverride(_ box: ISOBox, skipping: Int, in bytes: [UInt8]) throws(FormatError) {
+        var reader = box.reader(bytes)
+        guard (try? reader.skip(skipping + 1)) != nil, let flags = try? reader.readUInt24(), flags & 1 != 0 else {
+            return
+        }
+        override = try ISOEncryption(piff: &reader)
+    }
+
     private mutating func readList(_ box: ISOBox, skipping: Int, in bytes: [UInt8]) throws(FormatError) {
         var reader = box.reader(bytes)
         try reader.skip(skipping)
         let version = try reader.readUInt8()
         guard version == 0 else { throw .unsupported("\(reader.place): version \(version)") }
         let flags = try reader.readUInt24()
-        if flags & 1 != 0 { override = try ISOEncryption(piff: &reader) }
+        // The override.
+        if flags & 1 != 0 { try reader.skip(20) }
         let count = try reader.readUInt32()
         lists.append(
             List(
@@ -138,7 +156,7 @@ struct ISOAuxiliaryInformation {
         guard layout.protectedCount > 0 else { return }
         var readable: (candidate: Candidate, starts: [Int])?
         var firstError: FormatError?
-        for candidate in candidates(for: layout, bases: bases) {
+        for candidate in candidates(for: layout, bases: bases, in: table.auxiliary) {
             do throws(FormatError) {
                 let starts = try starts(
                     of: candidate, layout, in: &table.auxiliary, box: box, external: external)
@@ -156,13 +174,51 @@ struct ISOAuxiliaryInformation {
         try addWithout(layout, to: &table)
     }
 
+    // MARK: Boxes that say nothing
+
+    /// Whether it holds for the encryption of every sample.
+    private static func all(_ layout: ISOSampleLayout, _ holds: (ISOEncryption) -> Bool) -> Bool {
+        layout.samples.allSatisfy { $0.encryption.map { holds(layout.encryptions[Int($0)]) } ?? true }
+    }
+
+    /// Whether the sizes have room for the number of subsamples at most, which is 0 then.
+    private var areSizesEmpty: Bool {
+        guard let sizes else { return true }
+        return (0..<(sizes.common > 0 ? 1 : sizes.count)).allSatisfy { sizes.size(of: $0) <= 2 }
+    }
+
+    /// Whether the list has no map, for samples without IVs. `isSound`: then those that are cut off count as none.
+    private static func isEmpty(_ list: List, isSound: Bool, in storage: [UInt8]) -> Bool {
+        guard list.hasSubsamples else { return true }
+        var position = list.start
+        for _ in 0..<list.count {
+            guard position + 1 < list.end else { return isSound }
+            guard let map = map(in: storage, at: position, until: list.end), map.count == 0 else { return false }
+            position = map.end
+        }
+        return true
+    }
+
     /// Samples without any information: all bytes are encrypted, with the constant IV.
     private func addWithout(_ layout: ISOSampleLayout, to table: inout ISOSampleTable) throws(FormatError) {
         table.reserve(layout.protectedCount)
+        // A list that is long enough tells that there are no maps.
+        let isTold = problem == nil && areSizesEmpty || lists.contains { $0.count >= layout.protectedCount }
         for sample in layout.samples {
             guard let encryption = sample.encryption else { continue }
             guard table.encryptions[Int(encryption)].constantInitializationVector != nil else {
-                throw .malformed("\(layout.place): the encrypted sample at \(sample.offset) has no IV")
+                let boxes =
+                    sizes == nil ? "box “senc” or “saiz”" : offsets == nil ? "box “saio” or “senc”" : "box “saiz”"
+                throw problem?.within(layout.place)
+                    ?? .malformed(
+                        "\(layout.place): the encrypted sample at \(sample.offset) has no IV: no \(boxes) has one")
+            }
+            // There may be maps. Only sound is encrypted as a whole all the same.
+            guard isTold || table.encryptions[Int(encryption)].media == .audio else {
+                throw problem?.within(layout.place)
+                    ?? .malformed(
+                        "\(layout.place): the encrypted sample at \(sample.offset) has no subsamples: no box “saio” or "
+                            + "“senc” leads to those that box “saiz” has the sizes of")
             }
             guard sample.size > 0 else { continue }
             table.append(
@@ -187,11 +243,13 @@ struct ISOAuxiliaryInformation {
         }
     }
 
-    private func candidates(for layout: ISOSampleLayout, bases: [UInt64]) -> [Candidate] {
+    private func candidates(for layout: ISOSampleLayout, bases: [UInt64], in storage: [UInt8]) -> [Candidate] {
         var candidates: [Candidate] = []
-        let sized = sizes != nil && (offsets?.count ?? 0) > 0
+        let isConstant = Self.all(layout) { $0.initializationVectorSize == 0 }
+        let isSound = Self.all(layout) { $0.media == .audio }
+        let sized = sizes != nil && (offsets?.count ?? 0) > 0 && !(isConstant && areSizesEmpty)
         if sized, let base = bases.first { candidates.append(.sized(from: base)) }
-        for list in lists {
+        for list in lists where !(isConstant && Self.isEmpty(list, isSound: isSound, in: storage)) {
             let isForAll = list.count >= layout.samples.count || list.count != layout.protectedCount
             candidates.append(.list(list, forAll: isForAll))
             if isForAll, list.count == layout.protectedCount { candidates.append(.list(list, forAll: false)) }

@@ -112,7 +112,7 @@ public final class SampleAESStream {
     /// No program map could be read in this transport stream up to now, so nothing in it can be found.
     public var lacksProgram: Bool { container == .transportStream && !transport.hasProgram }
 
-    /// The last note names a key, but the transport stream calls its H.264 and audio clear. They go on as they are.
+    /// The last note names a key, but the transport stream calls its H.264 and audio clear. They are taken for encrypted.
     public var contradictsNote: Bool { transport.contradictsNote }
 
     /// What to do next. Throws `tooLarge` for an ID3 tag above the limit, and as `append` does.
@@ -287,6 +287,12 @@ public enum SampleAESCodec: Sendable, Hashable, CaseIterable {
         case .ac3: 0x81
         case .eac3: 0x87
         }
+    }
+
+    /// Of the clear form.
+    init?(clearStreamType type: UInt8) {
+        guard let codec = Self.allCases.first(where: { $0.clearStreamType == type }) else { return nil }
+        self = codec
     }
 }
 

@@ -39,8 +39,9 @@ struct SampleAESTransportStream: ~Copyable {
     private(set) var hasProgram = false
     /// What the last note says; nil before the first.
     private var isNotedClear: Bool?
-    /// A note names a key, but a programme has clear streams alone of those kinds that could be encrypted.
-    var contradictsNote = false
+    /// A note names a key, but a programme has clear streams alone of those kinds that could be encrypted. They are taken for
+    /// encrypted: packagers leave the stream types as they were.
+    private(set) var contradictsNote = false
     var planner = SampleAESPlanner()
     var unitBuffer = UnitBuffer()
     /// The first of `pending` is a unit that lies, planned, in `unitBuffer` from `unitStart` to `unitEnd`.
@@ -88,9 +89,8 @@ struct SampleAESTransportStream: ~Copyable {
     /// A programme's streams are known.
     mutating func check(_ table: ProgramMap) {
         hasProgram = true
-        let clearTypes = SampleAESCodec.allCases.map(\.clearStreamType)
         guard isNotedClear == false, table.streams.allSatisfy({ $0.codec == nil }) else { return }
-        if table.streams.contains(where: { clearTypes.contains($0.type) }) { contradictsNote = true }
+        if table.streams.contains(where: { SampleAESCodec(clearStreamType: $0.type) != nil }) { contradictsNote = true }
     }
 
     // MARK: Steps
@@ -378,7 +378,8 @@ extension SampleAESTransportStream {
     private mutating func adopt(_ table: ProgramMap) {
         check(table)
         for stream in table.streams where stream.pid != ProgramAssociation.pid && !programMapPIDs.contains(stream.pid) {
-            if let codec = stream.codec {
+            let announced = contradictsNote ? SampleAESCodec(clearStreamType: stream.type) : nil
+            if let codec = stream.codec ?? announced {
                 addStream(pid: stream.pid, .samples(codec))
             } else {
                 removeStream(pid: stream.pid, unless: .sections)

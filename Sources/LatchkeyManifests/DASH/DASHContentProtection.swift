@@ -5,7 +5,8 @@ public import LatchkeyProtection
 
 /// A ContentProtection descriptor of a DASH manifest (ISO/IEC 23009-1, 5.8.4.1), with what the common extensions put
 /// into it: `cenc:default_KID` and `cenc:pssh` (ISO/IEC 23001-7, 11), `mspr:pro` (Microsoft) and `dashif:Laurl`
-/// (DASH-IF Interoperability Points, content protection).
+/// (DASH-IF Interoperability Points, content protection). License URLs have had many spellings: `dashif:Laurl`,
+/// `clearkey:Laurl` and `ms:laurl` with an attribute are some.
 public struct DASHContentProtection: Hashable, Sendable {
     /// What `schemeIdUri` says the descriptor is about.
     public enum Scheme: Hashable, Sendable {
@@ -47,6 +48,8 @@ public struct DASHContentProtection: Hashable, Sendable {
 }
 
 extension DASHContentProtection {
+    private static let missingScheme = "a ContentProtection has no schemeIdUri"
+
     /// The most KIDs and URLs of one descriptor that are taken.
     private static let listLimit = 256
 
@@ -60,7 +63,7 @@ extension DASHContentProtection {
         } else if uri.hasPrefix("urn:uuid:"), let system = ProtectionSystem(uuid: uri) {
             scheme = .system(system)
         } else if uri.isEmpty {
-            note("a ContentProtection has no schemeIdUri")
+            note(Self.missingScheme)
         }
         for text in (element.attribute(anyNamespace: "default_KID") ?? "").split(whereSeparator: \.isWhitespace)
             .prefix(Self.listLimit)
@@ -75,15 +78,33 @@ extension DASHContentProtection {
             switch child.localName.lowercased() {
             case "pssh": readBoxes(child.text)
             case "pro": readPlayReadyObject(child.text)
-            case "laurl":
-                let text = child.attribute(anyNamespace: "licenseUrl") ?? child.trimmedText
+            case "laurl", "la_url":
+                let attribute = child.attributes.first { $0.localName.lowercased() == "licenseurl" }
+                let text = attribute?.value ?? child.trimmedText
                 if !text.isEmpty, licenseURLs.count < Self.listLimit { licenseURLs.append(text) }
             default: break
             }
         }
     }
 
-    private mutating func note(_ flaw: String) {
+    /// What a descriptor with a `ref` means that leads to `source`: what it has not itself, it has from there (ISO/IEC
+    /// 23009-1, fifth edition, 5.8.4.1.3). Nil where the two are of different schemes.
+    func inheriting(from source: DASHContentProtection) -> DASHContentProtection? {
+        let hasNoScheme = flaws.contains(Self.missingScheme)
+        guard hasNoScheme || scheme == source.scheme else { return nil }
+        var result = self
+        result.scheme = source.scheme
+        result.value = value ?? source.value
+        if defaultKeyIDs.isEmpty { result.defaultKeyIDs = source.defaultKeyIDs }
+        if protectionBoxes.isEmpty { result.protectionBoxes = source.protectionBoxes }
+        result.playReadyObject = playReadyObject ?? source.playReadyObject
+        if licenseURLs.isEmpty { result.licenseURLs = source.licenseURLs }
+        result.flaws.removeAll { $0 == Self.missingScheme }
+        for flaw in source.flaws { result.note(flaw) }
+        return result
+    }
+
+    mutating func note(_ flaw: String) {
         if !flaws.contains(flaw) { flaws.append(flaw) }
     }
 

@@ -11,6 +11,8 @@ public struct DASHManifest: Hashable, Sendable {
     public struct Protection: Hashable, Sendable {
         /// In the order of the manifest, those of the AdaptationSet that a Representation inherits included.
         public var descriptors: [DASHContentProtection]
+        /// What it holds for; nil where that is not told.
+        public var media: OutputPolicy.Media?
     }
 
     /// `type="dynamic"`: live, the manifest changes.
@@ -57,7 +59,8 @@ extension DASHManifest.Protection {
 extension XMLLimits {
     /// For manifests of adaptive streaming. Long timelines have an element for each segment. GStreamer's demuxers
     /// read no more bytes; with the documents that they make of it, the largest manifest takes less than 256 MiB.
-    public static let manifest = XMLLimits(size: 10_000_000, elements: 131_072, markup: 440_000)
+    public static let manifest = XMLLimits(
+        size: 10_000_000, elements: 131_072, markup: 440_000, isLenient: true)
 }
 
 extension XMLElement {
@@ -96,24 +99,38 @@ extension DASHManifest {
     /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most
     /// are repeated many times.
     private struct Collector {
+        private struct Part: Hashable {
+            var numbers: [Int]
+            var media: OutputPolicy.Media?
+        }
+
+        /// A descriptor that refers to another one.
+        private struct Use: Hashable {
+            var number: Int
+            var reference: String
+        }
+
         private var descriptors: [DASHContentProtection] = []
         private var numbers: [DASHContentProtection: Int] = [:]
-        private var sets: [[Int]] = []
-        private var known: Set<[Int]> = []
-        /// By `refId`; a `ref` anywhere stands for them (23009-1, fifth edition).
-        private var shared: [String: Int] = [:]
+        private var parts: [Part] = []
+        private var known: Set<Part> = []
+        /// Descriptors with a `refId`, which may stand behind their uses, with their own `ref`.
+        private var sources: [String: [(descriptor: DASHContentProtection, reference: String?)]] = [:]
+        private var uses: [Use: Int] = [:]
         private var setCount = 0
+        private var sourceCount = 0
         private var dataSize = 0
         private(set) var qualities: [PictureQuality] = []
 
         var protections: [Protection] {
-            sets.map { numbers in Protection(descriptors: numbers.map { descriptors[$0] }) }
+            parts.map { part in Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media) }
         }
 
         mutating func collect(_ root: XMLElement) {
-            let common = numbers(of: root)
+            findSources(in: root)
+            let common = numbers(of: root, areForAll: true)
             for period in root.children where period.localName == "Period" {
-                let inPeriod = common + numbers(of: period)
+                let inPeriod = common + numbers(of: period, areForAll: true)
                 for set in period.children where set.localName == "AdaptationSet" {
                     collect(set: set, inherited: inPeriod)
                 }
@@ -122,15 +139,27 @@ extension DASHManifest {
 
         private mutating func collect(set: XMLElement, inherited: [Int]) {
             let ofSet = numbers(of: set)
+            let media = Self.media(of: set)
             var hasOwn = false
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
                 let own = numbers(of: representation)
                 if own.isEmpty { continue }
                 hasOwn = true
-                keep(inherited + ofSet + own)
+                keep(Part(numbers: inherited + ofSet + own, media: media))
             }
-            if !hasOwn { keep(inherited + ofSet) }
+            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media)) }
+        }
+
+        private static func media(of set: XMLElement) -> OutputPolicy.Media? {
+            let type =
+                set[attribute: "contentType"] ?? set[attribute: "mimeType"]
+                ?? set.child("Representation")?[attribute: "mimeType"]
+            return switch type?.split(separator: "/").first {
+            case "video": .video
+            case "audio": .audio
+            default: nil
+            }
         }
 
         /// GStreamer's demuxer goes by what the Representation says itself, and not by what it inherits.
@@ -143,35 +172,84 @@ extension DASHManifest {
             qualities.append(PictureQuality(bitRate: rate, width: width, height: height))
         }
 
-        private mutating func keep(_ numbers: [Int]) {
-            guard !numbers.isEmpty, sets.count < DASHManifest.protectionLimit, known.insert(numbers).inserted else {
+        private mutating func keep(_ part: Part) {
+            guard !part.numbers.isEmpty, parts.count < DASHManifest.protectionLimit, known.insert(part).inserted else {
                 return
             }
-            sets.append(numbers)
+            parts.append(part)
         }
 
-        private mutating func numbers(of element: XMLElement) -> [Int] {
+        private static func descriptorElements(of element: XMLElement) -> some Sequence<XMLElement> {
+            element.children.lazy.filter { $0.localName == "ContentProtection" }.prefix(DASHManifest.descriptorLimit)
+        }
+
+        /// What holds for an element. `areForAll`: it is a Period or the MPD, of which descriptors with a `refId` hold
+        /// where they are referred to, and nowhere else.
+        private mutating func numbers(of element: XMLElement, areForAll: Bool = false) -> [Int] {
             setCount += 1
             guard setCount <= DASHManifest.setLimit else { return [] }
-            let elements = element.children.lazy.filter { $0.localName == "ContentProtection" }
-            return elements.prefix(DASHManifest.descriptorLimit).compactMap { number(of: $0) }
+            return Self.descriptorElements(of: element).compactMap { descriptor in
+                areForAll && descriptor.attribute(anyNamespace: "refId") != nil ? nil : number(of: descriptor)
+            }
         }
 
         private mutating func number(of element: XMLElement) -> Int? {
-            if let reference = element[attribute: "ref"], let known = shared[reference] { return known }
-            let descriptor = DASHContentProtection(element)
-            let number: Int
-            if let known = numbers[descriptor] {
-                number = known
-            } else {
-                dataSize += descriptor.dataSize
-                guard dataSize <= DASHManifest.dataLimit else { return nil }
-                number = descriptors.count
-                descriptors.append(descriptor)
-                numbers[descriptor] = number
+            guard let own = number(of: DASHContentProtection(element)) else { return nil }
+            guard let reference = element.attribute(anyNamespace: "ref") else { return own }
+            let use = Use(number: own, reference: reference)
+            if let known = uses[use] { return known }
+            // It shares what it has from elsewhere, and costs little.
+            uses[use] = descriptors.count
+            descriptors.append(resolved(descriptors[own], reference))
+            return uses[use]
+        }
+
+        private mutating func number(of descriptor: DASHContentProtection) -> Int? {
+            if let known = numbers[descriptor] { return known }
+            dataSize += descriptor.dataSize
+            guard dataSize <= DASHManifest.dataLimit else { return nil }
+            numbers[descriptor] = descriptors.count
+            descriptors.append(descriptor)
+            return descriptors.count - 1
+        }
+
+        // MARK: References
+
+        /// The most descriptors in a chain of references.
+        private static let chainLimit = 8
+
+        private mutating func findSources(in element: XMLElement) {
+            for descriptor in Self.descriptorElements(of: element) {
+                guard let name = descriptor.attribute(anyNamespace: "refId"), sourceCount < DASHManifest.setLimit else {
+                    continue
+                }
+                let source = DASHContentProtection(descriptor)
+                dataSize += source.dataSize
+                guard dataSize <= DASHManifest.dataLimit else { return }
+                sourceCount += 1
+                sources[name, default: []].append((source, descriptor.attribute(anyNamespace: "ref")))
             }
-            if let id = element[attribute: "refId"] { shared[id] = number }
-            return number
+            for child in element.children where ["Period", "AdaptationSet", "Representation"].contains(child.localName)
+            {
+                findSources(in: child)
+            }
+        }
+
+        private func resolved(_ descriptor: DASHContentProtection, _ reference: String) -> DASHContentProtection {
+            var result = descriptor
+            var next: String? = reference
+            for _ in 0..<Self.chainLimit {
+                guard let name = next else { return result }
+                let found = sources[name]?.lazy.compactMap { source in
+                    result.inheriting(from: source.descriptor).map { ($0, source.reference) }
+                }.first
+                guard let found else {
+                    result.note("a ContentProtection has a ref that leads to no other of its scheme")
+                    return result
+                }
+                (result, next) = found
+            }
+            return result
         }
     }
 }
@@ -364,7 +442,8 @@ extension DASHManifest {
             guard rest.popFirst() == UInt8(ascii: "<"), let first = rest.first else { return false }
             switch first {
             case UInt8(ascii: "?"):
-                rest = rest.drop { $0 != UInt8(ascii: ">") }.dropFirst()
+                guard let end = end(of: rest) else { return false }
+                rest = rest[end...]
             case UInt8(ascii: "!"):
                 let isComment = rest.starts(with: "!--".utf8)
                 guard isComment || rest.starts(with: "!DOCTYPE".utf8),
@@ -379,6 +458,13 @@ extension DASHManifest {
                     && String(decoding: tag, as: UTF8.self).contains("urn:mpeg:dash:")
             }
         }
+    }
+
+    /// Behind the end of the processing instruction.
+    private static func end(of instruction: ArraySlice<UInt8>) -> Int? {
+        instruction.indices.dropFirst().first {
+            instruction[$0] == UInt8(ascii: ">") && instruction[$0 - 1] == UInt8(ascii: "?")
+        }.map { $0 + 1 }
     }
 
     /// Behind the end of the comment.

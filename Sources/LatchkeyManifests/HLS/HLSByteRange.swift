@@ -20,6 +20,20 @@ public struct HLSByteRange: Hashable, Sendable {
     /// The offset of the byte behind the last one.
     public var end: UInt64 { offset &+ length }
 
+    /// As much more as cipher blocks of 16 bytes need. Packagers write the size that a part has in the clear, of which no
+    /// cipher block may be left out (draft-pantos-hls-rfc8216bis, 6.3.6).
+    public var wholeBlocks: HLSByteRange {
+        let (rest, missing) = (length % 16, 16 - length % 16)
+        return rest == 0 ? self : HLSByteRange(offset: offset, length: length &+ missing) ?? self
+    }
+
+    /// The same with a block of padding behind, if the part behind this one starts there: then `length` is the size in the
+    /// clear, which is a number of blocks.
+    func withPadding(before next: HLSByteRange) -> HLSByteRange? {
+        guard length % 16 == 0, next.offset >= 16, next.offset - 16 == end else { return nil }
+        return HLSByteRange(offset: offset, length: length &+ 16)
+    }
+
     /// `length@offset`, as a playlist has it.
     public var text: String { "\(length)@\(offset)" }
 

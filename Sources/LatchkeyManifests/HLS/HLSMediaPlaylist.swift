@@ -59,6 +59,8 @@ struct HLSMediaPlaylist: Sendable {
     var segments: [Segment] = []
     var targetDuration: Double?
     var mediaSequence: UInt64 = 0
+    /// The number of the discontinuity in front of the first segment, without a tag of its own.
+    var discontinuity: UInt64 = 0
     var isEnded = false
     /// Whether it leaves segments out that the player has seen.
     var isDelta = false
@@ -153,6 +155,7 @@ private struct Reader {
             guard result.segments.isEmpty, !result.isDelta else { break }
             sequence = number
             result.mediaSequence = number
+        case "EXT-X-DISCONTINUITY-SEQUENCE": result.discontinuity = hlsInteger(value) ?? 0
         case "EXT-X-KEY":
             try countKeyOrMap()
             try result.scope.apply(value, line: line, base: base.reference)
@@ -174,10 +177,15 @@ private struct Reader {
 
     private mutating func readSegment(_ reference: Substring, duration: Double) throws(FormatError) {
         let url = try absolute(reference)
+        try findKey()
         var range: HLSByteRange?
         if let byteRange {
+            // One without an offset that follows none starts with the resource, as for the stock demuxer.
             let end = previous.flatMap { $0.url == url ? $0.range.end : nil }
-            range = try HLSByteRange(parsing: byteRange, previousEnd: end)
+            let found = try HLSByteRange(parsing: byteRange, previousEnd: end ?? 0)
+            let isWhole = key?.value.method == .aes128
+            if isWhole { widen(before: found, of: url) }
+            range = isWhole ? found.wholeBlocks : found
         }
         previous = range.map { (url, $0) }
         try appendSegment(url: url, duration: duration, byteRange: range)
@@ -187,15 +195,34 @@ private struct Reader {
         (self.duration, byteRange, hasParts) = (nil, nil, false)
     }
 
-    private mutating func appendSegment(url: String?, duration: Double, byteRange: HLSByteRange?) throws(FormatError) {
-        if !isKeyKnown {
-            key = try result.scope.key(formats: keyFormats).map { HLSShared($0) }
-            isKeyKnown = true
-            result.scopeChanges.append((sequence, result.scope))
-            if result.scopeChanges.count > 2 * HLSWindow.maximumScopes {
-                result.scopeChanges.removeFirst(HLSWindow.maximumScopes)
-            }
+    /// The key that holds for the next segment.
+    private mutating func findKey() throws(FormatError) {
+        guard !isKeyKnown else { return }
+        key = try result.scope.key(formats: keyFormats).map { HLSShared($0) }
+        isKeyKnown = true
+        result.scopeChanges.append((sequence, result.scope))
+        if result.scopeChanges.count > 2 * HLSWindow.maximumScopes {
+            result.scopeChanges.removeFirst(HLSWindow.maximumScopes)
         }
+    }
+
+    /// What stands in front of an encrypted part has a block more where that part starts a block behind it.
+    private mutating func widen(before next: HLSByteRange, of url: String) {
+        if var section = map?.value, section.decryption != nil, section.url == url,
+            let range = section.byteRange?.withPadding(before: next)
+        {
+            section.byteRange = range
+            map = HLSShared(section)
+        }
+        guard let last = result.segments.indices.last, result.segments[last].url == url,
+            result.segments[last].key?.method == .aes128,
+            let range = result.segments[last].byteRange?.withPadding(before: next)
+        else { return }
+        result.segments[last].byteRange = range
+    }
+
+    private mutating func appendSegment(url: String?, duration: Double, byteRange: HLSByteRange?) throws(FormatError) {
+        try findKey()
         result.segments.append(
             HLSMediaPlaylist.Segment(
                 url: url, sequence: sequence, duration: duration, byteRange: byteRange, sharedKey: key, sharedMap: map,
@@ -213,6 +240,7 @@ private struct Reader {
         }
         let holding = try? result.scope.key(formats: keyFormats)
         if let holding, holding.method == .aes128 {
+            map.byteRange = map.byteRange?.wholeBlocks
             guard let vector = holding.initializationVector else {
                 if holding.keyFormat != HLSKeyFormat.identity.name {
                     map.decryption = HLSSegmentDecryption(key: holding, initializationVector: nil)

@@ -26,9 +26,12 @@ struct HLSPlan {
 
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
+    /// Where numbers of the origin have fallen.
+    private let front: HLSNumbering.Front?
 
-    init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter) {
+    init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter, front: HLSNumbering.Front? = nil) {
         window = rewriter.window
+        self.front = front
         relaysSegments = rewriter.relaysSegments
         relayedOrigin = rewriter.relayedOrigin
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
@@ -161,10 +164,16 @@ extension HLSPlan {
     func write(_ media: HLSMediaPlaylist, to output: inout HLSOutput) throws(FormatError) {
         // The map that the lines written so far leave in force.
         var front: HLSShared<HLSFront>?
+        var isNumbered = self.front == nil
         for (segment, placement) in zip(media.segments, placements) {
             var isIntroduced = !isRewritten
             for index in segment.lines {
                 let line = media.lines[index]
+                if self.front != nil, line.isNumber { continue }
+                if !isNumbered, line.isOfSegment {
+                    try number(behind: &front, to: &output)
+                    isNumbered = true
+                }
                 if !isIntroduced, line.startsSegment {
                     try introduce(placement, behind: &front, to: &output)
                     isIntroduced = true
@@ -176,6 +185,46 @@ extension HLSPlan {
         for line in media.lines[(media.segments.last?.lines.upperBound ?? 0)...] {
             try write(line, nil, placements.last, isLast: false, to: &output)
         }
+    }
+
+    /// Writes the numbers, and what stands in front of the first segment.
+    private func number(
+        behind front: inout HLSShared<HLSFront>?, to output: inout HLSOutput
+    ) throws(FormatError) {
+        guard let numbers = self.front else { return }
+        if let number = numbers.mediaSequence { try output.write("#EXT-X-MEDIA-SEQUENCE:\(number)") }
+        if let number = numbers.discontinuitySequence { try output.write("#EXT-X-DISCONTINUITY-SEQUENCE:\(number)") }
+        var discontinuity = numbers.tail.first?.discontinuity
+        for kept in numbers.tail {
+            if kept.discontinuity != discontinuity { try output.write("#EXT-X-DISCONTINUITY") }
+            discontinuity = kept.discontinuity
+            try introduce(kept.placement, behind: &front, to: &output)
+            try output.write("#EXTINF:\(kept.segment.duration),")
+            if !kept.placement.delivery.isServed, let range = kept.segment.byteRange {
+                try output.write("#EXT-X-BYTERANGE:\(range.text)")
+            }
+            try output.write(target(of: kept.segment, kept.placement, to: &output))
+        }
+        if numbers.needsDiscontinuity { try output.write("#EXT-X-DISCONTINUITY") }
+    }
+
+    /// Where the demuxer gets a segment.
+    private func target(
+        of segment: HLSMediaPlaylist.Segment, _ placement: Placement?, to output: inout HLSOutput
+    ) -> String {
+        let url = segment.url ?? ""
+        output.note(url)
+        if let placement, placement.delivery == .enveloped {
+            let resource = HLSEnvelopedSegment(
+                url: url, byteRange: segment.byteRange, kind: segment.map == nil ? .transportStream : .fragmentedMP4,
+                start: Self.ticks(placement.start))
+            return output.url(.envelope(resource))
+        }
+        guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
+            return isRelayed(url) ? output.url(.relayedSegment(url: url)) : url
+        }
+        return output.url(
+            .segment(HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)))
     }
 
     /// Writes the map of a segment where it changes.
@@ -207,21 +256,8 @@ extension HLSPlan {
             guard isLast, let segment, let url = segment.url else {
                 return try output.write(output.absolute(reference), ending: line.ending)
             }
-            output.note(url)
             (output.lastSegment, output.lastPart) = ((url, output.lastPart), nil)
-            if let placement, placement.delivery == .enveloped {
-                let resource = HLSEnvelopedSegment(
-                    url: url, byteRange: segment.byteRange,
-                    kind: segment.map == nil ? .transportStream : .fragmentedMP4,
-                    start: Self.ticks(placement.start))
-                return try output.write(output.url(.envelope(resource)), ending: line.ending)
-            }
-            guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
-                let target = isRelayed(url) ? output.url(.relayedSegment(url: url)) : url
-                return try output.write(target, ending: line.ending)
-            }
-            let resource = HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)
-            try output.write(output.url(.segment(resource)), ending: line.ending)
+            try output.write(target(of: segment, placement, to: &output), ending: line.ending)
         case .tag(let name, let value):
             try writeTag(line, name, value ?? "", segment, placement, to: &output)
         }
@@ -280,6 +316,27 @@ extension HLSPlan {
 }
 
 extension HLSLine {
+    /// Whether it has a number of the first segment.
+    fileprivate var isNumber: Bool {
+        switch content {
+        case .tag("EXT-X-MEDIA-SEQUENCE", _), .tag("EXT-X-DISCONTINUITY-SEQUENCE", _): true
+        case .tag, .blank, .comment, .uri: false
+        }
+    }
+
+    /// Whether it holds for a segment, and not for the playlist (RFC 8216, 4.3.2).
+    fileprivate var isOfSegment: Bool {
+        switch content {
+        case .uri: true
+        case .tag(let name, _):
+            [
+                "EXTINF", "EXT-X-BYTERANGE", "EXT-X-DISCONTINUITY", "EXT-X-KEY", "EXT-X-MAP", "EXT-X-PROGRAM-DATE-TIME",
+                "EXT-X-GAP", "EXT-X-BITRATE", "EXT-X-PART", "EXT-X-DATERANGE",
+            ].contains(name)
+        case .blank, .comment: false
+        }
+    }
+
     /// Whether this is a line of a segment, where a map has to stand in front.
     fileprivate var startsSegment: Bool {
         switch content {
@@ -314,6 +371,7 @@ struct HLSWindow: Sendable {
     var hasFronts = false
     /// The last key of encrypted samples.
     var sampleKey: HLSKey?
+    var numbering = HLSNumbering()
 
     func record(_ sequence: UInt64) -> Record? { records[sequence] }
 

@@ -255,12 +255,17 @@ extension HLSPlaylistRewriter {
         let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
         let media = try HLSMediaPlaylist(
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window)
-        let plan = HLSPlan(media, rewriter: self)
+        var numbering = window.numbering
+        let known = Set(window.records.values.map(\.url))
+        numbering.begin(media) { known.contains($0) }
+        let plan = HLSPlan(media, rewriter: self, front: numbering.front(of: media))
         try plan.write(media, to: &output)
-        describe(media, plan, in: &output)
+        describe(media, plan, offset: numbering.offset, in: &output)
 
         // What is complete is not refreshed.
         guard !media.isEnded else { return }
+        numbering.end(media, plan.placements)
+        window.numbering = numbering
         window.hasSampleKeys = window.hasSampleKeys || plan.hasSamples
         window.hasFronts = window.hasFronts || plan.placements.contains { $0.front?.value.isRouted == true }
         window.sampleKey = media.segments.last { $0.sampleKey != nil }?.sampleKey ?? window.sampleKey
@@ -277,9 +282,13 @@ extension HLSPlaylistRewriter {
         window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
     }
 
-    private func describe(_ media: HLSMediaPlaylist, _ plan: HLSPlan, in output: inout HLSOutput) {
+    /// `offset` is what numbers have more than those of the origin.
+    private func describe(
+        _ media: HLSMediaPlaylist, _ plan: HLSPlan, offset: UInt64, in output: inout HLSOutput
+    ) {
         output.result.targetDuration = media.targetDuration
-        output.result.mediaSequence = media.mediaSequence
+        output.result.mediaSequence = media.mediaSequence &+ offset
+        output.result.isNumberedAnew = offset != 0
         output.result.isEnded = media.isEnded
         output.result.isDelta = media.isDelta
         let isPart = media.segments.last.map { $0.url == nil } ?? false
@@ -302,20 +311,21 @@ extension HLSPlaylistRewriter {
             if placement.delivery == .enveloped { output.result.isProtected = true }
             guard let key = segment.key, placement.delivery != .enveloped else { continue }
             let decryptor: HLSRewriting.Decryptor = placement.delivery == .direct ? .element : .server
+            let number = segment.sequence &+ offset
             if let last = uses.indices.last, uses[last].key == key, uses[last].decryptor == decryptor,
-                uses[last].segments.upperBound &+ 1 == segment.sequence
+                uses[last].segments.upperBound < number, uses[last].segments.upperBound &+ 1 == number
             {
-                uses[last].segments = uses[last].segments.lowerBound...segment.sequence
+                uses[last].segments = uses[last].segments.lowerBound...number
                 uses[last].end = start + segment.duration
             } else {
                 uses.append(
                     HLSRewriting.KeyUse(
-                        key: key, decryptor: decryptor, segments: segment.sequence...segment.sequence, start: start,
+                        key: key, decryptor: decryptor, segments: number...number, start: start,
                         end: start + segment.duration))
             }
         }
         output.result.announcedSegments = announced(media, plan)
-        output.result.firstSegment = media.segments.first?.sequence
+        output.result.firstSegment = media.segments.first.map { $0.sequence &+ offset }
         output.result.durations = media.segments.map(\.duration)
         output.result.keys = uses
         if !uses.isEmpty { output.result.isProtected = true }

@@ -75,6 +75,8 @@ public struct HLSRewriting: Sendable {
     public var targetDuration: Double?
     /// The number of the first segment.
     public var mediaSequence: UInt64 = 0
+    /// Whether the numbers are others than those of the origin, which has started anew: it is to be asked for no number.
+    public var isNumberedAnew = false
     /// The number of the first segment that is there, which a delta update does not begin with `mediaSequence`.
     public var firstSegment: UInt64?
     /// Seconds of each segment, from `firstSegment` on.

@@ -204,6 +204,9 @@ extension XMLElement {
     /// Reads a whole document in UTF-8 or UTF-16, with or without a byte order mark; what an XML declaration says of the
     /// encoding is not looked at. Zeros at the end are padding. Gives its root element.
     ///
+    /// With `limits.isLenient`, a prefix that is declared nowhere stands for itself as a namespace, and a document that is
+    /// neither and says so is read as ISO 8859-1.
+    ///
     /// No document type is allowed, so there are no entities but the five of XML itself, nothing is loaded from a file
     /// or the network, and memory stays within a small multiple of the limits. Throws `tooLarge` for a document beyond
     /// `limits`, `unsupported` for a document type, and `malformed` for everything that is not well-formed.
@@ -215,7 +218,10 @@ extension XMLElement {
         try XMLTagScan.check(document, limits: limits)
         // Expat takes such a document for UTF-16, whatever encoding it is told.
         guard !document.prefix(2).contains(0) else { throw .malformed("XML: neither UTF-8 nor UTF-16") }
-        self = try XMLTreeBuilder(limits: limits).parse(document)
+        var root = try XMLTreeBuilder(limits: limits, readsNamespaces: true).parse(document)
+        if root == nil { root = try XMLTreeBuilder(limits: limits, readsNamespaces: false).parse(document) }
+        guard let root else { throw .malformed("XML: a prefix that is declared nowhere") }
+        self = root
     }
 
     private static func tooLarge(_ size: Int, _ limits: XMLLimits) -> FormatError {
@@ -229,9 +235,20 @@ extension XMLElement {
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
         guard String(validating: bytes, as: UTF8.self) != nil else {
             try XMLTagScan.checkUnread(bytes, limits: limits)
+            if limits.isLenient, saysLatin1(bytes) {
+                return Array(String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) })).utf8)
+            }
             throw .malformed("XML: neither UTF-8 nor UTF-16")
         }
         return bytes
+    }
+
+    /// Whether an XML declaration in front names ISO 8859-1, or the encoding that has more characters in the place of its
+    /// control characters.
+    private static func saysLatin1(_ bytes: [UInt8]) -> Bool {
+        guard bytes.starts(with: "<?xml".utf8) else { return false }
+        let declaration = String(decoding: bytes.prefix(256).prefix { $0 != UInt8(ascii: ">") }, as: UTF8.self)
+        return ["iso-8859-1", "latin1", "windows-1252"].contains { declaration.lowercased().contains($0) }
     }
 }
 
@@ -247,23 +264,27 @@ private final class XMLTreeBuilder {
     private var namespaces: [[UInt8]: String] = [:]
     private var elementCount = 0
     private var failure: FormatError?
+    /// What the prefixes of each open element stand for. Nil where Expat reads namespaces.
+    private var scopes: [[String: String]]?
 
     /// Between the parts of Expat's names. XML has no such character.
     fileprivate static let separator: XML_Char = 1
     /// In bytes. Expat copies the namespace for each attribute with a prefix.
     private static let namespaceLimit = 256
 
-    init(limits: XMLLimits) throws(FormatError) {
-        guard let parser = XML_ParserCreateNS("UTF-8", Self.separator) else {
-            throw .unsupported("XML: no memory for a parser")
-        }
+    /// Expat reads namespaces, and takes no prefix that is declared nowhere. `readsNamespaces`: it does.
+    init(limits: XMLLimits, readsNamespaces: Bool) throws(FormatError) {
+        let made = readsNamespaces ? XML_ParserCreateNS("UTF-8", Self.separator) : XML_ParserCreate("UTF-8")
+        guard let parser = made else { throw .unsupported("XML: no memory for a parser") }
         self.limits = limits
         self.parser = parser
+        scopes = readsNamespaces ? nil : []
     }
 
     deinit { XML_ParserFree(parser) }
 
-    func parse(_ document: [UInt8]) throws(FormatError) -> XMLElement {
+    /// Nil where a prefix is declared nowhere, and the limits say that such a document is to be read.
+    func parse(_ document: [UInt8]) throws(FormatError) -> XMLElement? {
         guard let size = Int32(exactly: document.count) else { throw .tooLarge("XML of \(document.count) bytes") }
         XML_SetReturnNSTriplet(parser, 1)
         setHandlers()
@@ -276,6 +297,7 @@ private final class XMLTreeBuilder {
             }
         }
         if let failure { throw failure }
+        if limits.isLenient, XML_GetErrorCode(parser) == XML_ERROR_UNBOUND_PREFIX { return nil }
         guard status == XML_STATUS_OK, let root else { throw notWellFormed }
         return root
     }
@@ -330,24 +352,46 @@ private final class XMLTreeBuilder {
             return fail(.tooLarge("XML of more than \(limits.elements) elements"))
         }
         flushText()
-        let name = readName(qualified)
+        // SAFETY: name and value of each attribute, and a null pointer behind the last.
+        var pairs: [(key: UnsafePointer<XML_Char>, value: UnsafePointer<XML_Char>?)] = []
+        var next = attributes
+        while let pair = next, let key = pair[0] {
+            if !declares(key, pair[1]) { pairs.append((key, pair[1])) }
+            next = pair + 2
+        }
+        openScope()
+        let name = readName(qualified, isAttribute: false)
         var element = XMLElement(
             name.local, prefix: name.prefix, namespace: name.namespace, declarations: pendingDeclarations)
         pendingDeclarations.removeAll()
-        // SAFETY: name and value of each attribute, and a null pointer behind the last.
-        var next = attributes
-        while let pair = next, let key = pair[0] {
-            let name = readName(key)
+        for pair in pairs {
+            let name = readName(pair.key, isAttribute: true)
             element.attributes.append(
-                .init(name.local, text(pair[1]), prefix: name.prefix, namespace: name.namespace))
-            next = pair + 2
+                .init(name.local, text(pair.value), prefix: name.prefix, namespace: name.namespace))
         }
         open.append(element)
+    }
+
+    /// Where Expat reads no namespaces: whether the attribute declares one, which is noted.
+    private func declares(_ key: UnsafePointer<XML_Char>, _ value: UnsafePointer<XML_Char>?) -> Bool {
+        guard scopes != nil else { return false }
+        let name = text(key)
+        guard name == "xmlns" || name.hasPrefix("xmlns:") else { return false }
+        let prefix = String(name.dropFirst("xmlns:".utf8.count))
+        if let value { prefix.withCString { declare(prefix: $0, uri: value) } }
+        return true
+    }
+
+    private func openScope() {
+        guard let scopes else { return }
+        let outer = scopes.last ?? ["xml": "http://www.w3.org/XML/1998/namespace"]
+        self.scopes?.append(pendingDeclarations.reduce(into: outer) { $0[$1.prefix] = $1.uri })
     }
 
     func end() {
         guard failure == nil, !open.isEmpty else { return }
         flushText()
+        scopes?.removeLast()
         let element = open.removeLast()
         if open.isEmpty { root = element } else { open[open.count - 1].nodes.append(.element(element)) }
     }
@@ -369,7 +413,15 @@ private final class XMLTreeBuilder {
     }
 
     /// Expat gives namespace, local name and prefix, as far as there are any: the local name alone, the first two or all.
-    private func readName(_ name: UnsafePointer<XML_Char>) -> (local: String, prefix: String, namespace: String) {
+    private func readName(
+        _ name: UnsafePointer<XML_Char>, isAttribute: Bool
+    ) -> (local: String, prefix: String, namespace: String) {
+        if let scope = scopes?.last {
+            let parts = text(name).split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2 else { return (text(name), "", isAttribute ? "" : scope[""] ?? "") }
+            let prefix = String(parts[0])
+            return (String(parts[1]), prefix, scope[prefix] ?? prefix)
+        }
         // SAFETY: the whole name ends with a zero, and each part of it with the separator or that zero.
         let first = part(name)
         guard name[first.count] != 0 else { return (String(decoding: first, as: UTF8.self), "", "") }

@@ -152,14 +152,21 @@ public struct XMLLimits: Hashable, Sendable {
     /// Tags, comments, processing instructions and attributes of the whole document together: each costs a reader that
     /// keeps the document a hundred bytes and more, however short it is.
     public var markup: Int
+    /// Whether documents are read that are not quite well-formed, as GStreamer's demuxers do: see
+    /// `XMLElement.init(reading:limits:)`.
+    public var isLenient: Bool
 
     /// Sizes in bytes, the others are counts. The defaults are enough for a header and for a license exchange.
-    public init(size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64, markup: Int = 1 << 19) {
+    public init(
+        size: Int, depth: Int = 32, elements: Int = 4096, attributes: Int = 64, markup: Int = 1 << 19,
+        isLenient: Bool = false
+    ) {
         self.size = size
         self.depth = depth
         self.elements = elements
         self.attributes = attributes
         self.markup = markup
+        self.isLenient = isLenient
     }
 
     /// For a WRMHEADER, which a PlayReady object limits to 64 KiB of UTF-16.

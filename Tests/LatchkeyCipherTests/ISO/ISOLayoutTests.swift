@@ -13,7 +13,7 @@ import Testing
     }
 
     /// What the samples of a file are decrypted with: the file read anywhere, and as a stream, which agree.
-    private func samples(_ file: [UInt8]) throws -> [Found] {
+    func samples(_ file: [UInt8]) throws -> [Found] {
         var anywhere: [Found] = []
         var access = ISORandomAccess()
         try access.prepare(0..<UInt64(file.count)) { offset, count in

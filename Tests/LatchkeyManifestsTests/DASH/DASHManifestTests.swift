@@ -67,9 +67,88 @@ import Testing
     @Test func aReferenceStandsForTheDescriptor() throws {
         let manifest = try manifest(
             "<Period>\(common(Self.first, in: "refId=\"a\""))<AdaptationSet><ContentProtection ref=\"a\"/>"
-                + "</AdaptationSet></Period>")
-        #expect(manifest.protections.first?.descriptors.count == 2)
+                + "</AdaptationSet><AdaptationSet/></Period>")
+        // Where nothing refers to it, it does not hold.
+        #expect(manifest.protections.map(\.descriptors.count) == [1])
         #expect(manifest.protections.first?.defaultKeyIDs.map(\.uuidString) == [Self.first])
+        #expect(manifest.flaws.isEmpty)
+    }
+
+    private static let clearKey = "schemeIdUri=\"urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e\""
+
+    private func source(_ id: String, _ url: String, _ attributes: String = "") -> String {
+        "<ContentProtection \(Self.clearKey) refId=\"\(id)\" \(attributes)><dashif:Laurl>\(url)</dashif:Laurl>"
+            + "</ContentProtection>"
+    }
+
+    private func use(_ id: String, _ attributes: String = "", _ content: String = "") -> String {
+        "<ContentProtection \(Self.clearKey) ref=\"\(id)\" \(attributes)>\(content)</ContentProtection>"
+    }
+
+    /// License URL, KIDs and value of each AdaptationSet's descriptors of ClearKey.
+    private func clearKeys(_ manifest: DASHManifest) -> [[String]] {
+        manifest.protections.map { protection in
+            protection.descriptors.filter { $0.scheme == .system(.clearKey) }.flatMap { descriptor in
+                descriptor.licenseURLs + descriptor.defaultKeyIDs.map { String($0.uuidString.suffix(1)) }
+                    + [descriptor.value].compactMap(\.self)
+            }
+        }
+    }
+
+    @Test func referencesLeadBothWaysAndFromEachLevel() throws {
+        let representation = { (text: String) in
+            "<AdaptationSet><Representation>\(text)</Representation></AdaptationSet>"
+        }
+        let text = """
+            \(source("mpd", "m"))<Period>\(source("period", "p"))<AdaptationSet>\(use("mpd"))</AdaptationSet>
+            <AdaptationSet>\(use("later"))</AdaptationSet>\(representation(use("period")))
+            <AdaptationSet>\(source("later", "l"))</AdaptationSet></Period>
+            <Period>\(representation(source("inner", "i")))\(representation(use("inner")))
+            <AdaptationSet>\(use("period"))</AdaptationSet></Period>
+            """
+        let manifest = try manifest(text)
+        // Each once: the same descriptors hold for two, and a source in a set holds there too.
+        #expect(clearKeys(manifest) == [["m"], ["l"], ["p"], ["l"], ["i"], ["i"], ["p"]])
+        #expect(manifest.flaws.isEmpty)
+    }
+
+    @Test func eachAttributeIsInheritedByItself() throws {
+        let sources = source("a", "a", "value=\"A\" cenc:default_KID=\"\(Self.first)\"")
+        let own = "<dashif:Laurl>own</dashif:Laurl>"
+        let sets = [
+            use("a"), use("a", "value=\"B\""), use("a", "cenc:default_KID=\"\(Self.second)\""), use("a", "", own),
+        ].map { "<AdaptationSet>\($0)</AdaptationSet>" }
+        let manifest = try manifest("\(sources)<Period>\(sets.joined())</Period>")
+        #expect(clearKeys(manifest) == [["a", "1", "A"], ["a", "1", "B"], ["a", "2", "A"], ["own", "1", "A"]])
+    }
+
+    /// Nothing goes in circles, and what leads nowhere is told.
+    @Test func referencesThatLeadOnOrNowhere() throws {
+        let chain = source("b", "b") + "<ContentProtection \(Self.clearKey) value=\"v\" refId=\"a\" ref=\"b\"/>"
+        let circle = ["x", "y"].map {
+            "<ContentProtection \(Self.clearKey) refId=\"\($0)\" ref=\"\($0 == "x" ? "y" : "x")\"/>"
+        }
+        let sets = ["a", "x", "none", "other"].map { "<AdaptationSet>\(use($0))</AdaptationSet>" }
+        let other = common(Self.first, in: "refId=\"other\"")
+        let manifest = try manifest("\(chain)\(circle.joined())\(other)<Period>\(sets.joined())</Period>")
+        #expect(clearKeys(manifest) == [["b", "v"], [], [], []])
+        #expect(manifest.flaws == ["a ContentProtection has a ref that leads to no other of its scheme"])
+    }
+
+    @Test(arguments: [
+        "<dashif:Laurl>u</dashif:Laurl>", "<dashif:laurl licenseType=\"EME-1.0\">u</dashif:laurl>",
+        "<clearkey:Laurl xmlns:clearkey=\"http://dashif.org/guidelines/clearKey\" Lic_type=\"EME-1.0\">u</clearkey:Laurl>",
+        "<ms:laurl xmlns:ms=\"urn:microsoft\" licenseUrl=\"u\"/>", "<mspr:laurl licenseURL=\"u\"/>",
+        "<LA_URL> u </LA_URL>",
+        // Declared nowhere.
+        "<clearkey:Laurl>u</clearkey:Laurl>",
+    ])
+    func spellingsOfLicenseURLs(element: String) throws {
+        let manifest = try manifest(
+            "<Period><AdaptationSet contentType=\"audio\"><ContentProtection \(Self.clearKey)>\(element)</ContentProtection>"
+                + "</AdaptationSet></Period>")
+        #expect(manifest.protections.first?.descriptors.first?.licenseURLs == ["u"])
+        #expect(manifest.protections.first?.media == .audio)
     }
 
     @Test(arguments: [
@@ -135,6 +214,7 @@ import Testing
     @Test(arguments: [
         ("<MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
         ("\u{FEFF}<?xml version='1.0'?>\n<!-- > <a> --><x:MPD xmlns:x=\"urn:mpeg:dash:schema:mpd:2011\"", true),
+        ("<?a b='>' ?><?c?><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'", true), ("<?a >", false), ("<?>", false),
         ("<MPD xmlns='urn:other'>", false), ("<html><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
         ("<!-- <MPD xmlns='urn:mpeg:dash:", false), ("", false), ("<", false), ("<!DOCTYPE MPD>", false), ("<?", false),
         ("<!DOCTYPE MPD [<!ENTITY a \">]\">]><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),

@@ -208,9 +208,102 @@ import Testing
         _ = try rewriter.rewrite(channel.playlist(at: 100), routes: routes)
         (channel.start, channel.period) = (5, 2)
         let (text, _) = try rewriter.rewrite(channel.playlist(at: 0), routes: routes)
-        for (number, segment) in SeenSegment.segments(of: text).enumerated() {
+        // Behind the last ones of before.
+        let seen = SeenSegment.segments(of: text).dropFirst(3)
+        #expect(seen.count == 6)
+        for (number, segment) in seen.enumerated() {
             try check(segment, channel, 5 + UInt64(number), routes)
         }
+    }
+
+    /// What the stock demuxer gets of a live playlist whose numbers fall: each line, with the names of segments alone.
+    private func versions(_ playlists: [String]) throws -> [(lines: [String], result: HLSRewriting)] {
+        let routes = TestRoutes()
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+        var versions: [(lines: [String], result: HLSRewriting)] = []
+        for playlist in playlists {
+            let head = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n"
+            let (text, result) = try rewriter.rewrite(head + playlist, routes: routes)
+            var lines: [String] = []
+            for line in text.split(separator: "\n").dropFirst(2).map(String.init) {
+                if line.hasPrefix("#EXTINF") || line.hasPrefix("#EXT-X-KEY") { continue }
+                guard case .segment(let segment)? = routes.resource(line) else {
+                    lines.append(line.replacing("https://cdn.example/p/", with: ""))
+                    continue
+                }
+                let vector = segment.decryption.initializationVector?.low ?? 0
+                lines.append("\(segment.url.replacing("https://cdn.example/p/", with: "")) \(vector)")
+            }
+            versions.append((lines, result))
+        }
+        return versions
+    }
+
+    private func segments(_ names: String...) -> String { names.map { "#EXTINF:1,\n\($0).ts\n" }.joined() }
+
+    /// The numbers go on, and the IVs are those of the origin's numbers.
+    @Test func fallingNumbersGoOn() throws {
+        let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"https://k/1\"\n"
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(key)\(segments("a", "b", "c", "d"))",
+            "\(key)\(segments("e"))", "\(key)\(segments("e", "f"))",
+            "#EXT-X-MEDIA-SEQUENCE:1\n\(key)\(segments("f", "g"))",
+        ])
+        let head = ["#EXT-X-MEDIA-SEQUENCE:101", "#EXT-X-DISCONTINUITY-SEQUENCE:0", "b.ts 101", "c.ts 102", "d.ts 103"]
+        #expect(
+            found.map(\.lines) == [
+                ["#EXT-X-MEDIA-SEQUENCE:100", "a.ts 100", "b.ts 101", "c.ts 102", "d.ts 103"],
+                head + ["#EXT-X-DISCONTINUITY", "e.ts 0"], head + ["#EXT-X-DISCONTINUITY", "e.ts 0", "f.ts 1"],
+                ["#EXT-X-MEDIA-SEQUENCE:105", "#EXT-X-DISCONTINUITY-SEQUENCE:1", "f.ts 1", "g.ts 2"],
+            ])
+        #expect(found.map(\.result.firstSegment) == [100, 104, 104, 105])
+        #expect(found.map(\.result.isNumberedAnew) == [false, true, true, true])
+        #expect(found.map { $0.result.keys.map(\.segments) } == [[100...103], [104...104], [104...105], [105...106]])
+        // What is served for the last ones of before goes on to be.
+        #expect(found[1].result.resources.count == 4)
+    }
+
+    /// With tags of its own, and twice; clear, and with a section.
+    @Test func discontinuitiesAreCountedOn() throws {
+        let map = { (name: String) in "#EXT-X-MAP:URI=\"\(name).mp4\"\n" }
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:7\n#EXT-X-DISCONTINUITY-SEQUENCE:4\n\(map("i"))\(segments("a"))#EXT-X-DISCONTINUITY\n"
+                + segments("b"),
+            "#EXT-X-MEDIA-SEQUENCE:2\n#EXT-X-DISCONTINUITY\n\(map("j"))\(segments("c"))",
+            "\(map("k"))\(segments("d"))",
+        ])
+        #expect(
+            found.map(\.lines).dropFirst() == [
+                [
+                    "#EXT-X-MEDIA-SEQUENCE:7", "#EXT-X-DISCONTINUITY-SEQUENCE:4", "#EXT-X-MAP:URI=\"i.mp4\"", "a.ts",
+                    "#EXT-X-DISCONTINUITY", "b.ts", "#EXT-X-DISCONTINUITY", "#EXT-X-MAP:URI=\"j.mp4\"", "c.ts",
+                ],
+                [
+                    "#EXT-X-MEDIA-SEQUENCE:9", "#EXT-X-DISCONTINUITY-SEQUENCE:6", "#EXT-X-MAP:URI=\"j.mp4\"", "c.ts",
+                    "#EXT-X-DISCONTINUITY", "#EXT-X-MAP:URI=\"k.mp4\"", "d.ts",
+                ],
+            ])
+    }
+
+    /// A server that lags behind has an older version, and the numbers of a playlist that has ended mean nothing.
+    @Test func anOlderVersionIsNoNewStart() throws {
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a", "b", "c", "d", "e"))",
+            "#EXT-X-MEDIA-SEQUENCE:97\n\(segments("x", "y", "z", "a"))",
+            "#EXT-X-MEDIA-SEQUENCE:101\n\(segments("b", "c", "d", "e", "f"))",
+        ])
+        #expect(found.map { $0.lines[0] } == [100, 97, 101].map { "#EXT-X-MEDIA-SEQUENCE:\($0)" })
+        #expect(found.allSatisfy { !$0.result.isNumberedAnew })
+    }
+
+    @Test func theLargestNumbersDoNotTrap() throws {
+        let largest = UInt64.max - 3
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:\(largest)\n#EXT-X-DISCONTINUITY-SEQUENCE:\(UInt64.max)\n\(segments("a", "b"))",
+            "#EXT-X-DISCONTINUITY-SEQUENCE:\(UInt64.max)\n#EXT-X-DISCONTINUITY\n\(segments("c", "d", "e"))",
+        ])
+        #expect(found[1].lines.first == "#EXT-X-MEDIA-SEQUENCE:\(largest)")
+        #expect(found[1].result.firstSegment == largest + 2)
     }
 
     @Test func deltaUpdatesNeedWhatTheySkip() throws {

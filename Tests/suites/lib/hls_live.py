@@ -42,7 +42,7 @@ class Live:
         self.start = self.start or now
         count = WINDOW + int(now - self.start)
         last = min(self.ends, count)
-        first = max(0, last - self.WINDOW)
+        first = self.first(last)
         lines = ['#EXT-X-MAP:URI="init.mp4"']
         for number in range(first, last):
             if number == first or number % PERIOD == 0:
@@ -50,13 +50,32 @@ class Live:
             lines += media.segment_lines(1, f"{number}.m4s")
         # The end comes behind the last segment: GStreamer 1.22 never fetches what comes together with it.
         lines += self.behind(last) if last < self.ends else []
-        return media.media_playlist([*self.HEAD, *lines], 1, count > self.ends, first, None)
+        return media.media_playlist([*self.HEAD, *lines], 1, count > self.ends, self.sequence(first), None)
 
     HEAD = ()
+
+    def first(self, last):
+        """The first segment of a playlist that ends in front of segment `last`."""
+        return max(0, last - self.WINDOW)
+
+    def sequence(self, first):
+        return first
 
     def behind(self, _number):
         """What follows the last segment, in front of segment `number`."""
         return []
+
+
+class Restarted(Live):
+    """The encoder starts anew with a segment: numbers begin with 0, and what came before is gone."""
+
+    RESTART = 8
+
+    def first(self, last):
+        return super().first(last) if last <= self.RESTART else max(self.RESTART, last - self.WINDOW)
+
+    def sequence(self, first):
+        return first if first < self.RESTART else first - self.RESTART
 
 
 class LowLatency(Live):
@@ -229,4 +248,4 @@ ALL = {
     "live-parts/blocks-skips": parts(0, "blocks", "skips"),
     "live-parts/becomes-encrypted": parts(5, "blocks", "skips"),
 }
-LONG = {"live-for-a-minute": sliding(65)}
+LONG = {"live-for-a-minute": sliding(65), "live-restart": sliding(14, Restarted)}

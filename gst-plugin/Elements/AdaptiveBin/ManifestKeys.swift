@@ -12,13 +12,20 @@ package struct ManifestKeyGroup: Hashable, Sendable {
     package var keyIDs: [KeyID]
     /// What the manifest has for the system.
     package var boxes: [PSSHBox]
+    /// As the manifest spells it.
     package var licenseURL: String?
+    /// What the keys are for; nil where that is not told.
+    package var media: OutputPolicy.Media?
 
-    package init(system: ProtectionSystem, keyIDs: [KeyID], boxes: [PSSHBox], licenseURL: String? = nil) {
+    package init(
+        system: ProtectionSystem, keyIDs: [KeyID], boxes: [PSSHBox], licenseURL: String? = nil,
+        media: OutputPolicy.Media? = nil
+    ) {
         self.system = system
         self.keyIDs = keyIDs
         self.boxes = boxes
         self.licenseURL = licenseURL
+        self.media = media
     }
 }
 
@@ -26,6 +33,7 @@ package struct ManifestKeyGroup: Hashable, Sendable {
 package final class ManifestKeys: Sendable {
     let session: KeySession
     private let keySystem: KeySystem?
+    private let playback: KeyPlayback?
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
     /// The most KIDs of one request, and of all versions of a manifest together. Beyond these numbers keys are asked for
@@ -34,10 +42,11 @@ package final class ManifestKeys: Sendable {
     private static let totalLimit = 65_536
     private let known = Mutex<Set<KeyID>>([])
 
-    /// `keySystem` is the configured one; nil: any.
-    init(session: KeySession, keySystem: KeySystem?) {
+    /// `keySystem` is the configured one; nil: any. `playback`: of the pipeline.
+    init(session: KeySession, keySystem: KeySystem?, playback: KeyPlayback? = nil) {
         self.session = session
         self.keySystem = keySystem
+        self.playback = playback
         startGeneration = session.generation
     }
 
@@ -67,10 +76,15 @@ package final class ManifestKeys: Sendable {
     }
 
     /// Starts the requests, unless they run or the keys are there. What an earlier version of the manifest named is not
-    /// asked for again. `origin` is where the data is from, as GStreamer's protection events say it, and `mediaURL` where the
+    /// asked for again. KIDs that the manifest does not name are asked for when media has them, at the URL of the group. `origin` is where the data is from, as GStreamer's protection events say it, and `mediaURL` where the
     /// manifest came from.
     func demand(_ groups: [ManifestKeyGroup], origin: String, mediaURL: String) {
         for group in groups {
+            let system = keySystem ?? KeySystem(group.system)
+            let licenseURL = group.licenseURL.map { URIReference.resolve($0, against: URIReference(mediaURL)) }
+            if let licenseURL, let playback {
+                playback.note(LicensePlace(keySystem: system, url: licenseURL, media: group.media))
+            }
             let isNew = known.withLock { known -> Bool in
                 guard known.count + group.keyIDs.count <= Self.totalLimit else { return false }
                 let count = known.count
@@ -81,11 +95,11 @@ package final class ManifestKeys: Sendable {
             session.noteUse(of: group.keyIDs)
             session.demand(
                 KeyDemand(
-                    keyIDs: group.keyIDs, keySystem: keySystem ?? KeySystem(group.system),
+                    keyIDs: group.keyIDs, keySystem: system,
                     initializationData: group.boxes.compactMap { box in
                         box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
                     },
-                    suggestedURL: group.licenseURL, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
+                    suggestedURL: licenseURL, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
                     origin: observer.load(ordering: .acquiring)))
         }
     }

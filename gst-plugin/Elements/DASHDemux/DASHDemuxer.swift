@@ -37,7 +37,8 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     var run: DASHRun? { currentRun as? DASHRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
-        let run = try DASHRun(shared: shared, makeSegments: makeSegmentServer)
+        let run = try DASHRun(
+            shared: shared, playback: shared.playback(around: reference), makeSegments: makeSegmentServer)
         let weak = WeakElement(reference)
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
         run.watch.begin(look: look())

@@ -27,6 +27,8 @@ final class DASHRun: AdaptiveRun {
         var mayBeProtected = false
         /// The stock demuxer fetches the manifest again. Nil where it could not be read.
         var isDynamic: Bool?
+        /// Where the manifest, which is protected, says that its later versions are.
+        var location: String?
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
         var failure: PresentationFailure?
@@ -56,16 +58,18 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
+    /// `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
+    /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
     /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
-        shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
+        shared: SharedSession, playback: KeyPlayback? = nil, transport: any HTTPTransport = CurlTransport.shared,
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
-        keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
+        keys = ManifestKeys(
+            session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         segments = try makeSegments(origin)
@@ -124,17 +128,30 @@ final class DASHRun: AdaptiveRun {
     /// where it came. `source` is the manifest's URL before redirects.
     func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
         segments?.setHome(source)
-        guard let segments, let isDynamic = state.withLock({ $0.isDynamic }) else { return (bytes, nil) }
+        let (isDynamic, location) = state.withLock { ($0.isDynamic, $0.location) }
+        guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
         guard let routed = segments.routed(bytes, from: url) else {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
             return (bytes, nil)
         }
         segments.didHandOut()
         guard isDynamic else { return (routed, nil) }
-        let laterURL = segments.serveManifest(source) { [weak segments] response in
+        let laterURL = segments.serveManifest(location ?? source) { [weak segments] response in
             segments?.routed(response.body, from: response.url)
         }
         return (routed, laterURL)
+    }
+
+    /// The stock demuxer takes no notice of `Location`, so it is told where to fetch later versions: each request of the
+    /// first URL may open a session at the server. What it fetches relative to that place must be the same.
+    private static func located(
+        _ bytes: [UInt8], from url: String, at location: String?
+    ) -> (bytes: [UInt8], laterURL: String?) {
+        guard let location, URIReference(location).isHTTP else { return (bytes, nil) }
+        let folders = [url, location].map { URIReference.resolve(".", against: URIReference($0)) }
+        if folders[0] == folders[1] { return (bytes, location) }
+        guard let routed = (try? DASHManifest.routed(bytes, from: url) { $0 }) ?? nil else { return (bytes, nil) }
+        return (routed, location)
     }
 
     private func ask(for manifest: DASHManifest, from url: String) {
@@ -142,6 +159,7 @@ final class DASHRun: AdaptiveRun {
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
+            if manifest.isProtected, manifest.location != nil { $0.location = LaterVersions(manifest, from: url)?.url }
             $0.isDynamic = manifest.isDynamic
         }
         if manifest.isDynamic { watch.setOpenEnded() }
@@ -279,17 +297,29 @@ extension DASHManifest {
         for protection in protections {
             let askable = protection.systems.filter { system in
                 // KIDs are enough for ClearKey.
-                KeySystem(system) == .clearKey || protection.descriptor(of: system)?.systemBoxes.isEmpty == false
+                KeySystem(system) == .clearKey
+                    || protection.descriptors.contains { $0.scheme == .system(system) && !$0.systemBoxes.isEmpty }
             }
-            guard let system = choose(askable), let descriptor = protection.descriptor(of: system) else { continue }
-            let kind = Kind(system: system, boxes: descriptor.systemBoxes, licenseURL: descriptor.licenseURLs.first)
+            guard let system = choose(askable) else { continue }
+            // ClearKey has two names, and packagers write data below one and the URL below the other. What stands further
+            // inside goes before what it inherits.
+            let peers = protection.descriptors.filter { descriptor in
+                guard case .system(let other) = descriptor.scheme else { return false }
+                return other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
+            }
+            let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? []
+            let licenseURL = peers.last { !$0.licenseURLs.isEmpty }?.licenseURLs.first
+            let kind = Kind(system: system, boxes: boxes, licenseURL: licenseURL)
             let place = places[kind] ?? groups.count
             if place == groups.count {
                 places[kind] = place
                 known.append([])
                 groups.append(
-                    ManifestKeyGroup(system: system, keyIDs: [], boxes: kind.boxes, licenseURL: kind.licenseURL))
-                add(descriptor.keyIDs, to: place)
+                    ManifestKeyGroup(
+                        system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURL, media: protection.media))
+                for descriptor in peers { add(descriptor.keyIDs, to: place) }
+            } else if groups[place].media != protection.media {
+                groups[place].media = nil
             }
             for descriptor in protection.descriptors { add(descriptor.defaultKeyIDs, to: place) }
         }

@@ -13,9 +13,9 @@ extension Decryptor {
     private static let settlingLimit: UInt64 = 1_000_000_000
 
     /// Starts the request for the key of a sample, unless one is under way. Runs on the stream's thread.
-    func demandKey(_ keyID: KeyID?) {
+    func demandKey(_ keyID: KeyID?, for media: OutputPolicy.Media? = nil) {
         monitor.withLock { _ = flow.awaited.insert(keyID) }
-        stream.keys?.sources.demand(keyID)
+        stream.keys?.sources.demand(keyID, for: media)
     }
 
     /// Starts the request for the keys that a protection event names, unless they are there or under way. `usedKeyIDs` are

@@ -209,17 +209,22 @@ final class KeySources: Sendable {
     /// Waits, for a short time, until first plays are written down.
     func waitForPlayNotes() { PlayNotes.wait(for: [plays, session.unwrittenPlays]) }
 
-    /// Starts a request for the key of a sample, unless it is under way. Never blocks.
-    func demand(_ keyID: KeyID?) {
+    /// Starts a request for the key of a sample, unless it is under way. Never blocks. `media`: what it is for; nil: not known.
+    func demand(_ keyID: KeyID?, for media: OutputPolicy.Media? = nil) {
         let (data, system, retry) = state.withLock { state in
             (state.initializationData, state.capsSystem, keyID.flatMap { state.retryGenerations[$0] })
         }
-        let wanted = keySystem ?? system.flatMap { KeySystem($0) }
+        let wanted = wantedSystem(system)
         let fitting = data.filter { item in
             guard let wanted, let itemSystem = item.system else { return true }
             return KeySystem(itemSystem) == wanted
         }
-        demand(keyID.map { [$0] } ?? [], system: wanted, data: fitting, retryFailuresUpTo: retry)
+        demand(keyID.map { [$0] } ?? [], system: wanted, data: fitting, for: media, retryFailuresUpTo: retry)
+    }
+
+    /// The configured one, that of the caps, or that of the license service which the manifest names.
+    private func wantedSystem(_ ofCaps: ProtectionSystem?) -> KeySystem? {
+        keySystem ?? ofCaps.flatMap { KeySystem($0) } ?? pipeline.licensePlace(for: nil, nil)?.keySystem
     }
 
     /// Starts the request for the keys that a protection event names, and tells which. Never blocks.
@@ -239,7 +244,7 @@ final class KeySources: Sendable {
             session.noteUse(of: usedKeyIDs.isEmpty ? data.keyIDs : usedKeyIDs)
         }
         let dataSystem = data.system.flatMap { KeySystem($0) }
-        let wanted = keySystem ?? capsSystem.flatMap { KeySystem($0) }
+        let wanted = wantedSystem(capsSystem)
         guard isNew, data.system == nil || wanted == nil || dataSystem == wanted else { return }
         let areAllWanted = usedKeyIDs.isEmpty || !session.prefetchesUsedKeysOnly
         let missing = data.keyIDs.filter { ownKey(for: $0) == nil && (areAllWanted || usedKeyIDs.contains($0)) }
@@ -255,12 +260,15 @@ final class KeySources: Sendable {
     }
 
     private func demand(
-        _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], retryFailuresUpTo generation: UInt64? = nil
+        _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], for media: OutputPolicy.Media? = nil,
+        retryFailuresUpTo generation: UInt64? = nil
     ) {
         let mediaURL = pipeline.manifestURL ?? streamURL()
         playback?.setPlaysFile(!hasOwnKeys && mediaURL.map(ViewingPermit.isFile) ?? false)
+        let place = pipeline.licensePlace(for: system, media)
         var demand = KeyDemand(
-            keyIDs: keyIDs, keySystem: system, initializationData: data, mediaURL: mediaURL, loaders: loaders,
+            keyIDs: keyIDs, keySystem: system ?? place?.keySystem, initializationData: data, suggestedURL: place?.url,
+            mediaURL: mediaURL, loaders: loaders,
             retryFailuresUpTo: generation ?? startGeneration, origin: observer)
         demand.retryRefusalsUpTo = generation ?? pipeline.startGeneration
         session.demand(demand)

@@ -93,7 +93,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         case .failed(let failure):
             return .failed(failure)
         case .missing:
-            demandKey(keyID)
+            demandKey(keyID, for: format.media)
             return .missingKey(buffer, keyID)
         }
     }

@@ -229,6 +229,7 @@ extension HLSKeys {
             return bytes
         case .key(let key):
             let segment = try InitSegment(bytes)
+            try Self.checkEncryption(of: segment, by: key)
             var keyIDs: [UInt32: KeyID] = [:]
             for track in segment.tracks where track.isProtected {
                 keyIDs[track.id] = keyID(of: key, mediaKeyID: track.encryption?.keyID)
@@ -242,6 +243,19 @@ extension HLSKeys {
             let keyID = keyID(of: key)
             return try segment.markingProtected(
                 scheme: key.method.scheme ?? .cbcs, keyID: keyID, protectionBoxes: [])
+        }
+    }
+}
+
+extension HLSKeys {
+    /// Throws where nothing in the section says how the samples are encrypted: they would go on as they are. Text may be
+    /// clear.
+    private static func checkEncryption(of segment: InitSegment, by key: HLSKey) throws(FormatError) {
+        let media = segment.tracks.filter { $0.handler == "vide" || $0.handler == "soun" }
+        guard media.isEmpty || segment.tracks.contains(where: { !$0.encryptions.isEmpty }) else {
+            throw .malformed(
+                "the playlist says METHOD=\(key.method.name.prefix(40)), and no sample entry of the section says that "
+                    + "samples are encrypted")
         }
     }
 }

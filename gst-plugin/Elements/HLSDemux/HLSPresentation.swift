@@ -66,6 +66,8 @@ final class HLSPresentation: Sendable {
         var hasFailed = false
         /// An element in the stock demuxer has posted an error.
         var hasErrorInside = false
+        /// Playlists whose segments have other numbers than at the origin.
+        var numberedAnew: Set<String> = []
         /// Playlists that were refused, as the demuxer stops.
         var refused: Set<String> = []
         /// One of them was refused twice.
@@ -267,6 +269,7 @@ final class HLSPresentation: Sendable {
                 throw .format(error)
             }
             state.rewriters[name] = rewriter
+            if rewriting.isNumberedAnew { state.numberedAnew.insert(name) }
             state.timeline.update(rewriting, of: name)
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
@@ -509,8 +512,10 @@ extension HLSPresentation {
         if let first {
             response = first
         } else {
+            // Numbers that only the stock demuxer knows mean nothing to the origin.
+            let query = state.withLock { $0.numberedAnew.contains(url) } ? nil : request.query
             response = try await origin.response(
-                .playlist, HLSDeliveryDirectives.forwarding(request.query ?? "", to: url), for: request)
+                .playlist, HLSDeliveryDirectives.forwarding(query ?? "", to: url), for: request)
         }
         if response.status == 304 {
             return LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers))

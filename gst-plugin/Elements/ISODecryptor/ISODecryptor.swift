@@ -157,7 +157,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         case .failed(let found):
             return failing(found)
         case .missing:
-            demandKey(key.keyID)
+            demandKey(key.keyID, for: key.media)
             // What was appended stays in `samples`: an empty buffer is enough to come back here. What is in front of
             // the sample is not held up.
             return samples.outputSize > 0 ? makeOutput(thenMore: true) : .missingKey(Buffer(), key.keyID)
@@ -509,7 +509,7 @@ extension ISODecryptor {
                 case .failed(let failure): return report(failure)
                 case .missing: break
                 }
-                demandKey(keyID)
+                demandKey(keyID, for: key.media)
                 if let flow = waitUntilPaused() { return flow }
                 var current = wait ?? KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 switch waitForKeyEvent(&current) {

@@ -17,7 +17,6 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var note: SegmentKey?
     @exclusivity(unchecked) private var marks = StreamMarks()
     @exclusivity(unchecked) private var output: SampleAESStream.Output?
-    @exclusivity(unchecked) private var hasWarned = false
     @exclusivity(unchecked) private var doubt = KeyDoubt()
     /// A unit waits for its key in `samples`. Nothing is appended behind it.
     @exclusivity(unchecked) private var isWaiting = false
@@ -36,7 +35,6 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         samples = SampleAESStream(isJoining: isJoining)
         note = nil
         output = nil
-        hasWarned = false
         doubt = KeyDoubt()
         forgetBytes()
     }
@@ -145,9 +143,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             try change()
             while true {
                 switch try samples.next() {
-                case .nothing:
-                    if samples.contradictsNote, !hasWarned { warnOfContradiction() }
-                    return makeOutput()
+                case .nothing: return makeOutput()
                 case .key(let key):
                     note = key
                     prefetch(key.keyID)
@@ -209,10 +205,15 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
                 return .failed(failure)
             }
             countDecrypted(size, since: start)
+            if reason != nil, samples.contradictsNote { return .failed(.malformedStream(Self.notEncrypted)) }
             if let reason { tellWrongKey(keyID, because: reason) }
             return .done
         }
     }
+
+    private static let notEncrypted =
+        "the playlist says that the segments are encrypted, the program map that they are not, and what the key makes of them "
+        + "is no media"
 
     /// Of both media, both have to be allowed. Nil: it may be pictures or sound, and one of them has to be allowed.
     private func cipher(for keyID: KeyID?, of contents: UnitContents?) -> KeyRing.Lookup {
@@ -232,14 +233,6 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func cipher(for keyID: KeyID?, of media: OutputPolicy.Media) -> KeyRing.Lookup {
         stream.keys?.cipher(for: keyID, of: media) ?? .missing
-    }
-
-    private func warnOfContradiction() {
-        hasWarned = true
-        reference.postWarning(
-            GST_STREAM_ERROR_DECRYPT,
-            "The playlist says that the segments are encrypted, the stream that they are not.",
-            debug: "The program map names clear stream types alone. They go on as they are.")
     }
 
     /// Asks for the key of a segment before its samples need it.

@@ -182,7 +182,8 @@ extension InspectedContent {
                 system: group.system, keyIDs: group.keyIDs,
                 data: group.boxes.compactMap { box in
                     box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
-                }, suggestedURL: group.licenseURL))
+                },
+                suggestedURL: group.licenseURL.map { URIReference.resolve($0, against: URIReference(url ?? "")) }))
     }
 }
 

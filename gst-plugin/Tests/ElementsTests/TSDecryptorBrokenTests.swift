@@ -48,7 +48,7 @@ extension ElementTests {
                 : Outcome(file: "gap-12-packets", units: (70, 1), frames: (43, 0)),
             Outcome(file: "pes-header-length-255", units: (69, 3)),
             Outcome(file: "pes-startcode-broken", units: (dropsWhatIsIncomplete ? 69 : 75, 0)),
-            // What the stream calls clear is not touched.
+            // Without a note, what the stream calls clear is not touched.
             Outcome(file: "pmt-cleartypes", units: (28, 50), frames: (0, 47)),
             // The table is not one, and there is no other.
             Outcome(file: "pmt-crc-wrong", end: "no program map that can be read", units: (0, 0), frames: (0, 0)),
@@ -58,11 +58,16 @@ extension ElementTests {
         ]
 
         private func play(_ file: String) throws -> (end: BusMessage, video: [UInt8], audio: [[UInt8]]) {
-            let path = SampleAESCase.folder.appendingPathComponent("broken-ts/\(file).ts").path
+            try play(path: SampleAESCase.folder.appendingPathComponent("broken-ts/\(file).ts").path, Self.keys)
+        }
+
+        private func play(
+            path: String, _ keys: String
+        ) throws -> (end: BusMessage, video: [UInt8], audio: [[UInt8]]) {
             // Filters that are there from the start: one that the parser of the description makes for a pad that comes
             // while the pipeline stops is freed while it plays.
             let playback = try LaunchedPipeline(
-                "filesrc location=\(path) ! latchkeytsdec \(Self.keys) ! tsdemux name=d "
+                "filesrc location=\(path) ! latchkeytsdec \(keys) ! tsdemux name=d "
                     + "d. ! capsfilter caps=video/x-h264 ! queue ! "
                     + "fakesink name=video async=false d. ! capsfilter caps=audio/mpeg ! queue ! "
                     + "fakesink name=audio async=false",
@@ -122,16 +127,45 @@ extension ElementTests {
             #expect((found.0.count - right.0, found.1.count - right.1) == (expected.units.other, expected.frames.other))
         }
 
-        /// A player that got a note says so: there the playlist and the stream contradict each other.
-        @Test func clearTypesUnderANoteAreWarnedOf() throws {
-            let harness = try Harness("latchkeytsdec", Media.keysProperty)
-            harness.start(caps: "application/x-latchkey-ts")
+        /// What `bytes` become behind a note that says that they are encrypted, with this key.
+        private func playNoted(
+            _ bytes: [UInt8], key: String
+        ) throws -> (end: BusMessage, video: [UInt8], audio: [[UInt8]]) {
             let note = SegmentKey(
                 keyID: KeyID(Media.keyID), initializationVector: InitializationVector(high: 0, low: 0))
+            let path = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).ts")
+            defer { try? FileManager.default.removeItem(at: path) }
+            try Data(note.transportStreamPackets() + bytes).write(to: path)
+            let vector = String(repeating: "0", count: 32)
+            return try play(path: path.path, "keys=\(Media.keyIDText):\(key):\(vector)")
+        }
+
+        /// Packagers leave the stream types as they were. The note has it from the playlist.
+        @Test func clearTypesUnderANoteAreDecrypted() throws {
+            let whole = try play("pmt-no-descriptors")
+            let key = "c685730e9039aa683a2b62218280f4c1"
+            let found = try playNoted(try SampleAESCase.read("broken-ts/pmt-cleartypes.ts"), key: key)
+            #expect(found.end.type == "eos", "\(found.end)")
+            #expect(found.video == whole.video && found.audio == whole.audio)
+        }
+
+        /// Samples that are not encrypted: no noise with a good end.
+        @Test func clearSamplesUnderANoteAreAnError() throws {
+            let item = try #require(SampleAESCase("hls-ts-sampleaes-skd-ac3"))
+            let vector = item.iv(ofSegment: 0)
+            let clear = try Harness("latchkeytsdec", [("keys", .string("*:\(item.key):\(vector)"))])
+            clear.start(caps: "application/x-latchkey-ts")
+            #expect(clear.push(try SampleAESCase.read("hls-ts-sampleaes-skd-ac3/a_1.ts")) == .ok)
+            #expect(clear.pushEndOfStream())
+            let harness = try Harness("latchkeytsdec", [("keys", .string("\(Media.keyIDText):\(item.key):\(vector)"))])
+            harness.start(caps: "application/x-latchkey-ts")
+            let note = SegmentKey(
+                keyID: KeyID(Media.keyID), initializationVector: InitializationVector(Hex.decode(vector) ?? []))
             #expect(harness.push(note.transportStreamPackets()) == .ok)
-            #expect(harness.push(try SampleAESCase.read("broken-ts/pmt-cleartypes.ts")) == .ok)
-            let warning = try harness.bus.next { $0.type == "warning" }
-            #expect(warning.code == Int(GST_STREAM_ERROR_DECRYPT.rawValue), "\(warning)")
+            _ = harness.push(clear.output.samples.flatMap(\.bytes))
+            _ = harness.pushEndOfStream()
+            let error = try harness.bus.next { $0.type == "error" }
+            #expect(error.code == Int(GST_STREAM_ERROR_DECRYPT.rawValue) && error.text.contains("no media"), "\(error)")
         }
 
         static let packed: [(file: String, end: String, size: Int, right: Int)] = [

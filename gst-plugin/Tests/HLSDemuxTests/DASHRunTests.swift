@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyKeySession
@@ -88,6 +89,31 @@ extension HLSDemuxTests.DASHRunTests {
         // second.
         #expect(waited == [.seconds(2.5), .seconds(5), .seconds(5), .seconds(5), .seconds(1), .seconds(1)])
         #expect(Set(versions.urls.withLock { $0 }) == ["https://a.test/x/b/next.mpd"])
+        run.end()
+    }
+
+    /// The stock demuxer is sent to the place that the manifest names, where its media stays what it was.
+    @Test(arguments: [
+        ("<Location>next.mpd?s=1</Location>", "https://a.test/x/next.mpd?s=1", false),
+        ("<Location> https://b.test/y/live.mpd </Location>", "https://b.test/y/live.mpd", true),
+        ("<Location>../y/live.mpd</Location>", "https://a.test/y/live.mpd", true),
+        ("<Location>ftp://a.test/x/live.mpd</Location>", nil, false), ("", nil, false),
+    ])
+    func laterVersionsAreAtTheLocation(element: String, laterURL: String?, isBased: Bool) throws {
+        let run = try DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([]),
+            sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+        let bytes = Self.manifest(1, location: element)
+        try run.start(bytes, from: "https://a.test/x/live.mpd?t=1")
+        let handedOn = run.handedOn(
+            bytes, from: "https://a.test/x/live.mpd?t=1", source: "https://a.test/x/live.mpd?t=1")
+        #expect(handedOn.laterURL == laterURL)
+        if isBased {
+            let base = try XMLElement(reading: handedOn.bytes, limits: .manifest).child("BaseURL")?.text
+            #expect(base == "https://a.test/x/live.mpd")
+        } else {
+            #expect(handedOn.bytes == bytes)
+        }
         run.end()
     }
 
@@ -268,6 +294,57 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(keys(nil).choose(among: []) == nil)
         #expect(keys(.clearKey).choose(among: [.playReady, .common]) == .common)
         #expect(keys(.fairPlay).choose(among: [.playReady, .common]) == nil)
+    }
+
+    /// Packagers write data below one name of ClearKey and the URL below the other, and what stands further inside counts.
+    @Test func whatBelongsTogetherIsOneGroup() throws {
+        func group(_ descriptors: String, _ inner: String = "") throws -> [ManifestKeyGroup] {
+            let text = """
+                <MPD><Period><AdaptationSet mimeType="video/mp4">\(descriptors)<Representation>\(inner)</Representation>
+                </AdaptationSet></Period></MPD>
+                """
+            return try DASHManifest(Array(text.utf8)).keyGroups { $0.first }
+        }
+        let (keyID, uuid) = (KeyID(high: 0, low: 1), "00000000-0000-0000-0000-000000000001")
+        let box = PSSHBox(system: .common, keyIDs: [keyID])
+        let data = """
+            <ContentProtection schemeIdUri="urn:uuid:1077efec-c0b2-4d02-ace3-3c1e52e2fb4b"><pssh>\(
+                Base64.encode(try #require(box.serialized())))</pssh></ContentProtection>
+            """
+        func service(_ url: String) -> String {
+            "<ContentProtection schemeIdUri=\"urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e\"><Laurl>\(url)</Laurl>"
+                + "</ContentProtection>"
+        }
+        let joined = ManifestKeyGroup(system: .common, keyIDs: [keyID], boxes: [box], licenseURL: "u", media: .video)
+        #expect(try group(data + service("u")) == [joined])
+        #expect(try group(data + service("o"), service("u")) == [joined])
+        // A URL alone, for KIDs that the media has.
+        #expect(try group(service("u")).map(\.keyIDs) == [[]])
+        #expect(try group(service("u")).map(\.licenseURL) == ["u"])
+        let named = "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" default_KID=\"\(uuid)\"/>"
+        #expect(try group(service("u") + named).map(\.keyIDs) == [[keyID]])
+    }
+
+    /// What the manifest says of a license service is for keys that it does not name, too.
+    @Test func theLicenseServiceOfTheManifestIsForTheKIDsOfTheMedia() {
+        let session = KeySession()
+        let playback = session.playback(of: 1)
+        #expect(playback.licensePlace(for: nil, nil) == nil)
+        let keys = ManifestKeys(session: session, keySystem: nil, playback: playback)
+        func demand(_ url: String, _ media: OutputPolicy.Media?) {
+            keys.demand(
+                [ManifestKeyGroup(system: .clearKey, keyIDs: [], boxes: [], licenseURL: url, media: media)],
+                origin: "dash/mpd", mediaURL: "https://media.example/a/b.mpd?t=1")
+        }
+        demand("video", .video)
+        demand("https://other.example/sound", .audio)
+        #expect(playback.licensePlace(for: .clearKey, .video)?.url == "https://media.example/a/video")
+        #expect(playback.licensePlace(for: nil, .audio)?.url == "https://other.example/sound")
+        #expect(playback.licensePlace(for: nil, nil)?.keySystem == .clearKey)
+        #expect(playback.licensePlace(for: .playReady, .video) == nil)
+        demand("/all", nil)
+        #expect(playback.licensePlace(for: .clearKey, .video)?.url == "https://media.example/a/video")
+        #expect(playback.licensePlace(for: .clearKey, nil)?.url == "https://media.example/all")
     }
 
     @Test func keysOfOneKindMakeOneRequest() throws {

@@ -56,6 +56,27 @@ extension HLSDemuxTests.DASHTests {
         #expect(messages.contains { $0.name == "latchkey-key-usable" })
     }
 
+    /// The KID is in the media alone, and where its license comes from in the manifest alone.
+    @Test func aLicenseURLOfAManifestWithoutKIDs() throws {
+        let media = try CorpusCase("dash-cenc-static-live")
+        let asked = RecordingLoader(media.keys)
+        let text = String(decoding: try media.bytes("stream.mpd"), as: UTF8.self)
+        let system = "<ContentProtection schemeIdUri=\"urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e\">"
+        let silent = text.replacing(/\scenc:default_KID="[^"]*"/, with: "")
+            .replacing(/<ContentProtection [^>]*urn:uuid:.*?<\/ContentProtection>/.dotMatchesNewlines(), with: "")
+            .replacing(
+                "<Representation ", with: "\(system)<Laurl>license?a=1</Laurl></ContentProtection><Representation ")
+        let origin = try Origin(media.folder) { request in
+            request.path == "stream.mpd" ? LoopbackResponse(body: Array(silent.utf8)) : nil
+        }
+        let playback = try HLSPlayback(origin, "stream.mpd", session: KeySession(loaders: [asked]))
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(Set(asked.requests.flatMap(\.keyIDs)) == Set(media.keys.keysByID.keys))
+        #expect(asked.requests.allSatisfy { $0.suggestedURL == origin.url("license?a=1") && $0.keySystem == .clearKey })
+        #expect(try playback.packets("video", from: "qtdemux") == media.packets("video"))
+    }
+
     @Test func decryptionBehindTheDemuxerOnRequest() throws {
         let media = try CorpusCase("dash-cenc-static-live")
         let playback = try HLSPlayback(
@@ -78,6 +99,24 @@ extension HLSDemuxTests.DASHTests {
         #expect(end.type == "eos", "\(end)")
         #expect(playback.elements.contains("latchkeyisodec"))
         #expect(try playback.packets("video", from: "qtdemux") == CorpusCase("dash-cenc-static-live").packets("video"))
+    }
+
+    /// The same with keys that change in sample groups.
+    @Test func rotatingKeysOfASilentManifest() throws {
+        let media = try CorpusCase("dash-cenc-keyrot")
+        let text = String(decoding: try media.bytes("stream.mpd"), as: UTF8.self)
+        let silent = text.replacing(/<ContentProtection\b[^>]*\/>/, with: "")
+            .replacing(/<ContentProtection\b.*?<\/ContentProtection>/.dotMatchesNewlines(), with: "")
+        #expect(silent != text && !silent.contains("ContentProtection"))
+        let origin = try Origin(media.folder) { request in
+            request.path == "stream.mpd" ? LoopbackResponse(body: Array(silent.utf8)) : nil
+        }
+        let playback = try HLSPlayback(
+            origin, "stream.mpd", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.elements.contains("latchkeyisodec"))
+        #expect(try playback.packets("video", from: "qtdemux") == media.packets("video"))
     }
 
     @Test func aClearPresentation() throws {

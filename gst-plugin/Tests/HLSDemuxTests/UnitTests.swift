@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyKeySession
@@ -354,6 +355,20 @@ struct HLSOriginTests {
         let sent = transport.sent.withLock { $0 }
         #expect(sent.map(\.url) == ["https://a.test/high.m3u8"])
         #expect(header(sent[0], "Referer") == home && header(sent[0], "Cache-Control") == "max-age=0")
+    }
+
+    /// Samples of which nothing says how they are encrypted would go on as they are.
+    @Test func aSectionWithoutEncryptionUnderAKeyIsAnError() throws {
+        let keys = HLSKeys(session: KeySession(), timeout: .seconds(30))
+        let key = HLSKey(method: .sampleAES, uri: "skd://1", keyFormat: HLSKeyFormat.fairPlay.name)
+        for name in ["v_init.mp4", "a_init.mp4"] {
+            let clear = try CorpusCase("hls-fmp4-aes128-openssl").bytes(name)
+            let error = #expect(throws: FormatError.self) { try keys.prepare(clear, .key(key)) }
+            #expect(error?.reason.contains("SAMPLE-AES") == true)
+            #expect(try keys.prepare(clear, .unchanged) == clear)
+            let encrypted = try CorpusCase("hls-fmp4-cbcs-identity").bytes(name)
+            #expect(throws: Never.self) { try keys.prepare(encrypted, .key(key)) }
+        }
     }
 
     @Test func aServerWithoutRangesSendsAll() async throws {

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+
+/// The numbers of a live playlist as the stock demuxer sees them: they go on if those of the origin fall, as they do when an
+/// encoder starts anew. A value.
+///
+/// The stock demuxer takes a media sequence number for a position that only grows. It finds its place in a refresh by the
+/// segments that it knows, so the last ones of before stay in front of the new ones, behind which there is a discontinuity,
+/// as long as the new playlist begins with the same segment.
+struct HLSNumbering: Sendable {
+    /// A segment, and what was given for it.
+    struct Kept: Sendable {
+        var segment: HLSMediaPlaylist.Segment
+        var placement: HLSPlan.Placement
+        /// As it was written.
+        var discontinuity: UInt64
+    }
+
+    /// What is written in front of the first segment.
+    struct Front {
+        /// Nil: the origin's own stays.
+        var mediaSequence: UInt64?
+        var discontinuitySequence: UInt64?
+        var tail: [Kept] = []
+        /// The first new segment has no tag of its own that says that it is one.
+        var needsDiscontinuity = false
+    }
+
+    /// The stock demuxer plays on from one of the last, as it keeps some distance from the end.
+    private static let keptCount = 3
+
+    /// What is added to the origin's numbers; they wrap around.
+    private(set) var offset: UInt64 = 0
+    private var discontinuityOffset: UInt64 = 0
+    private var kept: [Kept] = []
+    private var tail: [Kept] = []
+    /// The origin's number of the first segment behind the tail.
+    private var start: UInt64?
+
+    /// Takes the next version of the playlist, before it is written. `isKnown`: whether the last version had that URL.
+    mutating func begin(_ media: HLSMediaPlaylist, isKnown: (String) -> Bool) {
+        guard let first = media.segments.first, !media.isDelta else { return }
+        if isRestart(media, isKnown), let last = kept.last {
+            offset = (last.segment.sequence &+ offset &+ 1) &- first.sequence
+            // Behind the tag of its own, if there is one.
+            let own = media.discontinuity &+ (media.hasDiscontinuity(first) ? 1 : 0)
+            discontinuityOffset = (last.discontinuity &+ 1) &- own
+            (tail, start) = (kept, first.sequence)
+        } else if first.sequence != start {
+            (tail, start) = ([], nil)
+        }
+    }
+
+    /// An older version, as from a server that lags behind, has segments that are known.
+    private func isRestart(_ media: HLSMediaPlaylist, _ isKnown: (String) -> Bool) -> Bool {
+        guard let oldest = kept.first, let newest = media.segments.last(where: { $0.url != nil }),
+            newest.sequence < oldest.segment.sequence
+        else { return false }
+        return !media.segments.contains { $0.url.map(isKnown) ?? false }
+    }
+
+    /// For the version that `begin` took; nil: nothing changes.
+    func front(of media: HLSMediaPlaylist) -> Front? {
+        guard offset != 0 || discontinuityOffset != 0, let first = media.segments.first else { return nil }
+        var front = Front(mediaSequence: media.mediaSequence &+ offset, tail: tail)
+        front.discontinuitySequence = media.discontinuity &+ discontinuityOffset
+        if let oldest = tail.first {
+            front.mediaSequence = first.sequence &+ offset &- UInt64(tail.count)
+            front.discontinuitySequence = oldest.discontinuity
+            front.needsDiscontinuity = !media.hasDiscontinuity(first)
+        }
+        return front
+    }
+
+    /// Remembers the end of what was written.
+    mutating func end(_ media: HLSMediaPlaylist, _ placements: [HLSPlan.Placement]) {
+        var discontinuity = media.discontinuity &+ discontinuityOffset
+        var new: [Kept] = []
+        for (segment, placement) in zip(media.segments, placements) {
+            if media.hasDiscontinuity(segment) { discontinuity &+= 1 }
+            guard segment.url != nil else { continue }
+            new.append(Kept(segment: segment, placement: placement, discontinuity: discontinuity))
+            if new.count > Self.keptCount { new.removeFirst() }
+        }
+        if !new.isEmpty { kept = new }
+    }
+}
+
+extension HLSMediaPlaylist {
+    fileprivate func hasDiscontinuity(_ segment: Segment) -> Bool {
+        lines[segment.lines].contains { if case .tag("EXT-X-DISCONTINUITY", _) = $0.content { true } else { false } }
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyProtection
+import Testing
+
+/// Auxiliary information as muxers leave it: each form of the list with each form of the sizes, for each scheme.
+@Suite("Box-level decryption: auxiliary information") struct ISOAuxiliaryTableTests {
+    /// `senc`, or the box of the same meaning of PIFF.
+    enum List: CaseIterable { case absent, right, ofPIFF, countOfZero, short, cut }
+    /// `saiz` and `saio`.
+    enum Sizes: CaseIterable { case absent, right, countOfZero, alone, astray, withoutOffsets, short, cut }
+
+    /// What the samples have.
+    struct Media: CustomTestStringConvertible, Sendable {
+        /// In `senc` terms.
+        enum Maps { case none, empty, real }
+
+        var scheme: String
+        /// 0: the track has a constant IV.
+        var vectorSize: Int
+        var maps: Maps
+        var isSound: Bool
+
+        var testDescription: String { "\(scheme), IVs of \(vectorSize) bytes, maps: \(maps), sound: \(isSound)" }
+
+        var tenc: [UInt8] {
+            let pattern: UInt8 = scheme == "cens" || scheme == "cbcs" && !isSound ? 0x19 : 0
+            let constant: [UInt8] = vectorSize == 0 ? [16] + Self.constant : []
+            return BoxBuilder.full(
+                "tenc", version: 1, [0, pattern, 1, UInt8(vectorSize)] + BoxBuilder.keyID + constant)
+        }
+
+        static let constant: [UInt8] = BoxBuilder.number(0xC0, 8) + BoxBuilder.number(0, 8)
+
+        func entry(_ sample: Int) -> [UInt8] {
+            let vector =
+                vectorSize == 0
+                ? [] : BoxBuilder.number(0xA1 + sample, 8) + [UInt8](repeating: 0, count: vectorSize - 8)
+            switch maps {
+            case .none: return vector
+            case .empty: return vector + [0, 0]
+            case .real:
+                return vector + BoxBuilder.number(1, 2) + BoxBuilder.number(4, 2)
+                    + BoxBuilder.number(ISOAuxiliaryTableTests.sizes[sample] - 4, 4)
+            }
+        }
+
+        func expected(_ sample: Int, withMaps: Bool) -> (vector: UInt64, subsamples: [Subsample]) {
+            let size = UInt32(ISOAuxiliaryTableTests.sizes[sample])
+            let map = withMaps && maps == .real ? [Subsample(clear: 4, protected: size - 4)] : []
+            return (vectorSize == 0 ? 0xC0 : UInt64(0xA1 + sample), map)
+        }
+    }
+
+    private static let sizes = [36, 52]
+
+    static let media: [Media] =
+        ["cenc", "cens", "cbc1", "cbcs"].flatMap { scheme in
+            [scheme == "cenc" || scheme == "cens" ? 8 : 16, 16].flatMap { size in
+                [
+                    Media(scheme: scheme, vectorSize: size, maps: .none, isSound: true),
+                    Media(scheme: scheme, vectorSize: size, maps: .empty, isSound: true),
+                    Media(scheme: scheme, vectorSize: size, maps: .real, isSound: false),
+                ]
+            }
+        } + [
+            Media(scheme: "cbcs", vectorSize: 0, maps: .none, isSound: true),
+            Media(scheme: "cbcs", vectorSize: 0, maps: .empty, isSound: true),
+            Media(scheme: "cbcs", vectorSize: 0, maps: .none, isSound: false),
+            Media(scheme: "cbcs", vectorSize: 0, maps: .real, isSound: false),
+        ]
+
+    private func file(_ media: Media, _ list: List, _ sizes: Sizes) -> [UInt8] {
+        let entries = (0..<2).map { media.entry($0) }
+        let all = entries.flatMap(\.self)
+        let flags = media.maps == .none ? 0 : 2
+        func body(_ count: Int, _ bytes: [UInt8]) -> [UInt8] { BoxBuilder.number(count, 4) + bytes }
+        let piff: [UInt8] = [
+            0xA2, 0x39, 0x4F, 0x52, 0x5A, 0x9B, 0x4F, 0x14, 0xA2, 0x44, 0x6C, 0x42, 0x7C, 0x64, 0x8D, 0xF4,
+        ]
+        let lists: [[UInt8]] =
+            switch list {
+            case .absent: []
+            case .right: [BoxBuilder.full("senc", flags: flags, body(2, all))]
+            case .ofPIFF: [BoxBuilder.box("uuid", piff + BoxBuilder.number(flags, 4) + body(2, all))]
+            case .countOfZero: [BoxBuilder.full("senc", flags: flags, body(0, []))]
+            case .short: [BoxBuilder.full("senc", flags: flags, body(1, entries[0]))]
+            case .cut: [BoxBuilder.full("senc", flags: flags, body(2, all.dropLast()))]
+            }
+        func rows(_ count: Int) -> [UInt8] {
+            BoxBuilder.full("saiz", [0] + body(count, entries.prefix(count).map { UInt8($0.count) }))
+        }
+        func offsets(_ places: [Int]) -> [UInt8] {
+            BoxBuilder.full("saio", body(places.count, places.flatMap { BoxBuilder.number($0, 4) }))
+        }
+        let fragment = BoxBuilder.fragment { size in
+            // What `saio` leads to stands at the end of the fragment.
+            let place = size - all.count
+            let sized: [[UInt8]] =
+                switch sizes {
+                case .absent: []
+                case .right: [rows(2), offsets([place])]
+                case .countOfZero: [rows(0), offsets([place])]
+                case .alone: [rows(2)]
+                case .astray: [rows(2), offsets([1 << 24])]
+                case .withoutOffsets: [rows(2), offsets([])]
+                case .short: [rows(1), offsets([place])]
+                case .cut: [BoxBuilder.full("saiz", [0] + body(2, [UInt8(entries[0].count)])), offsets([place])]
+                }
+            return [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes)] + lists + sized
+                + [BoxBuilder.box("free", all)]
+        }
+        let track = BoxBuilder.track(scheme: media.scheme, tenc: media.tenc, isSound: media.isSound)
+        return BoxBuilder.movie(track) + fragment
+            + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
+    }
+
+    /// Nil: an error. False: the samples are encrypted as a whole.
+    private func isRead(_ media: Media, _ list: List, _ sizes: Sizes) -> Bool? {
+        if list == .right || list == .ofPIFF || sizes == .right { return true }
+        guard media.vectorSize == 0 else { return nil }
+        // Nothing is needed, whatever the boxes count.
+        if media.isSound { return false }
+        // Pictures whose boxes have no room for maps.
+        if media.maps == .none { return sizes == .cut ? nil : false }
+        let isSilent = list == .absent || list == .countOfZero
+        return isSilent && (sizes == .absent || sizes == .countOfZero) ? false : nil
+    }
+
+    @Test(arguments: media) func allForms(media: Media) throws {
+        for list in List.allCases {
+            // A list without entries cannot be cut off, but for its count.
+            if list == .cut, media.vectorSize == 0, media.maps == .none { continue }
+            for sizes in Sizes.allCases {
+                let file = file(media, list, sizes)
+                guard let isRead = isRead(media, list, sizes) else {
+                    let error = #expect(throws: FormatError.self, "\(list), \(sizes)") {
+                        try ISOLayoutTests().samples(file)
+                    }
+                    let text = error.map { "\($0)" } ?? ""
+                    #expect(text.contains("track 1 "), "\(list), \(sizes): \(text)")
+                    #expect(
+                        ["“senc”", "“saiz”", "“saio”"].contains { text.contains($0) }, "\(list), \(sizes): \(text)")
+                    continue
+                }
+                let found = try ISOLayoutTests().samples(file)
+                let expected = (0..<2).map { media.expected($0, withMaps: isRead) }
+                #expect(found.map(\.vector) == expected.map(\.vector), "\(list), \(sizes)")
+                #expect(found.map(\.subsamples) == expected.map(\.subsamples), "\(list), \(sizes)")
+            }
+        }
+    }
+}
