@@ -20,6 +20,7 @@ final class HLSPresentation: Sendable {
     let watch = StillnessWatch()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
+    private let keyLimit: Int
     let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
@@ -76,7 +77,7 @@ final class HLSPresentation: Sendable {
     /// and everything else is asked for as long as that tries.
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
-        relay: SegmentRelay? = nil,
+        relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
     ) {
         self.outputLevel = outputLevel
@@ -88,6 +89,7 @@ final class HLSPresentation: Sendable {
         segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
         self.keys = keys
         self.keyFormats = keyFormats
+        self.keyLimit = keyLimit
         state = Mutex(State())
     }
 
@@ -248,6 +250,7 @@ final class HLSPresentation: Sendable {
                 state.rewriters[name]
                 ?? HLSPlaylistRewriter(
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
+            rewriter.keyLimit = keyLimit
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
             rewriter.relayedOrigin = relayedOrigin
