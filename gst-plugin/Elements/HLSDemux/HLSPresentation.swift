@@ -267,8 +267,10 @@ final class HLSPresentation: Sendable {
                     servers.map { self.address(of: resource, at: $0) } ?? ""
                 }
             } catch {
+                table.forgetUnused()
                 throw .format(error)
             }
+            table.keep(rewriting.resources, of: name)
             state.rewriters[name] = rewriter
             state.timeline.update(rewriting, of: name)
             if rewriting.kind == .master {
@@ -293,7 +295,6 @@ final class HLSPresentation: Sendable {
                 isDelta: rewriting.isDelta)
             watch.didRead(name, refresh)
         }
-        table.keep(rewriting.resources, of: name)
         segments.update(rewriting, of: name, servers: servers)
         for key in wanted { keys.demand(key) }
         return rewriting
