@@ -31,6 +31,8 @@ public struct ControlSettings: Sendable, Equatable {
     /// Whether HLS segments may be in Latchkey's own envelopes (`LatchkeyEnvelope`). The start of a segment is fetched to
     /// find out then.
     public var readsEnvelopes = false
+    /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags. Nil: 2,000.
+    public var playlistKeys: Int?
 
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for
     /// that. Throws `invalidConfiguration` as `PlayReadySettings.makeStoreConfiguration`.
@@ -49,7 +51,7 @@ public struct ControlSettings: Sendable, Equatable {
         "latchkey",
         keys: [
             "keys-file", "license-url", "media-license-urls", "key-system", "key-timeout", "http-timeout",
-            "key-formats", "envelopes",
+            "key-formats", "envelopes", "playlist-keys",
         ])
     /// The group of header fields for every license request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)

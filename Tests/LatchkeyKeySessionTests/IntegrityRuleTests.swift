@@ -97,22 +97,37 @@ struct IntegrityRuleTests {
         #expect(try await process(other).failure(otherServer) == nil)
     }
 
+    /// A request that an application asks the key server itself for, and the answer.
+    private struct OwnExchange {
+        let session: KeySession
+        let watcher: Watcher
+        let keyID: KeyID
+        let request: KeyLoadingRequest
+        let answer: [UInt8]
+    }
+
+    private func ownExchange(_ process: Process, _ server: FairPlayServer) async throws -> OwnExchange {
+        var configuration = try process.settings.makeConfiguration()
+        configuration.integrityMemory = process.memory
+        let session = KeySession(configuration: configuration)
+        let watcher = Watcher(session)
+        let keyID = session.keyID(forURI: "skd://movie")
+        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay))
+        let request = try #require(await watcher.next { $0.request != nil }?.request)
+        let spc = try request.streamingContentKeyRequestData(
+            forApp: authority.certificate, contentIdentifier: Array("movie".utf8))
+        let answer = try await server.send(HTTPRequest(method: "POST", url: "https://k/", body: spc))
+        return OwnExchange(session: session, watcher: watcher, keyID: keyID, request: request, answer: answer.body)
+    }
+
     /// Over an origin that is not known, the certificate decides.
     @Test func anExchangeOfTheApplicationIsCheckedToo() async throws {
         func failure(_ process: Process, _ server: FairPlayServer) async throws -> KeyError? {
-            var configuration = try process.settings.makeConfiguration()
-            configuration.integrityMemory = process.memory
-            let session = KeySession(configuration: configuration)
-            let watcher = Watcher(session)
-            let keyID = session.keyID(forURI: "skd://movie")
-            session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay))
-            let request = try #require(await watcher.next { $0.request != nil }?.request)
-            let spc = try request.streamingContentKeyRequestData(
-                forApp: authority.certificate, contentIdentifier: Array("movie".utf8))
-            let answer = try await server.send(HTTPRequest(method: "POST", url: "https://k/", body: spc))
-            session.respond(toRequest: request.id, with: .success(.license(answer.body)))
-            _ = await watcher.next { $0.isFailed || $0.isUsable }
-            return session.status(of: keyID).key == nil ? session.status(of: keyID).error ?? .noLoader("") : nil
+            let own = try await ownExchange(process, server)
+            own.session.respond(toRequest: own.request.id, with: .success(.license(own.answer)))
+            _ = await own.watcher.next { $0.isFailed || $0.isUsable }
+            let status = own.session.status(of: own.keyID)
+            return status.key == nil ? status.error ?? .noLoader("") : nil
         }
         let server = FairPlayServer(authority)
         server.setLeavesOutCode(true)
@@ -159,6 +174,21 @@ struct IntegrityRuleTests {
         for bit in stride(from: Int.random(in: 0..<11), to: size.withLock({ $0 }), by: 11) {
             flip.withLock { $0 = bit }
             if try await process().failure(server) == nil { accepted.append(bit) }
+        }
+        #expect(accepted == [])
+    }
+
+    /// Every bit, of a server that has sent the code once. The rule alone refuses an answer whose code was renamed.
+    @Test func noBitCanBeFlipped() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(lease: 60, outputRequirement: .hdcpType1))
+        let own = try await ownExchange(process(), server)
+        #expect(try own.request.open(keyVendorResponse: own.answer)?.hasIntegrity == true)
+        var accepted: [Int] = []
+        for bit in 0..<own.answer.count * 8 {
+            var changed = own.answer
+            changed[bit / 8] ^= 1 << UInt8(bit % 8)
+            if (try? own.request.open(keyVendorResponse: changed)) != nil { accepted.append(bit) }
         }
         #expect(accepted == [])
     }

@@ -122,6 +122,10 @@ import Testing
         }
     }
 
+    @Test func theDefaultTimesAreTenSeconds() {
+        #expect(ServerSettings().requestTimeout == .seconds(10) && ServerSettings().idleTimeout == .seconds(10))
+    }
+
     @Test func theDefaultHostIsTheLoopback() {
         #expect(ServerSettings().host == "127.0.0.1")
         #expect(ServerSettings.isLoopback("127.0.0.1"))

@@ -1,14 +1,27 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What failed runs once more, alone. What passes then is flaky: it is told, and counted for itself."""
+"""What failed runs once more, alone. What passes then is flaky: it is told, and counted for itself. That is no proof: what was
+flaky again and again fails."""
 
+import os
+import re
+import sys
 import time
 
-from units import Result, first_words, say
+import verdict
+from units import RELEASES, ROOT, Result, first_words, say
+
+sys.path.insert(0, os.path.join(ROOT, "Tests", "suites", "lib"))
+import children  # noqa: E402
 
 # In the gate.
 MOST_FLAKY = 3
 MOST_FAILURES = 8
 MOST_SECONDS = 600
+
+# What was flaky in so many of so many recorded runs of everything has to be mended, or is a race that was shown with stock
+# elements (`children.RACES`).
+OFTEN = 3
+RUNS = 10
 
 
 class Flaky:
@@ -24,11 +37,20 @@ def is_failure_alone(unit, name):
     return name in (unit.name, "the test run", "swift testing") or name.endswith(("/end", "/report"))
 
 
-class SecondLook:
-    """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure."""
+def without_release(name):
+    """A check that is flaky on several versions of GStreamer is one."""
+    place, _, rest = name.partition("/")
+    return rest if place in RELEASES else name
 
-    def __init__(self, is_bounded, clock=time.monotonic):
+
+class SecondLook:
+    """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure. `recorded`: the names
+    of the checks that were flaky in the last runs of everything, a list for each run."""
+
+    def __init__(self, is_bounded, clock=time.monotonic, recorded=None):
         self._is_bounded = is_bounded
+        recorded = verdict.flaky_of_everywhere(RUNS) if recorded is None else recorded
+        self._recorded = [{without_release(name) for name in names} for names in recorded]
         self._clock = clock
         self.flaky = []
         self._number = 0
@@ -85,6 +107,12 @@ class SecondLook:
                 result.reason += f" (again: {first_words(told.get(result.name, 'as before' if still else 'no result'))})"
             return
         name, reason = failed[0].name, failed[0].reason
+        count = sum(without_release(name) in names for names in self._recorded)
+        if count >= OFTEN and not any(re.search(pattern, reason) for pattern in children.RACES):
+            for result in failed:
+                result.reason = f"flaky in {count} of the last {len(self._recorded)} recorded runs, too: {result.reason}"
+            self.flaky.append(Flaky(name, reason))
+            return
         if self._is_bounded and len(self.flaky) >= MOST_FLAKY:
             for result in failed:
                 result.reason = f"flaky, and at most {MOST_FLAKY} flaky checks pass: {result.reason}"

@@ -9,7 +9,7 @@ import subprocess
 
 from units import HERE, RELEASES, ROOT, first_words, say
 
-TABLE = os.path.join(ROOT, "Tests", "suites", "RESULTS.md")
+TABLE = os.environ.get("LATCHKEY_RESULTS") or os.path.join(ROOT, "Tests", "suites", "RESULTS.md")
 # The table has so many runs, the newest first.
 KEPT = 20
 ROW = re.compile(r"\| \d{4}-\d\d-\d\d .*")
@@ -131,6 +131,14 @@ class Verdict:
         behind = [line for line in lines[begin:] if not ROW.match(line)]
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join([*lines[:begin], *[self.row(), *rows][:KEPT], *behind]) + "\n")
+
+
+def flaky_of_everywhere(runs, path=TABLE):
+    """What was flaky in each of the last recorded runs of everything: a list of names for each."""
+    with open(path, encoding="utf-8") as file:
+        rows = [line.split("|") for line in file if ROW.match(line)]
+    found = [row for row in rows if len(row) > 6 and row[3].strip().startswith("everywhere")]
+    return [re.findall("`([^`]+)`", row[6]) for row in found[:runs]]
 
 
 def in_words(counts):

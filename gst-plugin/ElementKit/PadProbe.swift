@@ -101,6 +101,17 @@ extension PadReference {
         return add(types, GateProbe(passes), probeGate)
     }
 
+    /// Asks `passes` about an end of the stream that comes before the first buffer, or list of them. What may not pass is
+    /// dropped; the sender takes it for delivered. The probe ends with the first buffer, so that what comes later costs nothing.
+    ///
+    /// The pad keeps `passes` until the probe ends.
+    public func gateEndBeforeBuffers(_ passes: @escaping () -> Bool) {
+        let types =
+            GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM.rawValue | GST_PAD_PROBE_TYPE_BUFFER.rawValue
+            | GST_PAD_PROBE_TYPE_BUFFER_LIST.rawValue
+        add(types, GateProbe(passes), probeEndBeforeBuffers)
+    }
+
     @discardableResult
     private func add(_ types: UInt32, _ box: AnyObject, _ callback: GstPadProbeCallback) -> PadProbe {
         // SAFETY: the probe owns the box and gives it up when it ends.
@@ -179,6 +190,16 @@ private func probeGate(
 ) -> GstPadProbeReturn {
     // What leaves a pad without a link goes nowhere.
     guard let pad, let data, gst_pad_is_linked(pad) != 0 else { return GST_PAD_PROBE_OK }
+    return Unmanaged<GateProbe>.fromOpaque(data).takeUnretainedValue().passes() ? GST_PAD_PROBE_OK : GST_PAD_PROBE_DROP
+}
+
+private func probeEndBeforeBuffers(
+    _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
+) -> GstPadProbeReturn {
+    guard let info, let data, info.pointee.type.rawValue & GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM.rawValue != 0 else {
+        return GST_PAD_PROBE_REMOVE
+    }
+    guard ek_probed_event_type(info) == GST_EVENT_EOS else { return GST_PAD_PROBE_OK }
     return Unmanaged<GateProbe>.fromOpaque(data).takeUnretainedValue().passes() ? GST_PAD_PROBE_OK : GST_PAD_PROBE_DROP
 }
 

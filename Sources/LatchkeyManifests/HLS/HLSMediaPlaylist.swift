@@ -79,9 +79,10 @@ extension HLSMediaPlaylist {
     /// Throws with the number of the line.
     init(
         _ playlist: HLSPlaylist, base: URIBase, variables: HLSVariables, keyFormats: [HLSKeyFormat],
-        window: HLSWindow
+        window: HLSWindow, keyLimit: Int
     ) throws(FormatError) {
-        var reader = Reader(base: base, keyFormats: keyFormats, window: window, variables: variables)
+        var reader = Reader(
+            base: base, keyFormats: keyFormats, window: window, keyLimit: keyLimit, variables: variables)
         for line in playlist.lines {
             do throws(FormatError) {
                 try reader.read(line)
@@ -102,6 +103,7 @@ private struct Reader {
     let base: URIBase
     let keyFormats: [HLSKeyFormat]
     let window: HLSWindow
+    let keyLimit: Int
     var variables: HLSVariables
     private var result = HLSMediaPlaylist()
     private var sequence: UInt64 = 0
@@ -114,12 +116,16 @@ private struct Reader {
     private var firstLine = 0
     private var previous: (url: String, range: HLSByteRange)?
     private var urlSize = 0
-    private var keyAndMapCount = 0
+    private var keyCount = 0
+    private var mapCount = 0
 
-    init(base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, variables: HLSVariables) {
+    init(
+        base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, keyLimit: Int, variables: HLSVariables
+    ) {
         self.base = base
         self.keyFormats = keyFormats
         self.window = window
+        self.keyLimit = keyLimit
         self.variables = variables
     }
 
@@ -157,20 +163,26 @@ private struct Reader {
             result.mediaSequence = number
         case "EXT-X-DISCONTINUITY-SEQUENCE": result.discontinuity = hlsInteger(value) ?? 0
         case "EXT-X-KEY":
-            try countKeyOrMap()
+            keyCount += 1
+            try checkCounts()
             try result.scope.apply(value, line: line, base: base.reference)
             isKeyKnown = false
         case "EXT-X-MAP":
-            try countKeyOrMap()
+            mapCount += 1
+            try checkCounts()
             map = HLSShared(try readMap(value))
         case "EXT-X-SKIP": try skip(value)
         default: break
         }
     }
 
-    private mutating func countKeyOrMap() throws(FormatError) {
-        keyAndMapCount += 1
-        guard keyAndMapCount <= HLSPlaylist.maximumKeysAndMaps else {
+    private func checkCounts() throws(FormatError) {
+        for (count, name) in [(keyCount, "EXT-X-KEY"), (mapCount, "EXT-X-MAP")] where count > keyLimit {
+            throw .tooLarge(
+                "more than \(keyLimit) \(name) tags; playlist-keys in [latchkey] of the configuration file sets the limit"
+            )
+        }
+        guard keyCount + mapCount <= HLSPlaylist.maximumKeysAndMaps else {
             throw .tooLarge("more than \(HLSPlaylist.maximumKeysAndMaps) EXT-X-KEY and EXT-X-MAP tags")
         }
     }

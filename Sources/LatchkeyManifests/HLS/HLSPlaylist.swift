@@ -17,7 +17,10 @@ public struct HLSPlaylist: Hashable, Sendable {
     public static let maximumSize = 16 * 1024 * 1024
     /// The most lines that are read: four for each segment of two seconds are 172,800 a day.
     public static let maximumLines = 200_000
-    /// The most `EXT-X-KEY` and `EXT-X-MAP` tags that are read: one for each segment of four seconds are 21,600 a day.
+    /// The most `EXT-X-KEY` tags that are read, and the most `EXT-X-MAP` tags, if nothing else is set: a key that changes every
+    /// 44 s changes 2,000 times a day.
+    public static let defaultKeyLimit = 2_000
+    /// The most of both together that can be set: one for each segment of four seconds are 21,600 a day.
     public static let maximumKeysAndMaps = 25_000
     /// In bytes, of one line. Keys of some systems stand in `data:` URIs of tens of kilobytes.
     public static let maximumLineSize = 1024 * 1024

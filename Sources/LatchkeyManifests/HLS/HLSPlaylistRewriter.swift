@@ -38,6 +38,10 @@ public struct HLSPlaylistRewriter: Sendable {
     /// where there are others. Nil: all variants stay.
     public var outputLevel: OutputRequirement?
 
+    /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags; both together are never more than
+    /// `HLSPlaylist.maximumKeysAndMaps`.
+    public var keyLimit = HLSPlaylist.defaultKeyLimit
+
     /// Whether segments of playlists with keys that would stay with their origin are to come through this library as
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
     public var relaysSegments = false
@@ -254,7 +258,8 @@ extension HLSPlaylistRewriter {
     private mutating func rewriteMedia(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
         let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
         let media = try HLSMediaPlaylist(
-            playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window)
+            playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
+            keyLimit: keyLimit)
         var numbering = window.numbering
         let known = Set(window.records.values.map(\.url))
         numbering.begin(media) { known.contains($0) }

@@ -57,7 +57,8 @@ public struct HLSOfflineMedia: Sendable {
         base = URIBase(URIReference(url))
         playlist = try HLSMediaPlaylist(
             text, base: base, variables: HLSVariables(imported: variables, url: base.reference),
-            keyFormats: [.identity, .fairPlay, .playReady, .widevine], window: HLSWindow())
+            keyFormats: [.identity, .fairPlay, .playReady, .widevine], window: HLSWindow(),
+            keyLimit: HLSPlaylist.maximumKeysAndMaps)
         isEnded = playlist.isEnded
         var map: HLSMap?
         var seen: Set<String> = []

@@ -124,6 +124,7 @@ import Testing
             for number in 0..<count { text += pattern.replacing("\\", with: String(number)) }
             let bytes = Array(text.utf8)
             var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay, .identity])
+            rewriter.keyLimit = HLSPlaylist.maximumKeysAndMaps
             let start = now()
             _ = rewrite(bytes, with: &rewriter)
             return now() - start
@@ -150,10 +151,32 @@ import Testing
             "#EXTM3U\n" + String(repeating: "\(tag)#EXTINF:1,\na\n", count: count)
         }
         var rewriter = HLSPlaylistRewriter(keyFormats: [])
-        let most = try rewriter.rewrite(text(HLSPlaylist.maximumKeysAndMaps), routes: TestRoutes())
-        #expect(most.result.durations.count == HLSPlaylist.maximumKeysAndMaps)
+        for limit in [HLSPlaylist.defaultKeyLimit, HLSPlaylist.maximumKeysAndMaps] {
+            rewriter.keyLimit = limit
+            let most = try rewriter.rewrite(text(limit), routes: TestRoutes())
+            #expect(most.result.durations.count == limit)
+            #expect {
+                try rewriter.rewrite(text(limit + 1), routes: TestRoutes())
+            } throws: { error in
+                guard let error = error as? FormatError else { return false }
+                return error.isSameKind(as: .tooLarge("")) && error.reason.contains("playlist-keys in [latchkey]")
+            }
+        }
+    }
+
+    /// As many keys as maps, by default; of both together no more than can be set.
+    @Test func keysAndMapsAreCountedByThemselves() throws {
+        func text(_ count: Int) -> String {
+            "#EXTM3U\n"
+                + String(
+                    repeating: "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXT-X-MAP:URI=\"m\"\n#EXTINF:1,\na\n",
+                    count: count)
+        }
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        _ = try rewriter.rewrite(text(HLSPlaylist.defaultKeyLimit), routes: TestRoutes())
+        rewriter.keyLimit = HLSPlaylist.maximumKeysAndMaps
         #expect {
-            try rewriter.rewrite(text(HLSPlaylist.maximumKeysAndMaps + 1), routes: TestRoutes())
+            try rewriter.rewrite(text(HLSPlaylist.maximumKeysAndMaps / 2 + 1), routes: TestRoutes())
         } throws: { ($0 as? FormatError)?.isSameKind(as: .tooLarge("")) == true }
     }
 

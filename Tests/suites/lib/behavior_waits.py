@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MPL-2.0
 """What a decryptor does while a key is missing: stops, seeks, answers of the application, ends of streams."""
 
+import os
+
+import children
 import corpus
+import hls_media
 from behavior_scenes import (
     EVERYWHERE, STOP_LIMIT, Scene, demand, demand_stop, end_well, end_without_key, in_thread, kids_of, respond,
     wait_for_request)
@@ -150,6 +154,27 @@ def end_before_denial(kind):
         end_without_key(scene, watched, "denied", on_request=answer)
 
 
+def one_track_refused(kind, stops=20, case=None, manifest="stream.mpd"):
+    """The key of the pictures is refused, that of the sound is there. Without the workaround in `AdaptiveBin`, one stop of
+    twenty or more crashes on 1.22."""
+    with Scene(kind, case, manifest=manifest) as scene, children.Folder() as folder:
+        with open(scene.expected["video"].files[0], "rb") as file:
+            init = file.read()
+        refused = init[hls_media.box(init, b"tenc") + 16:][:16].hex()
+        keys = folder.write("keys", scene.lines(kid for kid in scene.case.keys if kid != refused))
+        os.chmod(keys, 0o600)
+        for _ in range(stops):
+            watched = scene.pipeline(**{"keys-file": keys})
+
+            def refuse(message):
+                # The end of the pictures is what goes on then, and nothing before it.
+                demand(watched.wait_for_input(2, end=True), "the end of the tracks does not reach the decryptors")
+                respond(message, reason="no rights")
+
+            watched.play()
+            end_without_key(scene, watched, "denied", on_request=refuse)
+
+
 ALL = {
     "stop-before-key": (stop_before_key, EVERYWHERE),
     "stop-before-license": (stop_before_license, EVERYWHERE),
@@ -162,4 +187,5 @@ ALL = {
     "nobody-answers": (nobody_answers, EVERYWHERE),
     "end-before-key": (end_before_key, EVERYWHERE),
     "end-before-denial": (end_before_denial, EVERYWHERE),
+    "one-track-refused": (one_track_refused, ("dash",)),
 }

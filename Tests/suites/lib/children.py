@@ -133,7 +133,10 @@ def with_stack(variables):
     folder = os.path.dirname(os.path.abspath(__file__))
     build = os.environ.get("LATCHKEY_BUILD", os.path.join(folder, "..", "..", "..", "build"))
     library = os.path.join(os.path.abspath(build), "libcrash-stack.so")
-    return {**variables, "LD_PRELOAD": library} if os.path.exists(library) else variables
+    if not os.path.exists(library):
+        return variables
+    # 44-delays preloads something, too.
+    return {**variables, "LD_PRELOAD": " ".join(filter(None, (library, variables.get("LD_PRELOAD"))))}
 
 
 def holds(range_):

@@ -32,6 +32,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var isStopping = false
         /// A failure was told that ends the presentation: what follows from it is no news.
         var hasFailed = false
+        /// An error was posted, of this bin or of an element inside.
+        var isErrorTold = false
         /// What an element inside the stock demuxer said last, which may have kept it to itself.
         var errorInside: InsideError?
         /// For what a decryptor inside has told of a wrong key.
@@ -274,6 +276,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.pipeline = pipeline
             $0.isStopping = false
             $0.hasFailed = false
+            $0.isErrorTold = false
             $0.errorInside = nil
             $0.wrongKey = nil
             $0.renewals = []
@@ -353,6 +356,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     /// Posts what is wrong. If the session is over, that is why a key fails.
     final func tell(_ failure: PresentationFailure) {
+        withGuarded { $0.isErrorTold = true }
         if failure.kind == .key, let reason = currentRun?.session.endReason {
             closeGate(reason)
         } else {
@@ -472,6 +476,7 @@ extension AdaptiveBin {
         // The template has the number as a pattern: video_00 is of video_%02u.
         let kind = inner.name.prefix { $0 != "_" }
         guard let outer = expose(inner, as: inner.name, template: "\(kind)_%02u") else { return }
+        dropUselessEnd(of: outer)
         withGuarded { guarded in
             let barrier = guarded.closedBecause.flatMap { _ in outer.entrance?.dropBuffers() }
             let hold = guarded.isWithheld ? outer.holdBuffers() : nil

@@ -454,6 +454,7 @@ extension AdaptiveBin {
             withGuarded { $0.wrongKey = name ?? DecryptorFailure.name(nil) }
         }
         guard error.kind == .error, let watch = currentRun?.watch else { return error }
+        withGuarded { $0.isErrorTold = true }
         // The application has the reason of the end.
         watch.endLooks()
         guard !error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY) else { return error }
@@ -461,6 +462,17 @@ extension AdaptiveBin {
         var inside: String?
         if let child, error.isFrom(child) { inside = errorInside.map { PresentationFailure.inside($0) } }
         return error.addingErrorDetails([last, inside].compactMap(\.self).joined(separator: "\n"))
+    }
+
+    /// Workaround (GStreamer <1.26): decodebin3 crashes now and then when it is stopped if one stream has ended before its first
+    /// buffer and another one has gone on, as if the key of one track is refused. When the application has an error, nothing
+    /// needs such an end.
+    final func dropUselessEnd(of outer: PadReference) {
+        let weak = WeakElement(reference)
+        outer.gateEndBeforeBuffers {
+            let isErrorTold = weak.map { ($0 as? AdaptiveBin)?.withGuarded { $0.isErrorTold } } ?? nil
+            return isErrorTold != true
+        }
     }
 }
 

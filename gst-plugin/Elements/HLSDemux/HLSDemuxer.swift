@@ -301,6 +301,7 @@ final class HLSRun: AdaptiveRun {
             keyFormats: settings.keyFormats(
                 preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
+            keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel })
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)

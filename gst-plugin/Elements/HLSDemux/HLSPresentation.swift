@@ -20,6 +20,7 @@ final class HLSPresentation: Sendable {
     let watch = StillnessWatch()
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
+    private let keyLimit: Int
     let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
@@ -78,7 +79,7 @@ final class HLSPresentation: Sendable {
     /// and everything else is asked for as long as that tries.
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
-        relay: SegmentRelay? = nil,
+        relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
     ) {
         self.outputLevel = outputLevel
@@ -90,6 +91,7 @@ final class HLSPresentation: Sendable {
         segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
         self.keys = keys
         self.keyFormats = keyFormats
+        self.keyLimit = keyLimit
         state = Mutex(State())
     }
 
@@ -250,6 +252,7 @@ final class HLSPresentation: Sendable {
                 state.rewriters[name]
                 ?? HLSPlaylistRewriter(
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
+            rewriter.keyLimit = keyLimit
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
             rewriter.relayedOrigin = relayedOrigin
@@ -266,8 +269,10 @@ final class HLSPresentation: Sendable {
                     servers.map { self.address(of: resource, at: $0) } ?? ""
                 }
             } catch {
+                table.forgetUnused()
                 throw .format(error)
             }
+            table.keep(rewriting.resources, of: name)
             state.rewriters[name] = rewriter
             if rewriting.isNumberedAnew { state.numberedAnew.insert(name) }
             state.timeline.update(rewriting, of: name)
@@ -294,7 +299,6 @@ final class HLSPresentation: Sendable {
                 isDelta: rewriting.isDelta)
             watch.didRead(name, refresh)
         }
-        table.keep(rewriting.resources, of: name)
         segments.update(rewriting, of: name, servers: servers)
         for key in wanted { keys.demand(key) }
         return rewriting

@@ -67,6 +67,16 @@ final class HLSResourceTable: Sendable {
         }
     }
 
+    /// A playlist was refused in the end: what it alone named is forgotten. No other one is read meanwhile.
+    func forgetUnused() {
+        state.withLock { state in
+            for (name, entry) in state.entries where entry.uses == 0 {
+                state.entries[name] = nil
+                state.names[entry.resource] = nil
+            }
+        }
+    }
+
     private static func prefix(_ resource: HLSResource) -> String {
         switch resource {
         case .playlist: "p"

@@ -5,6 +5,7 @@ import Glibc
 import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyKeySession
+import LatchkeyManifests
 import LatchkeyProtection
 
 /// Settings from files: `LATCHKEY_CONFIG`, or `latchkey/latchkey.conf` in the user's configuration folder.
@@ -60,6 +61,14 @@ enum Configuration {
                 throw .invalidConfiguration("the configuration file \(path): envelopes=\(text) is neither on nor off")
             }
             settings.readsEnvelopes = text == "on"
+        }
+        if let text = file.string("playlist-keys", in: group) {
+            guard let number = Int(text), 1...HLSPlaylist.maximumKeysAndMaps ~= number else {
+                throw .invalidConfiguration(
+                    "the configuration file \(path): playlist-keys=\(text) is not in 1 to "
+                        + "\(HLSPlaylist.maximumKeysAndMaps)")
+            }
+            settings.playlistKeys = number
         }
         settings.fairPlay = try fairPlay(file, path)
         settings.playReady = try playReady(file, path)

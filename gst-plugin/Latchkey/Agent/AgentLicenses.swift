@@ -3,6 +3,7 @@
 import LatchkeyHTTP
 import LatchkeyKeySession
 import LatchkeyKeySystems
+import LatchkeyManifests
 import LatchkeyProtection
 import LatchkeyViewingSession
 import Synchronization
@@ -37,7 +38,8 @@ extension AgentCore {
         let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         let inspector = ContentInspector(
             source: source, keySystem: parts.settings.keySystem,
-            envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes))
+            envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
+            keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         let content = try await inspector.inspect(contentURL, type)
         guarded.withLock { $0.content = content }
         return content

@@ -14,6 +14,7 @@ struct ContentInspector: Sendable {
     /// The configured key system, for content that names several.
     var keySystem: KeySystem?
     var envelopes = EnvelopeParsers()
+    var keyLimit = HLSPlaylist.defaultKeyLimit
 
     /// Throws `invalidContent` for what is something else, and names a web page as such; `unsupportedContent` for what
     /// is not played; and what `ContentSource` throws.
@@ -261,6 +262,7 @@ extension ContentInspector {
         try Self.refuseWebPage(answer, in: "playlist")
         var rewriter = HLSPlaylistRewriter(
             keyFormats: Self.keyFormats(preferring: keySystem), importedVariables: variables, sessionKeys: sessionKeys)
+        rewriter.keyLimit = keyLimit
         if envelopes.isEmpty { rewriter.isEnveloped = false }
         do throws(FormatError) {
             // Playlists keep their URLs, so that those of a master playlist are found again.

@@ -242,6 +242,8 @@ extension ElementTests {
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
             ("[latchkey]\nmedia-license-urls=some\n", "media-license-urls=some is none of https, any, none"),
             ("[latchkey]\nenvelopes=yes\n", "envelopes=yes is neither on nor off"),
+            ("[latchkey]\nplaylist-keys=0\n", "playlist-keys=0 is not in 1 to 25000"),
+            ("[latchkey]\nplaylist-keys=25001\n", "playlist-keys=25001 is not in 1 to 25000"),
             ("[playready]\ncustom-data-origins=https://a.example;a.example/x y\n", "custom-data-origins has an entry"),
             ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
             ("[fairplay]\npreset=other\n", "“other”"),
@@ -301,6 +303,12 @@ extension ElementTests {
             let settings = try Configuration.read(path, required: true)
             #expect(settings.playReady?.customDataOrigins == ["https://a.example", "https://b.example:8443"])
             #expect(settings.mediaLicenseURLs == .https)
+        }
+
+        @Test func theKeysOfAPlaylistAreASetting() throws {
+            let path = try write("keys.conf", "[latchkey]\nplaylist-keys=20000\n")
+            #expect(try Configuration.read(path, required: true).playlistKeys == 20_000)
+            #expect(ControlSettings().playlistKeys == nil)
         }
 
         /// Of a file with secrets, and of no other.

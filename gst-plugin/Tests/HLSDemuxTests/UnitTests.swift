@@ -44,6 +44,34 @@ struct HLSUnitTests {
         #expect(table.count == 4)
     }
 
+    /// A live playlist with other names at each refresh, and one that is refused at its last line.
+    @Test func namesThatChangeDoNotPileUp() throws {
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: CurlTransport.shared),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+            keyFormats: [.identity])
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        let long = String(repeating: "a", count: 70_000)
+        for refresh in 0..<20 {
+            var text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:\(100 * refresh)\n"
+            var refused = "#EXTM3U\n"
+            for number in 0..<100 {
+                let name = "\(refresh)_\(number)"
+                text += "#EXT-X-KEY:METHOD=AES-128,URI=\"\(name).key\"\n#EXTINF:1,\n\(name).ts\n"
+                refused += "#EXT-X-STREAM-INF:BANDWIDTH=1\n\(name).m3u8\n"
+            }
+            _ = try presentation.rewrite(Array(text.utf8), from: "https://a.test/live.m3u8")
+            let known = presentation.table.count
+            #expect(known >= 100 && known <= HLSResourceTable.generations * 100)
+            #expect(throws: HLSFailure.self) {
+                _ = try presentation.rewrite(
+                    Array((refused + "#EXT-X-STREAM-INF:BANDWIDTH=1\n\(long)\n").utf8), from: "https://a.test/x.m3u8")
+            }
+            #expect(presentation.table.count == known)
+        }
+    }
+
     @Test func aSlowAnswerIsAskedForAgain() async {
         let answers = HLSAnswers(patience: .milliseconds(20))
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
