@@ -94,6 +94,8 @@ struct Stillness {
     private static let certainty: UInt64 = 3_000_000_000
     /// How often one segment comes again, at least, before that counts as without end.
     private static let repeatLimit = 64
+    /// The segments that are remembered to find that out. No circle is that long.
+    private static let seenLimit = 20_000
 
     /// How long nothing happens before the demuxer counts as stopped, and the same at the end of a live presentation.
     private let limit: UInt64
@@ -115,10 +117,13 @@ struct Stillness {
     private(set) var moves = 0
     /// What playlists are for of which all of a segment has come since something came out.
     private var wholeRoles: Set<HLSRewriting.Child.Role?> = []
-    /// The segments that have come since the last seek, one of them, and how often that one has come again. Each time that
-    /// their number has doubled, it is another one: so it is one of those that come again and again, if any do.
+    /// The segments that have come since the last seek, one of them, and how often that one has come again, with nothing new
+    /// meanwhile. Each time that their number has doubled, it is another one: so it is one of those that come again and again,
+    /// if any do.
     private var fetches = 0
     private var sample: (identity: Int, isRange: Bool)?
+    /// What has come since that one.
+    private var seen: Set<Int> = []
     private var recurrences = 0
     /// How long nothing has come out of them without a reason, and how long there have been two of them.
     private var muteTime: UInt64 = 0
@@ -193,12 +198,15 @@ struct Stillness {
         guard playlists.isEmpty || !owners.isEmpty, !isInit || range != nil else { return }
         fetches &+= 1
         let identity = [resource, range].hashValue
+        // An init segment of DASH comes again with each change to its representation. But what comes between is new.
+        if seen.count >= Self.seenLimit { seen = [] }
+        if seen.insert(identity).inserted { recurrences = 0 }
         if identity == sample?.identity { recurrences += 1 }
-        if fetches & (fetches &- 1) == 0 { (sample, recurrences) = ((identity, range != nil), 0) }
+        if fetches & (fetches &- 1) == 0 { (sample, recurrences, seen) = ((identity, range != nil), 0, [identity]) }
     }
 
     /// What comes from here on may have come before.
-    mutating func didSeek() { (fetches, sample, recurrences) = (0, nil, 0) }
+    mutating func didSeek() { (fetches, sample, recurrences, seen) = (0, nil, 0, []) }
 
     /// Something came out of the demuxer.
     mutating func didMove(at now: UInt64) {

@@ -279,6 +279,16 @@ import Testing
         #expect(Self.fetches(of: &stillness, count: 5000) { _ in ("http://a/slate.ts", nil) } == .isRepeating)
     }
 
+    /// In DASH, they are segments as any others. A long film may change to and fro all the time.
+    @Test func initSegmentsComeAgainWithEachChangeOfTheRepresentation() {
+        var stillness = Stillness()
+        let film = Self.fetches(of: &stillness, count: 16_000) {
+            ("http://a/\($0 % 16 == 15 ? "init-1" : $0 % 16 == 7 ? "init-2" : "\($0)").m4s", nil)
+        }
+        #expect(film == .none)
+        #expect(Self.fetches(of: &stillness, count: 30_000) { ("http://a/\($0 % 16).m4s", nil) } == .isRepeating)
+    }
+
     @Test(arguments: [false, true]) func aLivePresentationMayRepeatItself(isOpenEnded: Bool) {
         var stillness = Stillness()
         if isOpenEnded {
