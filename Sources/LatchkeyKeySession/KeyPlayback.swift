@@ -103,13 +103,13 @@ public final class KeyPlayback: Sendable {
 
 /// A license service that a manifest names.
 package struct LicensePlace: Hashable, Sendable {
-    package var keySystem: KeySystem?
+    package var keySystem: KeySystem
     /// Absolute. Not trusted.
     package var url: String
     /// What its keys are for; nil where that is not told.
     package var media: OutputPolicy.Media?
 
-    package init(keySystem: KeySystem?, url: String, media: OutputPolicy.Media? = nil) {
+    package init(keySystem: KeySystem, url: String, media: OutputPolicy.Media? = nil) {
         self.keySystem = keySystem
         self.url = url
         self.media = media

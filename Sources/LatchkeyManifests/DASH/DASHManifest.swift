@@ -104,6 +104,12 @@ extension DASHManifest {
             var media: OutputPolicy.Media?
         }
 
+        /// A descriptor with a `refId`, by its scheme; nil: the first with that `refId`.
+        private struct SourceName: Hashable {
+            var refID: String
+            var scheme: DASHContentProtection.Scheme?
+        }
+
         /// A descriptor that refers to another one.
         private struct Use: Hashable {
             var number: Int
@@ -115,10 +121,9 @@ extension DASHManifest {
         private var parts: [Part] = []
         private var known: Set<Part> = []
         /// Descriptors with a `refId`, which may stand behind their uses, with their own `ref`.
-        private var sources: [String: [(descriptor: DASHContentProtection, reference: String?)]] = [:]
+        private var sources: [SourceName: (number: Int, reference: String?)] = [:]
         private var uses: [Use: Int] = [:]
         private var setCount = 0
-        private var sourceCount = 0
         private var dataSize = 0
         private(set) var qualities: [PictureQuality] = []
 
@@ -220,14 +225,13 @@ extension DASHManifest {
 
         private mutating func findSources(in element: XMLElement) {
             for descriptor in Self.descriptorElements(of: element) {
-                guard let name = descriptor.attribute(anyNamespace: "refId"), sourceCount < DASHManifest.setLimit else {
-                    continue
+                guard let refID = descriptor.attribute(anyNamespace: "refId"), sources.count < DASHManifest.setLimit,
+                    let number = number(of: DASHContentProtection(descriptor))
+                else { continue }
+                for scheme in [nil, descriptors[number].scheme] {
+                    let name = SourceName(refID: refID, scheme: scheme)
+                    if sources[name] == nil { sources[name] = (number, descriptor.attribute(anyNamespace: "ref")) }
                 }
-                let source = DASHContentProtection(descriptor)
-                dataSize += source.dataSize
-                guard dataSize <= DASHManifest.dataLimit else { return }
-                sourceCount += 1
-                sources[name, default: []].append((source, descriptor.attribute(anyNamespace: "ref")))
             }
             for child in element.children where ["Period", "AdaptationSet", "Representation"].contains(child.localName)
             {
@@ -239,15 +243,15 @@ extension DASHManifest {
             var result = descriptor
             var next: String? = reference
             for _ in 0..<Self.chainLimit {
-                guard let name = next else { return result }
-                let found = sources[name]?.lazy.compactMap { source in
-                    result.inheriting(from: source.descriptor).map { ($0, source.reference) }
-                }.first
-                guard let found else {
+                guard let refID = next else { return result }
+                let source =
+                    sources[SourceName(refID: refID, scheme: result.scheme)]
+                    ?? sources[SourceName(refID: refID, scheme: nil)]
+                guard let source, let inherited = result.inheriting(from: descriptors[source.number]) else {
                     result.note("a ContentProtection has a ref that leads to no other of its scheme")
                     return result
                 }
-                (result, next) = found
+                (result, next) = (inherited, source.reference)
             }
             return result
         }

@@ -36,10 +36,10 @@ struct HLSNumbering: Sendable {
     /// The origin's number of the first segment behind the tail.
     private var start: UInt64?
 
-    /// Takes the next version of the playlist, before it is written. `isKnown`: whether the last version had that URL.
-    mutating func begin(_ media: HLSMediaPlaylist, isKnown: (String) -> Bool) {
+    /// Takes the next version of the playlist, before it is written. `known`: the URLs of the last version.
+    mutating func begin(_ media: HLSMediaPlaylist, known: @autoclosure () -> Set<String>) {
         guard let first = media.segments.first, !media.isDelta else { return }
-        if isRestart(media, isKnown), let last = kept.last {
+        if isRestart(media, known), let last = kept.last {
             offset = (last.segment.sequence &+ offset &+ 1) &- first.sequence
             // Behind the tag of its own, if there is one.
             let own = media.discontinuity &+ (media.hasDiscontinuity(first) ? 1 : 0)
@@ -51,11 +51,11 @@ struct HLSNumbering: Sendable {
     }
 
     /// An older version, as from a server that lags behind, has segments that are known.
-    private func isRestart(_ media: HLSMediaPlaylist, _ isKnown: (String) -> Bool) -> Bool {
+    private func isRestart(_ media: HLSMediaPlaylist, _ known: () -> Set<String>) -> Bool {
         guard let oldest = kept.first, let newest = media.segments.last(where: { $0.url != nil }),
             newest.sequence < oldest.segment.sequence
         else { return false }
-        return !media.segments.contains { $0.url.map(isKnown) ?? false }
+        return known().isDisjoint(with: media.segments.lazy.compactMap(\.url))
     }
 
     /// For the version that `begin` took; nil: nothing changes.

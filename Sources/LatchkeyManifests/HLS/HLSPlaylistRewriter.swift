@@ -261,8 +261,7 @@ extension HLSPlaylistRewriter {
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
             keyLimit: keyLimit)
         var numbering = window.numbering
-        let known = Set(window.records.values.map(\.url))
-        numbering.begin(media) { known.contains($0) }
+        numbering.begin(media, known: Set(window.records.values.map(\.url)))
         let plan = HLSPlan(media, rewriter: self, front: numbering.front(of: media))
         try plan.write(media, to: &output)
         describe(media, plan, offset: numbering.offset, in: &output)

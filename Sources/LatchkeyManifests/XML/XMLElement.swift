@@ -264,7 +264,7 @@ private final class XMLTreeBuilder {
     private var namespaces: [[UInt8]: String] = [:]
     private var elementCount = 0
     private var failure: FormatError?
-    /// What the prefixes of each open element stand for. Nil where Expat reads namespaces.
+    /// What the prefixes that each open element declares stand for. Nil where Expat reads namespaces.
     private var scopes: [[String: String]]?
 
     /// Between the parts of Expat's names. XML has no such character.
@@ -359,7 +359,7 @@ private final class XMLTreeBuilder {
             if !declares(key, pair[1]) { pairs.append((key, pair[1])) }
             next = pair + 2
         }
-        openScope()
+        scopes?.append(Dictionary(pendingDeclarations.map { ($0.prefix, $0.uri) }) { $1 })
         let name = readName(qualified, isAttribute: false)
         var element = XMLElement(
             name.local, prefix: name.prefix, namespace: name.namespace, declarations: pendingDeclarations)
@@ -382,10 +382,14 @@ private final class XMLTreeBuilder {
         return true
     }
 
-    private func openScope() {
-        guard let scopes else { return }
-        let outer = scopes.last ?? ["xml": "http://www.w3.org/XML/1998/namespace"]
-        self.scopes?.append(pendingDeclarations.reduce(into: outer) { $0[$1.prefix] = $1.uri })
+    /// What a prefix stands for where Expat reads no namespaces. Nil: it is declared nowhere.
+    private func namespace(of prefix: String) -> String? {
+        if prefix == "xml" { return "http://www.w3.org/XML/1998/namespace" }
+        guard let scopes else { return nil }
+        for scope in scopes.reversed() {
+            if let uri = scope[prefix] { return uri }
+        }
+        return nil
     }
 
     func end() {
@@ -416,11 +420,11 @@ private final class XMLTreeBuilder {
     private func readName(
         _ name: UnsafePointer<XML_Char>, isAttribute: Bool
     ) -> (local: String, prefix: String, namespace: String) {
-        if let scope = scopes?.last {
+        if scopes != nil {
             let parts = text(name).split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            guard parts.count == 2 else { return (text(name), "", isAttribute ? "" : scope[""] ?? "") }
+            guard parts.count == 2 else { return (text(name), "", isAttribute ? "" : namespace(of: "") ?? "") }
             let prefix = String(parts[0])
-            return (String(parts[1]), prefix, scope[prefix] ?? prefix)
+            return (String(parts[1]), prefix, namespace(of: prefix) ?? prefix)
         }
         // SAFETY: the whole name ends with a zero, and each part of it with the separator or that zero.
         let first = part(name)

@@ -122,6 +122,14 @@ import Testing
         #expect(clearKeys(manifest) == [["a", "1", "A"], ["a", "1", "B"], ["a", "2", "A"], ["own", "1", "A"]])
     }
 
+    /// Ads and languages repeat the same sources: each counts once.
+    @Test func sourcesThatAreRepeatedCostNothing() throws {
+        let url = String(repeating: "u", count: 10_000)
+        let period = "<Period>\(source("a", url))<AdaptationSet>\(use("a"))</AdaptationSet></Period>"
+        let manifest = try manifest(String(repeating: period, count: 300))
+        #expect(clearKeys(manifest) == [[url]])
+    }
+
     /// Nothing goes in circles, and what leads nowhere is told.
     @Test func referencesThatLeadOnOrNowhere() throws {
         let chain = source("b", "b") + "<ContentProtection \(Self.clearKey) value=\"v\" refId=\"a\" ref=\"b\"/>"

@@ -76,13 +76,14 @@ package final class ManifestKeys: Sendable {
     }
 
     /// Starts the requests, unless they run or the keys are there. What an earlier version of the manifest named is not
-    /// asked for again. KIDs that the manifest does not name are asked for when media has them, at the URL of the group. `origin` is where the data is from, as GStreamer's protection events say it, and `mediaURL` where the
-    /// manifest came from.
+    /// asked for again. KIDs that the manifest does not name are asked for when media has them, at the URL of the group, if
+    /// its system has an exchange here. `origin` is where the data is from, as GStreamer's protection events say it, and
+    /// `mediaURL` where the manifest came from.
     func demand(_ groups: [ManifestKeyGroup], origin: String, mediaURL: String) {
         for group in groups {
             let system = keySystem ?? KeySystem(group.system)
             let licenseURL = group.licenseURL.map { URIReference.resolve($0, against: URIReference(mediaURL)) }
-            if let licenseURL, let playback {
+            if let licenseURL, let system, let playback {
                 playback.note(LicensePlace(keySystem: system, url: licenseURL, media: group.media))
             }
             let isNew = known.withLock { known -> Bool in

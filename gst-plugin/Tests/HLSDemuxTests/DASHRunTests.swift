@@ -345,6 +345,11 @@ extension HLSDemuxTests.DASHRunTests {
         demand("/all", nil)
         #expect(playback.licensePlace(for: .clearKey, .video)?.url == "https://media.example/a/video")
         #expect(playback.licensePlace(for: .clearKey, nil)?.url == "https://media.example/all")
+        // What is of no system that is known here is not for the data of another one.
+        keys.demand(
+            [ManifestKeyGroup(system: .widevine, keyIDs: [], boxes: [], licenseURL: "https://w.example/")],
+            origin: "dash/mpd", mediaURL: "https://media.example/a/b.mpd")
+        #expect(playback.licensePlace(for: nil, nil)?.url == "https://media.example/all")
     }
 
     @Test func keysOfOneKindMakeOneRequest() throws {
