@@ -104,11 +104,11 @@ import Testing
             <AdaptationSet>\(use("later"))</AdaptationSet>\(representation(use("period")))
             <AdaptationSet>\(source("later", "l"))</AdaptationSet></Period>
             <Period>\(representation(source("inner", "i")))\(representation(use("inner")))
-            <AdaptationSet>\(use("period"))</AdaptationSet></Period>
+            <AdaptationSet>\(use("period", "value=\"2\""))</AdaptationSet></Period>
             """
         let manifest = try manifest(text)
         // Each once: the same descriptors hold for two, and a source in a set holds there too.
-        #expect(clearKeys(manifest) == [["m"], ["l"], ["p"], ["l"], ["i"], ["i"], ["p"]])
+        #expect(clearKeys(manifest) == [["m"], ["l"], ["p"], ["l"], ["i"], ["i"], ["p", "2"]])
         #expect(manifest.flaws.isEmpty)
     }
 
