@@ -96,7 +96,7 @@ class Gap:
         if self.begun is None:
             return "the connection did not break"
         spans = [request.headers.get("Range") or "" for request in requests if request.time >= self.begun + self.seconds - 0.1]
-        return None if f"bytes={self.cut}-" in spans else f"it went on with {spans}"
+        return None if any(span.startswith(f"bytes={self.cut}-") for span in spans) else f"it went on with {spans}"
 
 
 class Chunked:
