@@ -166,12 +166,8 @@ import Testing
 
     /// As many keys as maps, by default; of both together no more than can be set.
     @Test func keysAndMapsAreCountedByThemselves() throws {
-        func text(_ count: Int) -> String {
-            "#EXTM3U\n"
-                + String(
-                    repeating: "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXT-X-MAP:URI=\"m\"\n#EXTINF:1,\na\n",
-                    count: count)
-        }
+        let segment = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x1\n#EXT-X-MAP:URI=\"m\"\n#EXTINF:1,\na\n"
+        func text(_ count: Int) -> String { "#EXTM3U\n" + String(repeating: segment, count: count) }
         var rewriter = HLSPlaylistRewriter(keyFormats: [])
         _ = try rewriter.rewrite(text(HLSPlaylist.defaultKeyLimit), routes: TestRoutes())
         rewriter.keyLimit = HLSPlaylist.maximumKeysAndMaps
