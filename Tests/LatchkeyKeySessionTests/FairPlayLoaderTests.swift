@@ -149,7 +149,7 @@ struct FairPlayLoaderTests {
         #expect(lines.withLock { $0.filter { $0.contains(advice) } } == ["warning: \(advice)"])
     }
 
-    /// An answer that is no error is no message for people, whatever its type says.
+    /// The text of an answer without an error status is not shown, also if its type is that of text.
     @Test(arguments: [(200, "malformed response: "), (302, "answers with status 302")])
     func onlyErrorsAreQuoted(status: Int, reason: String) async {
         let transport = FakeTransport { request, _ throws(HTTPError) in

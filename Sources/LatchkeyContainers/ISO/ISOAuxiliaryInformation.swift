@@ -7,7 +7,7 @@ import LatchkeyProtection
 ///
 /// Producers disagree about what offsets are counted from, and leave boxes out, empty or broken. So each reading is
 /// tried, and the first one taken that fits every sample: IVs and maps end where they should, and each map adds up to
-/// the size of its sample. With a constant IV, a box without any map says nothing, whatever it counts: such samples are
+/// the size of its sample. With a constant IV, the number in a box without any map does not count: such samples are
 /// encrypted as a whole.
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.

@@ -120,7 +120,7 @@ import Testing
     private func isRead(_ media: Media, _ list: List, _ sizes: Sizes) -> Bool? {
         if list == .right || list == .ofPIFF || sizes == .right { return true }
         guard media.vectorSize == 0 else { return nil }
-        // Nothing is needed, whatever the boxes count.
+        // Nothing of the boxes is needed.
         if media.isSound { return false }
         // Pictures whose boxes have no room for maps.
         if media.maps == .none { return sizes == .cut ? nil : false }
