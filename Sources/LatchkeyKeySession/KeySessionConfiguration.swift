@@ -18,7 +18,7 @@ public struct KeySessionConfiguration: Sendable {
     /// store.
     public var persistableKeys: PersistableKeys?
     /// The user's own.
-    var usersKeys = PersistableKeys.ofUser
+    var usersKeys: @Sendable () -> PersistableKeys? = { .ofUser }
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
     /// What becomes of keys in use whose lease, or license, ends. False: playback ends, at once. True: nothing more is
@@ -53,7 +53,7 @@ public struct KeySessionConfiguration: Sendable {
     public init() {}
 
     /// The store whose clock judges stored keys. Nil if none can be opened, or there is no place for a store.
-    var storedKeyClock: PersistableKeys? { deviceSecret == nil ? nil : persistableKeys ?? usersKeys }
+    var storedKeyClock: PersistableKeys? { deviceSecret == nil ? nil : persistableKeys ?? usersKeys() }
 }
 
 extension KeySessionConfiguration: Redacted {

@@ -395,9 +395,9 @@ struct PersistableKeyTests {
     @Test(arguments: [3600, 86400])
     func aSystemClockThatIsSetBackIsToBeSetRight(seconds: Int64) async throws {
         let server = FairPlayServer(authority)
-        server.setTerms(FairPlayTerms(rental: 10_000, persistence: .forRentalDuration))
+        server.setTerms(FairPlayTerms(rental: UInt32(2 * seconds), persistence: .forRentalDuration))
         #expect(await play(loader(server)).error == nil)
-        clock.advance(by: .seconds(5000))
+        clock.advance(by: .seconds(seconds + 1000))
         clock.set(by: -seconds)
         let error = await play(loader(server)).error
         #expect(error?.description.contains("the system clock was set back; set it right") == true)
@@ -405,7 +405,7 @@ struct PersistableKeyTests {
         clock.set(by: seconds)
         let (again, session) = await play(loader(server))
         #expect(again == nil)
-        clock.advance(by: .seconds(5000))
+        clock.advance(by: .seconds(seconds - 1000))
         let ended = session.status(of: session.keyID(forURI: "skd://movie")).error
         #expect(ended?.isSameKind(as: .leaseExpired("")) == true)
     }
@@ -418,7 +418,10 @@ struct PersistableKeyTests {
     @Test(arguments: [true, false])
     func keysThatAnApplicationKeepsEndByTheTrustedClock(isConfigured: Bool) async throws {
         var configuration = configuration()
-        if !isConfigured { (configuration.persistableKeys, configuration.usersKeys) = (nil, keys()) }
+        if !isConfigured {
+            configuration.usersKeys = { [keys = configuration.persistableKeys] in keys }
+            configuration.persistableKeys = nil
+        }
         let used = configuration
         let kept = Kept()
         let server = FairPlayServer(authority)
@@ -470,7 +473,8 @@ struct PersistableKeyTests {
         let server = FairPlayServer(authority)
         server.setTerms(FairPlayTerms(persistence: .unlimited))
         var configuration = configuration()
-        (configuration.persistableKeys, configuration.usersKeys) = (nil, nil)
+        configuration.persistableKeys = nil
+        configuration.usersKeys = { nil }
         let session = KeySession(loaders: [loader(server)], configuration: configuration, clock: clock.clock)
         let watcher = Watcher(session)
         let keyID = session.keyID(forURI: "skd://movie")
