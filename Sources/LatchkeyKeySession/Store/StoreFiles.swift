@@ -66,10 +66,9 @@ enum StoreFiles {
             defer { free(found) }
             return String(cString: found)
         }
-        let (folder, name) = (
-            folder(of: path), path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" }
-        )
-        return name.isEmpty ? resolved(folder) : "\(resolved(folder))/\(name)"
+        let name = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" }
+        let folder = resolved(self.folder(of: path))
+        return name.isEmpty ? folder : (folder == "/" ? "" : folder) + "/" + name
     }
 
     /// Gives the files new names with the same addition, which no file has yet; those that are not there are left out.
