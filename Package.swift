@@ -190,7 +190,8 @@ var targets: [Target] = [
             "LatchkeyKeySystems", "LatchkeyContainers", "LatchkeyManifests", "LatchkeyHTTP", "LatchkeyProtection",
             "CLatchkeySQLite",
             "latchkey-store-writer",
-        ]),
+        ],
+        exclude: ["Store/EarlierStore"]),
     .target(
         name: "LatchkeyFuzzTargets",
         dependencies: [

@@ -24,25 +24,41 @@ public enum Base64 {
     /// The bytes that `text` spells in either alphabet, with or without padding; nil for anything else.
     ///
     /// White space is not skipped.
-    public static func decode(_ text: some StringProtocol) -> [UInt8]? {
-        var characters: [UInt8] = []
-        characters.reserveCapacity(text.utf8.count + 3)
-        var padding = 0
-        for character in text.utf8 {
+    public static func decode(_ text: some StringProtocol) -> [UInt8]? { decode(text.utf8) }
+
+    /// The same of characters, of which no copy is made: they may be secret.
+    package static func decode(_ characters: some Collection<UInt8>) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(characters.count / 4 * 3 + 3)
+        var (bits, count, padding) = (UInt32(0), 0, 0)
+        for character in characters {
             if character == UInt8(ascii: "=") {
                 padding += 1
                 continue
             }
-            guard padding == 0 else { return nil }
-            switch character {
-            case UInt8(ascii: "-"): characters.append(UInt8(ascii: "+"))
-            case UInt8(ascii: "_"): characters.append(UInt8(ascii: "/"))
-            default: characters.append(character)
-            }
+            guard padding == 0, let value = value(of: character) else { return nil }
+            bits = bits << 6 | value
+            count += 1
+            guard count % 4 == 0 else { continue }
+            for shift: UInt32 in [16, 8, 0] { bytes.append(UInt8(truncatingIfNeeded: bits >> shift)) }
         }
-        let missing = (4 - characters.count % 4) % 4
+        let missing = (4 - count % 4) % 4
         guard missing < 3, padding == 0 || padding == missing else { return nil }
-        characters.append(contentsOf: repeatElement(UInt8(ascii: "="), count: missing))
-        return Data(base64Encoded: Data(characters)).map { Array($0) }
+        bits <<= UInt32(missing * 6)
+        for place in 0..<(3 - missing) where missing > 0 {
+            bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(16 - 8 * place)))
+        }
+        return bytes
+    }
+
+    private static func value(of character: UInt8) -> UInt32? {
+        switch character {
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"): UInt32(character - UInt8(ascii: "A"))
+        case UInt8(ascii: "a")...UInt8(ascii: "z"): UInt32(character - UInt8(ascii: "a")) + 26
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt32(character - UInt8(ascii: "0")) + 52
+        case UInt8(ascii: "+"), UInt8(ascii: "-"): 62
+        case UInt8(ascii: "/"), UInt8(ascii: "_"): 63
+        default: nil
+        }
     }
 }

@@ -213,7 +213,7 @@ struct CurlTransfers {
         }
     }
 
-    private mutating func finish(_ transfer: CurlTransfer, _ outcome: CurlExchange.Outcome) {
+    private mutating func finish(_ transfer: CurlTransfer, _ outcome: consuming CurlExchange.Outcome) {
         // First, because libcurl before 7.87 may wait for a look-up while it removes the handle.
         transfer.exchange.finish(outcome)
         running[transfer.handle] = nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyCurl
+import LatchkeyProtection
 import Synchronization
 
 /// One libcurl easy handle and what it has received. Lives on the thread of its `CurlLoop` only.
@@ -197,9 +198,23 @@ final class CurlTransfer {
             receiversHead = head
             receiver(head, Array(bytes))
         } else {
-            body.append(contentsOf: bytes)
+            append(bytes)
+            // SAFETY: libcurl hands over a buffer of its own that may be written to, and does not read again what was taken.
+            explicitBzero(UnsafeMutableRawBufferPointer(mutating: bytes))
         }
         return .taken
+    }
+
+    /// The body may hold keys: as it grows, no copy is left behind.
+    private func append(_ bytes: UnsafeRawBufferPointer) {
+        if body.count + bytes.count > body.capacity {
+            var larger: [UInt8] = []
+            larger.reserveCapacity(max(body.count + bytes.count, 2 * body.capacity))
+            larger += body
+            wipe(&body)
+            swap(&larger, &body)
+        }
+        body.append(contentsOf: bytes)
     }
 
     /// Nil where the answer is no success.
@@ -338,13 +353,13 @@ final class CurlExchange: Sendable {
         waiter.withLock { $0 = continuation }
     }
 
-    /// Resumes who waits, once. Later outcomes are dropped.
-    func finish(_ outcome: Outcome) {
+    /// Resumes who waits, once. Later outcomes are dropped. Given away: this thread holds nothing of it when the other goes on.
+    func finish(_ outcome: consuming Outcome) {
         let continuation = waiter.withLock { waiter in
             defer { waiter = nil }
             return waiter
         }
-        continuation?.resume(returning: outcome)
+        if let continuation { continuation.resume(returning: outcome) }
     }
 }
 

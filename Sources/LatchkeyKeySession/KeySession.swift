@@ -410,7 +410,7 @@ extension KeySession {
     /// Offers the request to its loaders, one by one, until one takes it. The process has to be as it was built, where that
     /// is watched, and where there is a session server, that has to agree first. The task does not keep the session.
     func ask(for request: KeyLoadingRequest) {
-        let storedKeys = request.keySystem == .fairPlay ? configuration.persistableKeys : nil
+        let storedKeys = request.keySystem == .fairPlay ? configuration.storedKeyClock : nil
         Task { [weak self, viewing, integrity = configuration.integrity] in
             if let violation = await integrity?.violation() {
                 self?.close(violation)
@@ -577,10 +577,13 @@ extension KeySession {
         return request.attempt < KeyLoadingRequest.maximumAttempts && retry(request)
     }
 
-    /// In seconds since 1970-01-01 00:00 UTC, by the trusted clock of stored keys, or the session's if there is none. Throws
-    /// `invalidConfiguration` if the trusted clock cannot be used.
+    /// In seconds since 1970-01-01 00:00 UTC, by the trusted clock of stored keys. Throws `invalidConfiguration` if there is
+    /// none, or it cannot be used.
     func storedKeyTime() throws(KeyError) -> UInt64 {
-        guard let keys = configuration.persistableKeys else { return UInt64(clamping: clock.date()) }
+        guard let keys = configuration.storedKeyClock else {
+            throw .invalidConfiguration(
+                "stored keys need a trusted clock, and there is no place for its store; set HOME")
+        }
         return try keys.time()
     }
 

@@ -14,9 +14,11 @@ public struct KeySessionConfiguration: Sendable {
     public var deviceIdentifier: [UInt8]?
     /// Seals stored keys, as `DeviceSecret.keyForPersistableKeys` gives it. Nil: none can be stored.
     public var deviceSecret: SealingKey?
-    /// The store whose trusted clock judges stored keys, also those that an application keeps. Nil: the system clock does,
-    /// which can be set back.
+    /// The store whose trusted clock judges stored keys, also those that an application keeps. Nil: the user's own license
+    /// store.
     public var persistableKeys: PersistableKeys?
+    /// The user's own.
+    var usersKeys: @Sendable () -> PersistableKeys? = { .ofUser }
     /// Where it is written down that sessions are over. Nil: nowhere.
     public var expiredSessionReports: ExpiredSessionReports?
     /// What becomes of keys in use whose lease, or license, ends. False: playback ends, at once. True: nothing more is
@@ -49,6 +51,9 @@ public struct KeySessionConfiguration: Sendable {
 
     /// No FairPlay-style keys, nothing stored, and no session server.
     public init() {}
+
+    /// The store whose clock judges stored keys. Nil if none can be opened, or there is no place for a store.
+    var storedKeyClock: PersistableKeys? { deviceSecret == nil ? nil : persistableKeys ?? usersKeys() }
 }
 
 extension KeySessionConfiguration: Redacted {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import FoundationEssentials
 import LatchkeyContainers
 public import LatchkeyProtection
 
@@ -36,20 +35,22 @@ public enum ClearKey {
         guard body.count <= maximumSize else {
             throw .malformedResponse("a ClearKey license of \(body.count) bytes; \(maximumSize) are read")
         }
-        guard JSONNesting.isBounded(body),
-            let object = try? JSONDecoder().decode(License.self, from: Data(body))
-        else {
+        var entries: [Entry] = []
+        defer { for position in entries.indices { wipe(&entries[position].k) } }
+        do throws(JSONReader.Malformed) {
+            try read(body, into: &entries)
+        } catch {
             throw .malformedResponse("the body is no ClearKey license: no JSON object with a list “keys”")
         }
-        guard !object.isTooLong else {
+        guard entries.count <= maximumCount else {
             throw .malformedResponse("a ClearKey license with more than \(maximumCount) keys")
         }
         var keys: [KeyID: ContentKey] = [:]
-        for (position, entry) in object.keys.enumerated() where entry.kty == nil || entry.kty == "oct" {
-            guard let keyID = entry.kid.flatMap({ Base64.decode($0) }).flatMap({ KeyID($0) }) else {
+        for (position, entry) in entries.enumerated() where entry.isOfBytes {
+            guard let keyID = Base64.decode(entry.kid).flatMap({ KeyID($0) }) else {
                 throw .malformedResponse("key \(position) of the ClearKey license has no KID of 16 bytes in Base64")
             }
-            guard var bytes = entry.k.flatMap({ Base64.decode($0) }) else {
+            guard var bytes = Base64.decode(entry.k) else {
                 throw .malformedResponse("the ClearKey license has no key of 16 bytes in Base64 for KID \(keyID)")
             }
             defer { wipe(&bytes) }
@@ -66,34 +67,38 @@ public enum ClearKey {
 }
 
 extension ClearKey {
-    private enum CodingKeys: String, CodingKey {
-        case keys, kty, kid, k
+    /// One JSON Web Key. Members that are absent or of a wrong type are empty, so that a key of another kind does no harm.
+    private struct Entry {
+        var isOfBytes = true
+        var kid: [UInt8] = []
+        var k: [UInt8] = []
     }
 
-    private struct License: Decodable {
-        var keys: [Entry] = []
-        var isTooLong = false
-
-        init(from decoder: any Decoder) throws {
-            var list = try decoder.container(keyedBy: CodingKeys.self).nestedUnkeyedContainer(forKey: .keys)
-            while !list.isAtEnd, !isTooLong {
-                keys.append(try list.decode(Entry.self))
-                isTooLong = keys.count > ClearKey.maximumCount
+    /// Adds the keys of a license, and one more than `maximumCount` at most.
+    private static func read(_ body: [UInt8], into entries: inout [Entry]) throws(JSONReader.Malformed) {
+        var reader = JSONReader(body)
+        var isLicense = false
+        try reader.object { name, reader throws(JSONReader.Malformed) in
+            guard name.elementsEqual("keys".utf8) else { return try reader.skip() }
+            isLicense = true
+            try reader.list { reader throws(JSONReader.Malformed) in
+                guard entries.count <= maximumCount else { return try reader.skip() }
+                entries.append(Entry())
+                try read(&reader, into: &entries[entries.count - 1])
             }
         }
+        try reader.end()
+        guard isLicense else { throw JSONReader.Malformed() }
     }
 
-    /// One JSON Web Key. Members of a wrong type count as absent, so that a key of another kind does no harm.
-    private struct Entry: Decodable {
-        var kty: String?
-        var kid: String?
-        var k: String?
-
-        init(from decoder: any Decoder) throws {
-            let members = try decoder.container(keyedBy: CodingKeys.self)
-            kty = try? members.decode(String.self, forKey: .kty)
-            kid = try? members.decode(String.self, forKey: .kid)
-            k = try? members.decode(String.self, forKey: .k)
+    private static func read(_ reader: inout JSONReader, into entry: inout Entry) throws(JSONReader.Malformed) {
+        try reader.object { name, reader throws(JSONReader.Malformed) in
+            switch String(decoding: name, as: UTF8.self) {
+            case "kty": entry.isOfBytes = try reader.string().map { $0.elementsEqual("oct".utf8) } ?? true
+            case "kid": entry.kid = try reader.string() ?? []
+            case "k": entry.k = try reader.string() ?? []
+            default: try reader.skip()
+            }
         }
     }
 }

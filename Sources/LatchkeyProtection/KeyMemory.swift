@@ -57,7 +57,7 @@ final class KeyMemory: Sendable {
 }
 
 /// Overwrites with zeros in a way that the optimizer keeps.
-func explicitBzero(_ bytes: UnsafeMutableRawBufferPointer) {
+package func explicitBzero(_ bytes: UnsafeMutableRawBufferPointer) {
     // SAFETY: exactly the caller's buffer.
     if let address = bytes.baseAddress { explicit_bzero(address, bytes.count) }
 }

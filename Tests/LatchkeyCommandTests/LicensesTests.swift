@@ -14,7 +14,11 @@ import Testing
     private let scratch = ScratchFolder()
     private let account = GUID("4C4B444D-0000-0000-0000-0000000000AA")!
 
-    private var configuration: LicenseStoreConfiguration { LicenseStoreConfiguration(folder: scratch.path("store")) }
+    private var configuration: LicenseStoreConfiguration { configuration("store") }
+
+    private func configuration(_ name: String) -> LicenseStoreConfiguration {
+        LicenseStoreConfiguration(folder: scratch.path(name), environment: ["XDG_STATE_HOME": scratch.path("state")])
+    }
 
     private func keyID(_ number: UInt8) -> KeyID { KeyID([UInt8](repeating: 0, count: 15) + [number])! }
 
@@ -61,8 +65,7 @@ import Testing
 
     /// Stored FairPlay-style keys have a store of their own, which may have to be moved aside too.
     @Test func removesStoredKeysAndAStoreOfThemThatWasPutBack() async throws {
-        var store = LicenseStoreConfiguration(folder: scratch.path("keys"))
-        store.counter = scratch.path("counters/1")
+        let store = configuration("keys")
         // One of its own each time: a store that is open cannot be moved aside.
         func keys() -> PersistableKeys { PersistableKeys(store) }
         func reset() async throws -> [String] {

@@ -22,6 +22,18 @@ struct ResponseTests {
         #expect(server.requests.map(\.target) == ["/a?b=c"])
     }
 
+    /// Who wipes it wipes the only copy.
+    @Test func aBodyIsHeldByItsReceiverAlone() async throws {
+        let server = try LoopbackServer { _ in .response(body: "a key") }
+        for _ in 0..<20 {
+            var response = try await transport.get(server.url)
+            let before = response.body.withUnsafeBytes { $0.baseAddress }
+            // A write copies what is shared.
+            let after = response.body.withUnsafeMutableBytes { UnsafeRawPointer($0.baseAddress) }
+            #expect(before == after)
+        }
+    }
+
     @Test func aGetSendsItsFieldsAndNoBody() async throws {
         let server = try LoopbackServer { _ in .response() }
         _ = try await transport.get(

@@ -102,20 +102,24 @@ struct FairPlaySettingsTests {
 
     @Test func storedKeysAreInAStoreOfTheirOwnOrTheOneInTheSameFolder() throws {
         var settings = try FairPlaySettings(["stored-keys": "/a/keys", "device-secret": "/b/secret"])
-        settings.countersFolder = "/state/counters"
+        settings.environment = ["XDG_STATE_HOME": "/state"]
         var playReady = try PlayReadySettings(["store": "/a/licenses"])
         for other in [nil, playReady] {
             let store = try #require(settings.storedKeys(beside: other)?.configuration)
             #expect(store.database == "/a/keys/licenses.db")
-            #expect(store.counter.hasPrefix("/state/counters/") && store.counter.utf8.count == 16 + 32)
+            #expect(
+                store.counter
+                    == "/state/latchkey/counters/\(Hex.encode(try Digest.sha256(Array("/a/keys".utf8)).prefix(16)))")
             #expect((store.secret as? FileDeviceSecret)?.path == "/b/secret")
         }
-        settings.countersFolder = nil
+        settings.environment = [:]
         #expect(settings.storedKeys()?.configuration.counter == "/a/keys/licenses.counter")
-        playReady.storeFolder = "/a/keys"
+        playReady.environment = ["XDG_STATE_HOME": "/state"]
+        playReady.storeFolder = "/a/keys/"
         let shared = try #require(ControlSettings(fairPlay: settings, playReady: playReady).storedKeys?.configuration)
         let licenses = try playReady.makeStoreConfiguration()
         #expect((shared.database, shared.counter) == (licenses.database, licenses.counter))
+        #expect(shared.counter.hasPrefix("/state/latchkey/counters/"))
         #expect((shared.secret as? FileDeviceSecret)?.path == (licenses.secret as? FileDeviceSecret)?.path)
         settings.storedKeysFolder = nil
         #expect(settings.storedKeys() == nil)

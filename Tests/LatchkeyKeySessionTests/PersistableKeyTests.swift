@@ -368,7 +368,7 @@ struct PersistableKeyTests {
         #expect(error?.description.contains("altered") == true, "\(String(describing: error))")
     }
 
-    @Test(arguments: [-200, -300])
+    @Test(arguments: [-10, -200, -299, -300])
     func aSystemClockThatIsSetBackALittleGivesNoTime(seconds: Int64) async throws {
         let server = FairPlayServer(authority)
         server.setTerms(FairPlayTerms(rental: 1000, persistence: .forRentalDuration))
@@ -392,19 +392,20 @@ struct PersistableKeyTests {
     }
 
     /// It is refused until the clock is right again, and no time is gained by that.
-    @Test func aSystemClockThatIsSetBackIsToBeSetRight() async throws {
+    @Test(arguments: [3600, 86400])
+    func aSystemClockThatIsSetBackIsToBeSetRight(seconds: Int64) async throws {
         let server = FairPlayServer(authority)
-        server.setTerms(FairPlayTerms(rental: 10_000, persistence: .forRentalDuration))
+        server.setTerms(FairPlayTerms(rental: UInt32(2 * seconds), persistence: .forRentalDuration))
         #expect(await play(loader(server)).error == nil)
-        clock.advance(by: .seconds(5000))
-        clock.set(by: -3600)
+        clock.advance(by: .seconds(seconds + 1000))
+        clock.set(by: -seconds)
         let error = await play(loader(server)).error
         #expect(error?.description.contains("the system clock was set back; set it right") == true)
         #expect(server.posts.count == 1)
-        clock.set(by: 3600)
+        clock.set(by: seconds)
         let (again, session) = await play(loader(server))
         #expect(again == nil)
-        clock.advance(by: .seconds(5000))
+        clock.advance(by: .seconds(seconds - 1000))
         let ended = session.status(of: session.keyID(forURI: "skd://movie")).error
         #expect(ended?.isSameKind(as: .leaseExpired("")) == true)
     }
@@ -413,8 +414,15 @@ struct PersistableKeyTests {
         let key = Mutex<[UInt8]?>(nil)
     }
 
-    /// A loader that keeps its keys by itself has the trusted clock too.
-    @Test func keysThatAnApplicationKeepsEndByTheTrustedClock() async throws {
+    /// A loader that keeps its keys by itself has the trusted clock too: of the store that is configured, or else the user's.
+    @Test(arguments: [true, false])
+    func keysThatAnApplicationKeepsEndByTheTrustedClock(isConfigured: Bool) async throws {
+        var configuration = configuration()
+        if !isConfigured {
+            configuration.usersKeys = { [keys = configuration.persistableKeys] in keys }
+            configuration.persistableKeys = nil
+        }
+        let used = configuration
         let kept = Kept()
         let server = FairPlayServer(authority)
         server.setTerms(FairPlayTerms(rental: 1000, persistence: .forRentalDuration))
@@ -444,7 +452,7 @@ struct PersistableKeyTests {
             return true
         }
         func play() async -> KeyError? {
-            let session = KeySession(loaders: [own], configuration: configuration(), clock: clock.clock)
+            let session = KeySession(loaders: [own], configuration: used, clock: clock.clock)
             let watcher = Watcher(session)
             let keyID = session.keyID(forURI: "skd://movie")
             session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay))
@@ -458,6 +466,22 @@ struct PersistableKeyTests {
         clock.advance(by: .seconds(1))
         #expect(await play()?.isSameKind(as: .leaseExpired("")) == true)
         #expect(server.posts.count == 1)
+    }
+
+    /// There is a device secret, and no place for a store whose clock counts.
+    @Test func withoutATrustedClockNothingIsStored() async throws {
+        let server = FairPlayServer(authority)
+        server.setTerms(FairPlayTerms(persistence: .unlimited))
+        var configuration = configuration()
+        configuration.persistableKeys = nil
+        configuration.usersKeys = { nil }
+        let session = KeySession(loaders: [loader(server)], configuration: configuration, clock: clock.clock)
+        let watcher = Watcher(session)
+        let keyID = session.keyID(forURI: "skd://movie")
+        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay))
+        _ = await watcher.next(where: \.isFailed)
+        #expect(session.status(of: keyID).error?.description.contains("need a trusted clock") == true)
+        #expect(try await keys().count == 0)
     }
 
     /// An earlier version had a file for each key. It is not read, is counted, and goes with the others.

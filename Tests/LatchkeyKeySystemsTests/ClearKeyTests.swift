@@ -48,6 +48,12 @@ import Testing
     @Test(arguments: [
         // padding, the other alphabet, spaces
         #" { "keys" : [ {"kid":"LwVHf8JLtPrv2GUXFW2v/A==","k":"tQ0bJVWb6b0KPL6KtZIy/A==","kty":"oct"} ] } "#,
+        // escapes, as some encoders have them
+        #"{"keys":[{"\u006bid":"LwVHf8JLtPrv2GUXFW2v\/A==","k":"tQ0bJVWb6b0KPL6KtZIy\u002fA\u003D=","kty":"oct"}]}"#,
+        // a mark of the byte order
+        "\u{FEFF}" + #"{"keys":[{"kid":"LwVHf8JLtPrv2GUXFW2v_A","k":"tQ0bJVWb6b0KPL6KtZIy_A"}]}"#,
+        // values of all kinds
+        #"{"a":{"é\\":[-1.5e+3,true,false,null,"\"}\u00e9\n",[[]],{}]},"keys":[{"kid":"LwVHf8JLtPrv2GUXFW2v_A","k":"tQ0bJVWb6b0KPL6KtZIy_A"}]}"#,
         // no kty
         #"{"keys":[{"kid":"LwVHf8JLtPrv2GUXFW2v_A","k":"tQ0bJVWb6b0KPL6KtZIy_A"}]}"#,
         // extra members, at both levels
@@ -76,7 +82,9 @@ import Testing
 
     @Test(arguments: [
         "", "{", "null", "[]", "{}", "<html>502</html>", #"{"keys":{}}"#, #"{"keys":[1]}"#, #"{"keys":[[]]}"#,
-        #"{"keys":[{}]}"#,
+        #"{"keys":[{}]}"#, #"{"keys":[]"#, #"{"keys":[]}]"#, #"{"keys":[],}"#, #"{"keys":[] "a":1}"#,
+        #"{"keys":[],"a":yes}"#,
+        #"{"keys":[{"kid":"\x"}]}"#, #"{"keys":[{"kid":"\u00"}]}"#, #"{"keys":[{"kid":"\"}]}"#,
         #"{"keys":[{"kty":"oct","kid":"LwVHf8JLtPrv2GUXFW2v_A"}]}"#,
         #"{"keys":[{"kty":"oct","k":"tQ0bJVWb6b0KPL6KtZIy_A"}]}"#,
         #"{"keys":[{"kty":"oct","kid":"LwVHf8JLtPrv2GUXFW2v","k":"tQ0bJVWb6b0KPL6KtZIy_A"}]}"#,

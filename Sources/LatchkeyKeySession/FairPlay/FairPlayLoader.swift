@@ -229,7 +229,7 @@ extension FairPlayLoader {
             let identifier = try service.contentIdentifier(of: KeyURI(uri))
             let records = try await persistableKeys.records(for: identifier)
             guard !records.isEmpty else { return nil }
-            await session.configuration.persistableKeys?.prepare()
+            await session.configuration.storedKeyClock?.prepare()
             let now = try session.storedKeyTime()
             return records.map { rights(ofStored: $0.payload, secret, now) }
                 .min { left, right in

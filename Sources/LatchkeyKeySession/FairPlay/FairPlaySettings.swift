@@ -22,10 +22,8 @@ public struct FairPlaySettings: Sendable, Hashable {
     public var storedKeysFolder: String?
     /// The file of the device secret. Nil: `device-secret` in the folder of stored keys.
     public var deviceSecretFile: String?
-    /// The folder of that store's generation counter, so that a copy of the other folder can be detected. Nil: beside the
-    /// store.
-    public var countersFolder = ViewingSettings.stateFolder("counters", ViewingSettings.processEnvironment)
-
+    /// What the user's own folders are found by.
+    public var environment = ViewingSettings.processEnvironment
     /// Whether answers have to have this project's code over the whole message. Nil: from this project's own test
     /// servers, and from servers that have sent it before.
     public var integrity: IntegrityRule?
@@ -124,13 +122,13 @@ public struct FairPlaySettings: Sendable, Hashable {
     /// The stored keys; nil if none are kept. They are in the store of `playReady` if that is in the same folder.
     public func storedKeys(beside playReady: PlayReadySettings? = nil) -> PersistableKeys? {
         guard let folder = storedKeysFolder else { return nil }
-        var store = LicenseStoreConfiguration(folder: folder)
-        if let playReady, playReady.storeFolder == folder {
+        if let playReady, let shared = playReady.storeFolder, StoreFiles.resolved(shared) == StoreFiles.resolved(folder)
+        {
+            let store = LicenseStoreConfiguration(folder: shared, environment: playReady.environment)
             return PersistableKeys(store, policy: playReady.clockPolicy)
         }
+        var store = LicenseStoreConfiguration(folder: folder, environment: environment)
         store.secret = FileDeviceSecret(path: deviceSecretFile ?? "\(folder)/device-secret")
-        let digest = try? ExitGate.pass { () throws(CryptoError) in try Digest.sha256(Array(folder.utf8)) }
-        if let countersFolder, let digest { store.counter = "\(countersFolder)/\(Hex.encode(digest.prefix(16)))" }
         return PersistableKeys(store)
     }
 

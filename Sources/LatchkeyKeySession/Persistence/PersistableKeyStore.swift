@@ -133,6 +133,11 @@ public final class PersistableKeys: Sendable {
         var clock: Result<TrustedClock, LicenseStoreError>?
     }
 
+    /// The user's own license store. Nil if there is no place for it.
+    static let ofUser = LicenseStoreConfiguration(environment: ViewingSettings.processEnvironment).map {
+        PersistableKeys($0)
+    }
+
     /// Opens nothing yet.
     public init(
         _ configuration: LicenseStoreConfiguration, policy: TrustedClockPolicy = TrustedClockPolicy(),

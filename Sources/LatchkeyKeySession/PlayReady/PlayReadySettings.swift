@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Glibc
 public import LatchkeyHTTP
 import LatchkeyKeySystems
 public import LatchkeyProtection
@@ -41,7 +40,7 @@ public struct PlayReadySettings: Sendable, Hashable {
     /// The folder of the license store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
     public var storeFolder: String?
     /// What the user's own folders are found by.
-    public var environment = Self.processEnvironment
+    public var environment = ViewingSettings.processEnvironment
     /// Whether only signed time counts, and not the system clock.
     public var requiresSecureClock = false
     /// Licenses are renewed while media plays.
@@ -100,13 +99,6 @@ public struct PlayReadySettings: Sendable, Hashable {
         return origins
     }
 
-    private static var processEnvironment: [String: String] {
-        // SAFETY: a string that ends in NUL, or null.
-        ["HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
-            found[name] = getenv(name).map { String(cString: $0) }
-        }
-    }
-
     /// The loader for these settings. Reads the files of the bundle; the store is opened at the first use.
     ///
     /// Throws `invalidConfiguration` where something of the bundle is missing or cannot be used.
@@ -149,7 +141,7 @@ public struct PlayReadySettings: Sendable, Hashable {
 
     /// Where licenses are kept. Needs nothing of the bundle. Throws `invalidConfiguration` where there is no place.
     public func makeStoreConfiguration() throws(KeyError) -> LicenseStoreConfiguration {
-        if let storeFolder { return LicenseStoreConfiguration(folder: storeFolder) }
+        if let storeFolder { return LicenseStoreConfiguration(folder: storeFolder, environment: environment) }
         guard let own = LicenseStoreConfiguration(environment: environment) else {
             throw .invalidConfiguration("there is no place for the license store; set store in [playready], or HOME")
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
+import LatchkeyHTTP
+import LatchkeyKeySystems
 public import LatchkeyProtection
 import LatchkeyStorage
 
@@ -218,6 +220,9 @@ public struct LicenseStoreConfiguration: Sendable {
     /// How long the store waits for other processes before it says `busy`. Milliseconds count.
     public var busyTimeout: Duration = .seconds(10)
 
+    /// Where earlier versions had the counter. The first that is there is taken over when the store is opened.
+    private(set) var earlierCounters: [String] = []
+
     // What tests set.
     package var schema = StoreSchema.current
     package var fileSystem: String?
@@ -246,19 +251,48 @@ public struct LicenseStoreConfiguration: Sendable {
             secret: FileDeviceSecret(path: state + "/device.secret"))
     }
 
-    /// Everything in one folder: `licenses.db`, `licenses.counter` and `device.secret`.
-    public init(folder: String) {
+    /// The database and the device secret in one folder: `licenses.db` and `device.secret`. The counter is in the user's folder
+    /// for state, under a name that the path of the folder gives: a copy of the folder that is put back, or is elsewhere, is
+    /// refused. Where `environment` has neither `XDG_STATE_HOME` nor `HOME`, it is `licenses.counter` beside the database.
+    public init(folder: String, environment: [String: String] = ViewingSettings.processEnvironment) {
         self.init(
             database: folder + "/licenses.db", counter: folder + "/licenses.counter",
             secret: FileDeviceSecret(path: folder + "/device.secret"))
+        guard let counters = ViewingSettings.stateFolder("counters", environment) else { return }
+        let names = [StoreFiles.resolved(folder), folder].compactMap { path -> String? in
+            let digest = try? ExitGate.pass { () throws(CryptoError) in try Digest.sha256(Array(path.utf8)) }
+            return digest.map { "\(counters)/\(Hex.encode($0.prefix(16)))" }
+        }
+        guard let name = names.first else { return }
+        // Earlier versions had it beside the database, or named it by the path as it was written.
+        earlierCounters = [counter] + names.filter { $0 != name }
+        counter = name
     }
 
     /// Whether something was ever stored: opening makes a store where there is none, and looking must not.
-    public var isThere: Bool { [database, counter].contains { (path: String) in access(path, F_OK) == 0 } }
+    public var isThere: Bool { ([database] + counters).contains { (path: String) in access(path, F_OK) == 0 } }
+
+    private var counters: [String] { [counter] + earlierCounters }
+
+    /// The same with the counter in its place. An earlier version's is brought there, once; it stays where it is if the user's
+    /// folder for state cannot be made.
+    func withCounterInPlace() throws(LicenseStoreError) -> LicenseStoreConfiguration {
+        let earlier = earlierCounters.first(where: StoreFiles.exists)
+        do throws(LicenseStoreError) {
+            try StoreFiles.createFolder(of: counter)
+        } catch {
+            guard let earlier, error.isSameKind(as: .readOnly("")) else { throw error }
+            var stayed = self
+            stayed.counter = earlier
+            return stayed
+        }
+        if let earlier { try StoreFiles.move(earlier, to: counter) }
+        return self
+    }
 
     /// The file that stores lock while they are open.
     var lock: String { database + ".lock" }
 
     /// All that moves when the database is moved aside. SQLite names its journal after the database.
-    var movable: [String] { [database, database + "-journal", counter] }
+    var movable: [String] { [database, database + "-journal"] + counters }
 }

@@ -22,7 +22,7 @@ final class OpenStore {
         path = configuration.database
         onStep = configuration.onStep
         try StoreFiles.createFolder(of: configuration.database)
-        try StoreFiles.createFolder(of: configuration.counter)
+        let configuration = try configuration.withCounterInPlace()
         let files = [
             configuration.database, configuration.database + "-journal", configuration.counter, configuration.lock,
         ]
@@ -252,7 +252,8 @@ extension OpenStore {
         if let present { return (meta.storeID, present) }
         guard meta.generation == 0 else {
             throw .missing(
-                "the counter \(configuration.counter) of \(path) is gone; put it back, or reset the license store")
+                "the counter \(configuration.counter) of \(path) is gone. If the store was copied or moved, or XDG_STATE_HOME or "
+                    + "HOME has changed, put that back; else reset the license store")
         }
         try GenerationFile.create(
             path: configuration.counter, value: GenerationFile.Value(storeID: meta.storeID, generation: 0),

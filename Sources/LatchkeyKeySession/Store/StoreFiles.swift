@@ -41,6 +41,36 @@ enum StoreFiles {
         guard mkdir(folder, 0o700) == 0 || errno == EEXIST else { throw failure(folder, errno) }
     }
 
+    /// Brings a small file to another place, also on another file system, once: a file that is already there stays, as does the
+    /// first one then.
+    static func move(_ old: String, to path: String) throws(LicenseStoreError) {
+        guard !exists(path) else { return }
+        let contents: [UInt8]
+        do throws(KeyError) {
+            contents = try RegularFile(path: old, kind: "counter", has: .settings, followsLinks: false)
+                .contents(limit: 64 * 1024)
+        } catch {
+            // Another process may have been faster.
+            guard !exists(path) else { return }
+            throw .cannotOpen(error.reason)
+        }
+        try create(path, contents: contents)
+        guard unlink(old) == 0 || errno == ENOENT else { throw failure(old, errno) }
+        try synchronizeFolder(of: old)
+    }
+
+    /// The path without links, of a folder that need not be there yet.
+    static func resolved(_ path: String) -> String {
+        // SAFETY: null, or a string that ends in NUL and is the caller's to free.
+        if let found = realpath(path, nil) {
+            defer { free(found) }
+            return String(cString: found)
+        }
+        let name = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" }
+        let folder = resolved(self.folder(of: path))
+        return name.isEmpty ? folder : (folder == "/" ? "" : folder) + "/" + name
+    }
+
     /// Gives the files new names with the same addition, which no file has yet; those that are not there are left out.
     /// Returns the names. The folder of each is on disk when the call returns.
     static func moveAside(_ paths: [String], reason: String) throws(LicenseStoreError) -> [String] {

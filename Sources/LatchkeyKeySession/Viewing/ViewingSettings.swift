@@ -166,10 +166,10 @@ public struct ViewingSettings: Sendable, Hashable {
         return "\(home)/.local/state/latchkey/\(name)"
     }
 
-    /// `HOME` and `XDG_STATE_HOME` of this process, as far as they are set.
+    /// `HOME`, `XDG_DATA_HOME` and `XDG_STATE_HOME` of this process, as far as they are set.
     public static var processEnvironment: [String: String] {
         // SAFETY: a string that ends in NUL, or null.
-        ["HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
+        ["HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"].reduce(into: [:]) { found, name in
             found[name] = getenv(name).map { String(cString: $0) }
         }
     }

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 35-agent, one function each: what examples/play-protected shows is what the agent does."""
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import threading
 
@@ -296,16 +298,25 @@ def untrusted_time():
         run.demand(2, "acquired: untrustedTime")
 
 
+@contextlib.contextmanager
+def preloaded_clock(mark, behind=24 * 60 * 60):
+    """The system clock of programs is behind by some seconds as long as the file is there."""
+    library = os.path.join(os.path.dirname(shutil.which("latchkey-server")), "libclock-set-back.so")
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    os.environ.update(LD_PRELOAD=f"{preloaded}:{library}", CLOCK_SET_BACK=mark, CLOCK_SET_BACK_SECONDS=str(behind))
+    try:
+        yield
+    finally:
+        os.environ["LD_PRELOAD"] = preloaded
+
+
 def clock_set_back():
     """In the middle of playback: told once; it plays on where the time service answers, and waits and ends where not. A
     license without dates plays on. The clock is looked at every five seconds."""
-    import shutil
     import time
 
     from offline_scenes import piff
 
-    library = os.path.join(os.path.dirname(shutil.which("latchkey-server")), "libclock-set-back.so")
-    preloaded = os.environ.get("LD_PRELOAD", "")
     date = f"enddate:{int(time.time()) + 6000}"
     for policy, has_service, plays in ((date, True, True), (date, False, False), ("", False, True)):
         with World(policy, name=PIFF) as world:
@@ -316,14 +327,11 @@ def clock_set_back():
                 if line == "state: playing":
                     open(mark, "w").close()
 
-            os.environ.update(LD_PRELOAD=f"{preloaded}:{library}", CLOCK_SET_BACK=mark)
-            try:
+            with preloaded_clock(mark):
                 # No queue: what is decrypted is shown at once.
                 run = play("--yes", "--hold", "30" if plays else "3", "--pipeline",
                            f"filesrc location={path} ! latchkeyisodec ! qtdemux name=file file.video_0 ! {PACED}",
                            f"file://{path}", "piff", during=during)
-            finally:
-                os.environ["LD_PRELOAD"] = preloaded
             run.demand(0 if plays else 1, "acquired: valid")
             demand(len(events(run, "untrusted system time")) == (1 if policy else 0), f"events {run.values('event')}")
             asked = world.asked("GetLatchkeyTime")

@@ -3,6 +3,7 @@
 
 import glob
 import hashlib
+import json
 import os
 import random
 import re
@@ -16,7 +17,7 @@ import time
 
 import children
 import corpus
-from agent_scenes import PACED, PIFF, Run, events, play
+from agent_scenes import PACED, PIFF, Run, events, play, preloaded_clock
 from bounds import PATIENCE
 from logind import NONSENSE, Logind
 from offline_media import Origin, long_piff
@@ -554,6 +555,33 @@ def stored_keys_put_back():
         demand(run.status != 0 and any(line.startswith("rights: expired") for line in run.lines), f"{run.lines[-5:]}")
 
 
+def stored_keys_clock_set_back():
+    """A rental that is over stays over when the system clock is set back: up to 300 s give no time, and a day no key at all."""
+    from reference_server import ReferenceServer
+
+    case, rental = corpus.case(HLS), 1000
+    with children.Folder() as folder, Origin(media(HLS)) as origin:
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/master.m3u8"
+        with ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")) as server:
+            configuration = server.fairplay_configuration() + f"stored-keys={folder.path}/keys\n"
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "latchkey.conf",
+                configuration.replace("/fairplay/license", f"/fairplay/license?persist=rental&rental={rental}"))
+            run = download(cache, url).demand(0, "complete")
+            demand(", ready" in run.lines[-1], run.lines[-1])
+        # The rights that `latchkey` tells, with the system clock as it is that many seconds after the end.
+        for seconds, status, command in (
+                (1, "expired", ["inspect"]), (1 - 300, "expired", ["play", "--cache", cache]),
+                (1 - 24 * 60 * 60, "none", ["inspect"])):
+            with preloaded_clock(folder.path, -rental - seconds):
+                done = subprocess.run(
+                    ["latchkey", *command, url], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60,
+                    check=False)
+            demand(re.search(f"(?i)^rights: +{status}", done.stdout, re.MULTILINE), f"{seconds} s after the end: {done.stdout}")
+            demand(command[0] == "inspect" or done.returncode == 2, f"it plays: {done.returncode}")
+        demand("the system clock was set back" in done.stdout, f"set back by a day: {done.stdout}")
+
+
 def stored_keys_of_one_uri():
     """What packagers write: one key URI for tracks that have keys of their own. Each of the keys is stored."""
     from reference_server import ReferenceServer
@@ -647,7 +675,7 @@ ALL = {
     "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
-    "stored-keys-reset": stored_keys_reset,
+    "stored-keys-clock-set-back": stored_keys_clock_set_back, "stored-keys-reset": stored_keys_reset,
     "manifest-edge": manifest_edge, "twenty": twenty,
     "without-session": without_session,
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Foundation
+import LatchkeyKeySystems
+import LatchkeyProtection
+import Testing
+
+@testable import LatchkeyKeySession
+
+/// A store whose folder is given, as by the settings of every key system. Its counter is elsewhere.
+@Suite struct FolderStoreTests {
+    private let folder: StoreFolder
+
+    init() throws { folder = try StoreFolder() }
+
+    private func configuration(
+        _ name: String = "store", state: String? = nil
+    ) -> LicenseStoreConfiguration {
+        let path = "\(folder.path)/\(name)"
+        var configuration = LicenseStoreConfiguration(
+            folder: path, environment: ["XDG_STATE_HOME": state ?? folder.path + "/state"])
+        configuration.secret = FileDeviceSecret(path: path + "/device.secret", machine: Array("latchkey".utf8))
+        return configuration
+    }
+
+    private func fill(_ configuration: LicenseStoreConfiguration, _ numbers: ClosedRange<Int>) async throws {
+        let store = try await LicenseStore.open(configuration)
+        for number in numbers { try await store.put(license(number)) }
+        await store.close()
+    }
+
+    private func count(_ configuration: LicenseStoreConfiguration) async throws -> Int {
+        let store = try await LicenseStore.open(configuration)
+        let count = try await store.list().count
+        await store.close()
+        return count
+    }
+
+    private func opening(_ configuration: LicenseStoreConfiguration) async -> String? {
+        await failure { try await LicenseStore.open(configuration).close() }
+    }
+
+    // MARK: What is put back
+
+    @Test func aFolderThatIsPutBackIsRefused() async throws {
+        try await fill(configuration(), 1...2)
+        try folder.copy("store", to: "older")
+        try await fill(configuration(), 3...3)
+        try folder.copy("store", to: "latest")
+        try folder.copy("older", to: "store")
+        #expect(await opening(configuration()) == "rolled back")
+        try folder.copy("latest", to: "store")
+        #expect(try await count(configuration()) == 3)
+    }
+
+    /// Of what is in the folder, only the database says what is stored; the rest may be as old as it likes.
+    @Test func aFileThatIsPutBackIsRefusedOrNoOlder() async throws {
+        try await fill(configuration(), 1...2)
+        try folder.copy("store", to: "older")
+        try await fill(configuration(), 3...3)
+        try folder.copy("store", to: "latest")
+        let names = try folder.names(in: "older")
+        #expect(names == ["device.secret", "licenses.db", "licenses.db-journal", "licenses.db.lock"])
+        for name in names {
+            try folder.copy("latest", to: "store")
+            try folder.copy("older/\(name)", to: "store/\(name)")
+            if name == "licenses.db" {
+                #expect(await opening(configuration()) == "rolled back")
+            } else {
+                #expect(try await count(configuration()) == 3, "\(name)")
+            }
+        }
+    }
+
+    @Test func aCopyElsewhereIsRefused() async throws {
+        try await fill(configuration(), 1...2)
+        try folder.copy("store", to: "copy")
+        #expect(await opening(configuration("copy")) == "missing")
+        #expect(try await count(configuration()) == 2)
+    }
+
+    @Test func thePathMayBeWrittenInAnyWay() async throws {
+        try await fill(configuration(), 1...1)
+        try FileManager.default.createSymbolicLink(
+            atPath: folder.path + "/link", withDestinationPath: folder.path + "/store")
+        for name in ["store/", "./store", "state/../store", "link", "link/"] {
+            #expect(configuration(name).counter == configuration().counter, "\(name)")
+            #expect(try await count(configuration(name)) == 1)
+        }
+        // Also before it is there.
+        #expect(configuration("new//store/").counter == configuration("new/store").counter)
+        #expect(configuration("new/store").counter != configuration("new").counter)
+    }
+
+    // MARK: Counters of earlier versions
+
+    /// The files that an earlier version wrote, with the counter among them.
+    private func takeEarlierStore() throws {
+        let files = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("EarlierStore")
+        try FileManager.default.copyItem(atPath: files.path, toPath: folder.path + "/store")
+        for name in try folder.names(in: "store") {
+            try FileManager.default.setAttributes(
+                [.posixPermissions: 0o600], ofItemAtPath: "\(folder.path)/store/\(name)")
+        }
+    }
+
+    @Test func aStoreOfAnEarlierVersionGoesOnAndIsTakenOverOnce() async throws {
+        try takeEarlierStore()
+        try folder.copy("store", to: "older")
+        #expect(configuration().isThere)
+        var store = try await LicenseStore.open(configuration())
+        let records = try await store.list()
+        #expect(records.map(\.keyIDs) == [[KeyID(high: 1, low: 1)]])
+        let record = try await store.record(try #require(records.first?.id))
+        #expect(record?.payload == [1] + [UInt8](repeating: 1, count: 197))
+        await store.close()
+        #expect(try folder.names(in: "store").contains("licenses.counter") == false)
+        let counter = try Data(contentsOf: URL(fileURLWithPath: configuration().counter))
+        #expect(try counter == folder.contents("older/licenses.counter"))
+        store = try await LicenseStore.open(configuration())
+        try await store.put(license(9))
+        await store.close()
+        // The copy has a counter that agrees with it. It is not asked any more.
+        try folder.copy("older", to: "store")
+        #expect(await opening(configuration()) == "rolled back")
+        let moved = try await LicenseStore.reset(configuration())
+        #expect(moved.contains { $0.hasSuffix("/store/licenses.counter.reset-1") })
+        #expect(try await count(configuration()) == 0)
+    }
+
+    /// Earlier versions named it by the path as it was written.
+    @Test func aCounterThatIsNamedByAnotherSpellingIsTakenOver() async throws {
+        try FileManager.default.createDirectory(atPath: folder.path + "/store", withIntermediateDirectories: true)
+        let path = folder.path + "/./store"
+        var earlier = configuration()
+        earlier.counter =
+            folder.path + "/state/latchkey/counters/\(Hex.encode(try Digest.sha256(Array(path.utf8)).prefix(16)))"
+        try await fill(earlier, 1...3)
+        #expect(await opening(configuration()) == "missing")
+        #expect(try await count(configuration("./store")) == 3)
+        #expect(try await count(configuration()) == 3)
+        #expect(!FileManager.default.fileExists(atPath: earlier.counter))
+    }
+
+    /// On a device without a place for state, an earlier version's store goes on as it was.
+    @Test func aCounterThatCannotBeTakenOverStays() async throws {
+        let state = "/sys/latchkey-test"
+        #expect(await opening(configuration("new", state: state)) == "read only")
+        try takeEarlierStore()
+        #expect(try await count(configuration(state: state)) == 1)
+        try await fill(configuration(state: state), 2...3)
+        #expect(try await count(configuration(state: state)) == 3)
+        // With one, it is taken over.
+        try folder.copy("store", to: "older")
+        try await fill(configuration(), 4...4)
+        try folder.copy("older", to: "store")
+        #expect(await opening(configuration()) == "rolled back")
+    }
+}
