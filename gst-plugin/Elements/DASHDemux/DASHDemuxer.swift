@@ -54,8 +54,6 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         return handedOn.bytes
     }
 
-    override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
-
     /// By the size: a limit of the bit rate would hold for the sound too.
     override func limitPictures(to pixels: Int?) {
         setAllowedFrame(pixels.flatMap { run?.qualities.frameLimit(pixels: $0) })

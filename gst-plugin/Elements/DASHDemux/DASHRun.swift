@@ -165,7 +165,7 @@ final class DASHRun: AdaptiveRun {
         if manifest.isDynamic { watch.setOpenEnded() }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
         keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
-        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd", mediaURL: url)
+        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd", mediaURL: url, cookies: origin.cookies)
     }
 
     // MARK: Live

@@ -56,8 +56,6 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         return run
     }
 
-    override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
-
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
         let track = audioTrack

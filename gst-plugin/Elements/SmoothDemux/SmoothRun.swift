@@ -78,7 +78,9 @@ final class SmoothRun: AdaptiveRun {
         if manifest.isLive { watch.setOpenEnded() }
         if manifest.isProtected {
             keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
-            keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming", mediaURL: url)
+            keys.demand(
+                manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming", mediaURL: url,
+                cookies: origin.cookies)
         }
         return result
     }
