@@ -80,9 +80,9 @@ final class PresentationOrigin: Sendable {
 
     /// The response, whatever its status.
     ///
-    /// What the stock demuxer sent goes along as it was, but for its cookies: it takes those of an answer for its own, wherever
-    /// they are for. The source element's cookies go everywhere, as the stock demuxer sends them. What else only the source element knows, such as Authorization,
-    /// stays with the origin that the source element sent it to.
+    /// What the stock demuxer sent goes along as it was, but for its cookies, which may be those that servers set: `cookies`
+    /// has these. The source element's go everywhere, as with the stock demuxer. What else only the source element knows,
+    /// such as Authorization, stays with the origin that it was sent to.
     func response(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         method: String = "GET"
