@@ -353,11 +353,11 @@ extension PlayReadyClient {
     /// The same for keys of content that may have no header; `suggestedURL` is what the content says beside one.
     package func acquireLicense(
         forKeys keyIDs: [KeyID], data: [InitializationData], suggestedURL: String?, mediaURL: String?,
-        delegate: (any PlayReadyDelegate)?
+        cookies: CookieStore?, delegate: (any PlayReadyDelegate)?
     ) async throws(PlayReadyAcquisitionError) {
         let need = try PlayReadyNeed(keyIDs: keyIDs, data: data)
         for header in try need.headers(for: need.keyIDs) {
-            let place = MediaPlace(suggestedURL: suggestedURL, mediaURL: mediaURL)
+            let place = MediaPlace(suggestedURL: suggestedURL, mediaURL: mediaURL, cookies: cookies)
             _ = try await acquire(header, place, session: nil, delegate: delegate)
         }
     }

@@ -9,7 +9,7 @@ import LatchkeyProtection
 struct ContentSource: Sendable {
     let transport: any HTTPTransport
     /// What servers set while the content is looked at.
-    private let cookies = CookieStore()
+    let cookies = CookieStore()
     /// Called for every fetch, for the log.
     var onFetch: @Sendable (String) -> Void = { _ in }
 
