@@ -723,6 +723,15 @@ extension AdaptiveBin {
         return server
     }
 
+    /// A server for media from where servers have set cookies: the stock demuxer would send those of the manifest to every host,
+    /// and no others. Nil where they have not, and where it could not reach the server.
+    final func makeCookieServer(_ origin: PresentationOrigin) -> SegmentServer? {
+        guard origin.cookies.hasBeenUsed, LoopbackReach.isDirect(Environment.variable) else { return nil }
+        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        server.setHome(manifest.source)
+        return (try? server.open()).map { server }
+    }
+
     /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.
     final func withOriginURLs(_ message: consuming Message) -> Message {
         let message = noted(message)

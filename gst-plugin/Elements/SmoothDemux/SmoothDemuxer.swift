@@ -61,7 +61,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         let track = audioTrack
         run.segments?.setHome(manifest.source)
         run.watch.setManifests([manifest.source, url])
-        let result = try run.start(bytes, from: url, audioTrack: track)
+        let result = try run.start(bytes, from: url, audioTrack: track) { makeCookieServer(run.origin) }
         var given = try? SmoothManifest(result)
         given?.dropDocument()
         monitor.withLock { selection.given = given }
