@@ -46,7 +46,7 @@ public struct HLSPlaylistRewriter: Sendable {
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
     public var relaysSegments = false
 
-    /// The same for playlists without keys, and with their maps: the stock demuxer gets no segment from its origin.
+    /// The same for playlists without keys and their maps, too.
     package var relaysClearPlaylists = false
 
     /// As `relaysSegments`, for segments at this origin alone (`URIReference.origin`); nil: for none.
