@@ -132,10 +132,7 @@ final class CurlTransfer {
         }
 
         var headers = request.headers
-        if let cookies = request.cookies {
-            guard cookies.attach(to: handle, curl) else {
-                throw .other(exchange.url.text, "this libcurl has no cookies, or no memory left")
-            }
+        if let cookies = request.cookies, cookies.attach(to: handle, curl) {
             // The caller's cookies have to be in one field with those of the store.
             let own = headers.filter { $0.isNamed("Cookie") }.map(\.value).joined(separator: "; ")
             headers.removeAll { $0.isNamed("Cookie") }

@@ -168,7 +168,7 @@ public struct Event: ~Copyable, @unchecked Sendable {
     }
 
     /// The values of the `Set-Cookie` fields of the answer that an HTTP source reports in such an event.
-    public var httpSetCookies: [String] {
+    package var httpSetCookies: [String] {
         guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0,
             let value = gst_structure_get_value(structure, "response-headers"),
             let fields = gst_value_get_structure(value)

@@ -402,7 +402,7 @@ extension Pad {
     }
 
     /// The `Set-Cookie` fields of the answer that this source reads; none if no source reports them.
-    public var httpSetCookies: [String] {
+    package var httpSetCookies: [String] {
         guard let event = ek_http_headers_in_front(pointer) else { return [] }
         return Event(owning: event).httpSetCookies
     }
