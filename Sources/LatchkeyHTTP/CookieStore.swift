@@ -46,6 +46,12 @@ package final class CookieStore: Sendable {
         }
     }
 
+    /// A `Set-Cookie` field of an answer from `url` as `take` gives it to libcurl; nil for one that must not be kept.
+    package static func line(of field: String, from url: String, at now: Int) -> String? {
+        guard let library = CurlLibrary.present, let url = try? HTTPURL(url) else { return nil }
+        return Cookie(field, from: url, at: now, library.functions)?.line
+    }
+
     /// Has a transfer use the cookies. The handle must go before this object does. False where libcurl has none.
     func attach(to handle: UnsafeMutableRawPointer, _ curl: UnsafePointer<latchkey_curl>) -> Bool {
         let jar = state.withLock { state in
