@@ -181,7 +181,12 @@ static inline struct latchkey_cookie_jar *latchkey_cookies_make(const struct lat
 {
     struct latchkey_cookie_jar *jar = calloc(1, sizeof *jar);
     if (!jar) return NULL;
-    pthread_mutex_init(&jar->mutex, NULL);
+    /* libcurl may lock one kind of data while it has another. */
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&jar->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
     jar->share = curl->share_init();
     if (jar->share && curl->share_setopt(jar->share, CURLSHOPT_USERDATA, jar) == CURLSHE_OK &&
         curl->share_setopt(jar->share, CURLSHOPT_LOCKFUNC, &latchkey_cookies_lock) == CURLSHE_OK &&
