@@ -4,7 +4,9 @@
 
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 /* The functions that are used, with the types that libcurl's header gives them. They are found at run time: libcurl brings
  * thirty other libraries, which a process that sends no request does without. */
@@ -25,6 +27,10 @@
     USE(multi_wakeup) \
     USE(multi_info_read) \
     USE(multi_cleanup) \
+    USE(share_init) \
+    USE(share_setopt) \
+    USE(share_cleanup) \
+    USE(getdate) \
     USE(slist_append) \
     USE(slist_free_all) \
     USE(url) \
@@ -37,6 +43,9 @@ struct latchkey_curl {
 #define LATCHKEY_CURL_FIELD(name) __typeof__(&curl_##name) name;
     LATCHKEY_CURL_FUNCTIONS(LATCHKEY_CURL_FIELD)
 #undef LATCHKEY_CURL_FIELD
+    /* Of libpsl; both are NULL where this libcurl does without it. */
+    const void *(*psl_builtin)(void);
+    int (*psl_is_cookie_domain_acceptable)(const void *list, const char *host, const char *domain);
 };
 
 /* Loads the library, for ever, and fills the table. Gives NULL where all is well, the name of a function that it
@@ -54,6 +63,10 @@ static inline const char *latchkey_curl_load(struct latchkey_curl *curl, const c
         return "curl_" #name;
     LATCHKEY_CURL_FUNCTIONS(LATCHKEY_CURL_FIND)
 #undef LATCHKEY_CURL_FIND
+    /* These look in the libraries that libcurl is linked with, too. */
+    curl->psl_builtin = (__typeof__(curl->psl_builtin))dlsym(library, "psl_builtin");
+    curl->psl_is_cookie_domain_acceptable = (__typeof__(curl->psl_is_cookie_domain_acceptable))dlsym(
+        library, "psl_is_cookie_domain_acceptable");
     return NULL;
 }
 
@@ -132,6 +145,67 @@ static inline CURLMcode latchkey_curl_multi_set_long(
     const struct latchkey_curl *curl, CURLM *handle, CURLMoption option, long value)
 {
     return curl->multi_setopt(handle, option, value);
+}
+
+/* Cookies that several transfers share, on any threads. */
+struct latchkey_cookie_jar {
+    CURLSH *share;
+    pthread_mutex_t mutex;
+};
+
+static inline void latchkey_cookies_lock(CURL *handle, curl_lock_data data, curl_lock_access access, void *jar)
+{
+    (void)handle;
+    (void)data;
+    (void)access;
+    pthread_mutex_lock(&((struct latchkey_cookie_jar *)jar)->mutex);
+}
+
+static inline void latchkey_cookies_unlock(CURL *handle, curl_lock_data data, void *jar)
+{
+    (void)handle;
+    (void)data;
+    pthread_mutex_unlock(&((struct latchkey_cookie_jar *)jar)->mutex);
+}
+
+/* Only when no handle has the jar any more. */
+static inline void latchkey_cookies_free(const struct latchkey_curl *curl, struct latchkey_cookie_jar *jar)
+{
+    curl->share_cleanup(jar->share);
+    pthread_mutex_destroy(&jar->mutex);
+    free(jar);
+}
+
+/* NULL where there is no memory left, or this libcurl has no cookies. */
+static inline struct latchkey_cookie_jar *latchkey_cookies_make(const struct latchkey_curl *curl)
+{
+    struct latchkey_cookie_jar *jar = calloc(1, sizeof *jar);
+    if (!jar) return NULL;
+    /* libcurl may lock one kind of data while it has another. */
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&jar->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    jar->share = curl->share_init();
+    if (jar->share && curl->share_setopt(jar->share, CURLSHOPT_USERDATA, jar) == CURLSHE_OK &&
+        curl->share_setopt(jar->share, CURLSHOPT_LOCKFUNC, &latchkey_cookies_lock) == CURLSHE_OK &&
+        curl->share_setopt(jar->share, CURLSHOPT_UNLOCKFUNC, &latchkey_cookies_unlock) == CURLSHE_OK &&
+        curl->share_setopt(jar->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_COOKIE) == CURLSHE_OK)
+        return jar;
+    latchkey_cookies_free(curl, jar);
+    return NULL;
+}
+
+/* How many cookies the handle's jar has. */
+static inline long latchkey_cookies_count(const struct latchkey_curl *curl, CURL *handle)
+{
+    struct curl_slist *list = NULL;
+    long count = 0;
+    if (curl->easy_getinfo(handle, CURLINFO_COOKIELIST, &list) != CURLE_OK) return 0;
+    for (const struct curl_slist *entry = list; entry; entry = entry->next) count++;
+    curl->slist_free_all(list);
+    return count;
 }
 
 /* http and https only; the option has another name since libcurl 7.85. */

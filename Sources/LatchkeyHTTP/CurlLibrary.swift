@@ -42,6 +42,9 @@ struct CurlLibrary: @unchecked Sendable {
     /// too.
     var isReady: Bool { Self.initialized }
 
+    /// Whether it brings the list of domains of several owners.
+    var hasPublicSuffixes: Bool { functions.pointee.psl_builtin?() != nil }
+
     private static let initialized = ExitGate.pass {
         present.map { $0.functions.pointee.global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK } ?? false
     }

@@ -132,7 +132,14 @@ final class CurlTransfer {
             }
         }
 
-        for header in request.headers {
+        var headers = request.headers
+        if let cookies = request.cookies, cookies.attach(to: handle, curl) {
+            // The caller's cookies have to be in one field with those of the store.
+            let own = headers.filter { $0.isNamed("Cookie") }.map(\.value).joined(separator: "; ")
+            headers.removeAll { $0.isNamed("Cookie") }
+            if !own.isEmpty { try check(latchkey_curl_set_string(curl, handle, CURLOPT_COOKIE, own)) }
+        }
+        for header in headers {
             // libcurl's notation: "Name:" takes a field away, "Name;" sends it empty.
             try append(header.value.isEmpty ? "\(header.name);" : "\(header.name): \(header.value)")
         }
@@ -235,6 +242,7 @@ final class CurlTransfer {
 
     /// What the exchange ends with, after libcurl has ended the transfer with `code`.
     func outcome(_ code: CURLcode) -> CurlExchange.Outcome {
+        exchange.request.cookies?.didSet(head.headers.count { $0.isNamed("Set-Cookie") }, in: handle, curl)
         guard code == CURLE_OK, !isTooLarge else { return .failure(error(code)) }
         guard let status else { return .failure(.other(exchange.url.text, "the answer has no status")) }
         // Handed over and not shared: a caller that wipes the response wipes the only copy.

@@ -10,7 +10,7 @@ import LatchkeyProtection
 /// - Only http and https, TLS 1.2 or later, certificates verified against the system's store.
 /// - The proxy comes from the environment, as libcurl reads it: `http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`.
 /// - Redirects: at most 5. Credentials stay within the origin, and https never goes on as http.
-/// - Cookies are not kept, `.netrc` is not read, nothing is logged.
+/// - Cookies are kept where a request names a store for them, `.netrc` is not read, nothing is logged.
 public final class CurlTransport: HTTPTransport {
     /// For all control code of the process. Its thread starts with the first request.
     public static let shared = CurlTransport()

@@ -35,6 +35,8 @@ public struct HTTPRequest: Sendable {
     /// Whether the token of a viewing session may go along: a license request to a server that the configuration names.
     /// Transports leave it alone.
     public var mayCarrySessionToken = false
+    /// Those that go along and those that the answers set; nil: none are kept. A `Cookie` field of `headers` goes along too.
+    package var cookies: CookieStore?
 
     /// Checks nothing: the transport refuses what must not be sent. Times and sizes are the usual ones.
     public init(method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []) {

@@ -84,6 +84,7 @@ public final class ClearKeyLoader: ResourceLoader {
             method: "POST", url: target, headers: type + headers, body: ClearKey.licenseRequest(for: keyIDs))
         exchange.maximumResponseSize = ClearKey.maximumSize
         exchange.mayCarrySessionToken = url != nil
+        exchange.cookies = request.cookies
         if let timeout { exchange.timeout = timeout }
         return exchange
     }

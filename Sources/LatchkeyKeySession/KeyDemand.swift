@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyHTTP
+package import LatchkeyHTTP
 import LatchkeyKeySystems
 public import LatchkeyProtection
 
@@ -16,6 +16,8 @@ public struct KeyDemand: Sendable {
     public var suggestedURL: String?
     /// Where the media that says so came from: the URL of a manifest or a file. Nil: not known.
     public var mediaURL: String?
+    /// Those of the presentation that the keys are for; nil: none.
+    package var cookies: CookieStore?
     /// Asked before the session's own, in order.
     public var loaders: [any ResourceLoader]
     /// Keys that failed in this generation or an earlier one are asked for again. Read `KeySession.generation` when

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
@@ -24,6 +25,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     public let suggestedURL: String?
     /// Where the media that names these keys came from. Nil: not known.
     let mediaURL: String?
+    /// Those of the presentation, for a license service at its hosts.
+    let cookies: CookieStore?
     /// Whether the request extends a license that the session has. Clear Key licenses do not end, so theirs are not.
     public let isRenewal: Bool
 
@@ -58,6 +61,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         self.initializationData = demand.initializationData
         self.suggestedURL = demand.suggestedURL
         mediaURL = demand.mediaURL
+        cookies = demand.cookies
         self.isRenewal = isRenewal
         self.attempt = attempt
         origin = demand.origin
@@ -75,6 +79,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         initializationData = other.initializationData
         suggestedURL = other.suggestedURL
         mediaURL = other.mediaURL
+        cookies = other.cookies
         self.isRenewal = isRenewal
         self.attempt = attempt
         origin = other.origin

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyProtection
 
@@ -30,6 +31,7 @@ struct KeyNames {
         var keySystem: KeySystem?
         var initializationData: [InitializationData]
         var mediaURL: String?
+        var cookies: CookieStore?
     }
 
     /// Further KIDs of one URI that are remembered.
@@ -55,10 +57,11 @@ struct KeyNames {
         guard demand.keyIDs.count == 1, let keyID = demand.keyIDs.first, byKeyID[keyID] != nil else { return }
         if demand.keySystem != nil || !demand.initializationData.isEmpty {
             descriptions[keyID] = Description(
-                keySystem: demand.keySystem, initializationData: demand.initializationData, mediaURL: demand.mediaURL)
+                keySystem: demand.keySystem, initializationData: demand.initializationData, mediaURL: demand.mediaURL,
+                cookies: demand.cookies)
         } else if let known = descriptions[keyID] {
             (demand.keySystem, demand.initializationData) = (known.keySystem, known.initializationData)
-            demand.mediaURL = known.mediaURL
+            (demand.mediaURL, demand.cookies) = (known.mediaURL, known.cookies)
         }
     }
 

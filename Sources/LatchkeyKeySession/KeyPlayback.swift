@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import LatchkeyHTTP
+package import LatchkeyHTTP
 package import LatchkeyKeySystems
 public import LatchkeyProtection
 import Synchronization
@@ -24,6 +24,7 @@ public final class KeyPlayback: Sendable {
         var inProgress: [Notice: [@Sendable () -> Void]] = [:]
         var askedAlone: Set<KeyID> = []
         var manifestURLs: [String] = []
+        var cookies: [CookieStore] = []
         var licensePlaces: [LicensePlace] = []
     }
 
@@ -40,8 +41,12 @@ public final class KeyPlayback: Sendable {
     init(startGeneration: UInt64) { self.startGeneration = startGeneration }
 
     /// The pipeline plays a manifest that came from there, and its decryptors what that names.
-    public func note(manifestURL url: String) {
+    public func note(manifestURL url: String) { note(manifestURL: url, cookies: nil) }
+
+    /// The same, with the cookies of the presentation.
+    package func note(manifestURL url: String, cookies: CookieStore?) {
         state.withLock { state in
+            if let cookies, !state.cookies.contains(where: { $0 === cookies }) { state.cookies.append(cookies) }
             if state.manifestURLs.count < Self.manifestLimit, !state.manifestURLs.contains(url) {
                 state.manifestURLs.append(url)
             }
@@ -74,6 +79,11 @@ public final class KeyPlayback: Sendable {
         // To know an origin takes libcurl, which clear media does not need.
         let isOfOneOrigin = urls.count < Self.manifestLimit && Set(urls.map { HTTPRequest(url: $0).origin }).count == 1
         return isOfOneOrigin ? urls.first : ""
+    }
+
+    /// Those of the presentation that the pipeline plays. Nil where there are several.
+    package var cookies: CookieStore? {
+        state.withLock { $0.cookies.count == 1 ? $0.cookies.first : nil }
     }
 
     /// Sends a notice with `tell`, unless another element has sent it or sends it now. `completion` runs when it is sent:

@@ -49,6 +49,19 @@ struct ClearKeyLoaderTests {
         #expect(try ClearKey.keyIDs(inLicenseRequest: request.body) == [keyID(1)])
     }
 
+    /// Those of the presentation, which go along where they are for.
+    @Test func theRequestHasThePresentationsCookies() async throws {
+        let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        var demand = KeyDemand(keyIDs: [keyID(1)], keySystem: .clearKey)
+        let cookies = CookieStore()
+        demand.cookies = cookies
+        session.demand(demand)
+        _ = await watcher.next { $0.isFailed || $0.isUsable }
+        #expect(try #require(transport.requests.first).cookies === cookies)
+    }
+
     @Test func aContentTypeOfTheSettingsReplacesTheUsualOne() async {
         let transport = FakeTransport { request, _ throws(HTTPError) in Self.license(request) }
         let header = HTTPHeader(name: "content-type", value: "application/octet-stream")

@@ -57,10 +57,14 @@ struct FairPlaySettingsTests {
             loaders: settings.makeLoaders(transport: server), configuration: try settings.makeConfiguration())
         let watcher = Watcher(session)
         let keyID = session.keyID(forURI: "skd://127.0.0.1:80/rights?cid=movie%2F1")
-        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .fairPlay, mediaURL: "http://127.0.0.1/a.m3u8"))
+        var demand = KeyDemand(keyIDs: [keyID], keySystem: .fairPlay, mediaURL: "http://127.0.0.1/a.m3u8")
+        let cookies = CookieStore()
+        demand.cookies = cookies
+        session.demand(demand)
         _ = await watcher.next { $0.isUsable || $0.isFailed }
         #expect(hex(session.status(of: keyID).key) == keyHex(1))
         #expect(server.posts.map(\.url) == ["http://127.0.0.1:80/rights?cid=movie%2F1"])
+        #expect(server.posts.allSatisfy { $0.cookies === cookies })
         #expect(server.opened.map(\.assetIdentifier) == [Array("movie/1".utf8)])
     }
 

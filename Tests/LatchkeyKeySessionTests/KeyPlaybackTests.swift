@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyProtection
 import Synchronization
@@ -140,6 +141,16 @@ struct KeyPlaybackTests {
         #expect(!checksums.contradicts(contentKey(1), keyID(1)))
         #expect(checksums.contradicts(contentKey(2), keyID(1)))
         #expect(!checksums.contradicts(contentKey(2), keyID(2)))
+    }
+
+    @Test func cookiesAreThoseOfTheOnlyPresentation() {
+        let playback = KeySession().playback(of: 1)
+        let cookies = CookieStore()
+        #expect(playback.cookies == nil)
+        for _ in 0..<2 { playback.note(manifestURL: "https://media.example/a.mpd", cookies: cookies) }
+        #expect(playback.cookies === cookies)
+        playback.note(manifestURL: "https://media.example/a.mpd", cookies: CookieStore())
+        #expect(playback.cookies == nil)
     }
 
     @Test func manifestsOfOneOriginTellWhereMediaCameFrom() {

@@ -167,14 +167,18 @@ public struct Event: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Whether the answer that an HTTP source reports in such an event set cookies.
-    public var setsCookies: Bool {
+    /// The values of the `Set-Cookie` fields of the answer that an HTTP source reports in such an event.
+    package var httpSetCookies: [String] {
         guard let structure = gst_event_get_structure(pointer), gst_structure_has_name(structure, "http-headers") != 0,
             let value = gst_structure_get_value(structure, "response-headers"),
             let fields = gst_value_get_structure(value)
-        else { return false }
-        return (0..<gst_structure_n_fields(fields)).contains { index in
-            gst_structure_nth_field_name(fields, guint(index)).map { String(cString: $0).lowercased() } == "set-cookie"
+        else { return [] }
+        return (0..<gst_structure_n_fields(fields)).flatMap { index -> [String] in
+            guard let name = gst_structure_nth_field_name(fields, guint(index)),
+                String(cString: name).lowercased() == "set-cookie"
+            else { return [] }
+            if let text = gst_structure_get_string(fields, name) { return [String(cString: text)] }
+            return gst_structure_get_value(fields, name).map(Self.texts) ?? []
         }
     }
 

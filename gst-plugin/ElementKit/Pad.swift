@@ -401,6 +401,12 @@ extension Pad {
         return Event(owning: event).httpRequestHeaders
     }
 
+    /// The `Set-Cookie` fields of the answer that this source reads; none if no source reports them.
+    package var httpSetCookies: [String] {
+        guard let event = ek_http_headers_in_front(pointer) else { return [] }
+        return Event(owning: event).httpSetCookies
+    }
+
     /// Whether the HTTP server in front of a sink pad says that it takes byte ranges, so far as the answer came. Nil if
     /// no source reports it: sources call themselves seekable before they know.
     public var serverTakesRanges: Bool? {

@@ -187,9 +187,11 @@ public final class FairPlayLoader: StoredKeyLoader {
         let (sent, response) = try await transport.exchange { () throws(KeyError) in
             let spc = try request.streamingContentKeyRequestData(
                 forApp: certificate, contentIdentifier: identifier, options: options)
-            return try service.request(
+            var message = try service.request(
                 for: uri, contentIdentifier: identifier, spc: spc, isPersistent: options.requestsPersistableKey,
                 mediaURL: request.mediaURL)
+            message.cookies = request.cookies
+            return message
         }
         guard 200..<300 ~= response.status else {
             let refusal = response.refusal(of: sent, hiding: Array(service.parameters.values))

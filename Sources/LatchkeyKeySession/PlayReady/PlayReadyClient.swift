@@ -296,10 +296,13 @@ struct InstalledLicense: Sendable {
 struct MediaPlace: Sendable {
     var suggestedURL: String?
     var mediaURL: String?
+    var cookies: CookieStore?
 }
 
 extension MediaPlace {
-    init(_ request: KeyLoadingRequest) { self.init(suggestedURL: request.suggestedURL, mediaURL: request.mediaURL) }
+    init(_ request: KeyLoadingRequest) {
+        self.init(suggestedURL: request.suggestedURL, mediaURL: request.mediaURL, cookies: request.cookies)
+    }
 }
 
 /// A service's URL, and what it is known from.
@@ -315,6 +318,8 @@ struct NamedService: Sendable {
 
     let url: String
     let namedBy: Source
+    /// Those of the presentation that a license is for.
+    var cookies: CookieStore?
 
     func check(_ rule: MediaLicenseURLs) -> PlayReadyServiceRequest.Check? {
         switch namedBy {
@@ -348,11 +353,11 @@ extension PlayReadyClient {
     /// The same for keys of content that may have no header; `suggestedURL` is what the content says beside one.
     package func acquireLicense(
         forKeys keyIDs: [KeyID], data: [InitializationData], suggestedURL: String?, mediaURL: String?,
-        delegate: (any PlayReadyDelegate)?
+        cookies: CookieStore?, delegate: (any PlayReadyDelegate)?
     ) async throws(PlayReadyAcquisitionError) {
         let need = try PlayReadyNeed(keyIDs: keyIDs, data: data)
         for header in try need.headers(for: need.keyIDs) {
-            let place = MediaPlace(suggestedURL: suggestedURL, mediaURL: mediaURL)
+            let place = MediaPlace(suggestedURL: suggestedURL, mediaURL: mediaURL, cookies: cookies)
             _ = try await acquire(header, place, session: nil, delegate: delegate)
         }
     }
@@ -390,7 +395,8 @@ extension PlayReadyClient {
                 KeyError.invalidConfiguration("the media names no license service; set license-url in [playready]"))
         }
         var service = NamedService(
-            url: url, namedBy: configuration.licenseURL == nil ? .media(place.mediaURL) : .settings)
+            url: url, namedBy: configuration.licenseURL == nil ? .media(place.mediaURL) : .settings,
+            cookies: place.cookies)
         var recovery = PlayReadyRecovery()
         while true {
             do throws(PlayReadyAcquisitionError) {
@@ -403,7 +409,7 @@ extension PlayReadyClient {
                     guard !HTTPRequest.isDowngrade(from: service.url, to: other) else {
                         throw .init(cause.adding("it redirects from https to http, which is refused"))
                     }
-                    service = named(other, by: service.url)
+                    service = named(other, by: service)
                 case .askLater(let pause):
                     guard (try? await sleep(pause)) != nil else { throw error }
                 case .individualize:
@@ -413,7 +419,7 @@ extension PlayReadyClient {
                     }
                     do throws(KeyError) { try await individualize(in: parts.store) } catch { throw .init(error) }
                 case .joinDomain(let fault):
-                    let domain = domainURL(fault).map { named($0, by: service.url) } ?? service
+                    let domain = domainURL(fault).map { named($0, by: service) } ?? service
                     let customData = mayHaveCustomData(domain.url) ? customData : nil
                     try await join(.init(fault: fault, customData: customData), domain, delegate)
                 }
@@ -426,9 +432,10 @@ extension PlayReadyClient {
     }
 
     /// What a service says of where to go on.
-    private func named(_ url: String, by service: String) -> NamedService {
+    private func named(_ url: String, by service: NamedService) -> NamedService {
         let isConfigured = [configuration.licenseURL, configuration.domainURL].contains(url)
-        return NamedService(url: url, namedBy: isConfigured ? .settings : .service(service))
+        return NamedService(
+            url: url, namedBy: isConfigured ? .settings : .service(service.url), cookies: service.cookies)
     }
 
     /// Custom data may tell who the user is, and is for services that the settings name.
@@ -490,7 +497,8 @@ extension PlayReadyClient {
         let request = PlayReadyServiceRequest(
             operation, url: url, headers: isConfigured ? configuration.headers : [], challenge: challenge,
             timeout: configuration.timeout, mayCarrySessionToken: isConfigured && operation == .acquireLicense,
-            customData: customData, check: service.check(configuration.mediaLicenseURLs), transport: transport)
+            customData: customData, check: service.check(configuration.mediaLicenseURLs), cookies: service.cookies,
+            transport: transport)
         do throws(KeyError) {
             switch (delegate, operation) {
             case (let delegate?, .acquireLicense): return try await delegate.performLicenseAcquisition(request)

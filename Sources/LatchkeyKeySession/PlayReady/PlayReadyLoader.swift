@@ -207,7 +207,8 @@ public final class PlayReadyLoader: StoredKeyLoader {
         let entries = inUse.withLock { $0.entries(for: names, in: request.playbackSessionID) }
         let place = MediaPlace(
             suggestedURL: request.suggestedURL ?? entries.first?.origin.place.suggestedURL,
-            mediaURL: request.mediaURL ?? entries.first?.origin.place.mediaURL)
+            mediaURL: request.mediaURL ?? entries.first?.origin.place.mediaURL,
+            cookies: request.cookies ?? entries.first?.origin.place.cookies)
         if let need = PlayReadyNeed(renewing: entries) { return (need, place) }
         return (try PlayReadyNeed(request), place)
     }

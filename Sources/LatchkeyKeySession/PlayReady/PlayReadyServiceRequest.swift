@@ -24,6 +24,7 @@ public struct PlayReadyServiceRequest: Sendable {
     private let customData: String?
     /// What is checked before `url` is asked, as long as that is the one that the client chose.
     private let check: (url: String, body: Check)?
+    private let cookies: CookieStore?
     private let transport: any HTTPTransport
 
     /// The most bytes of an answer that are read.
@@ -35,7 +36,7 @@ public struct PlayReadyServiceRequest: Sendable {
     init(
         _ operation: PlayReadyOperation, url: String, headers: [HTTPHeader], challenge: [UInt8], timeout: Duration?,
         mayCarrySessionToken: Bool = false, customData: String? = nil, check: Check? = nil,
-        transport: any HTTPTransport
+        cookies: CookieStore? = nil, transport: any HTTPTransport
     ) {
         self.operation = operation
         self.url = url
@@ -45,6 +46,7 @@ public struct PlayReadyServiceRequest: Sendable {
         self.mayCarrySessionToken = mayCarrySessionToken
         self.customData = customData
         self.check = check.map { (url, $0) }
+        self.cookies = cookies
         self.transport = transport
     }
 
@@ -59,6 +61,7 @@ public struct PlayReadyServiceRequest: Sendable {
         // Custom data is often a token.
         request.staysWithinOrigin = true
         request.mayCarrySessionToken = mayCarrySessionToken
+        request.cookies = cookies
         request.maximumResponseSize = Self.maximumResponseSize
         if let timeout { request.timeout = timeout }
         return request

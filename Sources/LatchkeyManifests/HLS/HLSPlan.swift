@@ -32,7 +32,7 @@ struct HLSPlan {
     init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter, front: HLSNumbering.Front? = nil) {
         window = rewriter.window
         self.front = front
-        relaysSegments = rewriter.relaysSegments
+        relaysSegments = rewriter.relaysSegments || rewriter.relaysClearPlaylists
         relayedOrigin = rewriter.relayedOrigin
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
@@ -48,7 +48,7 @@ struct HLSPlan {
         }
         let isExpected = !media.isEnded && !rewriter.sessionKeys.filter(\.method.encryptsSamples).isEmpty
         let needsFronts = hasSamples || window.hasSampleKeys || isExpected || rewriter.hasEncryptedSibling
-        isRewritten = isKeyed || needsFronts || window.hasFronts
+        isRewritten = isKeyed || needsFronts || window.hasFronts || rewriter.relaysClearPlaylists
         guard isRewritten else {
             var map: HLSShared<HLSMap>?
             var front: HLSShared<HLSFront>?

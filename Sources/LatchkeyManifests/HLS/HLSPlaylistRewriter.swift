@@ -46,7 +46,10 @@ public struct HLSPlaylistRewriter: Sendable {
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
     public var relaysSegments = false
 
-    /// The same for segments at this origin alone (`URIReference.origin`); nil: for none.
+    /// The same for playlists without keys and their maps, too.
+    package var relaysClearPlaylists = false
+
+    /// As `relaysSegments`, for segments at this origin alone (`URIReference.origin`); nil: for none.
     public var relayedOrigin: String?
 
     var window = HLSWindow()

@@ -35,6 +35,8 @@ actor ItemFetcher {
 
     nonisolated let store: ItemStore
     private let transport: any HTTPTransport
+    /// Of the item: what servers set goes along with its later requests.
+    private let cookies = CookieStore()
     private let onChange: @Sendable () -> Void
     private var flights: [Key: Flight] = [:]
     /// Those that are not any more what was stored, until they are fetched again.
@@ -178,6 +180,7 @@ actor ItemFetcher {
     func key(_ url: String) async throws(CacheError) -> [UInt8]? {
         var request = HTTPRequest(url: url)
         request.maximumResponseSize = 4096
+        request.cookies = cookies
         let response: HTTPResponse
         do throws(HTTPError) {
             response = try await transport.send(request)
@@ -264,6 +267,7 @@ actor ItemFetcher {
         request.headers = [HTTPHeader(name: "Range", value: "bytes=\(range.lowerBound)-\(range.upperBound - 1)")]
         (request.timeout, request.stallTimeout) = (Self.timeout, Self.stallTimeout)
         request.maximumResponseSize = Self.unrangedLimit
+        request.cookies = cookies
         let arrival = Arrival(blockSize: store.blockSize)
         async let outcome = Self.outcome(of: request, transport, arrival)
         for await _ in arrival.changes { await keepStart(of: arrival, range, of: resource, &result) }

@@ -20,6 +20,22 @@ extension FuzzTarget {
                 promise(bounds.map { !$0.isEmpty && $0.lowerBound >= 0 && $0.upperBound <= size } ?? true)
             }
         },
+        /// A `Set-Cookie` field, of an answer from several hosts.
+        FuzzTarget("set-cookie") { bytes in
+            let field = String(decoding: bytes, as: UTF8.self)
+            for host in ["a.b.example.com", "127.0.0.1", "[::1]", "co.uk"] {
+                guard let line = CookieStore.line(of: field, from: "https://\(host)/a/b?c", at: 1 << 30) else {
+                    continue
+                }
+                let columns = line.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
+                promise(columns.count == 7 && !line.utf8.contains { $0 < 0x20 && $0 != 0x09 }, "it is one line")
+                guard columns.count == 7 else { return }
+                let domain = columns[0].hasPrefix("#HttpOnly_") ? String(columns[0].dropFirst(10)) : columns[0]
+                let isShared = columns[1] == "TRUE" && domain.contains(".") && host.hasSuffix("." + domain)
+                promise(isShared || domain == host.filter { $0 != "[" && $0 != "]" }, "it is of the host")
+                promise(columns[2].hasPrefix("/") && Int(columns[4]).map { $0 >= 0 } ?? false && !columns[5].isEmpty)
+            }
+        },
         /// The first line is the `Range` field of the client. Then come answers: a byte that chooses the status, one that
         /// chooses how much comes before the connection breaks, header lines and an empty line.
         FuzzTarget("relayed-body") { bytes in

@@ -602,6 +602,20 @@ struct PlayReadyLoaderTests {
         #expect(world.service.customData == ["<user/>", nil])
     }
 
+    /// Those of the presentation, which go along where they are for.
+    @Test func theRequestsHaveThePresentationsCookies() async throws {
+        let world = try PlayReadyWorld()
+        world.service.answer(
+            PlayReadyFault(code: PlayReadyFault.redirect, redirectURL: "https://other.example/rights"))
+        let cookies = CookieStore()
+        let data = InitializationData(system: .playReady, bytes: try PlayReadyWorld.data(), origin: "test")
+        try await world.client.acquireLicense(
+            forKeys: [], data: [data], suggestedURL: nil, mediaURL: nil, cookies: cookies, delegate: nil)
+        let requests = world.service.requests(.acquireLicense)
+        #expect(requests.count == 2)
+        #expect(requests.allSatisfy { $0.cookies === cookies })
+    }
+
     @Test func noFaultRedirectsToPlainHTTP() async throws {
         let world = try PlayReadyWorld()
         world.service.answer(

@@ -47,6 +47,23 @@ import Testing
         #expect(clear.map(\.url) == ["\(root)/a.ts", "https://other.example/b.ts"])
     }
 
+    /// Where nothing is to come from its origin, clear segments and their maps do not either.
+    @Test func clearPlaylistsAreRelayedWhereTheyAreTo() throws {
+        let segments =
+            "#EXTINF:4,\na.m4s\n#EXT-X-BYTERANGE:7@9\n#EXTINF:4,\nhttps://other.example/b.m4s\n#EXT-X-ENDLIST\n"
+        let text = "#EXTM3U\n#EXT-X-MAP:URI=\"i.mp4\"\n" + segments
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        rewriter.relaysClearPlaylists = true
+        let (rewritten, result) = try rewriter.rewrite(text, routes: routes)
+        let seen = SeenSegment.segments(of: rewritten)
+        let urls = ["\(root)/a.m4s", "https://other.example/b.m4s"]
+        #expect(seen.map(\.url) == urls.map { routes.url(.relayedSegment(url: $0)) })
+        let map = routes.url(.initSegment(HLSInitSegment(url: "\(root)/i.mp4", protection: .unchanged)))
+        #expect(rewritten.contains("#EXT-X-MAP:URI=\"\(map)\"\n"))
+        #expect(rewritten.contains("#EXT-X-BYTERANGE:7@9\n"))
+        #expect(result.keys.isEmpty)
+    }
+
     @Test func unprotectedPlaylistsOnlyGetAbsoluteURIs() throws {
         let lines = """
             #EXT-X-VERSION:9

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: MPL-2.0
 """HLS with keys from origins that redirect, that set cookies, and that are slow."""
 
+import base64
+import functools
 import gzip
+import json
+import os
+import re
 
+import corpus
 import hls_media as media
 from hls_origin import Answer, Halves, Origin, Paced
-from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture, same_frames
+from hls_scenes import Scene, demand, end_of_stream, first_picture, same_frames
 
 COUNT = 4
 
@@ -44,38 +50,112 @@ def redirects():
             demand(not missing, f"there was no request for {missing}")
 
 
-def cookies():
-    """Cookies that the origin sets go where they go with GStreamer's own demuxer."""
-    video = media.Fragmented("video")
-    lines = ['#EXT-X-MAP:URI="init.mp4"']
-    for number in range(COUNT):
-        lines += media.segment_lines(video.duration(number), f"{number}.m4s")
-    contents = {
-        "master.m3u8": media.master_playlist([("v.m3u8", 300_000)]).encode(),
-        "v.m3u8": media.media_playlist(lines).encode(), "init.mp4": video.clear_init(),
-        **{f"{number}.m4s": video.segment(number) for number in range(COUNT)}}
-    files = {
-        path: Answer(200, body, Set_Cookie=f"{path.replace('.', '-')}=1; Path=/") for path, body in contents.items()}
+class CookieJar:
+    """Answers that set cookies, and come to requests that bring exactly those that they need."""
 
-    def sent(is_stock):
-        factory = Gst.Registry.get().lookup_feature("latchkeyhlsdemux")
-        rank = factory.get_rank()
-        if is_stock:
-            factory.set_rank(Gst.Rank.NONE)
-        with Scene(files) as scene:
-            player = scene.player()
-            last = scene.origin.files[f"{COUNT - 1}.m4s"]
-            last.body = Halves(contents[f"{COUNT - 1}.m4s"], first_picture(player))
+    def __init__(self):
+        self.wrong = []
+
+    def answer(self, body, needs=(), sets=()):
+        """For `Origin.files`. `sets`: up to two values of Set-Cookie."""
+        def answer(request):
+            fields = request.headers.get_all("Cookie") or []
+            sent = {cookie for field in fields for cookie in field.split("; ")}
+            if len(fields) > 1 or sent != set(needs):
+                self.wrong.append(f"{request.path} was asked for with {fields}, and needs {needs}")
+                return 403
+            content = body(request) if callable(body) else body
+            return Answer(200, content, **dict(zip(("Set-Cookie", "set-cookie"), sets)))
+        return answer
+
+
+def cookies(form):
+    """What the master playlist, the media playlist, the init segment and a segment set goes where it is for, and nowhere
+    else: not to other paths and hosts, and not into the next presentation. `form`: clear; samples, encrypted; whole, with
+    METHOD=AES-128."""
+    key = media.key_of("cookies")
+    video = media.TransportStream() if form == "whole" else media.Fragmented("video")
+    ending = "ts" if form == "whole" else "m4s"
+    lines = [] if form == "whole" else ['#EXT-X-MAP:URI="init.mp4"']
+    if form == "samples":
+        lines.append(media.key_line("../keys/1.bin", form=None, vector=video.vector))
+    elif form == "whole":
+        lines.append(media.key_line("../keys/1.bin", "AES-128", form=None))
+
+    def segment(number):
+        if form == "clear":
+            return video.segment(number)
+        return video.segment(number, key) if form == "samples" else video.encrypted_whole(number, key)
+
+    jar, first = CookieJar(), {"m=1", "v=1"}
+    with Scene({}) as scene:
+        for number in range(COUNT):
+            host = f"http://localhost:{scene.origin.port}/live/" if number == COUNT - 1 else ""
+            lines += media.segment_lines(1 if form == "whole" else video.duration(number), f"{host}seg/{number}.{ending}")
+        files = scene.origin.files
+        files["live/master.m3u8"] = jar.answer(
+            media.master_playlist([("v.m3u8", 300_000)]).encode(), (), ("m=1; Path=/live", "o=1; Path=/other"))
+        files["live/v.m3u8"] = jar.answer(
+            media.media_playlist(lines).encode(), ("m=1",), ("v=1; HttpOnly", "k=1; Path=/keys"))
+        files["keys/1.bin"] = jar.answer(key, ("k=1",))
+        init_sets = () if form == "whole" else ("i=1; Path=/live/seg",)
+        if form != "whole":
+            init = video.clear_init() if form == "clear" else video.init
+            files["live/init.mp4"] = jar.answer(init, first, init_sets)
+        needs = first | {text.split(";")[0] for text in init_sets}
+        files[f"live/seg/0.{ending}"] = jar.answer(segment(0), needs, ("s=1; Path=/live/seg; Max-Age=100",))
+        for number in range(1, COUNT - 1):
+            files[f"live/seg/{number}.{ending}"] = jar.answer(segment(number), needs | {"s=1"})
+        for _ in range(2 if form == "clear" else 1):
+            player = scene.player("live/master.m3u8")
+            # That of another host.
+            last = Halves(segment(COUNT - 1), first_picture(player))
+            files[f"live/seg/{COUNT - 1}.{ending}"] = jar.answer(last)
             player.play()
-            end_of_stream(player)
-            factory.set_rank(rank)
+            error = player.until_end(60.0)
+            demand(not jar.wrong, jar.wrong[:3])
+            demand(error is None, error)
             same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
-            return {
-                path: sorted(filter(None, (request.headers.get("Cookie") or "").split("; ")))
-                for path in files for request in scene.origin.asked(path)[:1]}
+            player.stop()
+        missing = [path for path in files if not scene.origin.asked(path) and (form != "clear" or "keys" not in path)]
+        demand(not missing, f"there was no request for {missing}")
 
-    stock, ours = sent(True), sent(False)
-    demand(stock == ours, f"GStreamer's: {stock}; ours: {ours}")
+
+def cookies_dash(is_relayed):
+    """What the manifest sets goes to its segments and to a license service of its host, and only where it is for.
+    `is_relayed`: Latchkey fetches the segments also without cookies."""
+    case, jar = corpus.case("dash-cenc-static-live"), CookieJar()
+
+    def license(request):
+        def text(data):
+            return base64.urlsafe_b64encode(data).decode().rstrip("=")
+        keys = [{"kty": "oct", "kid": kid, "k": text(bytes.fromhex(key))}
+                for kid, key in ((text(bytes.fromhex(kid)), key) for kid, key in case.keys.items())
+                if kid in json.loads(request.body)["kids"]]
+        return json.dumps({"keys": keys}).encode()
+
+    with Scene({}) as scene:
+        with open(case.path("stream.mpd"), encoding="utf-8") as file:
+            text = re.sub("<ContentProtection [^>]*[^/]>.*?</ContentProtection>", "", file.read(), flags=re.DOTALL)
+        service = '<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"><dashif:Laurl ' \
+                  f'xmlns:dashif="https://dashif.org/CPS">{scene.origin.url}/license</dashif:Laurl></ContentProtection>'
+        text = re.sub("(<ContentProtection [^>]*/>)", rf"\1{service}", text)
+        files = scene.origin.files
+        files["live/stream.mpd"] = jar.answer(text.encode(), (), ("m=1", "l=1; Path=/license"))
+        files["license"] = jar.answer(license, ("l=1",))
+        for name in os.listdir(case.folder):
+            if name.endswith((".mp4", ".m4s")):
+                with open(case.path(name), "rb") as file:
+                    files[f"live/{name}"] = jar.answer(file.read(), ("m=1",))
+        player = scene.player("live/stream.mpd")
+        if is_relayed:
+            player.on_demuxer = lambda: player.adaptive_demuxer.set_property("outage-limit", 10_000)
+        player.play()
+        error = player.until_end(60.0)
+        demand(not jar.wrong, jar.wrong[:3])
+        demand(error is None, error)
+        same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
+        demand(scene.origin.asked("license"), "no license was asked for")
 
 
 def compressed():
@@ -130,5 +210,10 @@ def compressed_bomb():
         demand("bytes" in error and "v.m3u8" in error, f"it ended otherwise: {error}")
 
 
-ALL = {"compressed": compressed, "compressed-bomb": compressed_bomb, "redirects": redirects, "cookies": cookies}
+ALL = {
+    "compressed": compressed, "compressed-bomb": compressed_bomb, "redirects": redirects,
+    **{f"cookies/{form}": functools.partial(cookies, form) for form in ("clear", "samples", "whole")},
+    **{f"cookies/dash{name}": functools.partial(cookies_dash, is_relayed)
+       for name, is_relayed in (("", False), ("-relayed", True))},
+}
 LONG = {"slow-playlist": slow_playlist}

@@ -134,9 +134,6 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// The manifest goes to the stock demuxer now, which asks for the first thing at once.
     func willHandOn() {}
 
-    /// The fields of the request that brought the manifest.
-    func requestHeadersDidCome(_ headers: [HTTPHeader]) {}
-
     /// The stock demuxer has that new pad.
     func outputDidAppear(_ pad: PadReference) { currentRun?.watch.didAdd(output: pad) }
 
@@ -382,8 +379,8 @@ enum AdaptiveStartFailure: Error {
 struct ManifestInput {
     var bytes: [UInt8] = []
     var isTooLarge = false
-    /// The answer that brought it set cookies.
-    var setsCookies = false
+    /// The `Set-Cookie` fields of the answer that brought it.
+    var setCookies: [String] = []
     /// What is made of the manifest is on its way to the stock demuxer.
     var isHandedOn = false
     /// Where it comes from, before redirects.
@@ -418,9 +415,9 @@ extension AdaptiveBin {
         case .flushStop, .streamStart:
             manifest = ManifestInput()
         default:
-            if event.setsCookies { manifest.setsCookies = true }
+            manifest.setCookies += event.httpSetCookies
             if let headers = event.httpRequestHeaders {
-                requestHeadersDidCome(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
+                currentRun?.origin.setHeaders(headers.map { HTTPHeader(name: $0.name, value: $0.value) })
             }
         }
         return true
@@ -440,11 +437,12 @@ extension AdaptiveBin {
     /// Gives the stock demuxer what the subclass makes of the manifest. False where that cannot be used, which is then
     /// said.
     private func handOn() -> Bool {
-        guard currentRun != nil, let sink = child?.pad("sink") else { return false }
+        guard let run = currentRun, let sink = child?.pad("sink") else { return false }
         let place = sink.peerURI()
         let url = place?.base ?? ""
         manifest.source = place?.uri ?? ""
-        withGuarded(\.pipeline)?.note(manifestURL: url)
+        run.origin.cookies.take(manifest.setCookies, from: url)
+        withGuarded(\.pipeline)?.note(manifestURL: url, cookies: run.origin.cookies)
         do throws(PresentationFailure) {
             if manifest.isTooLarge {
                 throw .format(
@@ -723,6 +721,15 @@ extension AdaptiveBin {
             throw .loopback(error)
         }
         return server
+    }
+
+    /// A server for media from where servers have set cookies: the stock demuxer would send those of the manifest to every host,
+    /// and no others. Nil where they have not, and where it could not reach the server.
+    final func makeCookieServer(_ origin: PresentationOrigin) -> SegmentServer? {
+        guard origin.cookies.hasBeenUsed, LoopbackReach.isDirect(Environment.variable) else { return nil }
+        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        server.setHome(manifest.source)
+        return (try? server.open()).map { server }
     }
 
     /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.

@@ -8,6 +8,8 @@ import Synchronization
 protocol AdaptiveRun: AnyObject, Sendable {
     var session: KeySession { get }
     var observation: SessionObservation { get }
+    /// What fetches for it, with its cookies.
+    var origin: PresentationOrigin { get }
     /// The configured license service, without user name and query, for the application.
     var printableLicenseURL: String? { get }
     /// Where segments come from that the stock demuxer does not fetch from the origin; nil: it does.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyKeySession
 import LatchkeyContainers
@@ -78,8 +79,8 @@ package final class ManifestKeys: Sendable {
     /// Starts the requests, unless they run or the keys are there. What an earlier version of the manifest named is not
     /// asked for again. KIDs that the manifest does not name are asked for when media has them, at the URL of the group, if
     /// its system has an exchange here. `origin` is where the data is from, as GStreamer's protection events say it, and
-    /// `mediaURL` where the manifest came from.
-    func demand(_ groups: [ManifestKeyGroup], origin: String, mediaURL: String) {
+    /// `mediaURL` where the manifest came from, with those cookies.
+    func demand(_ groups: [ManifestKeyGroup], origin: String, mediaURL: String, cookies: CookieStore? = nil) {
         for group in groups {
             let system = keySystem ?? KeySystem(group.system)
             let licenseURL = group.licenseURL.map { URIReference.resolve($0, against: URIReference(mediaURL)) }
@@ -94,14 +95,15 @@ package final class ManifestKeys: Sendable {
             }
             guard isNew else { continue }
             session.noteUse(of: group.keyIDs)
-            session.demand(
-                KeyDemand(
-                    keyIDs: group.keyIDs, keySystem: system,
-                    initializationData: group.boxes.compactMap { box in
-                        box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
-                    },
-                    suggestedURL: licenseURL, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
-                    origin: observer.load(ordering: .acquiring)))
+            var demand = KeyDemand(
+                keyIDs: group.keyIDs, keySystem: system,
+                initializationData: group.boxes.compactMap { box in
+                    box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
+                },
+                suggestedURL: licenseURL, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
+                origin: observer.load(ordering: .acquiring))
+            demand.cookies = cookies
+            session.demand(demand)
         }
     }
 }

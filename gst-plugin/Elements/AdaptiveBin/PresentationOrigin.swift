@@ -44,6 +44,8 @@ final class PresentationOrigin: Sendable {
     }
 
     private let transport: any HTTPTransport
+    /// Those that servers set for the presentation. The application's are fields of the source element.
+    let cookies = CookieStore()
     private let state = Mutex(State())
 
     /// What people call the media that comes in one request.
@@ -78,8 +80,9 @@ final class PresentationOrigin: Sendable {
 
     /// The response, whatever its status.
     ///
-    /// What the stock demuxer sent goes along as it was. What only the source element knows, such as Authorization,
-    /// stays with the origin that the source element sent it to.
+    /// What the stock demuxer sent goes along as it was, but for its cookies, which may be those that servers set: `cookies`
+    /// has these. The source element's go everywhere, as with the stock demuxer. What else only the source element knows,
+    /// such as Authorization, stays with the origin that it was sent to.
     func response(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         method: String = "GET"
@@ -120,12 +123,15 @@ final class PresentationOrigin: Sendable {
         _ content: Content, _ url: String, for request: LoopbackRequest?, range: String?, method: String
     ) -> HTTPRequest {
         var headers = request.map { $0.headers.filter(Self.isPassedOn) } ?? state.withLock { $0.demuxerHeaders }
+        headers.removeAll(where: Self.isCookie)
         let (own, home) = state.withLock { ($0.headers, $0.home) }
-        if URIReference(url).origin == home {
-            headers += own.filter { mine in !headers.contains { $0.isSameField(as: mine) } }
+        let isHome = URIReference(url).origin == home
+        headers += own.filter { mine in
+            Self.isCookie(mine) || isHome && !headers.contains { $0.isSameField(as: mine) }
         }
         if let range { headers.append(HTTPHeader(name: "Range", value: range)) }
         var outgoing = HTTPRequest(method: method, url: url, headers: headers)
+        outgoing.cookies = cookies
         outgoing.timeout = content.timeout
         outgoing.connectTimeout = .seconds(15)
         outgoing.maximumResponseSize = content.limit
@@ -159,12 +165,14 @@ final class PresentationOrigin: Sendable {
         !unpassed.contains { header.isSameField(as: HTTPHeader(name: $0, value: "")) }
     }
 
+    private static func isCookie(_ header: HTTPHeader) -> Bool { header.name.lowercased() == "cookie" }
+
     private static let unpassed = [
         "Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "icy-metadata", "Keep-Alive",
         "Proxy-Authorization", "Proxy-Connection", "Range", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
     ]
 
-    /// Fields of an answer that also hold for what was made of it.
+    /// Fields of an answer that also hold for what was made of it. Cookies stay here.
     static func returned(_ headers: [HTTPHeader]) -> [HTTPHeader] {
         headers.filter { header in
             returned.contains { header.isSameField(as: HTTPHeader(name: $0, value: "")) }
@@ -173,7 +181,6 @@ final class PresentationOrigin: Sendable {
 
     private static let returned = [
         "Age", "Cache-Control", "Content-Type", "Date", "ETag", "Expires", "Last-Modified", "Retry-After", "Server",
-        "Set-Cookie",
     ]
 }
 

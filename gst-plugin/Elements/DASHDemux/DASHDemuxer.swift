@@ -48,13 +48,12 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
         try run.start(bytes, from: url)
+        run.serve { makeCookieServer(run.origin) }
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
         manifest.laterURL = handedOn.laterURL
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes
     }
-
-    override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
 
     /// By the size: a limit of the bit rate would hold for the sound too.
     override func limitPictures(to pixels: Int?) {

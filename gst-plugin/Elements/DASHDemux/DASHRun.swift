@@ -15,7 +15,6 @@ final class DASHRun: AdaptiveRun {
     let observation = SessionObservation()
     let origin: PresentationOrigin
     let printableLicenseURL: String?
-    let segments: SegmentServer?
     let watch = StillnessWatch()
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
@@ -23,6 +22,7 @@ final class DASHRun: AdaptiveRun {
     private let state = Mutex(State())
 
     private struct State {
+        var segments: SegmentServer?
         /// Media may be encrypted, so it goes through the decryptor of whole ISO media.
         var mayBeProtected = false
         /// The stock demuxer fetches the manifest again. Nil where it could not be read.
@@ -72,9 +72,18 @@ final class DASHRun: AdaptiveRun {
             session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
-        segments = try makeSegments(origin)
+        let segments = try makeSegments(origin)
         self.sleep = sleep
         self.now = now
+        state.withLock { $0.segments = segments }
+    }
+
+    var segments: SegmentServer? { state.withLock { $0.segments } }
+
+    /// What serves segments from now on, if nothing does. Before the manifest is handed on.
+    func serve(with make: () -> SegmentServer?) {
+        guard mayBeProtected, segments == nil, let server = make() else { return }
+        state.withLock { $0.segments = server }
     }
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
@@ -165,7 +174,7 @@ final class DASHRun: AdaptiveRun {
         if manifest.isDynamic { watch.setOpenEnded() }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
         keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
-        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd", mediaURL: url)
+        keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd", mediaURL: url, cookies: origin.cookies)
     }
 
     // MARK: Live

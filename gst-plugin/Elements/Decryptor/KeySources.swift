@@ -271,6 +271,7 @@ final class KeySources: Sendable {
             mediaURL: mediaURL, loaders: loaders,
             retryFailuresUpTo: generation ?? startGeneration, origin: observer)
         demand.retryRefusalsUpTo = generation ?? pipeline.startGeneration
+        demand.cookies = pipeline.cookies
         session.demand(demand)
     }
 

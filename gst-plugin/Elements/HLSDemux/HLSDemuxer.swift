@@ -52,14 +52,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         return try run.presentation.start(manifest, from: url)
     }
 
-    /// The stock demuxer starts with the first variant, unless it was told a speed. Cookies that came with the manifest only
-    /// it knows.
+    /// The stock demuxer starts with the first variant, unless it was told a speed.
     override func willHandOn() {
-        guard !manifest.setsCookies, child?.pointer.property("connection-bitrate") == .uint(0) else { return }
+        guard child?.pointer.property("connection-bitrate") == .uint(0) else { return }
         run?.presentation.prepareFirstVariant()
     }
-
-    override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.presentation.origin.setHeaders(headers) }
 
     override func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool {
         guard let run else { return true }
@@ -275,6 +272,7 @@ final class HLSRun: AdaptiveRun {
     /// The ways of what is decrypted in the loopback server.
     let routes: PictureRoutes
     var watch: StillnessWatch { presentation.watch }
+    var origin: PresentationOrigin { presentation.origin }
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
+import LatchkeyHTTP
 import LatchkeyKeySession
 import LatchkeyKeySystems
 import LatchkeyManifests
@@ -14,7 +15,7 @@ final class HLSKeys: Sendable {
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
     private let waiting = Atomic<Int>(0)
-    private let mediaURL = Mutex<String?>(nil)
+    private let media = Mutex<(url: String, cookies: CookieStore)?>(nil)
     private let uses = Mutex(Uses())
     /// Why pictures of a key with rules for these may not leave the demuxer; nil if they may.
     private let openRoute: @Sendable (KeyID?) -> KeyError?
@@ -48,7 +49,7 @@ final class HLSKeys: Sendable {
     func setObserver(_ id: UInt64) { observer.store(id, ordering: .releasing) }
 
     /// Where the first playlist came from.
-    func setMediaURL(_ url: String) { mediaURL.withLock { $0 = url } }
+    func setMediaURL(_ url: String, cookies: CookieStore) { media.withLock { $0 = (url, cookies) } }
 
     /// The KID that stands for the key. `mediaKeyID` is what the media has beside it.
     func keyID(of key: HLSKey, mediaKeyID: KeyID? = nil) -> KeyID {
@@ -101,11 +102,7 @@ final class HLSKeys: Sendable {
         let data = InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")
         // A key at its own URI is no matter of a license service.
         let isIdentity = key.keyFormat == HLSKeyFormat.identity.name
-        session.demand(
-            KeyDemand(
-                keyIDs: [keyID], keySystem: isIdentity ? nil : KeySystem(box.system), initializationData: [data],
-                mediaURL: mediaURL.withLock(\.self), retryFailuresUpTo: startGeneration,
-                origin: observer.load(ordering: .acquiring)))
+        demand(keyID, of: isIdentity ? nil : KeySystem(box.system), data)
     }
 
     /// Asks for the key that opens an envelope, unless it is there or was asked for. `object` is what the envelope has in
@@ -114,12 +111,16 @@ final class HLSKeys: Sendable {
         let bytes = (try? object.serialized()) ?? []
         let data = InitializationData(system: .playReady, bytes: bytes, origin: "hls/envelope")
         let details = (try? object.header())?.details
-        session.demand(
-            KeyDemand(
-                keyIDs: [keyID], keySystem: .playReady, initializationData: [data],
-                suggestedURL: details?.licenseAcquisitionURL, mediaURL: mediaURL.withLock(\.self),
-                retryFailuresUpTo: startGeneration,
-                origin: observer.load(ordering: .acquiring)))
+        demand(keyID, of: .playReady, data, at: details?.licenseAcquisitionURL)
+    }
+
+    private func demand(_ keyID: KeyID, of system: KeySystem?, _ data: InitializationData, at url: String? = nil) {
+        let media = media.withLock(\.self)
+        var demand = KeyDemand(
+            keyIDs: [keyID], keySystem: system, initializationData: [data], suggestedURL: url, mediaURL: media?.url,
+            retryFailuresUpTo: startGeneration, origin: observer.load(ordering: .acquiring))
+        demand.cookies = media?.cookies
+        session.demand(demand)
     }
 
     /// The key itself, for what is decrypted here. Waits for it.

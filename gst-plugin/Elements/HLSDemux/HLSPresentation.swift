@@ -197,7 +197,7 @@ final class HLSPresentation: Sendable {
     /// Rewrites the first playlist, master or media, that came from `url`.
     func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
-        keys.setMediaURL(url)
+        keys.setMediaURL(url, cookies: origin.cookies)
         state.withLock { $0.home = url }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
@@ -247,6 +247,7 @@ final class HLSPresentation: Sendable {
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, relaysSegments, relayedOrigin) = (table, relay != nil, origin.originOfOwnFields)
+        let hasCookies = origin.cookies.hasBeenUsed
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
@@ -256,6 +257,8 @@ final class HLSPresentation: Sendable {
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
             rewriter.relayedOrigin = relayedOrigin
+            // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
+            if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies }
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if envelopes.isEmpty { rewriter.isEnveloped = false }

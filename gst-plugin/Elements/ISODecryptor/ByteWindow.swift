@@ -157,6 +157,8 @@ extension ISODecryptor {
         if buffer.size == 0 { return .ok }
         if let fetch = monitor.withLock({ intake.isFetching ? nil : intake.fetch }) {
             fetch.setHeaders((sinkPad.httpRequestHeaders ?? []).map { HTTPHeader(name: $0.name, value: $0.value) })
+            let cookies = sinkPad.httpSetCookies
+            if !cookies.isEmpty { fetch.take(cookies: cookies, from: reference.pad("sink")?.peerURI()?.base ?? "") }
         }
         return buffer.withBytes { take($0) } ?? report(.notMappable)
     }

@@ -31,6 +31,7 @@ final class FileFetch: Sendable {
 
     private let url: String
     private let size: UInt64
+    private let origin: PresentationOrigin
     private let relay: SegmentRelay
     private let receive: Receiver
     private let state = Mutex(State())
@@ -45,15 +46,22 @@ final class FileFetch: Sendable {
             ["http", "https"].contains(scheme)
         else { return nil }
         (self.url, self.size, self.receive) = (url, size, receive)
-        relay = SegmentRelay(
-            PresentationOrigin(transport: transport, medium: "file"), limit: limit, isForPlayers: true, tell: tell)
+        origin = PresentationOrigin(transport: transport, medium: "file")
+        relay = SegmentRelay(origin, limit: limit, isForPlayers: true, tell: tell)
     }
 
     deinit { end() }
 
     /// The fields that the source sends, without the range that it asked for.
     func setHeaders(_ headers: [HTTPHeader]) {
+        // Which passes the cookies on.
+        origin.setHeaders(headers)
         state.withLock { $0.headers = headers.filter { $0.name.lowercased() != "range" } }
+    }
+
+    /// The `Set-Cookie` fields of the answer from `url` that the source reads. Once.
+    func take(cookies: [String], from url: String) {
+        if !origin.cookies.hasBeenUsed { origin.cookies.take(cookies, from: url) }
     }
 
     /// Goes on at this byte. What comes from there has this number, and nothing comes of former runs but what is on its way.

@@ -56,14 +56,12 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         return run
     }
 
-    override func requestHeadersDidCome(_ headers: [HTTPHeader]) { run?.origin.setHeaders(headers) }
-
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
         let track = audioTrack
         run.segments?.setHome(manifest.source)
         run.watch.setManifests([manifest.source, url])
-        let result = try run.start(bytes, from: url, audioTrack: track)
+        let result = try run.start(bytes, from: url, audioTrack: track) { makeCookieServer(run.origin) }
         var given = try? SmoothManifest(result)
         given?.dropDocument()
         monitor.withLock { selection.given = given }

@@ -15,12 +15,12 @@ final class SmoothRun: AdaptiveRun {
     let observation = SessionObservation()
     let origin: PresentationOrigin
     let printableLicenseURL: String?
-    let segments: SegmentServer?
     let watch = StillnessWatch()
     private let keys: ManifestKeys
     private let state = Mutex(State())
 
     private struct State {
+        var segments: SegmentServer?
         var manifest: SmoothManifest?
         var encryption: ISOEncryption?
         var url = ""
@@ -35,8 +35,11 @@ final class SmoothRun: AdaptiveRun {
         keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
-        segments = try makeSegments(origin)
+        let segments = try makeSegments(origin)
+        state.withLock { $0.segments = segments }
     }
+
+    var segments: SegmentServer? { state.withLock { $0.segments } }
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
 
@@ -47,8 +50,11 @@ final class SmoothRun: AdaptiveRun {
     var encryption: ISOEncryption? { state.withLock { $0.encryption } }
 
     /// Reads the manifest that came from `url`, starts the requests for its keys, and gives what the stock demuxer is to
-    /// read. `track` names the audio that is to play first.
-    func start(_ bytes: [UInt8], from url: String, audioTrack track: String?) throws(PresentationFailure) -> [UInt8] {
+    /// read. `track` names the audio that is to play first, and `makeServer` gives what serves the fragments of protected media
+    /// if nothing else does.
+    func start(
+        _ bytes: [UInt8], from url: String, audioTrack track: String?, makeServer: () -> SegmentServer? = { nil }
+    ) throws(PresentationFailure) -> [UInt8] {
         origin.setHome(url)
         var manifest: SmoothManifest
         do throws(FormatError) {
@@ -58,6 +64,8 @@ final class SmoothRun: AdaptiveRun {
             throw .manifest(error, at: url)
         }
         if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
+        let segments = segments ?? (manifest.isProtected ? makeServer() : nil)
+        state.withLock { $0.segments = segments }
         // Later versions of a live manifest bring times alone.
         if let segments {
             if manifest.route(from: url, { segments.route($0) }) {
@@ -78,7 +86,9 @@ final class SmoothRun: AdaptiveRun {
         if manifest.isLive { watch.setOpenEnded() }
         if manifest.isProtected {
             keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
-            keys.demand(manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming", mediaURL: url)
+            keys.demand(
+                manifest.keyGroups(choose: keys.choose), origin: "smooth-streaming", mediaURL: url,
+                cookies: origin.cookies)
         }
         return result
     }

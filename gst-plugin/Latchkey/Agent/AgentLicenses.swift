@@ -40,8 +40,9 @@ extension AgentCore {
             source: source, keySystem: parts.settings.keySystem,
             envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
-        let content = try await inspector.inspect(contentURL, type)
-        guarded.withLock { $0.content = content }
+        var content = try await inspector.inspect(contentURL, type)
+        content.cookies = source.cookies
+        guarded.withLock { [content] in $0.content = content }
         return content
     }
 
@@ -85,12 +86,13 @@ extension AgentCore {
             if let client = parts.playReady?.client {
                 await client.setCustomData(guarded.withLock { $0.customData } ?? client.configuration.customData)
                 do throws(PlayReadyAcquisitionError) {
-                    try await acquire(content.needs.filter(parts.isForPlayReady), parts, client, delegate)
+                    let needs = content.needs.filter(parts.isForPlayReady)
+                    try await acquire(needs, content.cookies, parts, client, delegate)
                 } catch {
                     throw error.keyError
                 }
             }
-            if !others.isEmpty { try await demand(others, parts) }
+            if !others.isEmpty { try await demand(others, content.cookies, parts) }
             keep(use)
         } catch {
             use?.end()
@@ -109,13 +111,13 @@ extension AgentCore {
 
     /// Into the license store; and what is held and has other keys, as after a change of keys.
     private func acquire(
-        _ needs: [InspectedContent.Need], _ parts: AgentSession, _ client: PlayReadyClient,
+        _ needs: [InspectedContent.Need], _ cookies: CookieStore?, _ parts: AgentSession, _ client: PlayReadyClient,
         _ delegate: (any PlayReadyDelegate)?
     ) async throws(PlayReadyAcquisitionError) {
         for need in needs {
             try await client.acquireLicense(
                 forKeys: need.keyIDs, data: need.data, suggestedURL: need.suggestedURL, mediaURL: need.mediaURL,
-                delegate: delegate)
+                cookies: cookies, delegate: delegate)
         }
         await parts.gate?.reconsider()
         for request in parts.gate?.held ?? [] where parts.playReady?.isFor(request) == true {
@@ -124,7 +126,9 @@ extension AgentCore {
     }
 
     /// Has the loaders asked, and waits for the keys.
-    private func demand(_ needs: [InspectedContent.Need], _ parts: AgentSession) async throws(KeyError) {
+    private func demand(
+        _ needs: [InspectedContent.Need], _ cookies: CookieStore?, _ parts: AgentSession
+    ) async throws(KeyError) {
         let session = parts.session
         parts.gate?.beginAcquisition()
         defer { parts.gate?.endAcquisition() }
@@ -132,7 +136,11 @@ extension AgentCore {
         let observation = session.observe { _ in signal.yield() }
         defer { observation.cancel() }
         parts.gate?.letGo()
-        for need in needs { session.demand(parts.demand(for: need)) }
+        for need in needs {
+            var demand = parts.demand(for: need)
+            demand.cookies = cookies
+            session.demand(demand)
+        }
         signal.yield()
         let keyIDs = needs.flatMap { parts.keyIDs(of: $0) }
         let start = session.generation

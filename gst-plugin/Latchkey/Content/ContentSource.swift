@@ -8,6 +8,8 @@ import LatchkeyProtection
 /// Fetches what is looked at before playback: playlists, manifests and the heads of files. Thread-safe.
 struct ContentSource: Sendable {
     let transport: any HTTPTransport
+    /// What servers set while the content is looked at.
+    let cookies = CookieStore()
     /// Called for every fetch, for the log.
     var onFetch: @Sendable (String) -> Void = { _ in }
 
@@ -46,6 +48,7 @@ struct ContentSource: Sendable {
         var request = HTTPRequest(url: url)
         if let range { request.headers = [HTTPHeader(name: "Range", value: range.httpRange)] }
         request.timeout = Self.timeout
+        request.cookies = cookies
         // A server without ranges sends all.
         request.maximumResponseSize = range == nil ? limit : max(limit, Self.unrangedLimit)
         let start = ContinuousClock.now

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyKeySession
 import LatchkeyContainers
@@ -22,6 +23,8 @@ struct InspectedContent: Sendable {
 
     /// Where it came from.
     var url: String?
+    /// What servers set while it was looked at; nil: it was not fetched.
+    var cookies: CookieStore?
     var isProtected = false
     var systems: [ProtectionSystem] = []
     var keyIDs: [KeyID] = []
