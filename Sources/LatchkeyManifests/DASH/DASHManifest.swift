@@ -25,6 +25,8 @@ public struct DASHManifest: Hashable, Sendable {
     public var protections: [Protection]
     /// The Representations that tell their bit rate and the size of their pictures.
     public var qualities: [PictureQuality]
+    /// What a player may choose among whose parts have keys of their own.
+    public var alternatives: Set<DASHAlternatives>
 
     /// Whether anything is marked as protected.
     public var isProtected: Bool { !protections.isEmpty }
@@ -74,7 +76,7 @@ extension DASHManifest {
     /// The most different sets of descriptors that are kept; ads and languages repeat the same ones.
     private static let protectionLimit = 1024
     /// The most AdaptationSets and Representations that are looked at, and the most descriptors of one element.
-    private static let setLimit = 8192
+    static let setLimit = 8192
     private static let descriptorLimit = 32
     /// Initialization data of all different descriptors together, in bytes.
     private static let dataLimit = 2 << 20
@@ -90,10 +92,12 @@ extension DASHManifest {
         location = root.child("Location").map(\.trimmedText).flatMap { $0.isEmpty ? nil : $0 }
         protections = []
         qualities = []
+        alternatives = []
         var collector = Collector()
         collector.collect(root)
         protections = collector.protections
         qualities = collector.qualities
+        alternatives = collector.alternatives
     }
 
     /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most
@@ -126,6 +130,7 @@ extension DASHManifest {
         private var setCount = 0
         private var dataSize = 0
         private(set) var qualities: [PictureQuality] = []
+        private(set) var alternatives: Set<DASHAlternatives> = []
 
         var protections: [Protection] {
             parts.map { part in Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media) }
@@ -134,21 +139,52 @@ extension DASHManifest {
         mutating func collect(_ root: XMLElement) {
             findSources(in: root)
             let common = numbers(of: root, areForAll: true)
-            for period in root.children where period.localName == "Period" {
+            for (number, period) in root.children.lazy.filter({ $0.localName == "Period" }).enumerated() {
                 let inPeriod = common + numbers(of: period, areForAll: true)
-                for set in period.children where set.localName == "AdaptationSet" {
-                    collect(set: set, inherited: inPeriod)
+                var found: [Kind: DASHAlternatives] = [:]
+                for (setNumber, set) in period.children.lazy.filter({ $0.localName == "AdaptationSet" }).enumerated() {
+                    let kind = Kind(set)
+                    var same = found[kind] ?? DASHAlternatives(media: Self.media(of: set))
+                    collect(set: set, inherited: inPeriod) { representation, keyIDs in
+                        same.add(.init(period: number, set: setNumber, representation: representation), keyIDs)
+                    }
+                    found[kind] = same
                 }
+                alternatives.formUnion(found.values.lazy.filter { !$0.deciding.isEmpty })
             }
         }
 
-        private mutating func collect(set: XMLElement, inherited: [Int]) {
+        /// What an AdaptationSet is, for the choice among several: what a viewer would miss of another one.
+        private struct Kind: Hashable {
+            private var type: String?
+            private var language: String?
+            private var properties: Set<String>
+
+            init(_ set: XMLElement) {
+                type = Collector.mediaType(of: set)
+                language = set[attribute: "lang"]
+                let names: Set<String> = ["Role", "Accessibility", "EssentialProperty", "Viewpoint"]
+                properties = Set(
+                    set.children.filter { names.contains($0.localName) }.map { property in
+                        let scheme = property[attribute: "schemeIdUri"] ?? ""
+                        return "\(property.localName) \(scheme) \(property[attribute: "value"] ?? "")"
+                    })
+            }
+        }
+
+        /// `found` gets the number of each Representation and its KIDs.
+        private mutating func collect(set: XMLElement, inherited: [Int], found: (Int, Set<KeyID>) -> Void) {
             let ofSet = numbers(of: set)
             let media = Self.media(of: set)
+            var outer = keyIDs(of: ofSet)
+            if outer.isEmpty { outer = keyIDs(of: inherited) }
             var hasOwn = false
-            for representation in set.children where representation.localName == "Representation" {
+            let representations = set.children.lazy.filter { $0.localName == "Representation" }
+            for (number, representation) in representations.enumerated() {
                 note(representation)
                 let own = numbers(of: representation)
+                let ownKeyIDs = keyIDs(of: own)
+                found(number, ownKeyIDs.isEmpty ? outer : ownKeyIDs)
                 if own.isEmpty { continue }
                 hasOwn = true
                 keep(Part(numbers: inherited + ofSet + own, media: media))
@@ -156,11 +192,19 @@ extension DASHManifest {
             if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media)) }
         }
 
-        private static func media(of set: XMLElement) -> OutputPolicy.Media? {
+        private func keyIDs(of numbers: [Int]) -> Set<KeyID> {
+            Set(numbers.flatMap { descriptors[$0].defaultKeyIDs })
+        }
+
+        private static func mediaType(of set: XMLElement) -> String? {
             let type =
                 set[attribute: "contentType"] ?? set[attribute: "mimeType"]
                 ?? set.child("Representation")?[attribute: "mimeType"]
-            return switch type?.split(separator: "/").first {
+            return type?.split(separator: "/").first.map(String.init)
+        }
+
+        private static func media(of set: XMLElement) -> OutputPolicy.Media? {
+            switch mediaType(of: set) {
             case "video": .video
             case "audio": .audio
             default: nil

@@ -46,6 +46,14 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var childThreads = KernelThreads([])
         /// Keys whose end was told.
         var expired: Set<KeyID> = []
+        /// Keys for which qualities are left out, and that was told.
+        var leftOut: Set<KeyID> = []
+        /// Nil: as configured.
+        var partialLicenses: PartialLicenses?
+        /// The upstream thread waits for the answers to requests for keys.
+        var isAwaitingAnswers = false
+        /// Counts what happens to keys.
+        var keyEvents: UInt64 = 0
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
@@ -94,6 +102,13 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     final func withGuarded<Result>(_ body: (inout Guarded) -> Result) -> Result {
         monitor.withLock { body(&guarded) }
+    }
+
+    /// Waits until something happens to keys that is not among the events which were `seen`, or the demuxer stops. The lock is
+    /// held.
+    final func waitForKeyEvent(after seen: UInt64, microseconds: Int64) {
+        guard guarded.keyEvents == seen, !guarded.isStopping else { return }
+        monitor.wait(microseconds: microseconds)
     }
 
     final var currentRun: (any AdaptiveRun)? { withGuarded { $0.run } }
@@ -187,7 +202,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     func decryptorIsMissing(_ factory: String) { fail(.noDecryptor(factory)) }
 
     /// Whether the stock demuxer waits for something that waits for a key.
-    var isWaitingForKey: Bool { false }
+    var isWaitingForKey: Bool { withGuarded { $0.isAwaitingAnswers } }
 
     /// Whether something that one of the keys is for is shown at `position`, in seconds, or later, as far as is known.
     func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool { true }
@@ -209,6 +224,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         case .playingToPaused: setPlaying(false)
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
+            monitor.broadcast()
             withhold(false)
             currentRun?.watch.end()
             willStop()
@@ -281,6 +297,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.wrongKey = nil
             $0.renewals = []
             $0.expired = []
+            $0.leftOut = []
             $0.requests = []
             $0.closedBecause = nil
             $0.isWithheld = false
@@ -452,6 +469,7 @@ extension AdaptiveBin {
             }
             let bytes = try handOn(takeBytes(), from: url)
             manifest.isHandedOn = true
+            guard !withGuarded({ $0.isStopping }) else { return false }
             // Limits that are there already are for the first segment too.
             limitQuality()
             willHandOn()
@@ -561,6 +579,10 @@ extension AdaptiveBin {
     // MARK: The session
 
     func keyEvent(_ event: KeyEvent) {
+        defer {
+            withGuarded { $0.keyEvents &+= 1 }
+            monitor.broadcast()
+        }
         switch event {
         case .requested(let request, let origin):
             if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }

@@ -17,6 +17,8 @@ final class DASHRun: AdaptiveRun {
     let printableLicenseURL: String?
     let segments: SegmentServer?
     let watch = StillnessWatch()
+    /// Nil: nothing is left out.
+    let choice: KeyChoice?
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -31,6 +33,8 @@ final class DASHRun: AdaptiveRun {
         var location: String?
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
+        /// The same of the first version, for the choice by keys.
+        var alternatives: Set<DASHAlternatives> = []
         var failure: PresentationFailure?
         /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
         /// the looks have begun.
@@ -39,6 +43,8 @@ final class DASHRun: AdaptiveRun {
         var hasEnded = false
         /// Says that a later version of the manifest ends the presentation.
         var onFailure: (@Sendable (PresentationFailure) -> Void)?
+        /// Says for which keys qualities are left out.
+        var onLeftOut: (@Sendable ([KeyID: KeyError]) -> Void)?
     }
 
     /// The versions of a live manifest behind one that was read.
@@ -58,16 +64,18 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
+    /// `choice` leaves out what has no keys; nil: nothing is. `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
     /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
     /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
-        shared: SharedSession, playback: KeyPlayback? = nil, transport: any HTTPTransport = CurlTransport.shared,
+        shared: SharedSession, choice: KeyChoice? = nil, playback: KeyPlayback? = nil,
+        transport: any HTTPTransport = CurlTransport.shared,
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
+        self.choice = choice
         keys = ManifestKeys(
             session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
@@ -106,7 +114,10 @@ final class DASHRun: AdaptiveRun {
         do throws(FormatError) {
             let manifest = try DASHManifest(bytes)
             let later = LaterVersions(manifest, from: url)
-            state.withLock { $0.later = later }
+            state.withLock {
+                $0.later = later
+                if choice != nil { $0.alternatives = manifest.alternatives }
+            }
             ask(for: manifest, from: url)
             // Half a period ahead of the stock demuxer, which fetches for itself when a period is over: so that keys are
             // asked for before it wants them, and a manifest that grows is told of before it takes that in.
@@ -124,6 +135,44 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
+    /// The keys that the choice among qualities depends on, in the manifest that `start` has read.
+    var decidingKeyIDs: Set<KeyID> {
+        state.withLock { $0.alternatives.reduce(into: []) { $0.formUnion($1.deciding) } }
+    }
+
+    /// Called with the keys for which something is left out.
+    func onLeftOut(_ body: @escaping @Sendable ([KeyID: KeyError]) -> Void) { state.withLock { $0.onLeftOut = body } }
+
+    /// The manifest that `start` has read, without what has no keys.
+    func chosen(_ bytes: [UInt8]) -> [UInt8] {
+        let alternatives = state.withLock { state in
+            defer { state.alternatives = [] }
+            return state.alternatives
+        }
+        return chosen(bytes, alternatives)
+    }
+
+    private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> [UInt8] {
+        guard let choice else { return bytes }
+        var refusals: [KeyID: KeyError] = [:]
+        for one in alternatives {
+            refusals.merge(choice.refusals(of: one.deciding, for: one.media)) { first, _ in first }
+        }
+        let refused = Set(refusals.keys)
+        guard let chosen = (try? DASHManifest.leavingOut(refused, of: alternatives, in: bytes)) ?? nil else {
+            return bytes
+        }
+        let leftOut = alternatives.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
+        state.withLock { $0.onLeftOut }?(refusals.filter { leftOut.contains($0.key) })
+        return chosen
+    }
+
+    /// A later version of the manifest. Its keys were asked for before.
+    private func chosenLater(_ bytes: [UInt8]) -> [UInt8] {
+        guard choice != nil, let manifest = try? DASHManifest(bytes) else { return bytes }
+        return chosen(bytes, manifest.alternatives)
+    }
+
     /// What the stock demuxer gets of the manifest that `start` has read, and where it is to fetch later versions; nil: from
     /// where it came. `source` is the manifest's URL before redirects.
     func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
@@ -136,8 +185,8 @@ final class DASHRun: AdaptiveRun {
         }
         segments.didHandOut()
         guard isDynamic else { return (routed, nil) }
-        let laterURL = segments.serveManifest(location ?? source) { [weak segments] response in
-            segments?.routed(response.body, from: response.url)
+        let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
+            segments?.routed(self?.chosenLater(response.body) ?? response.body, from: response.url)
         }
         return (routed, laterURL)
     }
@@ -246,6 +295,7 @@ final class DASHRun: AdaptiveRun {
         let refresh = state.withLock { state in
             state.hasEnded = true
             state.onFailure = nil
+            state.onLeftOut = nil
             return state.refresh
         }
         refresh?.cancel()

@@ -288,9 +288,8 @@ final class HLSRun: AdaptiveRun {
         session = shared.session
         let routes = PictureRoutes(session: session, onOpen: onOpenRoute)
         self.routes = routes
-        let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         keys = HLSKeys(
-            session: session, timeout: timeout > .zero ? timeout : .seconds(86_400),
+            session: session, timeout: shared.keyWait,
             openRoute: { routes.refusal(of: $0) }, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
         let provisioned: [KeySystem?] = [
