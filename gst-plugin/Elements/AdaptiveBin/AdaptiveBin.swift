@@ -785,26 +785,6 @@ extension AdaptiveBin {
     }
 }
 
-/// Whether requests to 127.0.0.1 go there, as far as the environment tells.
-enum LoopbackReach {
-    static let advice =
-        "Set the environment variable no_proxy=127.0.0.1,localhost (or that exception in the desktop's proxy settings)."
-
-    /// The proxy of the environment, as it is written there.
-    static func proxy(_ variable: (String) -> String?) -> String? {
-        ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"].lazy.compactMap(variable).first
-    }
-
-    /// `variable` gives the value of an environment variable.
-    static func isDirect(_ variable: (String) -> String?) -> Bool {
-        guard proxy(variable) != nil else { return true }
-        let exceptions = variable("no_proxy") ?? variable("NO_PROXY") ?? ""
-        return exceptions.split { $0 == "," || $0.isWhitespace }.contains {
-            $0 == "*" || $0 == "127.0.0.1" || $0.hasPrefix("127.0.0.0/")
-        }
-    }
-}
-
 /// The factories of demuxers with keys.
 public enum AdaptiveDemuxerFactory {
     /// All of them, in the order in which they are registered.
