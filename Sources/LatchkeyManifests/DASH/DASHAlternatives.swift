@@ -6,7 +6,7 @@ public import LatchkeyProtection
 /// The Representations of one Period that show the same: of a player's choice among them, the keys may leave some. A value.
 ///
 /// Packagers put Representations with keys of their own into one AdaptationSet or into several: sets of the same media,
-/// language, roles and properties count as one.
+/// language, roles and properties count as one. Each set of a live manifest stands for itself.
 public struct DASHAlternatives: Hashable, Sendable {
     /// Where a Representation stands: the numbers of its Period, its AdaptationSet therein, and itself therein.
     struct Place: Hashable, Sendable {
@@ -15,32 +15,34 @@ public struct DASHAlternatives: Hashable, Sendable {
         var representation: Int
     }
 
+    /// Those that need the same keys.
+    struct Part: Hashable, Sendable {
+        /// By `default_KID`. Empty for clear media, and where the manifest does not tell.
+        var keyIDs: Set<KeyID>
+        var places: [Place] = []
+    }
+
     /// What they are; nil where that is not told.
     public var media: OutputPolicy.Media?
-    /// The KIDs of each, by `default_KID`. Empty for clear media, and where the manifest does not tell.
-    private(set) var keyIDs: [Place: Set<KeyID>] = [:]
-
-    init(media: OutputPolicy.Media?) { self.media = media }
-
-    /// One that is not known is never left out.
-    mutating func add(_ place: Place, _ keyIDs: Set<KeyID>) {
-        if self.keyIDs.count < DASHManifest.setLimit { self.keyIDs[place] = keyIDs }
-    }
+    /// Each with other KIDs.
+    var parts: [Part]
 
     /// All KIDs that a choice depends on; none where all need the same.
-    public var deciding: Set<KeyID> {
-        Set(keyIDs.values).count > 1 ? keyIDs.values.reduce(into: []) { $0.formUnion($1) } : []
-    }
+    public var deciding: Set<KeyID> { parts.count > 1 ? Self.keyIDs(of: parts) : [] }
 
-    /// Those to leave out if these keys may not be used: none where no other would be left.
-    func places(without refused: Set<KeyID>) -> Set<Place> {
-        let places = keyIDs.filter { !$0.value.isDisjoint(with: refused) }.keys
-        return places.count < keyIDs.count ? Set(places) : []
+    /// What is left out if these keys may not be used: nothing where no other part would be left.
+    func parts(without refused: Set<KeyID>) -> [Part] {
+        let found = parts.filter { !$0.keyIDs.isDisjoint(with: refused) }
+        return found.count < parts.count ? found : []
     }
 
     /// Those of the keys for which something is left out.
     public func keyIDs(leftOutFor refused: Set<KeyID>) -> Set<KeyID> {
-        places(without: refused).reduce(into: Set<KeyID>()) { $0.formUnion(keyIDs[$1] ?? []) }.intersection(refused)
+        Self.keyIDs(of: parts(without: refused)).intersection(refused)
+    }
+
+    private static func keyIDs(of parts: [Part]) -> Set<KeyID> {
+        parts.reduce(into: []) { $0.formUnion($1.keyIDs) }
     }
 }
 
@@ -51,7 +53,7 @@ extension DASHManifest {
         _ refused: Set<KeyID>, of alternatives: Set<DASHAlternatives>, in bytes: some Collection<UInt8>
     ) throws(FormatError) -> [UInt8]? {
         let places = alternatives.reduce(into: Set<DASHAlternatives.Place>()) {
-            $0.formUnion($1.places(without: refused))
+            $0.formUnion($1.parts(without: refused).flatMap(\.places))
         }
         guard !places.isEmpty else { return nil }
         var root = try XMLElement(reading: bytes, limits: .manifest)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
+import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyKeySession
 import Synchronization
@@ -46,6 +47,14 @@ final class SegmentServer: Sendable {
     func open() throws(HTTPError) {
         let servers = try PresentationServers { [weak self] request in await self?.answer(request) ?? .notFound }
         state.withLock { $0.servers = servers }
+    }
+
+    /// One for later versions of a manifest alone, whose media is fetched from the origin. Nil where the stock demuxer could not
+    /// reach it.
+    static func forManifest(of origin: PresentationOrigin) -> SegmentServer? {
+        guard LoopbackReach.isDirect(Environment.variable) else { return nil }
+        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        return (try? server.open()).map { server }
     }
 
     /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take

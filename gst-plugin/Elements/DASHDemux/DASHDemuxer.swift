@@ -39,7 +39,8 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let run = try DASHRun(
             shared: shared, choice: KeyChoice(partialLicenses(shared), shared),
-            playback: shared.playback(around: reference), makeSegments: makeSegmentServer)
+            playback: shared.playback(around: reference), makeSegments: makeSegmentServer,
+            makeManifestServer: SegmentServer.forManifest)
         let weak = WeakElement(reference)
         run.onLeftOut { refusals in weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals) } }
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
@@ -51,7 +52,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return bytes }
         try run.start(bytes, from: url)
         if let choice = run.choice { waitForAnswers(to: run.decidingKeyIDs, choice) }
-        let handedOn = run.handedOn(run.chosen(bytes), from: url, source: manifest.source)
+        let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
         manifest.laterURL = handedOn.laterURL
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes

@@ -15,16 +15,18 @@ final class DASHRun: AdaptiveRun {
     let observation = SessionObservation()
     let origin: PresentationOrigin
     let printableLicenseURL: String?
-    let segments: SegmentServer?
+    var segments: SegmentServer? { state.withLock { $0.segments } }
     let watch = StillnessWatch()
     /// Nil: nothing is left out.
     let choice: KeyChoice?
+    private let makeManifestServer: @Sendable (PresentationOrigin) -> SegmentServer?
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
     private struct State {
+        var segments: SegmentServer?
         /// Media may be encrypted, so it goes through the decryptor of whole ISO media.
         var mayBeProtected = false
         /// The stock demuxer fetches the manifest again. Nil where it could not be read.
@@ -65,12 +67,14 @@ final class DASHRun: AdaptiveRun {
     }
 
     /// `choice` leaves out what has no keys; nil: nothing is. `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
-    /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
+    /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `makeManifestServer` gives what serves
+    /// nothing but later versions of the manifest; nil: the stock demuxer has to fetch these. `sleep` waits for a
     /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
         shared: SharedSession, choice: KeyChoice? = nil, playback: KeyPlayback? = nil,
         transport: any HTTPTransport = CurlTransport.shared,
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
+        makeManifestServer: @escaping @Sendable (PresentationOrigin) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(AdaptiveStartFailure) {
@@ -80,7 +84,9 @@ final class DASHRun: AdaptiveRun {
             session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
-        segments = try makeSegments(origin)
+        self.makeManifestServer = makeManifestServer
+        let segments = try makeSegments(origin)
+        state.withLock { $0.segments = segments }
         self.sleep = sleep
         self.now = now
     }
@@ -143,41 +149,54 @@ final class DASHRun: AdaptiveRun {
     /// Called with the keys for which something is left out.
     func onLeftOut(_ body: @escaping @Sendable ([KeyID: KeyError]) -> Void) { state.withLock { $0.onLeftOut = body } }
 
-    /// The manifest that `start` has read, without what has no keys.
-    func chosen(_ bytes: [UInt8]) -> [UInt8] {
-        let alternatives = state.withLock { state in
-            defer { state.alternatives = [] }
-            return state.alternatives
-        }
-        return chosen(bytes, alternatives)
+    /// A version of the manifest without what has no keys, and the keys for which something is left out.
+    private struct Chosen {
+        var bytes: [UInt8]
+        var leftOut: [KeyID: KeyError]
     }
 
-    private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> [UInt8] {
-        guard let choice else { return bytes }
+    /// Nil where all is kept.
+    private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> Chosen? {
+        guard let choice else { return nil }
         var refusals: [KeyID: KeyError] = [:]
         for one in alternatives {
             refusals.merge(choice.refusals(of: one.deciding, for: one.media)) { first, _ in first }
         }
         let refused = Set(refusals.keys)
-        guard let chosen = (try? DASHManifest.leavingOut(refused, of: alternatives, in: bytes)) ?? nil else {
-            return bytes
-        }
+        guard let kept = (try? DASHManifest.leavingOut(refused, of: alternatives, in: bytes)) ?? nil else { return nil }
         let leftOut = alternatives.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
-        state.withLock { $0.onLeftOut }?(refusals.filter { leftOut.contains($0.key) })
-        return chosen
+        return Chosen(bytes: kept, leftOut: refusals.filter { leftOut.contains($0.key) })
     }
 
-    /// A later version of the manifest. Its keys were asked for before.
+    /// A later version of the manifest without what has no keys. These were asked for before.
     private func chosenLater(_ bytes: [UInt8]) -> [UInt8] {
-        guard choice != nil, let manifest = try? DASHManifest(bytes) else { return bytes }
-        return chosen(bytes, manifest.alternatives)
+        guard choice != nil, let manifest = try? DASHManifest(bytes),
+            let chosen = chosen(bytes, manifest.alternatives)
+        else { return bytes }
+        tell(chosen)
+        return chosen.bytes
     }
 
-    /// What the stock demuxer gets of the manifest that `start` has read, and where it is to fetch later versions; nil: from
-    /// where it came. `source` is the manifest's URL before redirects.
+    private func tell(_ chosen: Chosen) { state.withLock { $0.onLeftOut }?(chosen.leftOut) }
+
+    /// What the stock demuxer gets of the manifest that `start` has read, without what has no keys, and where it is to fetch
+    /// later versions; nil: from where it came. `source` is the manifest's URL before redirects.
     func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
+        let (isDynamic, location, alternatives) = state.withLock { state in
+            defer { state.alternatives = [] }
+            return (state.isDynamic, state.location, state.alternatives)
+        }
+        var bytes = bytes
+        if let chosen = chosen(bytes, alternatives) {
+            if isDynamic == true, segments == nil {
+                let later = location ?? source
+                return handedOnLive(chosen, from: url, source: source, later: later)
+                    ?? Self.located(bytes, from: url, at: location)
+            }
+            tell(chosen)
+            bytes = chosen.bytes
+        }
         segments?.setHome(source)
-        let (isDynamic, location) = state.withLock { ($0.isDynamic, $0.location) }
         guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
         guard let routed = segments.routed(bytes, from: url) else {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
@@ -191,6 +210,26 @@ final class DASHRun: AdaptiveRun {
         return (routed, laterURL)
     }
 
+    /// Later versions come through this process, without what has no keys. Nil where that cannot be: all is kept then.
+    private func handedOnLive(
+        _ chosen: Chosen, from url: String, source: String, later: String
+    ) -> (bytes: [UInt8], laterURL: String?)? {
+        guard let based = Self.based(chosen.bytes, from: url), let server = makeManifestServer(origin) else {
+            return nil
+        }
+        let hasEnded = state.withLock { state in
+            if !state.hasEnded { state.segments = server }
+            return state.hasEnded
+        }
+        guard !hasEnded else { return nil }
+        server.setHome(source)
+        let laterURL = server.serveManifest(later) { [weak self] response in
+            self.flatMap { Self.based($0.chosenLater(response.body), from: response.url) }
+        }
+        tell(chosen)
+        return (based, laterURL)
+    }
+
     /// The stock demuxer takes no notice of `Location`, so it is told where to fetch later versions: each request of the
     /// first URL may open a session at the server. What it fetches relative to that place must be the same.
     private static func located(
@@ -199,8 +238,13 @@ final class DASHRun: AdaptiveRun {
         guard let location, URIReference(location).isHTTP else { return (bytes, nil) }
         let folders = [url, location].map { URIReference.resolve(".", against: URIReference($0)) }
         if folders[0] == folders[1] { return (bytes, location) }
-        guard let routed = (try? DASHManifest.routed(bytes, from: url) { $0 }) ?? nil else { return (bytes, nil) }
-        return (routed, location)
+        guard let based = based(bytes, from: url) else { return (bytes, nil) }
+        return (based, location)
+    }
+
+    /// The manifest as it may come from anywhere; nil where that cannot be.
+    private static func based(_ bytes: [UInt8], from url: String) -> [UInt8]? {
+        (try? DASHManifest.routed(bytes, from: url) { $0 }) ?? nil
     }
 
     private func ask(for manifest: DASHManifest, from url: String) {
