@@ -5,7 +5,7 @@ import LatchkeyManifests
 /// Which variants of a presentation may be played, as far as their keys are known. A value.
 ///
 /// Keys stand in the playlists of the variants, so a variant is found out when the stock demuxer asks for its playlist. It
-/// gets that of another variant then: before 1.24, it does not begin without the first playlist that it asks for.
+/// gets that of another variant then: before 1.26, it does not begin without the first playlist that it asks for.
 struct HLSVariantChoice {
     private var variants: [HLSRewriting.Variant] = []
     private var refused: Set<String> = []
