@@ -67,6 +67,7 @@ public struct HLSRewriting: Sendable {
         /// Not where it names its codecs, and all of them are for sound.
         public var hasPictures: Bool
 
+        /// `url` is absolute, `bitRate` in bits a second.
         public init(url: String, bitRate: UInt32, hasPictures: Bool = true) {
             self.url = url
             self.bitRate = bitRate

@@ -49,9 +49,8 @@ final class SegmentServer: Sendable {
         state.withLock { $0.servers = servers }
     }
 
-    /// One for later versions of a manifest alone, whose media is fetched from the origin. Nil where the stock demuxer could not
-    /// reach it.
-    static func forManifest(of origin: PresentationOrigin) -> SegmentServer? {
+    /// One that waits for no outage, and is open. Nil where the stock demuxer could not reach it.
+    static func plain(for origin: PresentationOrigin) -> SegmentServer? {
         guard LoopbackReach.isDirect(Environment.variable) else { return nil }
         let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
         return (try? server.open()).map { server }

@@ -19,7 +19,7 @@ final class DASHRun: AdaptiveRun {
     let watch = StillnessWatch()
     /// Nil: nothing is left out.
     let choice: KeyChoice?
-    private let makeManifestServer: @Sendable (PresentationOrigin) -> SegmentServer?
+    private let makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer?
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -66,15 +66,15 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// `choice` leaves out what has no keys; nil: nothing is. `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
-    /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `makeManifestServer` gives what serves
-    /// nothing but later versions of the manifest; nil: the stock demuxer has to fetch these. `sleep` waits for a
+    /// `choice` leaves out what has no keys; nil: nothing is. `playback`: of the pipeline, whose decryptors hear of the license
+    /// services that the manifest names. `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them
+    /// itself. `makePlainSegments` gives the same for a live presentation of which something may be left out. `sleep` waits for a
     /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
         shared: SharedSession, choice: KeyChoice? = nil, playback: KeyPlayback? = nil,
         transport: any HTTPTransport = CurlTransport.shared,
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
-        makeManifestServer: @escaping @Sendable (PresentationOrigin) -> SegmentServer? = { _ in nil },
+        makePlainSegments: @escaping @Sendable (PresentationOrigin) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(AdaptiveStartFailure) {
@@ -84,7 +84,7 @@ final class DASHRun: AdaptiveRun {
             session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
-        self.makeManifestServer = makeManifestServer
+        self.makePlainSegments = makePlainSegments
         let segments = try makeSegments(origin)
         state.withLock { $0.segments = segments }
         self.sleep = sleep
@@ -188,14 +188,11 @@ final class DASHRun: AdaptiveRun {
         }
         var bytes = bytes
         if let chosen = chosen(bytes, alternatives) {
-            if isDynamic == true, segments == nil {
-                let later = location ?? source
-                return handedOnLive(chosen, from: url, source: source, later: later)
-                    ?? Self.located(bytes, from: url, at: location)
-            }
             tell(chosen)
             bytes = chosen.bytes
         }
+        // Later versions may bring other keys.
+        if isDynamic == true, !alternatives.isEmpty { serveSegments() }
         segments?.setHome(source)
         guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
         guard let routed = segments.routed(bytes, from: url) else {
@@ -210,24 +207,11 @@ final class DASHRun: AdaptiveRun {
         return (routed, laterURL)
     }
 
-    /// Later versions come through this process, without what has no keys. Nil where that cannot be: all is kept then.
-    private func handedOnLive(
-        _ chosen: Chosen, from url: String, source: String, later: String
-    ) -> (bytes: [UInt8], laterURL: String?)? {
-        guard let based = Self.based(chosen.bytes, from: url), let server = makeManifestServer(origin) else {
-            return nil
-        }
-        let hasEnded = state.withLock { state in
-            if !state.hasEnded { state.segments = server }
-            return state.hasEnded
-        }
-        guard !hasEnded else { return nil }
-        server.setHome(source)
-        let laterURL = server.serveManifest(later) { [weak self] response in
-            self.flatMap { Self.based($0.chosenLater(response.body), from: response.url) }
-        }
-        tell(chosen)
-        return (based, laterURL)
+    /// Has the presentation come through this process, so that later versions of the manifest can be changed. Where that cannot
+    /// be, the stock demuxer fetches them.
+    private func serveSegments() {
+        guard segments == nil, let server = makePlainSegments(origin) else { return }
+        state.withLock { if !$0.hasEnded { $0.segments = server } }
     }
 
     /// The stock demuxer takes no notice of `Location`, so it is told where to fetch later versions: each request of the
@@ -238,13 +222,8 @@ final class DASHRun: AdaptiveRun {
         guard let location, URIReference(location).isHTTP else { return (bytes, nil) }
         let folders = [url, location].map { URIReference.resolve(".", against: URIReference($0)) }
         if folders[0] == folders[1] { return (bytes, location) }
-        guard let based = based(bytes, from: url) else { return (bytes, nil) }
-        return (based, location)
-    }
-
-    /// The manifest as it may come from anywhere; nil where that cannot be.
-    private static func based(_ bytes: [UInt8], from url: String) -> [UInt8]? {
-        (try? DASHManifest.routed(bytes, from: url) { $0 }) ?? nil
+        guard let routed = (try? DASHManifest.routed(bytes, from: url) { $0 }) ?? nil else { return (bytes, nil) }
+        return (routed, location)
     }
 
     private func ask(for manifest: DASHManifest, from url: String) {

@@ -144,9 +144,7 @@ final class HLSKeys: Sendable {
 
     /// Waits until the requests for these keys are answered. Each gets as long as a stream waits for a key, from `start` on,
     /// and fails then; after `limit`, the wait ends without that.
-    func waitForAnswers(
-        to keyIDs: [KeyID], from start: ContinuousClock.Instant, limit: Duration? = nil
-    ) async {
+    func waitForAnswers(to keys: [HLSKey], from start: ContinuousClock.Instant, limit: Duration? = nil) async {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
         let end = limit.map { limit in
@@ -165,10 +163,12 @@ final class HLSKeys: Sendable {
         }
         signal.yield()
         for await _ in changes {
+            // An init segment may bring other names.
+            let keyIDs = keys.map { keyID(of: $0) }
             guard let left = session.timeToAnswer(of: keyIDs, from: start, limit: timeout) else { return }
             alarm?.cancel()
             alarm = Task {
-                try? await Task.sleep(for: left)
+                guard (try? await Task.sleep(for: left)) != nil else { return }
                 signal.yield()
             }
         }

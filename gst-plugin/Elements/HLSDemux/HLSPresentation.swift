@@ -420,9 +420,11 @@ extension HLSPresentation {
     }
 
     /// The one init segment of a playlist is what the stock demuxer fetches next.
-    private func prepareInitSegment(of rewriting: HLSRewriting, _ request: LoopbackRequest) {
-        let segments = rewriting.resources.filter { if case .initSegment = $0 { true } else { false } }
-        if segments.count == 1, let segment = segments.first { prepare(segment, request) }
+    private static func initSegment(of rewriting: HLSRewriting) -> HLSInitSegment? {
+        let sections = rewriting.resources.compactMap { resource -> HLSInitSegment? in
+            if case .initSegment(let section) = resource { section } else { nil }
+        }
+        return sections.count == 1 ? sections.first : nil
     }
 
     /// Makes the answer for a resource, which is named already, before the stock demuxer asks for it. Once: it may never
@@ -521,10 +523,18 @@ extension HLSPresentation {
     /// That at `url`, or that of another variant, if its own keys are refused.
     private func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
         var leftOut: [KeyID: KeyError] = [:]
+        if state.withLock({ $0.variants.isRefused(url) }), await refusals(of: url).isEmpty {
+            state.withLock { $0.variants.allow(url) }
+        }
         while true {
             let source = state.withLock { $0.variants.playlist(for: url) }
-            let response = try await ownPlaylist(source, source == url ? request : request.withoutSkip)
-            let refusals = await refusals(of: source)
+            let (response, section) = try await ownPlaylist(source, source == url ? request : request.withoutSkip)
+            var refusals = await refusals(of: source)
+            if let section, refusals.keys.contains(where: keys.session.isMade) {
+                // The key server may want the KID, which the init segment has.
+                _ = try? await initSegment(section, request)
+                refusals = await self.refusals(of: source, isRenamed: true)
+            }
             guard !refusals.isEmpty else {
                 if !leftOut.isEmpty { onLeftOut(leftOut) }
                 return response
@@ -544,29 +554,32 @@ extension HLSPresentation {
     private static let switchPatience: Duration = .seconds(5)
 
     /// Which keys of a variant's playlist may not be used, where there is a choice. Waits for the answers, when the playlist is
-    /// read first.
-    private func refusals(of url: String) async -> [KeyID: KeyError] {
+    /// read first. `isRenamed`: the keys have other names since, and may have been asked for again.
+    private func refusals(of url: String, isRenamed: Bool = false) async -> [KeyID: KeyError] {
         guard let choice else { return [:] }
         let (first, sharedURI) = state.withLock { state in
             let first = state.variants.isOpen(for: url) ? state.schedule.firstKeys(of: url) : []
             return (first, state.sessionKeys.count == 1 ? state.sessionKeys.first?.uri : nil)
         }
         // The only key of the session is that of all variants.
-        let deciding = first.filter { $0.uri != sharedURI || sharedURI == nil }.map { keys.keyID(of: $0) }
+        let deciding = first.filter { $0.uri != sharedURI || sharedURI == nil }
         guard !deciding.isEmpty else { return [:] }
         let now = choice.session.now
         let (isNew, hasOutput, start) = state.withLock { state in
             state.choiceStart = state.choiceStart ?? now
             return (state.awaited.insert(url).inserted, state.hasOutput, state.choiceStart ?? now)
         }
-        if isNew {
+        if isNew || isRenamed {
             await keys.waitForAnswers(
                 to: deciding, from: hasOutput ? now : start, limit: hasOutput ? Self.switchPatience : nil)
         }
-        return choice.refusals(of: deciding, for: .video)
+        return choice.refusals(of: deciding.map { keys.keyID(of: $0) }, for: .video)
     }
 
-    private func ownPlaylist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
+    /// With the init segment that names its key, if there is one alone.
+    private func ownPlaylist(
+        _ url: String, _ request: LoopbackRequest
+    ) async throws(HLSFailure) -> (LoopbackResponse, HLSInitSegment?) {
         watch.didAsk(for: url)
         let first = state.withLock { state -> HTTPResponse? in
             guard state.first?.url == url else { return nil }
@@ -583,7 +596,7 @@ extension HLSPresentation {
                 .playlist, HLSDeliveryDirectives.forwarding(query ?? "", to: url), for: request)
         }
         if response.status == 304 {
-            return LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers))
+            return (LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers)), nil)
         }
         guard response.status == 200 else { throw .status(response.status, of: "playlist", at: response.url) }
         var rewriting = try rewrite(response.body, from: response.url, as: url)
@@ -597,12 +610,13 @@ extension HLSPresentation {
                 rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
             }
         }
-        prepareInitSegment(of: rewriting, request)
+        let section = Self.initSegment(of: rewriting)
+        if let section { prepare(.initSegment(section), request) }
         var headers = HLSOrigin.returned(response.headers)
         if !headers.contains(where: { $0.name.lowercased() == "content-type" }) {
             headers.append(HTTPHeader(name: "Content-Type", value: "application/vnd.apple.mpegurl"))
         }
-        return LoopbackResponse(headers: headers, body: rewriting.bytes)
+        return (LoopbackResponse(headers: headers, body: rewriting.bytes), section)
     }
 
     // MARK: Segments

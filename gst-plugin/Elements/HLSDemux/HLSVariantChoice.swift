@@ -16,6 +16,11 @@ struct HLSVariantChoice {
     /// The keys of this variant's playlist may not be used.
     mutating func refuse(_ url: String) { refused.insert(url) }
 
+    /// They may: they came after all.
+    mutating func allow(_ url: String) { refused.remove(url) }
+
+    func isRefused(_ url: String) -> Bool { refused.contains(url) }
+
     /// Whether the playlist is that of a variant, and there are others.
     func isOpen(for url: String) -> Bool {
         variants.contains { $0.url == url } && variants.contains { $0.url != url }

@@ -156,7 +156,7 @@ extension HLSDemuxTests.DASHRunTests {
         let run = try DASHRun(
             shared: SharedSession(session, ControlSettings()),
             choice: isWanted ? KeyChoice(session: session, timeout: .seconds(30)) : nil, transport: Versions([bytes]),
-            makeManifestServer: SegmentServer.forManifest,
+            makePlainSegments: SegmentServer.plain,
             sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
         defer { run.end() }
         let told = Mutex<[[KeyID: KeyError]]>([])
@@ -176,8 +176,9 @@ extension HLSDemuxTests.DASHRunTests {
         }
         let later = try await CurlTransport.shared.send(HTTPRequest(url: try #require(handedOn.laterURL)))
         #expect(try Self.representations(later.body) == kept)
+        // The stock demuxer would name a URL of this process to the origin, if it fetched the segments there.
         let base = try XMLElement(reading: later.body, limits: .manifest).child("BaseURL")?.text
-        #expect(base == "https://a.test/x/live.mpd")
+        #expect(base?.hasPrefix("http://127.0.0.1:") == true)
     }
 
     /// A server that takes longer than a period is asked at the next time that is half a period ahead, not at once.
