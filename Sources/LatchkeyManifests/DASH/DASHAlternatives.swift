@@ -48,7 +48,8 @@ public struct DASHAlternatives: Hashable, Sendable {
 
 extension DASHManifest {
     /// The manifest without the Representations whose keys may not be used, and without AdaptationSets that have none left.
-    /// `alternatives` are those of the same bytes. Nil where none is left out. Throws as `init` does.
+    /// `alternatives` are those of the same bytes. Nil where none is left out, and where the result is too large for any reader.
+    /// Throws as `init` does.
     public static func leavingOut(
         _ refused: Set<KeyID>, of alternatives: Set<DASHAlternatives>, in bytes: some Collection<UInt8>
     ) throws(FormatError) -> [UInt8]? {
@@ -59,18 +60,20 @@ extension DASHManifest {
         var root = try XMLElement(reading: bytes, limits: .manifest)
         root.replaceChildren("Period") { number, period in
             period.replaceChildren("AdaptationSet") { setNumber, set in
-                var count = 0
+                // One without Representations may get them from elsewhere.
+                var isKept = set.child("Representation") == nil
                 set.replaceChildren("Representation") { representation, _ in
-                    let isKept = !places.contains(
-                        DASHAlternatives.Place(period: number, set: setNumber, representation: representation))
-                    if isKept { count += 1 }
-                    return isKept
+                    let place = DASHAlternatives.Place(period: number, set: setNumber, representation: representation)
+                    guard !places.contains(place) else { return false }
+                    isKept = true
+                    return true
                 }
-                return count > 0
+                return isKept
             }
             return true
         }
-        return Array(root.canonicalText.utf8)
+        let text = root.canonicalText
+        return text.utf8.count <= XMLLimits.manifest.size ? Array(text.utf8) : nil
     }
 }
 

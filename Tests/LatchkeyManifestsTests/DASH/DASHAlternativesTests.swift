@@ -76,6 +76,17 @@ import Testing
         #expect(deciding == Set(expected.map(keyID)))
     }
 
+    @Test func whatIsNotUnderstoodStays() throws {
+        let text = String(decoding: manifest("[v1 v2] [a3]"), as: UTF8.self)
+        let bytes = Array(text.replacing("</Period>", with: "<AdaptationSet/><Other/></Period>").utf8)
+        let kept = try DASHManifest.leavingOut([keyID(2)], of: DASHManifest(bytes).alternatives, in: bytes)
+        let root = try XMLElement(reading: #require(kept), limits: .manifest)
+        #expect(
+            root.child("Period")?.children.map(\.localName) == [
+                "AdaptationSet", "AdaptationSet", "AdaptationSet", "Other",
+            ])
+    }
+
     @Test func setsOfALiveManifestStay() throws {
         let bytes = manifest("[v1] [v2] [v3 v4] [a5]", attributes: "type=\"dynamic\"")
         let alternatives = try DASHManifest(bytes).alternatives
