@@ -156,7 +156,10 @@ extension HLSDemuxTests.DASHRunTests {
         let run = try DASHRun(
             shared: SharedSession(session, ControlSettings()),
             choice: isWanted ? KeyChoice(session: session, timeout: .seconds(30)) : nil, transport: Versions([bytes]),
-            makePlainSegments: SegmentServer.plain,
+            makePlainSegments: { origin in
+                let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+                return (try? server.open()).map { server }
+            },
             sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
         defer { run.end() }
         let told = Mutex<[[KeyID: KeyError]]>([])
@@ -174,7 +177,8 @@ extension HLSDemuxTests.DASHRunTests {
             #expect(handedOn.laterURL == nil)
             return
         }
-        let later = try await CurlTransport.shared.send(HTTPRequest(url: try #require(handedOn.laterURL)))
+        #expect(handedOn.laterURL?.hasSuffix("/m") == true)
+        let later = try await #require(run.segments).answer(LoopbackRequest(path: "m"))
         #expect(try Self.representations(later.body) == kept)
         // The stock demuxer would name a URL of this process to the origin, if it fetched the segments there.
         let base = try XMLElement(reading: later.body, limits: .manifest).child("BaseURL")?.text
