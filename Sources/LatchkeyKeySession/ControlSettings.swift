@@ -33,6 +33,8 @@ public struct ControlSettings: Sendable, Equatable {
     public var readsEnvelopes = false
     /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags. Nil: 2,000.
     public var playlistKeys: Int?
+    /// What becomes of qualities whose keys may not be used.
+    public var partialLicenses = PartialLicenses.play
 
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for
     /// that. Throws `invalidConfiguration` as `PlayReadySettings.makeStoreConfiguration`.
@@ -51,7 +53,7 @@ public struct ControlSettings: Sendable, Equatable {
         "latchkey",
         keys: [
             "keys-file", "license-url", "media-license-urls", "key-system", "key-timeout", "http-timeout",
-            "key-formats", "envelopes", "playlist-keys",
+            "key-formats", "envelopes", "playlist-keys", "partial-licenses",
         ])
     /// The group of header fields for every license request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)

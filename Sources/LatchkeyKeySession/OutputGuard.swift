@@ -114,8 +114,7 @@ extension KeySession {
         let (reason, notice, guards) = core.withLock { core -> (String?, OutputUse.Notice?, [any OutputGuard]) in
             let policy = core.state.policy(of: keyID)
             let guards = core.guards.compactMap(\.value)
-            // Sound without a guard of its own is closed here by any other.
-            if policy.hasRules(for: media), !guards.contains(where: { media == .audio || $0.media != .audio }) {
+            if policy.hasRules(for: media), !Self.watches(guards, media) {
                 return (Self.lacksGuard(for: media), nil, guards)
             }
             if let reason = core.use.violation(for: media) { return (reason, nil, guards) }
@@ -140,6 +139,17 @@ extension KeySession {
     public func endUse(by user: UInt64) {
         let (now, isShown) = (clock.now(), isShown)
         core.withLock { $0.use.end(user, at: now, isShown: isShown) }
+    }
+
+    /// Why a key with rules for outputs of this medium may not be used: no guard watches these.
+    func lackOfGuard(for keyID: KeyID, of media: OutputPolicy.Media) -> KeyError? {
+        guard hasOutputRules(for: keyID, of: media), !Self.watches(guards, media) else { return nil }
+        return .denied("KID \(keyID): \(Self.lacksGuard(for: media))")
+    }
+
+    /// Sound without a guard of its own is closed by any other.
+    private static func watches(_ guards: [any OutputGuard], _ media: OutputPolicy.Media) -> Bool {
+        guards.contains { media == .audio || $0.media != .audio }
     }
 
     private static func lacksGuard(for media: OutputPolicy.Media) -> String {

@@ -25,6 +25,8 @@ public struct DASHManifest: Hashable, Sendable {
     public var protections: [Protection]
     /// The Representations that tell their bit rate and the size of their pictures.
     public var qualities: [PictureQuality]
+    /// What a player may choose among whose parts have keys of their own.
+    public var alternatives: Set<DASHAlternatives>
 
     /// Whether anything is marked as protected.
     public var isProtected: Bool { !protections.isEmpty }
@@ -76,6 +78,8 @@ extension DASHManifest {
     /// The most AdaptationSets and Representations that are looked at, and the most descriptors of one element.
     private static let setLimit = 8192
     private static let descriptorLimit = 32
+    /// The most KIDs that the choice by keys looks at. Representations beyond count as such without a KID.
+    private static let keyLimit = 65_536
     /// Initialization data of all different descriptors together, in bytes.
     private static let dataLimit = 2 << 20
 
@@ -90,10 +94,12 @@ extension DASHManifest {
         location = root.child("Location").map(\.trimmedText).flatMap { $0.isEmpty ? nil : $0 }
         protections = []
         qualities = []
+        alternatives = []
         var collector = Collector()
         collector.collect(root)
         protections = collector.protections
         qualities = collector.qualities
+        alternatives = Set(collector.alternatives)
     }
 
     /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most
@@ -126,41 +132,113 @@ extension DASHManifest {
         private var setCount = 0
         private var dataSize = 0
         private(set) var qualities: [PictureQuality] = []
+        private(set) var alternatives: [DASHAlternatives] = []
+        /// The different sets of KIDs, and their numbers, by themselves and by descriptors.
+        private var keySets: [Set<KeyID>] = []
+        private var keySetPlaces: [Set<KeyID>: Int] = [:]
+        private var keySetNumbers: [[Int]: Int] = [:]
+        /// The KIDs that were looked at for that.
+        private var keyCount = 0
 
         var protections: [Protection] {
             parts.map { part in Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media) }
         }
 
         mutating func collect(_ root: XMLElement) {
+            // GStreamer's demuxer knows the sets of the next version by their numbers, so all stay.
+            let isDynamic = root[attribute: "type"] == "dynamic"
             findSources(in: root)
             let common = numbers(of: root, areForAll: true)
-            for period in root.children where period.localName == "Period" {
+            for (number, period) in root.children.lazy.filter({ $0.localName == "Period" }).enumerated() {
                 let inPeriod = common + numbers(of: period, areForAll: true)
-                for set in period.children where set.localName == "AdaptationSet" {
-                    collect(set: set, inherited: inPeriod)
+                let keysOfPeriod = keySet(of: inPeriod)
+                var found: [Kind: (media: OutputPolicy.Media?, parts: [Int?: DASHAlternatives.Part])] = [:]
+                for (setNumber, set) in period.children.lazy.filter({ $0.localName == "AdaptationSet" }).enumerated() {
+                    let kind = Kind(set, number: isDynamic ? setNumber : nil)
+                    var same = found.removeValue(forKey: kind) ?? (Self.media(of: set), [:])
+                    let keys = collect(set: set, inherited: inPeriod, keysOfPeriod)
+                    for (representation, key) in keys.enumerated() {
+                        let place = DASHAlternatives.Place(
+                            period: number, set: setNumber, representation: representation)
+                        let part = DASHAlternatives.Part(keyIDs: key.map { keySets[$0] } ?? [])
+                        same.parts[key, default: part].places.append(place)
+                    }
+                    found[kind] = same
+                }
+                for (media, parts) in found.values where parts.count > 1 {
+                    alternatives.append(
+                        DASHAlternatives(
+                            media: media, parts: parts.sorted { ($0.key ?? -1) < ($1.key ?? -1) }.map(\.value)))
                 }
             }
         }
 
-        private mutating func collect(set: XMLElement, inherited: [Int]) {
+        /// What an AdaptationSet is, for the choice among several: what a viewer would miss of another one.
+        private struct Kind: Hashable {
+            private var type: String?
+            private var language: String?
+            private var properties: Set<String>
+            private var number: Int?
+
+            /// `number`: of a set that no other may stand for.
+            init(_ set: XMLElement, number: Int?) {
+                self.number = number
+                type = Collector.mediaType(of: set)
+                language = set[attribute: "lang"]
+                let names: Set<String> = ["Role", "Accessibility", "EssentialProperty", "Viewpoint"]
+                properties = Set(
+                    set.children.filter { names.contains($0.localName) }.map { property in
+                        let scheme = property[attribute: "schemeIdUri"] ?? ""
+                        return "\(property.localName) \(scheme) \(property[attribute: "value"] ?? "")"
+                    })
+            }
+        }
+
+        /// Gives the numbers of the KIDs of each Representation.
+        private mutating func collect(set: XMLElement, inherited: [Int], _ outerKeys: Int?) -> [Int?] {
             let ofSet = numbers(of: set)
             let media = Self.media(of: set)
+            let keysOfSet = keySet(of: ofSet) ?? outerKeys
+            var keys: [Int?] = []
             var hasOwn = false
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
                 let own = numbers(of: representation)
+                keys.append(keySet(of: own) ?? keysOfSet)
                 if own.isEmpty { continue }
                 hasOwn = true
                 keep(Part(numbers: inherited + ofSet + own, media: media))
             }
             if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media)) }
+            return keys
         }
 
-        private static func media(of set: XMLElement) -> OutputPolicy.Media? {
+        /// The number that stands for the KIDs of these descriptors; nil: they name none, or there are too many.
+        private mutating func keySet(of numbers: [Int]) -> Int? {
+            if numbers.isEmpty { return nil }
+            if let known = keySetNumbers[numbers] { return known }
+            let count = numbers.reduce(0) { $0 + descriptors[$1].defaultKeyIDs.count }
+            keyCount += count
+            guard count > 0, keyCount <= DASHManifest.keyLimit else { return nil }
+            let keyIDs = numbers.reduce(into: Set<KeyID>()) { $0.formUnion(descriptors[$1].defaultKeyIDs) }
+            let number = keySetPlaces[keyIDs] ?? keySets.count
+            if number == keySets.count {
+                keySets.append(keyIDs)
+                keySetPlaces[keyIDs] = number
+            }
+            keySetNumbers[numbers] = number
+            return number
+        }
+
+        private static func mediaType(of set: XMLElement) -> String? {
             let type =
                 set[attribute: "contentType"] ?? set[attribute: "mimeType"]
                 ?? set.child("Representation")?[attribute: "mimeType"]
-            return switch type?.split(separator: "/").first {
+            return type?.split(separator: "/").first.map(String.init)
+        }
+
+        private static func media(of set: XMLElement) -> OutputPolicy.Media? {
+            switch mediaType(of: set) {
             case "video": .video
             case "audio": .audio
             default: nil

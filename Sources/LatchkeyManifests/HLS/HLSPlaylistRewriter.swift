@@ -96,7 +96,7 @@ extension HLSPlaylistRewriter {
     private func rewriteMaster(_ playlist: HLSPlaylist, to output: inout HLSOutput) throws(FormatError) {
         var variables = HLSVariables(imported: [:], url: output.base.reference)
         var sessionKeys: [HLSKey] = []
-        var isVariant = false
+        var variant: HLSRewriting.Variant?
         var isLeftOut = false
         var sounds = HLSDefaultAudio()
         let hidden = hiddenVariants(of: playlist)
@@ -118,7 +118,7 @@ extension HLSPlaylistRewriter {
                 case .tag("EXT-X-STREAM-INF", _) where hidden.contains(line.number):
                     isLeftOut = true
                 case .tag("EXT-X-STREAM-INF", let value):
-                    (isVariant, isLeftOut) = (true, false)
+                    (variant, isLeftOut) = (Self.variant(value ?? ""), false)
                     sounds.variantBegins(value ?? "")
                     if let quality = Self.quality(value ?? "") { output.result.qualities.append(quality) }
                     try output.write(line)
@@ -130,11 +130,13 @@ extension HLSPlaylistRewriter {
                         throw .tooLarge("a URL of \(reference.utf8.count) bytes")
                     }
                     let url = output.absolute(reference)
-                    if isVariant {
+                    if var ended = variant {
+                        ended.url = url
+                        output.result.variants.append(ended)
                         output.addChild(url, role: .variant)
                         sounds.variantEnds(url)
                     }
-                    isVariant = false
+                    variant = nil
                     try output.write(output.url(.playlist(url: url)), ending: line.ending)
                 case .blank, .comment:
                     try output.write(line)
@@ -169,12 +171,22 @@ extension HLSPlaylistRewriter {
 
     /// As GStreamer's demuxer sorts variants: by the average bit rate where it is told. Nil where the size is not.
     private static func quality(_ attributes: Substring) -> PictureQuality? {
-        guard let list = try? HLSAttributeList(parsing: attributes),
-            let rate = (list["AVERAGE-BANDWIDTH"] ?? list["BANDWIDTH"]).flatMap({ UInt32($0) }),
+        guard let list = try? HLSAttributeList(parsing: attributes), let rate = bitRate(list),
             let size = list["RESOLUTION"]?.split(separator: "x"), size.count == 2,
             let width = UInt32(size[0]), let height = UInt32(size[1])
         else { return nil }
         return PictureQuality(bitRate: rate, width: width, height: height)
+    }
+
+    private static func bitRate(_ list: HLSAttributeList) -> UInt32? {
+        (list["AVERAGE-BANDWIDTH"] ?? list["BANDWIDTH"]).flatMap { UInt32($0) }
+    }
+
+    /// Its URL comes in a line of its own.
+    private static func variant(_ attributes: Substring) -> HLSRewriting.Variant {
+        let list = try? HLSAttributeList(parsing: attributes)
+        return HLSRewriting.Variant(
+            url: "", bitRate: list.flatMap(bitRate) ?? 0, hasPictures: list.map(hasPictures) ?? true)
     }
 
     /// Whether a variant may show something: not where it names its codecs, and all of them are for sound.

@@ -58,6 +58,23 @@ public struct HLSRewriting: Sendable {
         }
     }
 
+    /// A variant of a master playlist.
+    public struct Variant: Hashable, Sendable {
+        /// Of its playlist at the origin; absolute.
+        public var url: String
+        /// In bits a second, the average one where it is told; 0: not told.
+        public var bitRate: UInt32
+        /// Not where it names its codecs, and all of them are for sound.
+        public var hasPictures: Bool
+
+        /// `url` is absolute, `bitRate` in bits a second.
+        public init(url: String, bitRate: UInt32, hasPictures: Bool = true) {
+            self.url = url
+            self.bitRate = bitRate
+            self.hasPictures = hasPictures
+        }
+    }
+
     /// The playlist for the demuxer, without a byte order mark.
     public var bytes: [UInt8] = []
     /// As it came; rewriting does not change it.
@@ -100,6 +117,8 @@ public struct HLSRewriting: Sendable {
     public var variables: [String: String] = [:]
     /// Of a master playlist, in order, each once.
     public var children: [Child] = []
+    /// Of a master playlist, in order, without those that were left out. Two may have the same playlist.
+    public var variants: [Variant] = []
     /// Of a master playlist, by the URL of a variant: the playlist of the sound that goes with it, where there is one
     /// alone or one is the default.
     public var defaultAudio: [String: String] = [:]

@@ -23,6 +23,11 @@ extension FuzzTarget {
             if let period = manifest.minimumUpdatePeriod { promise(period >= .zero, "time goes forward") }
             let routed = try? DASHManifest.routed(bytes, from: "https://a.test/b/c.mpd?d") { _ in "http://e.test/f" }
             if let routed { promise((try? DASHManifest(routed)) != nil, "what is led elsewhere is a manifest") }
+            for alternatives in manifest.alternatives.prefix(4) {
+                guard let keyID = alternatives.deciding.first else { continue }
+                let kept = try? DASHManifest.leavingOut([keyID], of: manifest.alternatives, in: bytes)
+                if let kept { promise((try? DASHManifest(kept)) != nil, "what is left is a manifest") }
+            }
         },
         FuzzTarget("smooth-manifest") { bytes in
             guard var manifest = try? SmoothManifest(bytes) else { return }

@@ -39,6 +39,27 @@ import Testing
         #expect(try names(.unprotected, protected) == ["high.m3u8"])
     }
 
+    @Test func variantsAreToldWithTheirBitRates() throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-STREAM-INF:BANDWIDTH=900,AVERAGE-BANDWIDTH=700,RESOLUTION=1280x720
+            high.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=100,CODECS="mp4a.40.2"
+            sound.m3u8
+            #EXT-X-STREAM-INF:CODECS="avc1.640028"
+            odd.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=5,HDCP-LEVEL=TYPE-1
+            hidden.m3u8
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+        rewriter.outputLevel = .unprotected
+        let variants = try rewriter.rewrite(master, routes: routes).1.variants
+        #expect(
+            variants.map { String($0.url.split(separator: "/").last ?? "") } == ["high.m3u8", "sound.m3u8", "odd.m3u8"])
+        #expect(variants.map(\.bitRate) == [700, 100, 0])
+        #expect(variants.map(\.hasPictures) == [true, false, true])
+    }
+
     /// The sound that goes with each variant, where nobody has to choose.
     @Test func defaultAudio() throws {
         let master = """

@@ -5,6 +5,7 @@ import datetime
 import os
 import re
 import time
+import uuid
 
 import corpus
 import hls_media
@@ -69,7 +70,7 @@ class Live:
     of video and audio say of it."""
 
     def __init__(self, protection=("", "")):
-        self.protection = protection
+        self.sets = lambda count: sets(count, protection)
         self.start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=2)
         self.versions = 0
 
@@ -79,7 +80,7 @@ class Live:
         start = self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
         return f'{START}type="dynamic" availabilityStartTime="{start}" publishTime="{start}" ' \
                f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \
-               f'<Period id="0" start="PT0S">{sets(max(1, min(4, int(age))), self.protection)}</Period></MPD>'
+               f'<Period id="0" start="PT0S">{self.sets(max(1, min(4, int(age))))}</Period></MPD>'
 
 
 class Begun:
@@ -273,6 +274,68 @@ def clear_and_encrypted():
         'r="3"/></SegmentTimeline></SegmentTemplate></Representation>' for folder, speed in SPEEDS.items())
     return f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0"><AdaptationSet contentType="video" ' \
            f'segmentAlignment="true">{representations}</AdaptationSet></Period></MPD>'
+
+
+# Two qualities with keys of their own: bits/s of the larger one and of the smaller one.
+QUALITIES = {"large": 900_000, "small": 150_000}
+LARGE_KID = "0123456789abcdef0123456789abcdef"
+PARTIAL_HLS = "hls-ts-aes128-shaka"
+
+
+def track_kid(kind):
+    """The KID of the pictures or the sound of `PROTECTED`."""
+    kid, = next(track for track in corpus.case(PROTECTED).tracks if track.kind == kind).kids
+    return kid
+
+
+def partial_sets(count):
+    """The pictures of `PROTECTED` in two Representations, of which the larger one has `LARGE_KID`, and the sound, with so
+    many segments."""
+    def descriptors(kid):
+        return f'<ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" cenc:default_KID="{uuid.UUID(kid)}"/>' \
+               '<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"/>'
+
+    inits = {"large": "large_init.mp4", "small": "v_init.mp4"}
+    kids = {"large": LARGE_KID, "small": track_kid("video")}
+    representations = "".join(
+        f'<Representation id="{name}" mimeType="video/mp4" bandwidth="{rate}">{descriptors(kids[name])}<SegmentTemplate '
+        f'timescale="1" initialization="{inits[name]}" media="v_$Number$.m4s" startNumber="1"><SegmentTimeline><S t="0" d="1" '
+        f'r="{count - 1}"/></SegmentTimeline></SegmentTemplate></Representation>' for name, rate in QUALITIES.items())
+    sound = sets(count, ("", descriptors(track_kid("audio")))).split("</AdaptationSet>")[1]
+    return f'<AdaptationSet contentType="video" segmentAlignment="true">{representations}</AdaptationSet>{sound}</AdaptationSet>'
+
+
+def partial_dash():
+    """Their files, on demand and live."""
+    files = protected_files()
+    large = bytearray(files["v_init.mp4"])
+    place = large.index(b"tenc") + 12
+    large[place:place + 16] = bytes.fromhex(LARGE_KID)
+    live = Live()
+    live.sets = partial_sets
+    return files | {
+        "large_init.mp4": bytes(large), "live.mpd": live,
+        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4)}</Period></MPD>'}
+
+
+def partial_hls(given):
+    """The same as HLS with whole segments encrypted, and the keys of those qualities that are `given`."""
+    files = {}
+    folder = corpus.case(PARTIAL_HLS).folder
+    for name in os.listdir(folder):
+        if name.endswith((".m3u8", ".ts", ".bin")):
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+    variants = ""
+    for name, rate in QUALITIES.items():
+        files[f"{name}.m3u8"] = re.sub("(?m)^v_", f"{name}_v_", files["v.m3u8"].decode()).replace("key.bin", f"{name}.bin")
+        files |= {f"{name}_{segment}": content for segment, content in files.items() if segment.startswith("v_")}
+        if name in given:
+            files[f"{name}.bin"] = files["key.bin"]
+        variants += f'#EXT-X-STREAM-INF:BANDWIDTH={rate},CODECS="avc1.4d400d,mp4a.40.2",RESOLUTION=320x180,AUDIO="a"\n' \
+                    f"{name}.m3u8\n"
+    sound = '#EXT-X-MEDIA:TYPE=AUDIO,URI="a.m3u8",GROUP-ID="a",NAME="a",DEFAULT=YES,AUTOSELECT=YES'
+    return files | {"stream.m3u8": f"#EXTM3U\n{sound}\n{variants}"}
 
 
 SMOOTH = "smooth-piff-ctr"

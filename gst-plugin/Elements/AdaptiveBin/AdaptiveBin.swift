@@ -46,6 +46,14 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var childThreads = KernelThreads([])
         /// Keys whose end was told.
         var expired: Set<KeyID> = []
+        /// Keys for which qualities are left out, and that was told.
+        var leftOut: Set<KeyID> = []
+        /// Nil: as configured.
+        var partialLicenses: PartialLicenses?
+        /// The upstream thread waits for the answers to requests for keys.
+        var isAwaitingAnswers = false
+        /// Counts what happens to keys.
+        var keyEvents: UInt64 = 0
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
@@ -94,6 +102,13 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     final func withGuarded<Result>(_ body: (inout Guarded) -> Result) -> Result {
         monitor.withLock { body(&guarded) }
+    }
+
+    /// Waits until something happens to keys that is not among the events which were `seen`, or the demuxer stops. The lock is
+    /// held.
+    final func waitForKeyEvent(after seen: UInt64, microseconds: Int64) {
+        guard guarded.keyEvents == seen, !guarded.isStopping else { return }
+        monitor.wait(microseconds: microseconds)
     }
 
     final var currentRun: (any AdaptiveRun)? { withGuarded { $0.run } }
@@ -184,7 +199,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     func decryptorIsMissing(_ factory: String) { fail(.noDecryptor(factory)) }
 
     /// Whether the stock demuxer waits for something that waits for a key.
-    var isWaitingForKey: Bool { false }
+    var isWaitingForKey: Bool { withGuarded { $0.isAwaitingAnswers } }
 
     /// Whether something that one of the keys is for is shown at `position`, in seconds, or later, as far as is known.
     func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool { true }
@@ -206,6 +221,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         case .playingToPaused: setPlaying(false)
         case .pausedToReady:
             withGuarded { $0.isStopping = true }
+            monitor.broadcast()
             withhold(false)
             currentRun?.watch.end()
             willStop()
@@ -278,6 +294,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.wrongKey = nil
             $0.renewals = []
             $0.expired = []
+            $0.leftOut = []
             $0.requests = []
             $0.closedBecause = nil
             $0.isWithheld = false
@@ -450,6 +467,7 @@ extension AdaptiveBin {
             }
             let bytes = try handOn(takeBytes(), from: url)
             manifest.isHandedOn = true
+            guard !withGuarded({ $0.isStopping }) else { return false }
             // Limits that are there already are for the first segment too.
             limitQuality()
             willHandOn()
@@ -559,6 +577,10 @@ extension AdaptiveBin {
     // MARK: The session
 
     func keyEvent(_ event: KeyEvent) {
+        defer {
+            withGuarded { $0.keyEvents &+= 1 }
+            monitor.broadcast()
+        }
         switch event {
         case .requested(let request, let origin):
             if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
@@ -723,15 +745,6 @@ extension AdaptiveBin {
         return server
     }
 
-    /// A server for media from where servers have set cookies: the stock demuxer would send those of the manifest to every host,
-    /// and no others. Nil where they have not, and where it could not reach the server.
-    final func makeCookieServer(_ origin: PresentationOrigin) -> SegmentServer? {
-        guard origin.cookies.hasBeenUsed, LoopbackReach.isDirect(Environment.variable) else { return nil }
-        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
-        server.setHome(manifest.source)
-        return (try? server.open()).map { server }
-    }
-
     /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.
     final func withOriginURLs(_ message: consuming Message) -> Message {
         let message = noted(message)
@@ -767,26 +780,6 @@ extension AdaptiveBin {
                 + "them.",
             debug: "Its HTTP library sends even local requests to the proxy that is configured. " + LoopbackReach.advice
         )
-    }
-}
-
-/// Whether requests to 127.0.0.1 go there, as far as the environment tells.
-enum LoopbackReach {
-    static let advice =
-        "Set the environment variable no_proxy=127.0.0.1,localhost (or that exception in the desktop's proxy settings)."
-
-    /// The proxy of the environment, as it is written there.
-    static func proxy(_ variable: (String) -> String?) -> String? {
-        ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"].lazy.compactMap(variable).first
-    }
-
-    /// `variable` gives the value of an environment variable.
-    static func isDirect(_ variable: (String) -> String?) -> Bool {
-        guard proxy(variable) != nil else { return true }
-        let exceptions = variable("no_proxy") ?? variable("NO_PROXY") ?? ""
-        return exceptions.split { $0 == "," || $0.isWhitespace }.contains {
-            $0 == "*" || $0 == "127.0.0.1" || $0.hasPrefix("127.0.0.0/")
-        }
     }
 }
 

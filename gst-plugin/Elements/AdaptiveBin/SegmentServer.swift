@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
+import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyKeySession
 import Synchronization
@@ -46,6 +47,13 @@ final class SegmentServer: Sendable {
     func open() throws(HTTPError) {
         let servers = try PresentationServers { [weak self] request in await self?.answer(request) ?? .notFound }
         state.withLock { $0.servers = servers }
+    }
+
+    /// One that waits for no outage, and is open. Nil where the stock demuxer could not reach it.
+    static func plain(for origin: PresentationOrigin) -> SegmentServer? {
+        guard LoopbackReach.isDirect(Environment.variable) else { return nil }
+        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        return (try? server.open()).map { server }
     }
 
     /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take
@@ -296,5 +304,25 @@ final class RelayedAnswers: Sendable {
             return state.works.values
         }
         for work in works { work.cancel() }
+    }
+}
+
+/// Whether requests to 127.0.0.1 go there, as far as the environment tells.
+enum LoopbackReach {
+    static let advice =
+        "Set the environment variable no_proxy=127.0.0.1,localhost (or that exception in the desktop's proxy settings)."
+
+    /// The proxy of the environment, as it is written there.
+    static func proxy(_ variable: (String) -> String?) -> String? {
+        ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"].lazy.compactMap(variable).first
+    }
+
+    /// `variable` gives the value of an environment variable.
+    static func isDirect(_ variable: (String) -> String?) -> Bool {
+        guard proxy(variable) != nil else { return true }
+        let exceptions = variable("no_proxy") ?? variable("NO_PROXY") ?? ""
+        return exceptions.split { $0 == "," || $0.isWhitespace }.contains {
+            $0 == "*" || $0 == "127.0.0.1" || $0.hasPrefix("127.0.0.0/")
+        }
     }
 }

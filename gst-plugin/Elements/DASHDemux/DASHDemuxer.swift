@@ -38,8 +38,11 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let run = try DASHRun(
-            shared: shared, playback: shared.playback(around: reference), makeSegments: makeSegmentServer)
+            shared: shared, choice: KeyChoice(partialLicenses(shared), shared),
+            playback: shared.playback(around: reference), makeSegments: makeSegmentServer,
+            makePlainSegments: SegmentServer.plain)
         let weak = WeakElement(reference)
+        run.onLeftOut { refusals in weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals) } }
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
         run.watch.begin(look: look())
         return run
@@ -48,7 +51,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
         try run.start(bytes, from: url)
-        run.serve { makeCookieServer(run.origin) }
+        if let choice = run.choice { waitForAnswers(to: run.decidingKeyIDs, choice) }
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
         manifest.laterURL = handedOn.laterURL
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
@@ -153,7 +156,7 @@ extension DASHDemuxer {
                     guard case .string(let text?) = value, let path = ISOPath(rawValue: text) else { return }
                     (element as? DASHDemuxer)?.isoPath = path
                 }),
-            outageLimit,
+            outageLimit, partialLicenses,
         ] + stockProperties + frameProperties,
         signals: [
             KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },

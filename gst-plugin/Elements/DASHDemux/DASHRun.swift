@@ -15,7 +15,11 @@ final class DASHRun: AdaptiveRun {
     let observation = SessionObservation()
     let origin: PresentationOrigin
     let printableLicenseURL: String?
+    var segments: SegmentServer? { state.withLock { $0.segments } }
     let watch = StillnessWatch()
+    /// Nil: nothing is left out.
+    let choice: KeyChoice?
+    private let makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer?
     private let keys: ManifestKeys
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -31,6 +35,8 @@ final class DASHRun: AdaptiveRun {
         var location: String?
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
+        /// The same of the first version, for the choice by keys.
+        var alternatives: Set<DASHAlternatives> = []
         var failure: PresentationFailure?
         /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
         /// the looks have begun.
@@ -39,6 +45,8 @@ final class DASHRun: AdaptiveRun {
         var hasEnded = false
         /// Says that a later version of the manifest ends the presentation.
         var onFailure: (@Sendable (PresentationFailure) -> Void)?
+        /// Says for which keys qualities are left out.
+        var onLeftOut: (@Sendable ([KeyID: KeyError]) -> Void)?
     }
 
     /// The versions of a live manifest behind one that was read.
@@ -58,32 +66,29 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// `playback`: of the pipeline, whose decryptors hear of the license services that the manifest names. `makeSegments`
-    /// gives what serves segments to the stock demuxer; nil: it fetches them itself. `sleep` waits for a
-    /// length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
+    /// `choice` leaves out what has no keys; nil: nothing is. `playback`: of the pipeline, whose decryptors hear of the license
+    /// services that the manifest names. `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them
+    /// itself. `makePlainSegments` gives the same where later versions of the manifest may be changed, or for cookies. `sleep`
+    /// waits for a length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
-        shared: SharedSession, playback: KeyPlayback? = nil, transport: any HTTPTransport = CurlTransport.shared,
+        shared: SharedSession, choice: KeyChoice? = nil, playback: KeyPlayback? = nil,
+        transport: any HTTPTransport = CurlTransport.shared,
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
+        makePlainSegments: @escaping @Sendable (PresentationOrigin) -> SegmentServer? = { _ in nil },
         sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
+        self.choice = choice
         keys = ManifestKeys(
             session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
+        self.makePlainSegments = makePlainSegments
         let segments = try makeSegments(origin)
+        state.withLock { $0.segments = segments }
         self.sleep = sleep
         self.now = now
-        state.withLock { $0.segments = segments }
-    }
-
-    var segments: SegmentServer? { state.withLock { $0.segments } }
-
-    /// What serves segments from now on, if nothing does. Before the manifest is handed on.
-    func serve(with make: () -> SegmentServer?) {
-        guard mayBeProtected, segments == nil, let server = make() else { return }
-        state.withLock { $0.segments = server }
     }
 
     func didObserve() { if let id = observation.id { keys.setObserver(id) } }
@@ -115,7 +120,10 @@ final class DASHRun: AdaptiveRun {
         do throws(FormatError) {
             let manifest = try DASHManifest(bytes)
             let later = LaterVersions(manifest, from: url)
-            state.withLock { $0.later = later }
+            state.withLock {
+                $0.later = later
+                if choice != nil { $0.alternatives = manifest.alternatives }
+            }
             ask(for: manifest, from: url)
             // Half a period ahead of the stock demuxer, which fetches for itself when a period is over: so that keys are
             // asked for before it wants them, and a manifest that grows is told of before it takes that in.
@@ -133,11 +141,62 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// What the stock demuxer gets of the manifest that `start` has read, and where it is to fetch later versions; nil: from
-    /// where it came. `source` is the manifest's URL before redirects.
+    /// The keys that the choice among qualities depends on, in the manifest that `start` has read.
+    var decidingKeyIDs: Set<KeyID> {
+        state.withLock { $0.alternatives.reduce(into: []) { $0.formUnion($1.deciding) } }
+    }
+
+    /// Called with the keys for which something is left out.
+    func onLeftOut(_ body: @escaping @Sendable ([KeyID: KeyError]) -> Void) { state.withLock { $0.onLeftOut = body } }
+
+    /// A version of the manifest without what has no keys, and the keys for which something is left out.
+    private struct Chosen {
+        var bytes: [UInt8]
+        var leftOut: [KeyID: KeyError]
+    }
+
+    /// Nil where all is kept.
+    private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> Chosen? {
+        guard let choice else { return nil }
+        var refusals: [KeyID: KeyError] = [:]
+        for one in alternatives {
+            refusals.merge(choice.refusals(of: one.deciding, for: one.media)) { first, _ in first }
+        }
+        let refused = Set(refusals.keys)
+        guard let kept = (try? DASHManifest.leavingOut(refused, of: alternatives, in: bytes)) ?? nil else { return nil }
+        let leftOut = alternatives.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
+        return Chosen(bytes: kept, leftOut: refusals.filter { leftOut.contains($0.key) })
+    }
+
+    /// A later version of the manifest without what has no keys. These were asked for before.
+    private func chosenLater(_ bytes: [UInt8]) -> [UInt8] {
+        guard choice != nil, let manifest = try? DASHManifest(bytes),
+            let chosen = chosen(bytes, manifest.alternatives)
+        else { return bytes }
+        tell(chosen)
+        return chosen.bytes
+    }
+
+    private func tell(_ chosen: Chosen) { state.withLock { $0.onLeftOut }?(chosen.leftOut) }
+
+    /// What the stock demuxer gets of the manifest that `start` has read, without what has no keys, and where it is to fetch
+    /// later versions; nil: from where it came. `source` is the manifest's URL before redirects.
     func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
+        let (isDynamic, location, alternatives) = state.withLock { state in
+            defer { state.alternatives = [] }
+            return (state.isDynamic, state.location, state.alternatives)
+        }
+        var bytes = bytes
+        if let chosen = chosen(bytes, alternatives) {
+            tell(chosen)
+            bytes = chosen.bytes
+        }
+        // Later versions may bring other keys. And the stock demuxer would send the manifest's cookies to every host, and no
+        // others.
+        if isDynamic == true && !alternatives.isEmpty || mayBeProtected && origin.cookies.hasBeenUsed {
+            serveSegments()
+        }
         segments?.setHome(source)
-        let (isDynamic, location) = state.withLock { ($0.isDynamic, $0.location) }
         guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
         guard let routed = segments.routed(bytes, from: url) else {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
@@ -145,10 +204,16 @@ final class DASHRun: AdaptiveRun {
         }
         segments.didHandOut()
         guard isDynamic else { return (routed, nil) }
-        let laterURL = segments.serveManifest(location ?? source) { [weak segments] response in
-            segments?.routed(response.body, from: response.url)
+        let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
+            segments?.routed(self?.chosenLater(response.body) ?? response.body, from: response.url)
         }
         return (routed, laterURL)
+    }
+
+    /// Has the presentation come through this process. Where that cannot be, the stock demuxer fetches it.
+    private func serveSegments() {
+        guard segments == nil, let server = makePlainSegments(origin) else { return }
+        state.withLock { if !$0.hasEnded { $0.segments = server } }
     }
 
     /// The stock demuxer takes no notice of `Location`, so it is told where to fetch later versions: each request of the
@@ -255,6 +320,7 @@ final class DASHRun: AdaptiveRun {
         let refresh = state.withLock { state in
             state.hasEnded = true
             state.onFailure = nil
+            state.onLeftOut = nil
             return state.refresh
         }
         refresh?.cancel()

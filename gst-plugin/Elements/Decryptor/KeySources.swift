@@ -277,15 +277,12 @@ final class KeySources: Sendable {
 
     /// Ends the request for a key that did not come in time.
     func timeOut(_ keyID: KeyID?, after waited: UInt64, isUntaken: Bool) -> DecryptorFailure {
-        let milliseconds = waited / 1_000_000
-        let error: KeyError =
-            isUntaken
-            ? .noLoader(
-                "no key source has it, and the application gave no answer in \(milliseconds) ms"
-                    + (lacksCertificate
-                        ? "; for license-url to be asked, [fairplay] in the configuration file has to name the "
-                            + "application certificate" : ""))
-            : .timedOut("no answer in \(milliseconds) ms")
+        let hint =
+            lacksCertificate
+            ? "; for license-url to be asked, [fairplay] in the configuration file has to name the application certificate"
+            : ""
+        let error = KeyError.late(
+            after: .nanoseconds(Int64(clamping: waited)), isUntaken: isUntaken, hint: hint)
         if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }
         return .key(keyID, error)
     }

@@ -33,7 +33,9 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let weak = WeakElement(reference)
         let run = HLSRun(
-            shared: shared, settings: monitor.withLock { settings }, makeRelay: makeRelay,
+            shared: shared, settings: monitor.withLock { settings },
+            choice: KeyChoice(partialLicenses(shared), shared), makeRelay: makeRelay,
+            onLeftOut: { refusals in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals) } },
             onOpenRoute: { keyID, error in weak.withElement { ($0 as? HLSDemuxer)?.end(keyID, because: error) } },
             onWrongKey: { keyID in weak.withElement { ($0 as? HLSDemuxer)?.tellWrongKey(keyID) } })
         do throws(HTTPError) {
@@ -208,7 +210,7 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 }),
-            outageLimit,
+            outageLimit, partialLicenses,
         ] + stockProperties + [startBitrate],
         signals: [
             KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },
@@ -276,19 +278,20 @@ final class HLSRun: AdaptiveRun {
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
-    /// `makeRelay` gives what fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that
-    /// pictures of a key which is used in the loopback server came to where no guard is, and `onWrongKey` that such a key is
-    /// not that of the media.
+    /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these. `makeRelay` gives what
+    /// fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that pictures of a key which is used
+    /// in the loopback server came to where no guard is, and `onWrongKey` that such a key is not that of the media.
     init(
-        shared: SharedSession, settings: HLSSettings, makeRelay: (PresentationOrigin) -> SegmentRelay?,
+        shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
+        makeRelay: (PresentationOrigin) -> SegmentRelay?,
+        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void,
         onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, onWrongKey: @escaping @Sendable (KeyID) -> Void
     ) {
         session = shared.session
         let routes = PictureRoutes(session: session, onOpen: onOpenRoute)
         self.routes = routes
-        let timeout = shared.settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
         keys = HLSKeys(
-            session: session, timeout: timeout > .zero ? timeout : .seconds(86_400),
+            session: session, timeout: shared.keyWait,
             openRoute: { routes.refusal(of: $0) }, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
         let provisioned: [KeySystem?] = [
@@ -300,7 +303,7 @@ final class HLSRun: AdaptiveRun {
                 preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
-            outputLevel: { [session] in session.outputLevel })
+            outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut)
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)
     }

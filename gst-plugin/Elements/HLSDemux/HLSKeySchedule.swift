@@ -28,6 +28,8 @@ struct HLSKeySchedule {
         var last: UInt64?
         /// What was asked for already, of what is in the playlist still.
         var asked: Set<String> = []
+        /// The keys of what is fetched first, when the playlist was read last.
+        var first: [HLSKey] = []
     }
 
     private var playlists: [String: Playlist] = [:]
@@ -53,6 +55,7 @@ struct HLSKeySchedule {
             let tail = total - Self.liveTargetDurations * (rewriting.targetDuration ?? 0)
             wanted = playlist.runs.drop { $0.end <= tail }
         }
+        playlist.first = (rewriting.isEnded ? wanted.prefix(1) : wanted).map(\.key)
         var keys = playlist.take(wanted)
         if let key = rewriting.upcomingKey, let uri = key.uri, !key.isQuick, playlist.asked.insert(uri).inserted {
             keys.append(key)
@@ -60,6 +63,9 @@ struct HLSKeySchedule {
         playlists[name] = playlist
         return keys
     }
+
+    /// The keys that the playlist cannot be played without from where playback is.
+    func firstKeys(of name: String) -> [HLSKey] { playlists[name]?.first ?? [] }
 
     /// What the segments of a key need was asked for. Returns the keys to ask for ahead.
     mutating func didFetch(_ key: HLSKey) -> [HLSKey] {

@@ -143,6 +143,38 @@ final class HLSKeys: Sendable {
         _ = try await usableKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
     }
 
+    /// Waits until the requests for these keys are answered. Each gets as long as a stream waits for a key, from `start` on,
+    /// and fails then; after `limit`, the wait ends without that.
+    func waitForAnswers(to keys: [HLSKey], from start: ContinuousClock.Instant, limit: Duration? = nil) async {
+        let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        let observation = session.observe { _ in signal.yield() }
+        let end = limit.map { limit in
+            Task {
+                try? await Task.sleep(for: limit)
+                signal.finish()
+            }
+        }
+        var alarm: Task<Void, Never>?
+        waiting.add(1, ordering: .acquiringAndReleasing)
+        defer {
+            waiting.subtract(1, ordering: .acquiringAndReleasing)
+            observation.cancel()
+            end?.cancel()
+            alarm?.cancel()
+        }
+        signal.yield()
+        for await _ in changes {
+            // An init segment may bring other names.
+            let keyIDs = keys.map { keyID(of: $0) }
+            guard let left = session.timeToAnswer(of: keyIDs, from: start, limit: timeout) else { return }
+            alarm?.cancel()
+            alarm = Task {
+                guard (try? await Task.sleep(for: left)) != nil else { return }
+                signal.yield()
+            }
+        }
+    }
+
     private func contentKey(
         _ keyID: KeyID, called name: String, _ demand: () -> Void
     ) async throws(HLSFailure) -> ContentKey {

@@ -23,6 +23,10 @@ final class HLSPresentation: Sendable {
     private let keyLimit: Int
     let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
+    /// Nil: no variant is left out for its keys.
+    private let choice: KeyChoice?
+    /// Hears of the keys for which variants are left out.
+    private let onLeftOut: @Sendable ([KeyID: KeyError]) -> Void
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
     let relay: SegmentRelay?
     /// `relay`, or one that tries once: for segments that want fields which the stock demuxer does not send.
@@ -44,6 +48,10 @@ final class HLSPresentation: Sendable {
         var encryptedRoles: Set<HLSRewriting.Child.Role> = []
         var timeline = HLSTimeline()
         var schedule = HLSKeySchedule()
+        var variants = HLSVariantChoice()
+        /// When the first answer was waited for, and the playlists for whose keys that was done.
+        var choiceStart: ContinuousClock.Instant?
+        var awaited: Set<String> = []
         /// Something came out of the stock demuxer.
         var hasOutput = false
         /// A playlist that is here already: the first one, for the first request.
@@ -75,14 +83,18 @@ final class HLSPresentation: Sendable {
         var isAskedAgain = false
     }
 
-    /// `outputLevel` says what the outputs have, for the choice of variants. With a `relay`, all segments come through it,
+    /// `outputLevel` says what the outputs have, for the choice of variants. `choice` leaves out those whose keys may not be
+    /// used, and `onLeftOut` hears of these. With a `relay`, all segments come through it,
     /// and everything else is asked for as long as that tries.
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
         relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
-        outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }
+        outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
+        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in }
     ) {
         self.outputLevel = outputLevel
+        self.choice = choice
+        self.onLeftOut = onLeftOut
         self.envelopes = envelopes
         table = HLSResourceTable()
         segments = AnnouncedSegments(table, watch.output)
@@ -284,6 +296,7 @@ final class HLSPresentation: Sendable {
                 state.sessionKeys = rewriting.sessionKeys
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
+                state.variants.setVariants(rewriting.variants)
                 state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
             } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {
                 state.encryptedRoles.insert(role)
@@ -410,9 +423,11 @@ extension HLSPresentation {
     }
 
     /// The one init segment of a playlist is what the stock demuxer fetches next.
-    private func prepareInitSegment(of rewriting: HLSRewriting, _ request: LoopbackRequest) {
-        let segments = rewriting.resources.filter { if case .initSegment = $0 { true } else { false } }
-        if segments.count == 1, let segment = segments.first { prepare(segment, request) }
+    private static func initSegment(of rewriting: HLSRewriting) -> HLSInitSegment? {
+        let sections = rewriting.resources.compactMap { resource -> HLSInitSegment? in
+            if case .initSegment(let section) = resource { section } else { nil }
+        }
+        return sections.count == 1 ? sections.first : nil
     }
 
     /// Makes the answer for a resource, which is named already, before the stock demuxer asks for it. Once: it may never
@@ -508,7 +523,66 @@ extension HLSPresentation {
 
     // MARK: Playlists
 
+    /// That at `url`, or that of another variant, if its own keys are refused.
     private func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
+        var leftOut: [KeyID: KeyError] = [:]
+        if state.withLock({ $0.variants.isRefused(url) }), await refusals(of: url).isEmpty {
+            state.withLock { $0.variants.allow(url) }
+        }
+        while true {
+            let source = state.withLock { $0.variants.playlist(for: url) }
+            let (response, section) = try await ownPlaylist(source, source == url ? request : request.withoutSkip)
+            var refusals = await refusals(of: source)
+            if let section, refusals.keys.contains(where: keys.session.isMade) {
+                // The key server may want the KID, which the init segment has.
+                _ = try? await initSegment(section, request)
+                refusals = await self.refusals(of: source, isRenamed: true)
+            }
+            guard !refusals.isEmpty else {
+                if !leftOut.isEmpty { onLeftOut(leftOut) }
+                return response
+            }
+            leftOut.merge(refusals) { first, _ in first }
+            let isLast = state.withLock { state in
+                state.variants.refuse(source)
+                return state.variants.playlist(for: url) == source
+            }
+            // None is left, and the decryptor says so.
+            if isLast { return response }
+        }
+    }
+
+    /// How long the answers to requests for the keys of another variant are waited for while one plays. The stock demuxer asks
+    /// again after `HLSAnswers.patience`.
+    private static let switchPatience: Duration = .seconds(5)
+
+    /// Which keys of a variant's playlist may not be used, where there is a choice. Waits for the answers, when the playlist is
+    /// read first. `isRenamed`: the keys have other names since, and may have been asked for again.
+    private func refusals(of url: String, isRenamed: Bool = false) async -> [KeyID: KeyError] {
+        guard let choice else { return [:] }
+        let (first, sharedURI) = state.withLock { state in
+            let first = state.variants.isOpen(for: url) ? state.schedule.firstKeys(of: url) : []
+            return (first, state.sessionKeys.count == 1 ? state.sessionKeys.first?.uri : nil)
+        }
+        // The only key of the session is that of all variants.
+        let deciding = first.filter { $0.uri != sharedURI || sharedURI == nil }
+        guard !deciding.isEmpty else { return [:] }
+        let now = choice.session.now
+        let (isNew, hasOutput, start) = state.withLock { state in
+            state.choiceStart = state.choiceStart ?? now
+            return (state.awaited.insert(url).inserted, state.hasOutput, state.choiceStart ?? now)
+        }
+        if isNew || isRenamed {
+            await keys.waitForAnswers(
+                to: deciding, from: hasOutput ? now : start, limit: hasOutput ? Self.switchPatience : nil)
+        }
+        return choice.refusals(of: deciding.map { keys.keyID(of: $0) }, for: .video)
+    }
+
+    /// With the init segment that names its key, if there is one alone.
+    private func ownPlaylist(
+        _ url: String, _ request: LoopbackRequest
+    ) async throws(HLSFailure) -> (LoopbackResponse, HLSInitSegment?) {
         watch.didAsk(for: url)
         let first = state.withLock { state -> HTTPResponse? in
             guard state.first?.url == url else { return nil }
@@ -525,7 +599,7 @@ extension HLSPresentation {
                 .playlist, HLSDeliveryDirectives.forwarding(query ?? "", to: url), for: request)
         }
         if response.status == 304 {
-            return LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers))
+            return (LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers)), nil)
         }
         guard response.status == 200 else { throw .status(response.status, of: "playlist", at: response.url) }
         var rewriting = try rewrite(response.body, from: response.url, as: url)
@@ -539,12 +613,13 @@ extension HLSPresentation {
                 rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
             }
         }
-        prepareInitSegment(of: rewriting, request)
+        let section = Self.initSegment(of: rewriting)
+        if let section { prepare(.initSegment(section), request) }
         var headers = HLSOrigin.returned(response.headers)
         if !headers.contains(where: { $0.name.lowercased() == "content-type" }) {
             headers.append(HTTPHeader(name: "Content-Type", value: "application/vnd.apple.mpegurl"))
         }
-        return LoopbackResponse(headers: headers, body: rewriting.bytes)
+        return (LoopbackResponse(headers: headers, body: rewriting.bytes), section)
     }
 
     // MARK: Segments
@@ -692,6 +767,17 @@ extension HLSPresentation {
     /// What the URLs of the loopback servers are made of.
     private static func isOfPath(_ character: Character) -> Bool {
         character.isASCII && (character.isLetter || character.isNumber || "._?=&-%".contains(character))
+    }
+}
+
+extension LoopbackRequest {
+    /// Without asking for what another playlist has more (`EXT-X-SKIP`).
+    fileprivate var withoutSkip: LoopbackRequest {
+        var request = self
+        request.query = query.map {
+            $0.split(separator: "&").filter { !$0.hasPrefix("_HLS_skip=") }.joined(separator: "&")
+        }
+        return request
     }
 }
 

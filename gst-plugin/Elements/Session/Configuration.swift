@@ -33,14 +33,8 @@ enum Configuration {
         if othersMayRead, hasSecrets(file) { FileWarnings.othersMayRead("the configuration file \(path)") }
         settings.keysFile = file.string("keys-file", in: group).map { resolve($0, beside: path) }
         settings.licenseURL = file.string("license-url", in: group)
-        if let text = file.string("media-license-urls", in: group) {
-            guard let urls = MediaLicenseURLs(rawValue: text) else {
-                throw .invalidConfiguration(
-                    "the configuration file \(path): media-license-urls=\(text) is none of "
-                        + MediaLicenseURLs.allCases.map(\.rawValue).joined(separator: ", "))
-            }
-            settings.mediaLicenseURLs = urls
-        }
+        settings.mediaLicenseURLs = try choice("media-license-urls", in: file, path) ?? settings.mediaLicenseURLs
+        settings.partialLicenses = try choice("partial-licenses", in: file, path) ?? settings.partialLicenses
         do throws(KeyError) {
             settings.keySystem = try keySystem(file.string("key-system", in: group))
             settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
@@ -195,6 +189,19 @@ enum Configuration {
                     + KeySystem.allCases.map(\.rawValue).joined(separator: ", "))
         }
         return system
+    }
+
+    /// One of the words that a setting of the main group may have; nil where it is not set.
+    private static func choice<Choice: RawRepresentable<String> & CaseIterable>(
+        _ key: String, in file: borrowing ConfigurationFile, _ path: String
+    ) throws(KeyError) -> Choice? {
+        guard let text = file.string(key, in: group) else { return nil }
+        guard let choice = Choice(rawValue: text) else {
+            throw .invalidConfiguration(
+                "the configuration file \(path): \(key)=\(text) is none of "
+                    + Choice.allCases.map(\.rawValue).joined(separator: ", "))
+        }
+        return choice
     }
 
     private static func milliseconds(_ key: String, _ text: String?) throws(KeyError) -> Duration? {

@@ -59,9 +59,9 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
         let track = audioTrack
-        run.segments?.setHome(manifest.source)
         run.watch.setManifests([manifest.source, url])
-        let result = try run.start(bytes, from: url, audioTrack: track) { makeCookieServer(run.origin) }
+        let result = try run.start(bytes, from: url, audioTrack: track)
+        run.segments?.setHome(manifest.source)
         var given = try? SmoothManifest(result)
         given?.dropDocument()
         monitor.withLock { selection.given = given }

@@ -50,10 +50,9 @@ final class SmoothRun: AdaptiveRun {
     var encryption: ISOEncryption? { state.withLock { $0.encryption } }
 
     /// Reads the manifest that came from `url`, starts the requests for its keys, and gives what the stock demuxer is to
-    /// read. `track` names the audio that is to play first, and `makeServer` gives what serves the fragments of protected media
-    /// if nothing else does.
+    /// read. `track` names the audio that is to play first.
     func start(
-        _ bytes: [UInt8], from url: String, audioTrack track: String?, makeServer: () -> SegmentServer? = { nil }
+        _ bytes: [UInt8], from url: String, audioTrack track: String?
     ) throws(PresentationFailure) -> [UInt8] {
         origin.setHome(url)
         var manifest: SmoothManifest
@@ -64,7 +63,9 @@ final class SmoothRun: AdaptiveRun {
             throw .manifest(error, at: url)
         }
         if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
-        let segments = segments ?? (manifest.isProtected ? makeServer() : nil)
+        // The stock demuxer would send the manifest's cookies to every host, and no others.
+        let servesForCookies = manifest.isProtected && origin.cookies.hasBeenUsed
+        let segments = segments ?? (servesForCookies ? SegmentServer.plain(for: origin) : nil)
         state.withLock { $0.segments = segments }
         // Later versions of a live manifest bring times alone.
         if let segments {

@@ -241,6 +241,7 @@ extension ElementTests {
             ("[latchkey]\nkey-sytem=clearkey\n", "key-sytem"), ("[latchkey]\nkey-timeout=soon\n", "key-timeout=soon"),
             ("[latchkey]\nkey-timeout=-1\n", "key-timeout=-1"), ("[latchkey]\nkey-system=other\n", "“other”"),
             ("[latchkey]\nmedia-license-urls=some\n", "media-license-urls=some is none of https, any, none"),
+            ("[latchkey]\npartial-licenses=yes\n", "partial-licenses=yes is none of play, refuse"),
             ("[latchkey]\nenvelopes=yes\n", "envelopes=yes is neither on nor off"),
             ("[latchkey]\nplaylist-keys=0\n", "playlist-keys=0 is not in 1 to 25000"),
             ("[latchkey]\nplaylist-keys=25001\n", "playlist-keys=25001 is not in 1 to 25000"),
@@ -291,6 +292,26 @@ extension ElementTests {
             #expect(try refusal().text.contains("the configuration file \(path): others may write to it"))
             // Nor is it passed over, as one that is not there is.
             #expect(throws: KeyError.self) { try Configuration.read(path, required: false) }
+        }
+
+        @Test func whetherQualitiesAreLeftOutIsASetting() throws {
+            for choice in PartialLicenses.allCases {
+                let path = try write("partial.conf", "[latchkey]\npartial-licenses=\(choice.rawValue)\n")
+                #expect(try Configuration.read(path, required: true).partialLicenses == choice)
+            }
+            #expect(ControlSettings().partialLicenses == .play)
+            let element = try #require(gst_element_factory_make("latchkeydashdemux", nil))
+            gst_object_ref_sink(element)
+            defer { gst_object_unref(element) }
+            let bin = try #require(DASHDemuxer.implementation(of: element))
+            var settings = ControlSettings()
+            settings.partialLicenses = .refuse
+            let shared = SharedSession(KeySession(), settings)
+            #expect(bin.partialLicenses(shared) == .refuse)
+            element.setProperty("partial-licenses", .string("play"))
+            #expect(bin.partialLicenses(shared) == .play)
+            element.setProperty("partial-licenses", .string(nil))
+            #expect(bin.partialLicenses(shared) == .refuse)
         }
 
         @Test func whatIsAskedOfTheMediaIsASetting() throws {

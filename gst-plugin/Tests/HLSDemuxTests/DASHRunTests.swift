@@ -117,6 +117,74 @@ extension HLSDemuxTests.DASHRunTests {
         run.end()
     }
 
+    /// Two Representations with KIDs of their own.
+    private static func qualities(type: String) -> [UInt8] {
+        let representations = (1...2).map { number in
+            """
+            <Representation id="\(number)"><ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" \
+            cenc:default_KID="00000000-0000-0000-0000-00000000000\(number)"/>
+            <ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"/></Representation>
+            """
+        }
+        return Array(
+            """
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" type="\(type)" \
+            minimumUpdatePeriod="PT5S"><Period><AdaptationSet contentType="video">\(representations.joined())\
+            </AdaptationSet></Period></MPD>
+            """.utf8)
+    }
+
+    private static func representations(_ bytes: [UInt8]) throws -> [String] {
+        let root = try XMLElement(reading: bytes, limits: .manifest)
+        return root.first("AdaptationSet")?.children.compactMap { $0[attribute: "id"] } ?? []
+    }
+
+    /// Of a live presentation, later versions come through this process, and lack the same.
+    @Test(arguments: [("static", true), ("dynamic", true), ("dynamic", false), ("static", false)])
+    func whatHasNoKeyIsLeftOut(type: String, isWanted: Bool) async throws {
+        let (failures, failed) = AsyncStream.makeStream(of: Void.self)
+        let good = KeyID(high: 0, low: 1)
+        let loader = CallbackLoader { request in
+            request.finishLoading(with: .denied("not in the subscription"))
+            return true
+        }
+        let session = KeySession(loaders: [loader])
+        session.install([good: try #require(ContentKey([UInt8](repeating: 7, count: 16)))])
+        let observation = session.observe { event in if case .failed = event { failed.yield() } }
+        defer { observation.cancel() }
+        let bytes = Self.qualities(type: type)
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()),
+            choice: isWanted ? KeyChoice(session: session, timeout: .seconds(30)) : nil, transport: Versions([bytes]),
+            makePlainSegments: { origin in
+                let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+                return (try? server.open()).map { server }
+            },
+            sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+        defer { run.end() }
+        let told = Mutex<[[KeyID: KeyError]]>([])
+        run.onLeftOut { refusals in told.withLock { $0.append(refusals) } }
+        try run.start(bytes, from: "https://a.test/x/live.mpd")
+        for await _ in failures { break }
+        #expect(run.decidingKeyIDs.count == (isWanted ? 2 : 0))
+        let handedOn = run.handedOn(
+            bytes, from: "https://a.test/x/live.mpd", source: "https://a.test/x/live.mpd")
+        let kept = isWanted ? ["1"] : ["1", "2"]
+        #expect(try Self.representations(handedOn.bytes) == kept)
+        #expect(told.withLock { $0.count } == (isWanted ? 1 : 0))
+        #expect(told.withLock { $0.first?.keys.map(\.description) ?? [] }.allSatisfy { $0.hasSuffix("2") })
+        guard type == "dynamic", isWanted else {
+            #expect(handedOn.laterURL == nil)
+            return
+        }
+        #expect(handedOn.laterURL?.hasSuffix("/m") == true)
+        let later = try await #require(run.segments).answer(LoopbackRequest(path: "m"))
+        #expect(try Self.representations(later.body) == kept)
+        // The stock demuxer would name a URL of this process to the origin, if it fetched the segments there.
+        let base = try XMLElement(reading: later.body, limits: .manifest).child("BaseURL")?.text
+        #expect(base?.hasPrefix("http://127.0.0.1:") == true)
+    }
+
     /// A server that takes longer than a period is asked at the next time that is half a period ahead, not at once.
     @Test func slowServersAreNotAskedInARow() async throws {
         struct Slow: HTTPTransport {

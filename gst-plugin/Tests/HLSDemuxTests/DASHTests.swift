@@ -218,4 +218,30 @@ extension HLSDemuxTests.DASHTests {
         playback.setState(GST_STATE_NULL)
         #expect(Double(MonotonicTime.now - start) / 1e6 < 200 * TestProcess.patience)
     }
+    /// The demuxer waits for the answers before anything is fetched, where qualities have keys of their own.
+    @Test func stoppingBeforeTheQualitiesAreKnown() throws {
+        let media = try CorpusCase("dash-cenc-static-live")
+        let text = String(decoding: try media.bytes("stream.mpd"), as: UTF8.self)
+        let whole = try #require(text.firstMatch(of: /<Representation .*?<\/Representation>/.dotMatchesNewlines()))
+        let first = String(whole.output)
+        let protection =
+            "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" "
+            + "cenc:default_KID=\"01234567-89ab-cdef-0123-456789abcdef\"/>"
+        let end = try #require(first.firstIndex(of: ">"))
+        let other =
+            first[...end].replacing(/\sid="[^"]*"/, with: " id=\"other\"") + protection + first[end...].dropFirst()
+        let manifest = text.replacing(first, with: first + other, maxReplacements: 1)
+        let origin = try Origin(media.folder) { request in
+            request.path == "stream.mpd" ? LoopbackResponse(body: Array(manifest.utf8)) : nil
+        }
+        let playback = try HLSPlayback(
+            origin.url("stream.mpd"), session: KeySession(loaders: [CallbackLoader { _ in true }]))
+        playback.setState(GST_STATE_PLAYING)
+        _ = try playback.bus.next(element: "latchkey-key-request")
+        #expect(!playback.elements.contains("latchkeyisodec"))
+        let start = MonotonicTime.now
+        playback.setState(GST_STATE_NULL)
+        #expect(Double(MonotonicTime.now - start) / 1e6 < 200 * TestProcess.patience)
+        #expect(origin.requests("v_init.mp4").isEmpty)
+    }
 }

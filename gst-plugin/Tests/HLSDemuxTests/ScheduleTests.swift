@@ -33,6 +33,19 @@ struct HLSScheduleTests {
 
     private func uris(_ keys: [HLSKey]) -> [String] { keys.compactMap(\.uri) }
 
+    /// The key that a complete presentation begins with, and all at the end of a live one.
+    @Test func whatAPlaylistCannotBePlayedWithout() {
+        var schedule = HLSKeySchedule()
+        #expect(schedule.firstKeys(of: "v").isEmpty)
+        _ = schedule.update(rewriting(keys: 0..<9), of: "v")
+        #expect(uris(schedule.firstKeys(of: "v")) == ["skd://0"])
+        _ = schedule.didFetch(key(2))
+        _ = schedule.update(rewriting(keys: 0..<9), of: "v")
+        #expect(uris(schedule.firstKeys(of: "v")) == ["skd://2"])
+        _ = schedule.update(rewriting(keys: 0..<9, isEnded: false), of: "live")
+        #expect(uris(schedule.firstKeys(of: "live")) == ["skd://5", "skd://6", "skd://7", "skd://8"])
+    }
+
     @Test func aCompletePresentationNamesItsKeysLittleByLittle() {
         var schedule = HLSKeySchedule()
         #expect(uris(schedule.update(rewriting(keys: 0..<200), of: "v")) == ["skd://0", "skd://1", "skd://2"])
@@ -112,5 +125,42 @@ struct HLSScheduleTests {
         // A gap: nobody knows when that is.
         timeline.update(rewriting(keys: 50..<55, first: 150, isEnded: false), of: "v")
         #expect(timeline.needs("skd://50", at: 1e9))
+    }
+}
+
+/// Which playlist is given in the place of one whose keys are refused.
+@Suite struct HLSVariantChoiceTests {
+    /// The bit rates of the variants, whose playlists have these names; those of sound have an `a` behind.
+    private static func choice(_ names: String, refused: String) -> HLSVariantChoice {
+        var choice = HLSVariantChoice()
+        choice.setVariants(
+            names.split(separator: " ").map { name in
+                HLSRewriting.Variant(
+                    url: String(name), bitRate: UInt32(name.filter(\.isNumber)) ?? 0, hasPictures: name.last != "a")
+            })
+        for name in refused.split(separator: " ") { choice.refuse(String(name)) }
+        return choice
+    }
+
+    @Test(arguments: [
+        // The next lower one, or else the next higher one.
+        ("1 2 4", "4", "4", "2"), ("4 2 1", "4", "4", "2"), ("1 2 4", "4 2", "4", "1"), ("1 2 4", "1", "1", "2"),
+        ("1 2 4", "1 2", "1", "4"),
+        // None is refused, or all are.
+        ("1 2 4", "", "2", "2"), ("1 2 4", "4", "2", "2"), ("1 2 4", "1 2 4", "2", "2"),
+        // Pictures before sound, and sound before nothing.
+        ("1a 2 4", "2", "2", "4"), ("1a 2 4", "2 4", "2", "1a"),
+        // Others are no variants.
+        ("1 2", "other", "other", "other"), ("1", "1", "1", "1"),
+    ])
+    func theOthersArePlayed(names: String, refused: String, asked: String, given: String) {
+        #expect(Self.choice(names, refused: refused).playlist(for: asked) == given)
+    }
+
+    @Test(arguments: [
+        ("1 2", "1", true), ("1", "1", false), ("1 1", "1", false), ("1 2", "3", false), ("", "1", false),
+    ])
+    func aChoiceNeedsTwo(names: String, asked: String, isOpen: Bool) {
+        #expect(Self.choice(names, refused: "").isOpen(for: asked) == isOpen)
     }
 }

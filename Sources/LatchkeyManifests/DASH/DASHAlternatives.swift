@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+public import LatchkeyProtection
+
+/// The Representations of one Period that show the same: of a player's choice among them, the keys may leave some. A value.
+///
+/// Packagers put Representations with keys of their own into one AdaptationSet or into several: sets of the same media,
+/// language, roles and properties count as one. Each set of a live manifest stands for itself.
+public struct DASHAlternatives: Hashable, Sendable {
+    /// Where a Representation stands: the numbers of its Period, its AdaptationSet therein, and itself therein.
+    struct Place: Hashable, Sendable {
+        var period: Int
+        var set: Int
+        var representation: Int
+    }
+
+    /// Those that need the same keys.
+    struct Part: Hashable, Sendable {
+        /// By `default_KID`. Empty for clear media, and where the manifest does not tell.
+        var keyIDs: Set<KeyID>
+        var places: [Place] = []
+    }
+
+    /// What they are; nil where that is not told.
+    public var media: OutputPolicy.Media?
+    /// Each with other KIDs.
+    var parts: [Part]
+
+    /// All KIDs that a choice depends on; none where all need the same.
+    public var deciding: Set<KeyID> { parts.count > 1 ? Self.keyIDs(of: parts) : [] }
+
+    /// What is left out if these keys may not be used: nothing where no other part would be left.
+    func parts(without refused: Set<KeyID>) -> [Part] {
+        let found = parts.filter { !$0.keyIDs.isDisjoint(with: refused) }
+        return found.count < parts.count ? found : []
+    }
+
+    /// Those of the keys for which something is left out.
+    public func keyIDs(leftOutFor refused: Set<KeyID>) -> Set<KeyID> {
+        Self.keyIDs(of: parts(without: refused)).intersection(refused)
+    }
+
+    private static func keyIDs(of parts: [Part]) -> Set<KeyID> {
+        parts.reduce(into: []) { $0.formUnion($1.keyIDs) }
+    }
+}
+
+extension DASHManifest {
+    /// The manifest without the Representations whose keys may not be used, and without AdaptationSets that have none left.
+    /// `alternatives` are those of the same bytes. Nil where none is left out, and where the result is too large for any reader.
+    /// Throws as `init` does.
+    public static func leavingOut(
+        _ refused: Set<KeyID>, of alternatives: Set<DASHAlternatives>, in bytes: some Collection<UInt8>
+    ) throws(FormatError) -> [UInt8]? {
+        let places = alternatives.reduce(into: Set<DASHAlternatives.Place>()) {
+            $0.formUnion($1.parts(without: refused).flatMap(\.places))
+        }
+        guard !places.isEmpty else { return nil }
+        var root = try XMLElement(reading: bytes, limits: .manifest)
+        root.replaceChildren("Period") { number, period in
+            period.replaceChildren("AdaptationSet") { setNumber, set in
+                // One without Representations may get them from elsewhere.
+                var isKept = set.child("Representation") == nil
+                set.replaceChildren("Representation") { representation, _ in
+                    let place = DASHAlternatives.Place(period: number, set: setNumber, representation: representation)
+                    guard !places.contains(place) else { return false }
+                    isKept = true
+                    return true
+                }
+                return isKept
+            }
+            return true
+        }
+        let text = root.canonicalText
+        return text.utf8.count <= XMLLimits.manifest.size ? Array(text.utf8) : nil
+    }
+}
+
+extension XMLElement {
+    /// Changes the children of that name, each with its number among them, or takes them out where `change` returns false.
+    fileprivate mutating func replaceChildren(_ localName: String, _ change: (Int, inout XMLElement) -> Bool) {
+        var number = 0
+        nodes = nodes.compactMap { node in
+            guard case .element(var child) = node, child.localName == localName else { return node }
+            defer { number += 1 }
+            return change(number, &child) ? .element(child) : nil
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyManifests
+import LatchkeyProtection
+import Testing
+
+/// What is left of a manifest without some of its keys.
+@Suite(.timeLimit(.minutes(8))) struct DASHAlternativesTests {
+    private func keyID(_ number: Int) -> KeyID { KeyID(high: 1, low: UInt64(number)) }
+
+    /// `[v1 v2] [a3]` is an AdaptationSet of video with two Representations, which have the KIDs 1 and 2, and one of audio.
+    /// `v` has none. What follows a colon are attributes of the set.
+    private func manifest(_ text: String, attributes: String = "") -> [UInt8] {
+        let sets = text.split(separator: "]").map { part -> String in
+            let words = part.drop { $0 == " " || $0 == "[" }.split(separator: ":", maxSplits: 1)
+            let names = (words.first ?? "").split(separator: " ")
+            let type = names.first?.first == "a" ? "audio" : "video"
+            let inside = names.map { name -> String in
+                let protection = Int(name.dropFirst()).map { number in
+                    "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" "
+                        + "cenc:default_KID=\"\(keyID(number))\"/>"
+                }
+                return "<Representation id=\"\(name)\">\(protection ?? "")</Representation>"
+            }
+            return
+                "<AdaptationSet contentType=\"\(type)\" \(words.dropFirst().joined())>\(inside.joined())</AdaptationSet>"
+        }
+        return Array(
+            ("<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" xmlns:cenc=\"urn:mpeg:cenc:2013\" \(attributes)>"
+                + "<Period>\(sets.joined())</Period></MPD>").utf8)
+    }
+
+    private func names(_ bytes: [UInt8]) throws -> String {
+        let root = try XMLElement(reading: bytes, limits: .manifest)
+        return root.children.flatMap(\.children).map { set in
+            "[\(set.children.compactMap { $0[attribute: "id"] }.joined(separator: " "))]"
+        }.joined(separator: " ")
+    }
+
+    private static let refusals: [(text: String, refused: [Int], expected: String?)] = [
+        // One of two, the other one, both, none.
+        ("[v1 v2] [a3]", [2], "[v1] [a3]"), ("[v1 v2] [a3]", [1], "[v2] [a3]"), ("[v1 v2] [a3]", [1, 2], nil),
+        ("[v1 v2] [a3]", [], nil),
+        // The only sound stays.
+        ("[v1 v2] [a3]", [3], nil), ("[v1 v2] [a3]", [2, 3], "[v1] [a3]"),
+        // One key for all.
+        ("[v1 v1] [a1]", [1], nil),
+        // Clear media needs none.
+        ("[v v2] [a3]", [2], "[v] [a3]"), ("[v v] [a]", [1], nil),
+        // Sets of their own are as one.
+        ("[v1] [v2] [a3]", [2], "[v1] [a3]"), ("[v1] [v2 v4] [a3]", [1, 4], "[v2] [a3]"), ("[v1] [v2]", [1, 2], nil),
+        // What is another language is no other quality.
+        ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [2], nil),
+        ("[v1] [a2:lang=\"en\"] [a3:lang=\"en\"]", [2], "[v1] [a3]"),
+    ]
+
+    @Test(arguments: refusals)
+    func theOthersAreLeft(text: String, refused: [Int], expected: String?) throws {
+        let bytes = manifest(text)
+        let alternatives = try DASHManifest(bytes).alternatives
+        let refusedKeys = Set(refused.map(keyID))
+        let kept = try DASHManifest.leavingOut(refusedKeys, of: alternatives, in: bytes)
+        #expect(try kept.map(names) == expected)
+        let leftOut = alternatives.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refusedKeys)) }
+        #expect(leftOut.isEmpty == (expected == nil))
+        #expect(leftOut.isSubset(of: refusedKeys))
+    }
+
+    @Test(arguments: [
+        ("[v1 v2] [a3]", [1, 2]), ("[v1 v1] [a3]", []), ("[v1] [v2] [a3] [a4]", [1, 2, 3, 4]), ("[v v] [a]", []),
+    ])
+    func aChoiceDependsOnKeys(text: String, expected: [Int]) throws {
+        let deciding = try DASHManifest(manifest(text)).alternatives.reduce(into: Set<KeyID>()) {
+            $0.formUnion($1.deciding)
+        }
+        #expect(deciding == Set(expected.map(keyID)))
+    }
+
+    @Test func whatIsNotUnderstoodStays() throws {
+        let text = String(decoding: manifest("[v1 v2] [a3]"), as: UTF8.self)
+        let bytes = Array(text.replacing("</Period>", with: "<AdaptationSet/><Other/></Period>").utf8)
+        let kept = try DASHManifest.leavingOut([keyID(2)], of: DASHManifest(bytes).alternatives, in: bytes)
+        let root = try XMLElement(reading: #require(kept), limits: .manifest)
+        #expect(
+            root.child("Period")?.children.map(\.localName) == [
+                "AdaptationSet", "AdaptationSet", "AdaptationSet", "Other",
+            ])
+    }
+
+    @Test func setsOfALiveManifestStay() throws {
+        let bytes = manifest("[v1] [v2] [v3 v4] [a5]", attributes: "type=\"dynamic\"")
+        let alternatives = try DASHManifest(bytes).alternatives
+        let kept = try DASHManifest.leavingOut([keyID(2), keyID(4)], of: alternatives, in: bytes)
+        #expect(try kept.map(names) == "[v1] [v2] [v3] [a5]")
+    }
+
+    /// Those of a set hold for Representations without their own, and other Periods are choices of their own.
+    @Test func keysAreInherited() throws {
+        let protection = { (number: Int) in
+            "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" cenc:default_KID=\"\(self.keyID(number))\"/>"
+        }
+        let set = { (outer: Int, inner: Int) in
+            "<Period><AdaptationSet mimeType=\"video/mp4\">\(protection(outer))<Representation id=\"a\"/>"
+                + "<Representation id=\"b\">\(protection(inner))</Representation></AdaptationSet></Period>"
+        }
+        let bytes = Array("<MPD xmlns:cenc=\"urn:mpeg:cenc:2013\">\(set(1, 2))\(set(2, 3))</MPD>".utf8)
+        let kept = try DASHManifest.leavingOut([keyID(2)], of: DASHManifest(bytes).alternatives, in: bytes)
+        let root = try XMLElement(reading: #require(kept), limits: .manifest)
+        #expect(
+            root.children.map { $0.children[0].children.compactMap { $0[attribute: "id"] } } == [["a"], ["b"]])
+    }
+}

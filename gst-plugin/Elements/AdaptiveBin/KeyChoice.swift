@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
+
+/// Qualities whose keys may not be used are left out, where others are left (`PartialLicenses`).
+extension AdaptiveBin {
+    /// Whether qualities may be left out.
+    static let partialLicenses = Property(
+        "partial-licenses", nick: "Partial licenses",
+        blurb:
+            "What becomes of qualities whose keys are refused, or whose licenses allow none of the outputs, if there are "
+            + "others: “play” leaves them out, “refuse” ends playback when one is chosen; unset: as configured, or play. "
+            + "Set it before the demuxer starts",
+        kind: .string(default: nil),
+        get: { .string(($0 as? AdaptiveBin)?.withGuarded { $0.partialLicenses }?.rawValue) },
+        set: { element, value in
+            guard case .string(let text) = value else { return }
+            (element as? AdaptiveBin)?.withGuarded {
+                $0.partialLicenses = text.flatMap { PartialLicenses(rawValue: $0) }
+            }
+        })
+
+    /// The element's own setting, or the configured one.
+    final func partialLicenses(_ shared: SharedSession) -> PartialLicenses {
+        withGuarded { $0.partialLicenses } ?? shared.settings.partialLicenses
+    }
+
+    /// Waits on the upstream thread until the requests for these keys are answered, no longer than a stream waits for a key.
+    /// The stop of the demuxer ends the wait.
+    final func waitForAnswers(to keyIDs: Set<KeyID>, _ choice: KeyChoice) {
+        let start = choice.session.now
+        withGuarded { $0.isAwaitingAnswers = true }
+        defer { withGuarded { $0.isAwaitingAnswers = false } }
+        while true {
+            let seen = withGuarded { $0.isStopping ? nil : $0.keyEvents }
+            guard let seen, let left = choice.session.timeToAnswer(of: keyIDs, from: start, limit: choice.timeout)
+            else {
+                return
+            }
+            monitor.withLock {
+                waitForKeyEvent(after: seen, microseconds: Int64(clamping: left.nanoseconds / 1000 + 1))
+            }
+        }
+    }
+
+    /// Says once of each key that qualities are left out for it.
+    final func tellLeftOut(_ refusals: [KeyID: KeyError]) {
+        let new = withGuarded { guarded in
+            defer { guarded.leftOut.formUnion(refusals.keys) }
+            return refusals.filter { !guarded.leftOut.contains($0.key) }
+        }
+        guard let session = currentRun?.session else { return }
+        for (name, error) in new.map({ (session.name(of: $0.key), $0.value) }).sorted(by: { $0.0 < $1.0 }) {
+            reference.postWarning(
+                GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(name): \(error). What needs it is left out.",
+                debug: "Other qualities have keys, and are played. With partial-licenses=refuse, playback ends instead."
+            )
+        }
+    }
+}
+
+/// What a choice by keys goes by. A value.
+struct KeyChoice: Sendable {
+    let session: KeySession
+    /// How long a stream waits for a key.
+    let timeout: Duration
+
+    init(session: KeySession, timeout: Duration) {
+        self.session = session
+        self.timeout = timeout
+    }
+
+    /// Nil: nothing is left out.
+    init?(_ setting: PartialLicenses, _ shared: SharedSession) {
+        guard setting == .play else { return nil }
+        self.init(session: shared.session, timeout: shared.keyWait)
+    }
+
+    /// Which of the keys may not be used, and why. `media`: what they are for; nil: not known.
+    func refusals(of keyIDs: some Sequence<KeyID>, for media: OutputPolicy.Media?) -> [KeyID: KeyError] {
+        keyIDs.reduce(into: [:]) { refusals, keyID in
+            if case .refused(let error) = session.standing(of: keyID, for: media) { refusals[keyID] = error }
+        }
+    }
+}
+
+extension SharedSession {
+    /// How long what is not a decryptor waits for a key.
+    var keyWait: Duration {
+        let timeout = settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
+        return timeout > .zero ? timeout : .seconds(86_400)
+    }
+}

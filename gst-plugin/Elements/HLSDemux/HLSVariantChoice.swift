@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyManifests
+
+/// Which variants of a presentation may be played, as far as their keys are known. A value.
+///
+/// Keys stand in the playlists of the variants, so a variant is found out when the stock demuxer asks for its playlist. It
+/// gets that of another variant then: before 1.26, it does not begin without the first playlist that it asks for.
+struct HLSVariantChoice {
+    private var variants: [HLSRewriting.Variant] = []
+    private var refused: Set<String> = []
+
+    /// All variants of the master playlist.
+    mutating func setVariants(_ variants: [HLSRewriting.Variant]) { self.variants = variants }
+
+    /// The keys of this variant's playlist may not be used.
+    mutating func refuse(_ url: String) { refused.insert(url) }
+
+    /// They may: they came after all.
+    mutating func allow(_ url: String) { refused.remove(url) }
+
+    func isRefused(_ url: String) -> Bool { refused.contains(url) }
+
+    /// Whether the playlist is that of a variant, and there are others.
+    func isOpen(for url: String) -> Bool {
+        variants.contains { $0.url == url } && variants.contains { $0.url != url }
+    }
+
+    /// The playlist to give in the place of `url`: itself, unless its keys are refused and those of another variant are not.
+    /// Of the others, it is the one of the next lower bit rate, or else of the next higher one.
+    func playlist(for url: String) -> String {
+        guard refused.contains(url), let own = variants.first(where: { $0.url == url }) else { return url }
+        let others = variants.filter { !refused.contains($0.url) }
+        let alike = others.filter { $0.hasPictures == own.hasPictures }
+        let candidates = alike.isEmpty ? others : alike
+        return
+            (candidates.filter { $0.bitRate <= own.bitRate }.max { $0.bitRate < $1.bitRate }
+            ?? candidates.min { $0.bitRate < $1.bitRate })?.url ?? url
+    }
+}
