@@ -29,7 +29,7 @@ CALL = re.compile(r"\b(\w+)\s*[({]")
 # An address has two slashes too.
 COMMENT = re.compile(r"(?<!:)//[^\n]*")
 # What suites call the tables of their cases.
-TABLES = {"ALL", "CASES", "CHECKS", "CHILDREN", "HERE", "MODULE"}
+TABLES = {"ALL", "CASES", "CHECKS", "CHILDREN", "HERE", "LONG", "MODULE"}
 CHECK_NAMES = {"demand", "states", "checked", "failed", "demand_stop", "ends", "ends_with_error"}
 
 
