@@ -396,7 +396,8 @@ if withGStreamer {
 }
 
 // LATCHKEY_SANITIZED_TESTS=1 leaves out what has no part in the tests that sanitizer runs run: a quarter of the code that is
-// ours, and six products to link. The name of a target in place of the 1 leaves that in.
+// ours, and six products to link. The name of a target in place of the 1 leaves that in; CLatchkey also the library of the
+// plug-in, without the command.
 if let wanted = Context.environment["LATCHKEY_SANITIZED_TESTS"] {
     let withoutPart: Set<String> = [
         "LatchkeyProtectionTests", "LatchkeyKeySessionTests", "LatchkeyHLSDemuxTests", "latchkey-store-writer",
@@ -407,7 +408,7 @@ if let wanted = Context.environment["LATCHKEY_SANITIZED_TESTS"] {
         "latchkey", "LatchkeyCommandTests",
     ]
     targets.removeAll { withoutPart.contains($0.name) && $0.name != wanted }
-    products.removeAll()
+    products = wanted == "CLatchkey" ? [.library(name: "latchkey-1.0", type: .dynamic, targets: ["CLatchkey"])] : []
 }
 
 // LATCHKEY_TESTS=A,B builds these test targets and no other: the work of minutes, while one works on one part.

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Checks the table of gst-plugin/docs/manuals.md: what three manuals promise, section by section, and the tests of it.
+"""Checks two tables of promises and their tests: that of gst-plugin/docs/manuals.md, which has what three manuals promise,
+section by section, and that of SECURITY.md.
 
-Each section of meson-helpers/manual_sections.txt has a row, and each row names tests that are there, are not skipped, and
-check something. With the results of a test run, each of these tests has passed in it, but those of Tests/suites/long where
-that was left out; of each row at least one has.
+Each section of meson-helpers/manual_sections.txt has a row, and each row of both tables names tests that are there, are not
+skipped, and check something. With the results of a test run, each of these tests has passed in it, but those of
+Tests/suites/long and those from 40 on where these were left out; of each row at least one has.
 
 A test is written `35-agent dash` or `long/56-protected plays`, a case of a suite; `AgentStateTests name`, a function of a
 Swift suite; `AgentStateTests`, all of one; or `shipping/header`, a check of `meson test`.
@@ -20,6 +21,8 @@ import sys
 DOCUMENT = os.path.join("gst-plugin", "docs", "manuals.md")
 SECTIONS = os.path.join("meson-helpers", "manual_sections.txt")
 TITLE = "## The table"
+SECURITY = "SECURITY.md"
+SECURITY_TITLE = "## What checks these promises"
 SECTION = re.compile(r"(?:DA|TVSDK|CONNECT) (?:\d+(?:\.\d+)*|[AB])(?= |$)")
 DECLARATION = r"(?:final )?(?:struct|class|enum|actor) (\w+)"
 SKIPPED = re.compile(r"\.disabled\b|\.enabled\(if|withKnownIssue|skipped\(")
@@ -29,7 +32,9 @@ CALL = re.compile(r"\b(\w+)\s*[({]")
 # An address has two slashes too.
 COMMENT = re.compile(r"(?<!:)//[^\n]*")
 # What suites call the tables of their cases.
-TABLES = {"ALL", "CASES", "CHECKS", "CHILDREN", "HERE", "MODULE"}
+TABLES = {"ALL", "CASES", "CHECKS", "CHILDREN", "HERE", "LONG", "MODULE"}
+# A script that is another suite with some arguments.
+OTHER_SUITE = re.compile(r'^exec "\$\(dirname "\$\{BASH_SOURCE\[0\]\}"\)/((?:\.\./)?\d\d-[\w-]+)"', re.MULTILINE)
 CHECK_NAMES = {"demand", "states", "checked", "failed", "demand_stop", "ends", "ends_with_error"}
 
 
@@ -38,12 +43,14 @@ def read(path):
         return file.read()
 
 
-def rows(document):
-    """The cells of each row of the table, without its head."""
-    part = document.split(TITLE, 1)[-1].split("\n## ", 1)[0] if TITLE in document else ""
+def rows(repository, document, title):
+    """The cells of each row of the table below the title, without its head."""
+    path = os.path.join(repository, document)
+    text = read(path) if os.path.exists(path) else ""
+    part = text.split(title, 1)[-1].split("\n## ", 1)[0] if title in text else ""
     lines = [line for line in part.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [row for row in cells if not all(set(cell) <= set("-: ") for cell in row) and row[0] != "theirs"]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+    return [row for row in cells if not all(set(cell) <= set("-: ") for cell in row)]
 
 
 def sections(text):
@@ -193,6 +200,9 @@ def whole_suite_problem(repository, suite):
     try:
         tree = ast.parse(text)
     except SyntaxError:
+        other = OTHER_SUITE.search(text)
+        if other:
+            return whole_suite_problem(repository, os.path.normpath(os.path.join(os.path.dirname(suite), other[1])))
         # A shell script says FAIL itself.
         return None if re.search(r"^[^#\n]*\bFAIL\b", text, re.MULTILINE) else "it is empty: nothing in it can fail"
     functions, _, texts = suite_functions(repository, suite)
@@ -269,16 +279,29 @@ class Results:
                 results |= outcome
         return results
 
-    @property
-    def has_long(self):
-        return any(name.startswith("long/") for name in self.by_name)
+    def has_kind(self, suite):
+        """Whether suites of its kind were in the run: those from 40 on and the long ones may be left out."""
+        kind = re.match("long/|4[0-9]-", suite)
+        if kind is None:
+            return True
+        pattern = "long/" if kind[0] == "long/" else "4[0-9]-"
+        return any(re.match(pattern, name) for name in self.by_name)
 
 
 def problems(repository, results=None):
-    document = os.path.join(repository, DOCUMENT)
-    table = rows(read(document)) if os.path.exists(document) else []
-    if not table:
-        yield f"{DOCUMENT} has no table below “{TITLE}”"
+    table, promises = rows(repository, DOCUMENT, TITLE), rows(repository, SECURITY, SECURITY_TITLE)
+    for document, title, found in (DOCUMENT, TITLE, table), (SECURITY, SECURITY_TITLE, promises):
+        if not found:
+            yield f"{document} has no table below “{title}”"
+    yield from section_problems(repository, table)
+    for row in table:
+        yield from row_problems(repository, row[0], row[2] if len(row) == 3 else "", results)
+    for row in promises:
+        yield from row_problems(repository, row[0], row[1] if len(row) > 1 else "", results)
+
+
+def section_problems(repository, table):
+    """Why not each section has a row, and each row a section."""
     wanted = sections(read(os.path.join(repository, SECTIONS)))
     present = [found.group() for found in (SECTION.match(row[0]) for row in table) if found]
     for section in wanted:
@@ -286,31 +309,34 @@ def problems(repository, results=None):
             yield f"no row is for {section}"
     for section in sorted(set(present) - set(wanted)):
         yield f"“{section}” is no section of {SECTIONS}"
-    tests = swift_tests(repository)
     for row in table:
         if not SECTION.match(row[0]) and not row[0].startswith("beyond: "):
             yield f"“{row[0]}” names no section"
-        named = re.findall(r"`([^`]+)`", row[2]) if len(row) == 3 else []
-        if not named:
-            yield f"“{row[0]}” names no test"
-        have_run = False
-        for test in named:
-            suite, _, case = test.partition(" ")
-            if suite.startswith("shipping/"):
-                problem = shipping_problem(repository, suite.removeprefix("shipping/"))
-            elif re.match(r"(?:long/)?\d\d-", suite):
-                problem = suite_problem(repository, suite, case)
-            else:
-                problem = swift_problem(tests, suite, case)
-            if problem is None and results and (results.has_long or not suite.startswith("long/")):
-                outcome = results.of(test)
-                have_run = have_run or outcome == {"PASS"}
-                if outcome != {"PASS"}:
-                    problem = "it did not run" if not outcome else f"its results are {', '.join(sorted(outcome))}"
-            if problem:
-                yield f"“{row[0]}”: `{test}`: {problem}"
-        if results and named and not have_run:
-            yield f"“{row[0]}”: none of its tests has run"
+
+
+def row_problems(repository, promise, cell, results):
+    """What is wrong with the tests that the cell of a row names."""
+    named = re.findall(r"`([^`]+)`", cell)
+    if not named:
+        yield f"“{promise}” names no test"
+    have_run = False
+    for test in named:
+        suite, _, case = test.partition(" ")
+        if suite.startswith("shipping/"):
+            problem = shipping_problem(repository, suite.removeprefix("shipping/"))
+        elif re.match(r"(?:long/)?\d\d-", suite):
+            problem = suite_problem(repository, suite, case)
+        else:
+            problem = swift_problem(swift_tests(repository), suite, case)
+        if problem is None and results and results.has_kind(suite):
+            outcome = results.of(test)
+            have_run = have_run or outcome == {"PASS"}
+            if outcome != {"PASS"}:
+                problem = "it did not run" if not outcome else f"its results are {', '.join(sorted(outcome))}"
+        if problem:
+            yield f"“{promise}”: `{test}`: {problem}"
+    if results and named and not have_run:
+        yield f"“{promise}”: none of its tests has run"
 
 
 def main():

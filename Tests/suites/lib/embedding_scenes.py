@@ -126,6 +126,11 @@ def exits_in_playback(language):
         exit_scenes.in_playback(system, language, 20, 16)
 
 
+def exits_after_null(language):
+    for system in exit_scenes.STOPPED:
+        exit_scenes.after_null(system, language, 20, 17)
+
+
 # The module for Python by itself: what a delegate may do, and when a program ends early
 
 
@@ -414,6 +419,8 @@ ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
     "refused": refused, "exits": exits, "exits-in-playback": exits_in_playback,
 }
+# They take long, and run with --everywhere.
+LONG = {"exits-after-null": exits_after_null}
 # Of the module for Python alone.
 MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "key-needs": key_needs, "sessions": sessions,
           "reset": reset, "first-calls": first_calls}

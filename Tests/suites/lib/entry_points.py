@@ -322,14 +322,15 @@ class Inputs:
             requests = [("playready/rightsmanager.asmx", *bodies[0])] if bodies else []
             requests += [
                 ("clearkey", "application/json", b'{"kids":["%s"],"type":"temporary"}' % kids[0].encode()),
-                ("faults", "application/json", b'[{"path":"/none","status":404,"count":1}]'),
+                ("faults", "application/json", b'[{"prefix":"/none","fault":"status:404","times":1}]'),
                 ("fairplay/license", "application/octet-stream", chance.randbytes(2000)),
                 ("session-end?account=anna", "text/plain", b""), ("media/stream.mpd", "text/plain", b""),
             ]
             for _ in range(20):
                 path, form, body = chance.choice(requests)
                 asked = urllib.request.Request(
-                    f"{world.server.url}/{path}", self._broken(body, chance) if body else None, {"Content-Type": form})
+                    f"{world.server.url}/{path}", self._broken(body, chance) if body else None, {"Content-Type": form},
+                    method="PUT" if path == "faults" else None)
                 try:
                     urllib.request.urlopen(asked, timeout=20).read()
                 except (urllib.error.HTTPError, ConnectionError, urllib.error.URLError):

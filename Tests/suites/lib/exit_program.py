@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MPL-2.0
-"""A program that ends in the middle: exit_program.py MICROSECONDS URL CACHE-FOLDER [PLAYED-URL]. It begins calls and a
-download, plays the last URL, waits so long, and ends, with nothing closed. In half of the runs, the process has used OpenSSL
-before. Run by 38-embedding."""
+"""A program that ends in the middle: exit_program.py MICROSECONDS URL CACHE-FOLDER [PLAYED-URL [null]]. It begins calls and a
+download, plays the last URL, waits so long, sets the player to NULL if it says so, and ends, with nothing closed. In half of
+the runs, the process has used OpenSSL before. Run by 38-embedding."""
 
 import os
 import sys
 import time
 
-microseconds, url, cache, *played = sys.argv[1:]
+microseconds, url, cache, *rest = sys.argv[1:]
+played, is_stopped = rest[:1], rest[1:] == ["null"]
 if int(microseconds) % 2:
     import ssl
 
@@ -53,3 +54,9 @@ content.add_listener(heard)
 content.start()
 players = [play(url) for url in played]
 time.sleep(int(microseconds) / 1e6)
+if is_stopped:
+    from gi.repository import Gst
+
+    for player, _agent in players:
+        if player.set_state(Gst.State.NULL) != Gst.StateChangeReturn.SUCCESS:
+            sys.exit(3)

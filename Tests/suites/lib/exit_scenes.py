@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Processes that end at random moments, with calls and downloads under way and while media plays. None may crash, hang or
-fail."""
+"""Processes that end at random moments: with calls and downloads under way, while media plays, and right after the player was
+set to NULL. None may crash, hang or fail."""
 
 import concurrent.futures
 import contextlib
@@ -54,16 +54,16 @@ def in_calls(language, rounds, seed):
                 language, wait(chance, 3_000, 30_000, 300_000), content, (), f"round {number} of seed {seed}")
 
 
-def in_playback(system, language, rounds, seed):
-    """The same while media of one key system plays. Other content is downloaded."""
+def in_playback(system, language, rounds, seed, stop=()):
+    """The same while media of one key system plays. Other content is downloaded. `stop`: how the player is stopped first."""
     chance = random.Random(seed)
     other = corpus.case(DASH)
-    with PLAYED[system]() as (played, asked), ReferenceServer(other.keys_file, other.folder) as downloads:
+    with STOPPED[system]() as (played, asked), ReferenceServer(other.keys_file, other.folder) as downloads:
         for number in range(rounds):
             # Start, keys, preroll, and a second of playback.
             microseconds = wait(chance, 100_000, 500_000, 1_500_000)
             end_in_the_middle(
-                language, microseconds, f"{downloads.url}/media/stream.mpd", (played,),
+                language, microseconds, f"{downloads.url}/media/stream.mpd", (played, *stop),
                 f"round {number} of seed {seed}, of {played}")
         count = asked()
         # What ends at its start has asked for nothing.
@@ -77,6 +77,15 @@ def clearkey():
         os.environ["LATCHKEY_CONFIG"] = folder.write(
             "latchkey.conf", f"[latchkey]\nlicense-url={server.url}/clearkey\n")
         yield f"file://{case.path('video.mp4')}", lambda: len(server.license_requests())
+
+
+@contextlib.contextmanager
+def dash():
+    case = corpus.case(DASH)
+    with children.Folder() as folder, ReferenceServer(case.keys_file, case.folder) as server:
+        os.environ["LATCHKEY_CONFIG"] = folder.write(
+            "latchkey.conf", f"[latchkey]\nlicense-url={server.url}/clearkey\n")
+        yield f"{server.url}/media/stream.mpd", lambda: len(server.license_requests())
 
 
 @contextlib.contextmanager
@@ -100,6 +109,13 @@ def playready():
 
 
 PLAYED = {"clearkey": clearkey, "fairplay": fairplay, "playready": playready}
+# An MP4 file, a manifest and a playlist are stopped in different ways.
+STOPPED = PLAYED | {"dash": dash}
+
+
+def after_null(system, language, rounds, seed):
+    """Processes that set the player to NULL at a random moment and end at once."""
+    in_playback(system, language, rounds, seed, ("null",))
 
 
 def of_command(rounds, seed, at_once=1, played=1_500_000):
