@@ -372,6 +372,8 @@ struct HLSWindow: Sendable {
     /// The last key of encrypted samples.
     var sampleKey: HLSKey?
     var numbering = HLSNumbering()
+    /// What was made of the last version, unless that was a delta update.
+    var last: HLSRewriting?
 
     func record(_ sequence: UInt64) -> Record? { records[sequence] }
 

@@ -261,6 +261,8 @@ extension HLSPlaylistRewriter {
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
             keyLimit: keyLimit)
         var numbering = window.numbering
+        // The stock demuxer goes back to where an older version ends: it has a newer one.
+        if let last = window.last, numbering.isOlder(media) { return output.result = last }
         numbering.begin(media, known: Set(window.records.values.map(\.url)))
         let plan = HLSPlan(media, rewriter: self, front: numbering.front(of: media))
         try plan.write(media, to: &output)
@@ -284,6 +286,7 @@ extension HLSPlaylistRewriter {
             }
         }
         window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
+        window.last = media.isDelta ? nil : output.result
     }
 
     /// `offset` is what numbers have more than those of the origin.
