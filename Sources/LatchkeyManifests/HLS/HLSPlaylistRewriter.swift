@@ -46,6 +46,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
     public var relaysSegments = false
 
+    /// The same for live playlists alone. A segment that is known keeps its URL.
+    public var relaysLiveSegments = false
+
     /// The same for segments at this origin alone (`URIReference.origin`); nil: for none.
     public var relayedOrigin: String?
 

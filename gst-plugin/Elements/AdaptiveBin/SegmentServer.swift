@@ -93,6 +93,9 @@ final class SegmentServer: Sendable {
         }
     }
 
+    /// A later version of the manifest names another place for those behind it.
+    func manifestDidMove(to url: String) { state.withLock { $0.manifest?.url = url } }
+
     /// Where a request leads; nil: nowhere.
     private func target(_ path: some StringProtocol, _ query: String?) -> String? {
         let parts = path.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)

@@ -47,7 +47,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
-        try run.start(bytes, from: url)
+        try run.start(bytes, from: url, source: manifest.source)
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
         manifest.laterURL = handedOn.laterURL
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])

@@ -126,6 +126,17 @@ struct SegmentServerTests {
         #expect(await server.answer(LoopbackRequest(path: "m")).status == 404)
     }
 
+    @Test func laterVersionsOfAManifestMayMove() async throws {
+        let (server, script, _) = try server(Self.response(200, "new"))
+        defer { server.close() }
+        server.manifestDidMove(to: "https://nowhere.test/")
+        _ = server.serveManifest("https://a.test/film.mpd") { $0.body }
+        _ = await server.answer(LoopbackRequest(path: "m"))
+        server.manifestDidMove(to: "https://b.test/film.mpd")
+        #expect(await server.answer(LoopbackRequest(path: "m")).body == Array("new".utf8))
+        #expect(script.sent.withLock { $0.map(\.url) } == ["https://a.test/film.mpd", "https://b.test/film.mpd"])
+    }
+
     @Test func anOutageHasAnEnd() async throws {
         let (server, _, time) = try server(.failure(.refused("")), limit: .seconds(30))
         defer { server.close() }
