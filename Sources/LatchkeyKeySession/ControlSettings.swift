@@ -34,6 +34,11 @@ public struct ControlSettings: Sendable, Equatable {
     /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags. Nil: 2,000.
     public var playlistKeys: Int?
 
+    /// The key systems that have settings of their own.
+    package var provisionedKeySystems: [KeySystem] {
+        (fairPlay == nil ? [] : [.fairPlay]) + (playReady == nil ? [] : [.playReady])
+    }
+
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for
     /// that. Throws `invalidConfiguration` as `PlayReadySettings.makeStoreConfiguration`.
     public var licenseStore: LicenseStoreConfiguration? {

@@ -69,7 +69,8 @@ final class DASHRun: AdaptiveRun {
     ) throws(AdaptiveStartFailure) {
         session = shared.session
         keys = ManifestKeys(
-            session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
+            session: shared.session, keySystem: shared.settings.keySystem,
+            provisioned: shared.settings.provisionedKeySystems, playback: playback)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         segments = try makeSegments(origin)

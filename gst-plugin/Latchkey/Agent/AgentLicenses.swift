@@ -37,7 +37,7 @@ extension AgentCore {
     func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
         let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         let inspector = ContentInspector(
-            source: source, keySystem: parts.settings.keySystem,
+            source: source, keySystem: parts.settings.keySystem, provisioned: parts.settings.provisionedKeySystems,
             envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         let content = try await inspector.inspect(contentURL, type)
