@@ -18,6 +18,7 @@ final class DASHRun: AdaptiveRun {
     let segments: SegmentServer?
     let watch = StillnessWatch()
     private let keys: ManifestKeys
+    private let playback: KeyPlayback?
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
@@ -71,6 +72,7 @@ final class DASHRun: AdaptiveRun {
         keys = ManifestKeys(
             session: shared.session, keySystem: shared.settings.keySystem,
             provisioned: shared.settings.provisionedKeySystems, playback: playback)
+        self.playback = playback
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         segments = try makeSegments(origin)
@@ -117,6 +119,9 @@ final class DASHRun: AdaptiveRun {
             let failure = PresentationFailure.manifest(error, at: url)
             if error.isForNobody { throw failure }
             DASHDemuxer.log.log(.warning, nil, failure.text)
+            playback?.note(
+                manifestFailure:
+                    "what the manifest \(HTTPRequest(url: url).printableURL) says of keys is not known: \(error)")
             // It may be live.
             watch.setOpenEnded()
             state.withLock {

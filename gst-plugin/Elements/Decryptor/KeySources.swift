@@ -274,6 +274,14 @@ final class KeySources: Sendable {
         session.demand(demand)
     }
 
+    /// How long a request that no loader takes waits for the application, in nanoseconds; nil: without an end. If the manifest
+    /// could not be read, this is mostly why, and is said soon.
+    var untakenTimeout: UInt64? {
+        timeout.map { pipeline.manifestFailure == nil ? $0 / 3 : min($0 / 3, Self.unreadManifestTimeout) }
+    }
+
+    private static let unreadManifestTimeout: UInt64 = 1_000_000_000
+
     /// Ends the request for a key that did not come in time.
     func timeOut(_ keyID: KeyID?, after waited: UInt64, isUntaken: Bool) -> DecryptorFailure {
         let milliseconds = waited / 1_000_000
@@ -283,7 +291,8 @@ final class KeySources: Sendable {
                 "no key source has it, and the application gave no answer in \(milliseconds) ms"
                     + (lacksCertificate
                         ? "; for license-url to be asked, [fairplay] in the configuration file has to name the "
-                            + "application certificate" : ""))
+                            + "application certificate" : "")
+                    + (pipeline.manifestFailure.map { "; \($0)" } ?? ""))
             : .timedOut("no answer in \(milliseconds) ms")
         if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }
         return .key(keyID, error)

@@ -349,6 +349,20 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(groups.count == 1 && groups.first?.keyIDs.count == 256)
     }
 
+    /// The decryptors of the pipeline say so where no key source has a key.
+    @Test func whatCannotBeReadIsToldToDecryptors() throws {
+        let session = KeySession()
+        let playback = session.playback(of: 1)
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()), playback: playback, transport: Versions([]))
+        try run.start(Self.manifest(1), from: "https://a.test/live.mpd?token=1")
+        #expect(playback.manifestFailure == nil)
+        try run.start(Array("<MPD><a></MPD>".utf8), from: "https://a.test/live.mpd?token=1")
+        let failure = try #require(playback.manifestFailure)
+        #expect(failure.contains("https://a.test/live.mpd says") && !failure.contains("token"))
+        run.end()
+    }
+
     @Test func theChoiceOfTheKeySystem() {
         let keys = { (system: KeySystem?, provisioned: [KeySystem]) in
             ManifestKeys(session: KeySession(), keySystem: system, provisioned: provisioned)
