@@ -49,7 +49,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return bytes }
         try run.start(bytes, from: url, source: manifest.source)
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
-        manifest.laterURL = handedOn.laterURL
+        if let laterURL = handedOn.laterURL { manifest.laterURL = laterURL }
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes
     }

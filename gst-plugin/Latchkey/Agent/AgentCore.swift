@@ -24,6 +24,8 @@ final class AgentCore: Sendable {
     struct Guarded {
         var parts: AgentSession?
         var content: InspectedContent?
+        /// The manifest, as it was looked at, for the player that is made next.
+        var fetched: ManifestHandover.Content?
         var customData: String?
         var hdmiMode = HDMIMode.standard
         var alternativePicture: AlternativePicture?
@@ -58,6 +60,8 @@ final class AgentCore: Sendable {
         var demuxers: [WeakPipeline] = []
         /// Serves what is cached of the content.
         var gateway: CacheGateway?
+        /// Has the manifest for the player's source.
+        var handover: ManifestHandover?
     }
 
     init(contentURL: String, type: ContentType, configuration: Agent.Configuration) {
@@ -238,7 +242,8 @@ extension AgentCore {
         }
         let pipeline = Pipeline(element)
         let gateway = try cacheGateway()
-        element.setProperty("uri", .string(gateway?.url ?? contentURL))
+        let handover = gateway == nil ? manifestHandover() : nil
+        element.setProperty("uri", .string(gateway?.url ?? handover?.url ?? contentURL))
         do throws(PipelineError) {
             for (name, sink) in [
                 ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
@@ -255,6 +260,7 @@ extension AgentCore {
         let id = try attachment(to: element)
         guarded.withLock {
             $0.attachments[id]?.gateway = gateway
+            $0.attachments[id]?.handover = handover
         }
         noteStoredContent()
         // Behind the attachment, from which on changes reach the player.
@@ -664,9 +670,9 @@ extension AgentCore {
 
     /// The content's URL for what a gateway serves; nil for other URLs.
     func originalURL(_ url: String) -> String? {
-        let gateways = guarded.withLock { $0.attachments.values.compactMap { $0.gateway?.url } }
+        let own = guarded.withLock { $0.attachments.values.flatMap { [$0.gateway?.url, $0.handover?.url] } }
         let origin = URIReference(url).origin
-        return gateways.contains { URIReference($0).origin == origin } ? contentURL : nil
+        return own.compactMap(\.self).contains { URIReference($0).origin == origin } ? contentURL : nil
     }
 
     /// That of an attachment, which lives as long; nil where nothing of the content is in the cache.
