@@ -47,7 +47,7 @@ public struct HLSPlaylistRewriter: Sendable {
     public var relaysSegments = false
 
     /// The same for live playlists alone. A segment that is known keeps its URL.
-    public var relaysLiveSegments = false
+    package var relaysLiveSegments = false
 
     /// The same for segments at this origin alone (`URIReference.origin`); nil: for none.
     public var relayedOrigin: String?

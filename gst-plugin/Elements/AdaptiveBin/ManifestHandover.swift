@@ -46,17 +46,23 @@ package final class ManifestHandover: Sendable {
     /// What the source reads.
     package let url: String
     private let server: LoopbackServer
+    private let kept: Kept
+    private let now: @Sendable () -> ContinuousClock.Instant
 
     /// `now` is the time that the content's is part of.
     package init(
         _ content: Content, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) throws(HTTPError) {
         let kept = Kept(content)
+        (self.kept, self.now) = (kept, now)
         server = try LoopbackServer { _ in kept.answer(at: now()) }
         url = server.url("manifest")
         let (url, place) = (url, Place(source: content.source, url: content.url))
         Self.places.withLock { $0[url] = place }
     }
+
+    /// Whether a source would be redirected.
+    package var isSpent: Bool { !kept.isThere(at: now()) }
 
     deinit {
         let url = url
@@ -84,6 +90,8 @@ package final class ManifestHandover: Sendable {
             source = content.source
             self.content = Mutex(content)
         }
+
+        func isThere(at now: ContinuousClock.Instant) -> Bool { content.withLock { $0?.isFresh(at: now) ?? false } }
 
         func answer(at now: ContinuousClock.Instant) -> LoopbackResponse {
             let content = content.withLock { content in

@@ -339,6 +339,7 @@ extension AgentCore {
     /// Before the pipeline of an attachment starts: a session that was closed meanwhile gives way to a new one.
     func willStart(_ id: UInt64, _ element: UnsafeMutablePointer<GstElement>) throws(AgentError) {
         let parts = try session()
+        if Self.isStopped(element) { endHandover(of: id, element) }
         let isNew = guarded.withLock { guarded in
             guard guarded.attachments[id]?.session !== parts.session else { return false }
             guarded.attachments[id]?.session = parts.session
@@ -347,6 +348,24 @@ extension AgentCore {
         guard isNew else { return }
         PipelineSession.attach(parts.session, settings: parts.settings, to: element)
         noteStoredContent()
+    }
+
+    /// It plays nothing, and is not about to.
+    private static func isStopped(_ element: UnsafeMutablePointer<GstElement>) -> Bool {
+        var (state, pending) = (GST_STATE_VOID_PENDING, GST_STATE_VOID_PENDING)
+        _ = gst_element_get_state(element, &state, &pending, 0)
+        return pending == GST_STATE_VOID_PENDING && state.rawValue <= GST_STATE_READY.rawValue
+    }
+
+    /// Where the manifest that was looked at is of no use any more, the player reads the content's own URL: credentials that the
+    /// application gives its source may not follow a redirect.
+    private func endHandover(of id: UInt64, _ element: UnsafeMutablePointer<GstElement>) {
+        let spent = guarded.withLock { guarded -> ManifestHandover? in
+            guard let handover = guarded.attachments[id]?.handover, handover.isSpent else { return nil }
+            guarded.attachments[id]?.handover = nil
+            return handover
+        }
+        if spent != nil { element.setProperty("uri", .string(contentURL)) }
     }
 
     /// The elements that fetch with libsoup. The first of them brings it into the process; a player that waits for its

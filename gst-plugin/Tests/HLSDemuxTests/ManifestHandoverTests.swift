@@ -29,7 +29,9 @@ import Testing
     /// Afterwards the source is where the manifest is, for good.
     @Test func itIsHandedOverOnce() async throws {
         let handover = try handover(after: .seconds(10))
+        #expect(!handover.isSpent)
         let first = try await read(handover)
+        #expect(handover.isSpent)
         #expect(first.body == Array("old".utf8) && first.header("Content-Type") == "application/dash+xml")
         let second = try await read(handover)
         #expect(second.body == Array("new a.mpd".utf8))
@@ -38,6 +40,7 @@ import Testing
 
     @Test func whatIsOldIsFetchedAnew() async throws {
         let handover = try handover(after: .seconds(11))
+        #expect(handover.isSpent)
         for _ in 0..<2 { #expect(try await read(handover).body == Array("new a.mpd".utf8)) }
     }
 
