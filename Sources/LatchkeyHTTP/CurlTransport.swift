@@ -51,7 +51,8 @@ public final class CurlTransport: HTTPTransport {
             let left = now().duration(to: deadline)
             if request.forbidsLocalAddresses, chain.url.namesLocalAddress { throw .localAddress(at: chain.url) }
             guard left > .zero else { throw .timedOut(chain.url.text, "no complete response within \(timeout)") }
-            let response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver, gate)
+            var response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver, gate)
+            response.movedURL = chain.movedURL
             guard try chain.follow(response) else { return response }
         }
     }
@@ -103,6 +104,9 @@ struct RedirectChain: Sendable {
 
     private(set) var request: HTTPRequest
     private(set) var url: HTTPURL
+    /// Where redirects for good led, up to the first that is none; nil: nowhere.
+    private(set) var movedURL: String?
+    private var isMoved = true
     private var followed = 0
 
     init(_ request: HTTPRequest) throws(HTTPError) {
@@ -137,6 +141,8 @@ struct RedirectChain: Sendable {
         }
         url = target
         request.url = target.text
+        isMoved = isMoved && [301, 308].contains(response.status)
+        if isMoved { movedURL = target.text }
         return true
     }
 

@@ -15,6 +15,8 @@ public struct HTTPResponse: Sendable {
     /// The URL that answered, after redirects, without fragment. It may hold a query and user information: print
     /// `printableURL`.
     public var url: String
+    /// Where redirects for good (301, 308) led, up to the first that is none; nil: nowhere.
+    package var movedURL: String?
     /// What a transport added to the request and error texts must not quote.
     package var sentSecrets: [String] = []
 

@@ -26,6 +26,7 @@ public final class KeyPlayback: Sendable {
         var manifestURLs: [String] = []
         var cookies: [CookieStore] = []
         var licensePlaces: [LicensePlace] = []
+        var manifestFailure: String?
     }
 
     /// Media names its KIDs: the most of them, and of notices, that are remembered.
@@ -52,6 +53,13 @@ public final class KeyPlayback: Sendable {
             }
         }
     }
+
+    /// A manifest that plays could not be read here: what it says of keys is not known. With the words for people, which show no
+    /// secret.
+    package func note(manifestFailure text: String) { state.withLock { $0.manifestFailure = text } }
+
+    /// Why nothing is known of what the manifest says of keys; nil where that is known, or there is no manifest.
+    package var manifestFailure: String? { state.withLock(\.manifestFailure) }
 
     /// A manifest names a license service. The one that it names last counts.
     package func note(_ place: LicensePlace) {

@@ -55,6 +55,22 @@ struct RedirectTests {
         #expect(second.values("content-type") == (keepsBody ? ["text/plain"] : []))
     }
 
+    /// Where one should ask from now on: not behind a redirect that is for now.
+    @Test(
+        arguments: [
+            ([301, 308], "http://one.example/2"), ([308, 307, 301], "http://one.example/1"), ([302, 301], nil),
+            ([], nil),
+            ([303], nil),
+        ] as [([Int], String?)])
+    func redirectsForGood(_ statuses: [Int], _ moved: String?) throws {
+        var chain = try RedirectChain(HTTPRequest(url: "http://one.example/"))
+        for (number, status) in statuses.enumerated() {
+            let follows = try chain.follow(redirect(status, "/\(number + 1)"))
+            #expect(follows)
+        }
+        #expect(chain.movedURL == moved)
+    }
+
     @Test(arguments: [
         (307, "http://two.example/", false), (308, "//one.example:81/", false), (307, "/b", true),
         (302, "http://two.example/", false), (303, "/b", true),

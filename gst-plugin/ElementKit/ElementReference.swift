@@ -18,6 +18,13 @@ public struct ElementReference: @unchecked Sendable {
         return String(cString: text)
     }
 
+    /// The rank of a factory; 0 where there is none of that name.
+    package static func rank(ofFactory name: String) -> UInt32 {
+        guard let factory = gst_element_factory_find(name) else { return 0 }
+        defer { gst_object_unref(UnsafeMutableRawPointer(factory)) }
+        return gst_plugin_feature_get_rank(factory)
+    }
+
     /// Whether this element, or a bin around it, is on its way to READY or NULL. A thread that waits asks this now
     /// and then: adaptive demuxers stop their own thread before they stop their children.
     public var isBeingStopped: Bool { ek_is_being_stopped(pointer) != 0 }

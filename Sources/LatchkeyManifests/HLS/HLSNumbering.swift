@@ -27,6 +27,9 @@ struct HLSNumbering: Sendable {
 
     /// The stock demuxer plays on from one of the last, as it keeps some distance from the end.
     private static let keptCount = 3
+    /// How many windows a server may lag behind, and how many segments at least and at most. An encoder that starts anew with
+    /// names and numbers that are not older than that is taken for such a server until it has come to new ones.
+    private static let lag = (windows: 4, segments: 64...4096)
 
     /// What is added to the origin's numbers; they wrap around.
     private(set) var offset: UInt64 = 0
@@ -35,9 +38,29 @@ struct HLSNumbering: Sendable {
     private var tail: [Kept] = []
     /// The origin's number of the first segment behind the tail.
     private var start: UInt64?
+    /// The segments of the last versions, in the order in which they came.
+    private var seen: [Place] = []
+    /// The version that `begin` took has other segments than the last one.
+    private var isAnew = false
+
+    private struct Place: Equatable {
+        var sequence: UInt64
+        var url: String
+    }
+
+    /// Whether what was fetched is an older version of the playlist, as from a server that lags behind: its last segment is
+    /// known, and others have followed that.
+    func isOlder(_ media: HLSMediaPlaylist) -> Bool {
+        guard !media.isEnded, !media.isDelta, let newest = media.segments.last(where: { $0.url != nil }),
+            let url = newest.url, let last = seen.last
+        else { return false }
+        let place = Place(sequence: newest.sequence, url: url)
+        return place != last && seen.contains(place)
+    }
 
     /// Takes the next version of the playlist, before it is written. `known`: the URLs of the last version.
     mutating func begin(_ media: HLSMediaPlaylist, known: @autoclosure () -> Set<String>) {
+        isAnew = false
         guard let first = media.segments.first, !media.isDelta else { return }
         if isRestart(media, known), let last = kept.last {
             offset = (last.segment.sequence &+ offset &+ 1) &- first.sequence
@@ -45,12 +68,12 @@ struct HLSNumbering: Sendable {
             let own = media.discontinuity &+ (media.hasDiscontinuity(first) ? 1 : 0)
             discontinuityOffset = (last.discontinuity &+ 1) &- own
             (tail, start) = (kept, first.sequence)
+            isAnew = true
         } else if first.sequence != start {
             (tail, start) = ([], nil)
         }
     }
 
-    /// An older version, as from a server that lags behind, has segments that are known.
     private func isRestart(_ media: HLSMediaPlaylist, _ known: () -> Set<String>) -> Bool {
         guard let oldest = kept.first, let newest = media.segments.last(where: { $0.url != nil }),
             newest.sequence < oldest.segment.sequence
@@ -75,13 +98,18 @@ struct HLSNumbering: Sendable {
     mutating func end(_ media: HLSMediaPlaylist, _ placements: [HLSPlan.Placement]) {
         var discontinuity = media.discontinuity &+ discontinuityOffset
         var new: [Kept] = []
+        let last = isAnew ? nil : seen.last?.sequence
         for (segment, placement) in zip(media.segments, placements) {
             if media.hasDiscontinuity(segment) { discontinuity &+= 1 }
-            guard segment.url != nil else { continue }
+            guard let url = segment.url else { continue }
+            if last.map({ segment.sequence > $0 }) ?? true { seen.append(Place(sequence: segment.sequence, url: url)) }
             new.append(Kept(segment: segment, placement: placement, discontinuity: discontinuity))
             if new.count > Self.keptCount { new.removeFirst() }
         }
         if !new.isEmpty { kept = new }
+        let (count, _) = media.segments.count.multipliedReportingOverflow(by: Self.lag.windows)
+        let limit = min(max(count, Self.lag.segments.lowerBound), Self.lag.segments.upperBound)
+        if seen.count > limit { seen.removeFirst(seen.count - limit) }
     }
 }
 

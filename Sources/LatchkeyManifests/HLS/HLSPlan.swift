@@ -10,6 +10,8 @@ struct HLSPlan {
         var front: HLSShared<HLSFront>?
         /// Of an enveloped segment: see `HLSEnvelopedSegment`.
         var start: Double = 0
+        /// It would stay with its origin and comes through this library all the same.
+        var isRelayed = false
     }
 
     /// One for each segment.
@@ -21,8 +23,8 @@ struct HLSPlan {
     private(set) var segmentToInspect: String?
     private(set) var segmentToProbe: HLSRewriting.SegmentProbe?
 
-    let relaysSegments: Bool
-    let relayedOrigin: String?
+    private let relaysSegments: Bool
+    private let relayedOrigin: String?
 
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
@@ -32,7 +34,9 @@ struct HLSPlan {
     init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter, front: HLSNumbering.Front? = nil) {
         window = rewriter.window
         self.front = front
-        relaysSegments = rewriter.relaysSegments || rewriter.relaysClearPlaylists
+        relaysSegments =
+            rewriter.relaysSegments || rewriter.relaysClearPlaylists
+            || rewriter.relaysLiveSegments && !media.isEnded
         relayedOrigin = rewriter.relayedOrigin
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
@@ -77,6 +81,7 @@ struct HLSPlan {
                 continue
             }
             var placement = Self.placement(segment, kind: kind, hasSamples: needsFronts, likeness: likeness)
+            placement.isRelayed = placement.delivery == .direct && isRelayed(segment.url ?? "")
             if let last = placements.last?.front, last == placement.front { placement.front = last }
             placements.append(placement)
         }
@@ -105,7 +110,10 @@ struct HLSPlan {
             let front = segment.sharedMap.map { HLSFront.own($0.value) }
             if map?.value != front { map = front.map { HLSShared($0) } }
             let isServed = segment.url != nil && kind != .webVTT
-            placements.append(Placement(delivery: isServed ? .enveloped : .direct, front: map, start: start))
+            placements.append(
+                Placement(
+                    delivery: isServed ? .enveloped : .direct, front: map, start: start,
+                    isRelayed: !isServed && isRelayed(segment.url ?? "")))
             start += segment.duration
         }
     }
@@ -221,7 +229,7 @@ extension HLSPlan {
             return output.url(.envelope(resource))
         }
         guard placement?.delivery == .decrypted, let decryption = segment.decryption else {
-            return isRelayed(url) ? output.url(.relayedSegment(url: url)) : url
+            return placement?.isRelayed == true ? output.url(.relayedSegment(url: url)) : url
         }
         return output.url(
             .segment(HLSEncryptedSegment(url: url, byteRange: segment.byteRange, decryption: decryption)))
@@ -264,7 +272,7 @@ extension HLSPlan {
     }
 
     private func isRelayed(_ url: String) -> Bool {
-        guard isRewritten, relaysSegments || relayedOrigin != nil else { return false }
+        guard relaysSegments || relayedOrigin != nil else { return false }
         let reference = URIReference(url)
         return reference.isHTTP && (relaysSegments || reference.origin == relayedOrigin)
     }
@@ -372,6 +380,8 @@ struct HLSWindow: Sendable {
     /// The last key of encrypted samples.
     var sampleKey: HLSKey?
     var numbering = HLSNumbering()
+    /// What was made of the last version, unless that was a delta update.
+    var last: HLSRewriting?
 
     func record(_ sequence: UInt64) -> Record? { records[sequence] }
 

@@ -49,6 +49,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// The same for playlists without keys and their maps, too.
     package var relaysClearPlaylists = false
 
+    /// As `relaysSegments`, for live playlists alone. A segment that is known keeps its URL.
+    package var relaysLiveSegments = false
+
     /// As `relaysSegments`, for segments at this origin alone (`URIReference.origin`); nil: for none.
     public var relayedOrigin: String?
 
@@ -276,6 +279,8 @@ extension HLSPlaylistRewriter {
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
             keyLimit: keyLimit)
         var numbering = window.numbering
+        // The stock demuxer goes back to where an older version ends: it has a newer one.
+        if let last = window.last, numbering.isOlder(media) { return output.result = last }
         numbering.begin(media, known: Set(window.records.values.map(\.url)))
         let plan = HLSPlan(media, rewriter: self, front: numbering.front(of: media))
         try plan.write(media, to: &output)
@@ -299,6 +304,7 @@ extension HLSPlaylistRewriter {
             }
         }
         window.advance(first: media.mediaSequence, records: records, scopeChanges: media.scopeChanges)
+        window.last = media.isDelta ? nil : output.result
     }
 
     /// `offset` is what numbers have more than those of the origin.

@@ -285,15 +285,42 @@ import Testing
             ])
     }
 
-    /// A server that lags behind has an older version, and the numbers of a playlist that has ended mean nothing.
-    @Test func anOlderVersionIsNoNewStart() throws {
-        let found = try versions([
-            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a", "b", "c", "d", "e"))",
-            "#EXT-X-MEDIA-SEQUENCE:97\n\(segments("x", "y", "z", "a"))",
-            "#EXT-X-MEDIA-SEQUENCE:101\n\(segments("b", "c", "d", "e", "f"))",
-        ])
-        #expect(found.map { $0.lines[0] } == [100, 97, 101].map { "#EXT-X-MEDIA-SEQUENCE:\($0)" })
+    /// A server that lags behind has an older version, which is no new start and nothing new: however far it is behind.
+    @Test(arguments: [2, 4, 7, 20]) func anOlderVersionIsNothingNew(segmentsBehind: Int) throws {
+        func version(_ first: Int) -> String {
+            let names = (first..<first + 5).map { "#EXTINF:1,\n\($0).ts\n" }
+            return "#EXT-X-MEDIA-SEQUENCE:\(first)\n\(names.joined())"
+        }
+        let firsts = [100, 103, 108, 112, 117, 121, 121 - segmentsBehind, 122, 123 - segmentsBehind, 126]
+        let found = try versions(firsts.map(version))
+        let heads = [100, 103, 108, 112, 117, 121, 121, 122, 122, 126]
+        #expect(found.map { $0.lines[0] } == heads.map { "#EXT-X-MEDIA-SEQUENCE:\($0)" })
+        #expect(found[6].lines == found[5].lines && found[6].result.resources == found[5].result.resources)
         #expect(found.allSatisfy { !$0.result.isNumberedAnew })
+    }
+
+    /// Also one of before a new start, and one that the newer one has no segment of.
+    @Test func anOlderVersionBehindANewStart() throws {
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a", "b", "c"))", "#EXT-X-MEDIA-SEQUENCE:103\n\(segments("d", "e"))",
+            segments("f", "g"), "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a", "b", "c"))",
+            "#EXT-X-MEDIA-SEQUENCE:1\n\(segments("g", "h"))",
+        ])
+        #expect(found[3].lines == found[2].lines)
+        #expect(found.map(\.result.firstSegment) == [100, 103, 105, 105, 106])
+    }
+
+    /// What has ended, and what ends with a segment that is new, is no older version.
+    @Test func otherVersionsAreWhatTheyAre() throws {
+        let head = "#EXT-X-MEDIA-SEQUENCE:100\n"
+        let found = try versions([
+            head + segments("a", "b", "c"), head + segments("a", "b", "c"), head + segments("a", "b", "x"),
+            head + segments("a", "b") + "#EXT-X-ENDLIST\n",
+        ])
+        #expect(found.map(\.lines.count) == [4, 4, 4, 4])
+        #expect(found[2].lines.last == "x.ts")
+        #expect(found[3].lines.suffix(2) == ["b.ts", "#EXT-X-ENDLIST"])
+        #expect(found[3].result.isEnded)
     }
 
     @Test func theLargestNumbersDoNotTrap() throws {

@@ -64,6 +64,27 @@ import Testing
         #expect(result.keys.isEmpty)
     }
 
+    /// Those of live playlists with keys, but for segments that were there before a key was, which keep their URLs.
+    @Test func segmentsOfLivePlaylistsAreRelayed() throws {
+        func urls(_ playlists: String...) throws -> [[String]] {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+            rewriter.relaysLiveSegments = true
+            return try playlists.map { playlist in
+                let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n" + playlist
+                return SeenSegment.segments(of: try rewriter.rewrite(text, routes: routes).text).map(\.url)
+            }
+        }
+        let key = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://1\",KEYFORMAT=\"\(skd.keyFormat)\"\n"
+        let (clear, encrypted) = ("#EXTINF:1,\na.ts\n", "\(key)#EXTINF:1,\nb.ts\n")
+        let end = "#EXTINF:1,\nc.ts\n#EXT-X-ENDLIST\n"
+        let relayed = routes.url(.relayedSegment(url: "\(root)/b.ts"))
+        #expect(
+            try urls(clear, clear + encrypted, clear + encrypted + end) == [
+                ["\(root)/a.ts"], ["\(root)/a.ts", relayed], ["\(root)/a.ts", relayed, "\(root)/c.ts"],
+            ])
+        #expect(try urls(encrypted + end) == [["\(root)/b.ts", "\(root)/c.ts"]])
+    }
+
     @Test func unprotectedPlaylistsOnlyGetAbsoluteURIs() throws {
         let lines = """
             #EXT-X-VERSION:9

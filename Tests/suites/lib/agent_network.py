@@ -381,6 +381,24 @@ def chunked(place):
         demand(len(presentation.origin.asked(name)) == 2, f"asked {len(presentation.origin.asked(name))} times")
 
 
+def one_session(place):
+    """The manifest's origin sets up a session with each request, which a redirect leads to, and allows one: what looks at the
+    content and what plays it are in the same."""
+    with place() as presentation:
+        count = []
+
+        def begin(_request):
+            count.append(None)
+            return hls_origin.Answer(302, Location=f"/session/1/{presentation.manifest}") if len(count) == 1 else 403
+
+        presentation.origin.files = {f"session/1/{name}": content for name, content in presentation.files.items()}
+        presentation.origin.files[presentation.manifest] = begin
+        presentation.play().demand(0).states("playing", "ended")
+        demand(len(count) == 1, f"{len(count)} sessions")
+        asked = len(presentation.origin.asked(f"session/1/{presentation.manifest}"))
+        demand(asked == 1, f"the manifest was asked for {asked} times")
+
+
 def hdmi_later():
     """Another mode in the middle of playback counts at once: playback will be aborted, and is."""
     with World(name=agent_scenes.MP4) as world:
@@ -407,6 +425,9 @@ ALL = {
     "hls-chunked": functools.partial(chunked, Presentation),
     "dash-chunked": functools.partial(chunked, functools.partial(Served, "dash")),
     "smooth-chunked": functools.partial(chunked, functools.partial(Served, "smooth")),
+    "one-session/hls": functools.partial(one_session, Presentation),
+    "one-session/dash": functools.partial(one_session, functools.partial(Served, "dash")),
+    "one-session/smooth": functools.partial(one_session, functools.partial(Served, "smooth")),
     "mp4-outage": film_outage(agent_scenes.MP4, "video.mp4", "mp4"),
     "piff-outage": film_outage(agent_scenes.PIFF, "media.ismv", "piff"),
     "mp4-outage-for-good": film_outage_for_good, "mp4-unavailable": film_unavailable, "mp4-missing": film_missing,

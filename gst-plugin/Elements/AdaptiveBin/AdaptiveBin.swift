@@ -456,8 +456,13 @@ extension AdaptiveBin {
     private func handOn() -> Bool {
         guard let run = currentRun, let sink = child?.pad("sink") else { return false }
         let place = sink.peerURI()
-        let url = place?.base ?? ""
+        var url = place?.base ?? ""
         manifest.source = place?.uri ?? ""
+        // The stock demuxer does not see where one comes from that was handed over.
+        if let handed = ManifestHandover.place(of: manifest.source, base: url) {
+            (manifest.source, url) = (handed.source, handed.url)
+            manifest.laterURL = url
+        }
         run.origin.cookies.take(manifest.setCookies, from: url)
         withGuarded(\.pipeline)?.note(manifestURL: url, cookies: run.origin.cookies)
         do throws(PresentationFailure) {
@@ -787,6 +792,14 @@ extension AdaptiveBin {
 public enum AdaptiveDemuxerFactory {
     /// All of them, in the order in which they are registered.
     public static let all = [HLSDemuxer.factory, DASHDemuxer.factory, SmoothDemuxer.factory]
+
+    /// Whether players plug them and not GStreamer's own.
+    static var areRankedFirst: Bool {
+        let types: [AdaptiveBin.Type] = [HLSDemuxer.self, DASHDemuxer.self, SmoothDemuxer.self]
+        return zip(all, types).allSatisfy { own, type in
+            ElementReference.rank(ofFactory: own.factory) > ElementReference.rank(ofFactory: type.stock.factory)
+        }
+    }
 
     /// What makes players plug them where GStreamer does not know the manifest.
     public static let types = [DASHDemuxer.manifestType]

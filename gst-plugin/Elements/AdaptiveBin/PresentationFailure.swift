@@ -56,6 +56,11 @@ struct PresentationFailure: Error, Sendable {
         }
     }
 
+    /// The origin has nothing of that name.
+    var isAbsence: Bool {
+        if case .status(let status) = cause { status == 404 || status == 410 } else { false }
+    }
+
     func post(on element: ElementReference) {
         switch kind {
         case .notFound: element.postError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)

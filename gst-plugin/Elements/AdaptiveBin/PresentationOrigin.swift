@@ -41,7 +41,12 @@ final class PresentationOrigin: Sendable {
         var home: String?
         /// The last request of the stock demuxer, whose fields also go with what it does not ask for itself.
         var demuxerHeaders: [HTTPHeader] = []
+        /// Where playlists and manifests have moved for good.
+        var moved: [String: String] = [:]
     }
+
+    /// The most moves that are remembered; later ones are redirected each time.
+    private static let movedLimit = 1024
 
     private let transport: any HTTPTransport
     /// Those that servers set for the presentation. The application's are fields of the source element.
@@ -87,11 +92,26 @@ final class PresentationOrigin: Sendable {
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         method: String = "GET"
     ) async throws(HLSFailure) -> HTTPResponse {
-        let outgoing = self.request(content, url, for: request, range: range?.httpRange, method: method)
+        let place = content.isText ? state.withLock { $0.moved[url] } ?? url : url
+        let outgoing = self.request(content, place, for: request, range: range?.httpRange, method: method)
         do {
-            return try await transport.send(outgoing)
+            let response = try await transport.send(outgoing)
+            if content.isText { note(response, of: url) }
+            return response
         } catch {
+            if content.isText { state.withLock { $0.moved[url] = nil } }
             throw .transport(error, of: content.rawValue)
+        }
+    }
+
+    /// A playlist or manifest that has moved for good (301, 308) is asked for there from now on, as long as it is there.
+    private func note(_ response: HTTPResponse, of url: String) {
+        state.withLock { state in
+            if response.status >= 400 {
+                state.moved[url] = nil
+            } else if let place = response.movedURL, state.moved.count < Self.movedLimit || state.moved[url] != nil {
+                state.moved[url] = place
+            }
         }
     }
 

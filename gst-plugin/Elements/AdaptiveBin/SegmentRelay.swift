@@ -89,8 +89,13 @@ final class SegmentRelay: Sendable {
         guard !isForPlayers || hasCome.load(ordering: .relaxed), didFail(failure, at: url), !isOver(url) else {
             return false
         }
+        return await waits(Self.pause)
+    }
+
+    /// False where the task is cancelled.
+    func waits(_ pause: Duration) async -> Bool {
         do {
-            try await sleep(Self.pause)
+            try await sleep(pause)
             return true
         } catch {
             return false

@@ -15,6 +15,8 @@ final class SegmentServer: Sendable {
     static let originLimit = 64
     private static let manifestName = "m"
     private static let failureLimit = 8
+    /// How often a live segment that is not there is asked for again, and how many of them are left out in a row.
+    private static let absence = (attempts: 2, limit: 8)
 
     /// Reads what was fetched of the manifest; nil where it is the stock demuxer's own matter.
     typealias Rewrite = @Sendable (HTTPResponse) -> [UInt8]?
@@ -27,6 +29,8 @@ final class SegmentServer: Sendable {
         var home = ""
         /// Where later versions of the manifest come from, and what is made of them.
         var manifest: (url: String, rewrite: Rewrite)?
+        /// How many segments of a live presentation were left out since one came; nil: none has come.
+        var absent: Int?
         var isHandedOut = false
         var requestCount = 0
         /// What the stock demuxer heard of, with the number of the request.
@@ -101,6 +105,9 @@ final class SegmentServer: Sendable {
         }
     }
 
+    /// A later version of the manifest names another place for those behind it.
+    func manifestDidMove(to url: String) { state.withLock { $0.manifest?.url = url } }
+
     /// Where a request leads; nil: nowhere.
     private func target(_ path: some StringProtocol, _ query: String?) -> String? {
         let parts = path.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
@@ -159,13 +166,37 @@ final class SegmentServer: Sendable {
         guard let url = target(request.path, request.query) else { return .notFound }
         return await answers.answer { [self] in
             do throws(PresentationFailure) {
-                let response = try await relay.answer(url, request)
+                let response = try await segment(url, request)
                 // What failed before is no news any more.
                 state.withLock { $0.failures.removeAll { $0.number < number } }
                 return response
             } catch {
                 if !Task.isCancelled { note(error, number) }
                 return LoopbackResponse(status: error.status)
+            }
+        }
+    }
+
+    /// Of a live presentation, a segment that is not there comes late, or is there no more: the stock demuxer would ask for it
+    /// for ever, and goes on behind an empty one.
+    private func segment(_ url: String, _ request: LoopbackRequest) async throws(PresentationFailure)
+        -> LoopbackResponse
+    {
+        var attempt = 0
+        while true {
+            do throws(PresentationFailure) {
+                let response = try await relay.answer(url, request)
+                state.withLock { $0.absent = 0 }
+                return response
+            } catch {
+                let absent = state.withLock { $0.manifest == nil ? nil : $0.absent }
+                guard error.isAbsence, let absent, absent < Self.absence.limit else { throw error }
+                if attempt == Self.absence.attempts {
+                    state.withLock { $0.absent = absent + 1 }
+                    return LoopbackResponse(status: 204)
+                }
+                guard await relay.waits(SegmentRelay.pause) else { throw error }
+                attempt += 1
             }
         }
     }

@@ -50,10 +50,10 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
-        try run.start(bytes, from: url)
+        try run.start(bytes, from: url, source: manifest.source)
         if let choice = run.choice { waitForAnswers(to: run.decidingKeyIDs, choice) }
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
-        manifest.laterURL = handedOn.laterURL
+        if let laterURL = handedOn.laterURL { manifest.laterURL = laterURL }
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes
     }

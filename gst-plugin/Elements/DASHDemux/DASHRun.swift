@@ -21,6 +21,7 @@ final class DASHRun: AdaptiveRun {
     let choice: KeyChoice?
     private let makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer?
     private let keys: ManifestKeys
+    private let playback: KeyPlayback?
     private let sleep: @Sendable (Duration) async throws -> Void
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
@@ -58,10 +59,10 @@ final class DASHRun: AdaptiveRun {
         /// The stock demuxer's own.
         private static let longestPeriod: Duration = .seconds(1800)
 
-        /// Nil where there are none. `url` is where the manifest came from.
-        init?(_ manifest: DASHManifest, from url: String) {
+        /// Nil where there are none. `source` is what was asked for the manifest, which came from `url`.
+        init?(_ manifest: DASHManifest, from url: String, source: String) {
             guard manifest.isDynamic, let period = manifest.minimumUpdatePeriod else { return nil }
-            self.url = manifest.location.map { URIReference.resolve($0, against: URIReference(url)) } ?? url
+            self.url = manifest.location.map { URIReference.resolve($0, against: URIReference(url)) } ?? source
             self.period = min(max(period, Self.shortestPeriod), Self.longestPeriod)
         }
     }
@@ -81,7 +82,9 @@ final class DASHRun: AdaptiveRun {
         session = shared.session
         self.choice = choice
         keys = ManifestKeys(
-            session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
+            session: shared.session, keySystem: shared.settings.keySystem,
+            provisioned: shared.settings.provisionedKeySystems, playback: playback)
+        self.playback = playback
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         self.makePlainSegments = makePlainSegments
@@ -111,15 +114,16 @@ final class DASHRun: AdaptiveRun {
         } ?? segments?.takeFailure()
     }
 
-    /// Reads the manifest that came from `url`, and starts the requests for its keys.
+    /// Reads the manifest that came from `url`, and starts the requests for its keys. `source` is its URL before redirects; nil:
+    /// there were none.
     ///
     /// A manifest that is not well-formed still goes to the stock demuxer, which is the one that plays it. Throws for
     /// what no player takes, and for what would take the stock demuxer more memory than a player should give.
-    func start(_ bytes: [UInt8], from url: String) throws(PresentationFailure) {
+    func start(_ bytes: [UInt8], from url: String, source: String? = nil) throws(PresentationFailure) {
         origin.setHome(url)
         do throws(FormatError) {
             let manifest = try DASHManifest(bytes)
-            let later = LaterVersions(manifest, from: url)
+            let later = LaterVersions(manifest, from: url, source: source ?? url)
             state.withLock {
                 $0.later = later
                 if choice != nil { $0.alternatives = manifest.alternatives }
@@ -132,6 +136,9 @@ final class DASHRun: AdaptiveRun {
             let failure = PresentationFailure.manifest(error, at: url)
             if error.isForNobody { throw failure }
             DASHDemuxer.log.log(.warning, nil, failure.text)
+            playback?.note(
+                manifestFailure:
+                    "what the manifest \(HTTPRequest(url: url).printableURL) says of keys is not known: \(error)")
             // It may be live.
             watch.setOpenEnded()
             state.withLock {
@@ -233,9 +240,12 @@ final class DASHRun: AdaptiveRun {
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
-            if manifest.isProtected, manifest.location != nil { $0.location = LaterVersions(manifest, from: url)?.url }
+            if manifest.isProtected, manifest.location != nil {
+                $0.location = LaterVersions(manifest, from: url, source: url)?.url
+            }
             $0.isDynamic = manifest.isDynamic
         }
+        if let location = state.withLock({ $0.location }) { segments?.manifestDidMove(to: location) }
         if manifest.isDynamic { watch.setOpenEnded() }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
         keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
@@ -271,9 +281,9 @@ final class DASHRun: AdaptiveRun {
                 guard let run = self else { return }
                 let period = later.period
                 do throws(PresentationFailure) {
-                    if let new = try await run.fetch(later.url) {
-                        run.ask(for: new, from: later.url)
-                        guard let next = LaterVersions(new, from: later.url) else { return }
+                    if let (new, url) = try await run.fetch(later.url) {
+                        run.ask(for: new, from: url)
+                        guard let next = LaterVersions(new, from: url, source: later.url) else { return }
                         later = next
                     }
                 } catch {
@@ -293,18 +303,19 @@ final class DASHRun: AdaptiveRun {
         if isLate { task.cancel() }
     }
 
-    /// Nil where it cannot be had or read: the stock demuxer says so, which fetches it too. Throws for what is too much
-    /// for any reader.
-    private func fetch(_ url: String) async throws(PresentationFailure) -> DASHManifest? {
-        let bytes: [UInt8]
+    /// The manifest, and where it came from. Nil where it cannot be had or read: the stock demuxer says so, which fetches it
+    /// too. Throws for what is too much for any reader.
+    private func fetch(_ url: String) async throws(PresentationFailure) -> (manifest: DASHManifest, url: String)? {
+        let response: HTTPResponse
         do throws(PresentationFailure) {
-            bytes = try await origin.bytes(.manifest, url)
+            response = try await origin.response(.manifest, url)
         } catch {
             if error.isFinal { throw error }
             return nil
         }
+        guard response.status == 200 else { return nil }
         do throws(FormatError) {
-            return try DASHManifest(bytes)
+            return (try DASHManifest(response.body), response.url)
         } catch {
             if error.isForNobody { throw .manifest(error, at: url) }
             return nil

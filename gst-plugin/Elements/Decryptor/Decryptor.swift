@@ -701,8 +701,7 @@ extension Decryptor {
             }
             let waited = MonotonicTime.now &- wait.startedAt
             var pause = Self.pollInterval
-            // A request that no loader takes waits for the application a third of the time.
-            if let sources = stream.keys?.sources, let limit = sources.timeout.map({ isUntaken ? $0 / 3 : $0 }) {
+            if let sources = stream.keys?.sources, let limit = isUntaken ? sources.untakenTimeout : sources.timeout {
                 if waited >= limit {
                     monitor.unlock()
                     defer { monitor.lock() }

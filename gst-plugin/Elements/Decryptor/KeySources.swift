@@ -275,12 +275,21 @@ final class KeySources: Sendable {
         session.demand(demand)
     }
 
+    /// How long a request that no loader takes waits for the application, in nanoseconds; nil: without an end. If the manifest
+    /// could not be read, this is mostly why, and is said soon.
+    var untakenTimeout: UInt64? {
+        timeout.map { pipeline.manifestFailure == nil ? $0 / 3 : min($0 / 3, Self.unreadManifestTimeout) }
+    }
+
+    private static let unreadManifestTimeout: UInt64 = 1_000_000_000
+
     /// Ends the request for a key that did not come in time.
     func timeOut(_ keyID: KeyID?, after waited: UInt64, isUntaken: Bool) -> DecryptorFailure {
-        let hint =
+        let certificate =
             lacksCertificate
             ? "; for license-url to be asked, [fairplay] in the configuration file has to name the application certificate"
             : ""
+        let hint = certificate + (pipeline.manifestFailure.map { "; \($0)" } ?? "")
         let error = KeyError.late(
             after: .nanoseconds(Int64(clamping: waited)), isUntaken: isUntaken, hint: hint)
         if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }

@@ -75,6 +75,8 @@ final class HLSPresentation: Sendable {
         var hasFailed = false
         /// An element in the stock demuxer has posted an error.
         var hasErrorInside = false
+        /// Nil where the stock demuxer plays on behind such segments.
+        var absent = AbsentSegments.isNeeded() ? AbsentSegments() : nil
         /// Playlists whose segments have other numbers than at the origin.
         var numberedAnew: Set<String> = []
         /// Playlists that were refused, as the demuxer stops.
@@ -268,6 +270,7 @@ final class HLSPresentation: Sendable {
             rewriter.keyLimit = keyLimit
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
+            rewriter.relaysLiveSegments = state.absent != nil
             rewriter.relayedOrigin = relayedOrigin
             // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
             if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies }
@@ -291,6 +294,7 @@ final class HLSPresentation: Sendable {
             state.rewriters[name] = rewriter
             if rewriting.isNumberedAnew { state.numberedAnew.insert(name) }
             state.timeline.update(rewriting, of: name)
+            state.absent?.update(rewriting, of: name)
             if rewriting.kind == .master {
                 state.variables = rewriting.variables
                 state.sessionKeys = rewriting.sessionKeys
@@ -501,11 +505,40 @@ extension HLSPresentation {
     private func relayed(_ url: String, _ request: LoopbackRequest) async -> LoopbackResponse {
         await relayedAnswers.answer { [self] in
             do throws(HLSFailure) {
-                return try await segmentRelay.answer(url, request)
+                return try await segmentThatMayBeAbsent(url, request) ?? LoopbackResponse(status: 204)
             } catch {
                 HLSDemuxer.log.log(.warning, nil, error.text)
                 if !Task.isCancelled { state.withLock { $0.failure = error } }
                 return LoopbackResponse(status: error.status)
+            }
+        }
+    }
+
+    /// What the origin answers, as it comes. Nil: it has no such segment, and playback is to go on without.
+    private func segmentThatMayBeAbsent(
+        _ url: String, _ request: LoopbackRequest, isEncrypted: Bool = false
+    ) async throws(HLSFailure) -> LoopbackResponse? {
+        var attempt = 0
+        while true {
+            do throws(HLSFailure) {
+                let response = try await segmentRelay.answer(url, request, isEncrypted: isEncrypted)
+                state.withLock { $0.absent?.didCome(url) }
+                return response
+            } catch {
+                guard error.isAbsence, let verdict = state.withLock({ $0.absent?.verdict(on: url, attempt: attempt) })
+                else {
+                    throw error
+                }
+                HLSDemuxer.log.log(.warning, nil, error.text)
+                switch verdict {
+                case .isToCome(let pause):
+                    guard await segmentRelay.waits(pause) else { throw error }
+                    attempt += 1
+                case .isLeftOut: return nil
+                case .isTheEnd:
+                    fail(error)
+                    return nil
+                }
             }
         }
     }
@@ -678,7 +711,9 @@ extension HLSPresentation {
         var request = request
         request.headers.removeAll { $0.name.lowercased() == "range" }
         if let range = segment.byteRange { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
-        var response = try await segmentRelay.answer(segment.url, request, isEncrypted: true)
+        guard var response = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true) else {
+            return LoopbackResponse(status: 204)
+        }
         // A server without ranges sends all.
         if let range = segment.byteRange, response.status == 200, response.stream == nil {
             response.body = try range.cut(from: response.body, of: "segment", at: segment.url)

@@ -32,7 +32,9 @@ final class SmoothRun: AdaptiveRun {
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
-        keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
+        keys = ManifestKeys(
+            session: shared.session, keySystem: shared.settings.keySystem,
+            provisioned: shared.settings.provisionedKeySystems)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         let segments = try makeSegments(origin)

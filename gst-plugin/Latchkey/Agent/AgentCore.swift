@@ -24,6 +24,8 @@ final class AgentCore: Sendable {
     struct Guarded {
         var parts: AgentSession?
         var content: InspectedContent?
+        /// The manifest, as it was looked at, for the player that is made next.
+        var fetched: ManifestHandover.Content?
         var customData: String?
         var hdmiMode = HDMIMode.standard
         var alternativePicture: AlternativePicture?
@@ -58,6 +60,8 @@ final class AgentCore: Sendable {
         var demuxers: [WeakPipeline] = []
         /// Serves what is cached of the content.
         var gateway: CacheGateway?
+        /// Has the manifest for the player's source.
+        var handover: ManifestHandover?
     }
 
     init(contentURL: String, type: ContentType, configuration: Agent.Configuration) {
@@ -238,7 +242,8 @@ extension AgentCore {
         }
         let pipeline = Pipeline(element)
         let gateway = try cacheGateway()
-        element.setProperty("uri", .string(gateway?.url ?? contentURL))
+        let handover = gateway == nil ? manifestHandover() : nil
+        element.setProperty("uri", .string(gateway?.url ?? handover?.url ?? contentURL))
         do throws(PipelineError) {
             for (name, sink) in [
                 ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
@@ -255,6 +260,7 @@ extension AgentCore {
         let id = try attachment(to: element)
         guarded.withLock {
             $0.attachments[id]?.gateway = gateway
+            $0.attachments[id]?.handover = handover
         }
         noteStoredContent()
         // Behind the attachment, from which on changes reach the player.
@@ -333,6 +339,7 @@ extension AgentCore {
     /// Before the pipeline of an attachment starts: a session that was closed meanwhile gives way to a new one.
     func willStart(_ id: UInt64, _ element: UnsafeMutablePointer<GstElement>) throws(AgentError) {
         let parts = try session()
+        if Self.isStopped(element) { endHandover(of: id, element) }
         let isNew = guarded.withLock { guarded in
             guard guarded.attachments[id]?.session !== parts.session else { return false }
             guarded.attachments[id]?.session = parts.session
@@ -341,6 +348,24 @@ extension AgentCore {
         guard isNew else { return }
         PipelineSession.attach(parts.session, settings: parts.settings, to: element)
         noteStoredContent()
+    }
+
+    /// It plays nothing, and is not about to.
+    private static func isStopped(_ element: UnsafeMutablePointer<GstElement>) -> Bool {
+        var (state, pending) = (GST_STATE_VOID_PENDING, GST_STATE_VOID_PENDING)
+        _ = gst_element_get_state(element, &state, &pending, 0)
+        return pending == GST_STATE_VOID_PENDING && state.rawValue <= GST_STATE_READY.rawValue
+    }
+
+    /// Where the manifest that was looked at is of no use any more, the player reads the content's own URL: credentials that the
+    /// application gives its source may not follow a redirect.
+    private func endHandover(of id: UInt64, _ element: UnsafeMutablePointer<GstElement>) {
+        let spent = guarded.withLock { guarded -> ManifestHandover? in
+            guard let handover = guarded.attachments[id]?.handover, handover.isSpent else { return nil }
+            guarded.attachments[id]?.handover = nil
+            return handover
+        }
+        if spent != nil { element.setProperty("uri", .string(contentURL)) }
     }
 
     /// The elements that fetch with libsoup. The first of them brings it into the process; a player that waits for its
@@ -664,9 +689,9 @@ extension AgentCore {
 
     /// The content's URL for what a gateway serves; nil for other URLs.
     func originalURL(_ url: String) -> String? {
-        let gateways = guarded.withLock { $0.attachments.values.compactMap { $0.gateway?.url } }
+        let own = guarded.withLock { $0.attachments.values.flatMap { [$0.gateway?.url, $0.handover?.url] } }
         let origin = URIReference(url).origin
-        return gateways.contains { URIReference($0).origin == origin } ? contentURL : nil
+        return own.compactMap(\.self).contains { URIReference($0).origin == origin } ? contentURL : nil
     }
 
     /// That of an attachment, which lives as long; nil where nothing of the content is in the cache.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyElements
 import LatchkeyHTTP
 import LatchkeyKeySession
 import LatchkeyKeySystems
@@ -35,15 +36,34 @@ extension AgentCore {
     private var printableURL: String { HTTPRequest(url: contentURL).printableURL }
 
     func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
-        let source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
+        var source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
+        source.onWhole = { [weak self] in self?.keepForPlayback($1, of: $0) }
         let inspector = ContentInspector(
-            source: source, keySystem: parts.settings.keySystem,
+            source: source, keySystem: parts.settings.keySystem, provisioned: parts.settings.provisionedKeySystems,
             envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         var content = try await inspector.inspect(contentURL, type)
         content.cookies = source.cookies
         guarded.withLock { [content] in $0.content = content }
         return content
+    }
+
+    /// The manifest goes to the player that is made next. Cookies would not: their origin is asked again, as the player is.
+    private func keepForPlayback(_ answer: ContentSource.Answer, of url: String) {
+        guard url == contentURL, !answer.setsCookies else { return }
+        let content = ManifestHandover.Content(
+            body: answer.bytes, type: answer.contentType, source: url, url: answer.url)
+        guarded.withLock { $0.fetched = content }
+    }
+
+    /// For a player: what was looked at, unless that is too long ago.
+    func manifestHandover() -> ManifestHandover? {
+        let content = guarded.withLock { guarded in
+            defer { guarded.fetched = nil }
+            return guarded.fetched
+        }
+        guard let content, content.isFresh(at: .now), ManifestHandover.isPossible else { return nil }
+        return try? ManifestHandover(content)
     }
 
     // MARK: Licenses

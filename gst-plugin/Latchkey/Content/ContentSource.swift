@@ -12,12 +12,15 @@ struct ContentSource: Sendable {
     let cookies = CookieStore()
     /// Called for every fetch, for the log.
     var onFetch: @Sendable (String) -> Void = { _ in }
+    /// Gets each resource that was fetched as a whole over the network, with the URL that was asked for.
+    var onWhole: @Sendable (String, Answer) -> Void = { _, _ in }
 
     /// What came from where; `url` is the one that answered.
     struct Answer: Sendable {
         var bytes: [UInt8]
         var url: String
         var contentType: String?
+        var setsCookies = false
     }
 
     private static let timeout = Duration.seconds(20)
@@ -25,7 +28,9 @@ struct ContentSource: Sendable {
     /// The whole of a resource, of at most so many bytes. Throws `unreachable`, `serverError`, `invalidContent` where
     /// there are more, and `invalidURL`.
     func whole(_ url: String, limit: Int) async throws(AgentError) -> Answer {
-        try await fetch(url, range: nil, limit: limit)
+        let answer = try await fetch(url, range: nil, limit: limit)
+        if Self.path(ofFile: url) == nil { onWhole(url, answer) }
+        return answer
     }
 
     /// A part of a resource; shorter only where the resource ends.
@@ -78,7 +83,8 @@ struct ContentSource: Sendable {
         case 200..<300:
             let skipped = Int(clamping: range?.offset ?? 0)
             return Answer(
-                bytes: Array(response.body.dropFirst(skipped).prefix(limit)), url: response.url, contentType: type)
+                bytes: Array(response.body.dropFirst(skipped).prefix(limit)), url: response.url, contentType: type,
+                setsCookies: response.header("Set-Cookie") != nil)
         default: throw .serverError(response.status, at: response.url)
         }
     }

@@ -48,5 +48,33 @@ extension ElementTests {
         @Test func otherwiseKeysAreThereAheadOfNeed() throws {
             #expect(try asked(usedKeyIDs: [used], usedOnly: false) == [used, other])
         }
+
+        /// What no loader takes waits for the application; not for long where the manifest may say who has it.
+        @Test func aManifestThatCannotBeReadIsToldSoon() throws {
+            TestProcess.prepare
+            let session = KeySession()
+            let playback = session.playback(of: 1)
+            var settings = DecryptorSettings()
+            settings.keyTimeout = 6000
+            let sources = try KeySources(
+                settings: settings, shared: SharedSession(session, ControlSettings()), playback: playback, observer: 1)
+            var reason: String {
+                if case .key(_, let error) = sources.timeOut(used, after: 0, isUntaken: true) {
+                    error.description
+                } else {
+                    ""
+                }
+            }
+            #expect(sources.untakenTimeout == 2_000_000_000)
+            #expect(reason.contains("no key source") && !reason.contains("the manifest"))
+            playback.note(manifestFailure: "what the manifest says is not known")
+            #expect(sources.untakenTimeout == 1_000_000_000)
+            #expect(reason.contains("; what the manifest says is not known"))
+            settings.keyTimeout = 0
+            let patient = try KeySources(
+                settings: settings, shared: SharedSession(session, ControlSettings()), playback: playback, observer: 2)
+            #expect(patient.untakenTimeout == nil)
+            session.close(.sessionClosed("the test is over"))
+        }
     }
 }

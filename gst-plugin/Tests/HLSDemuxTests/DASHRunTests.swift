@@ -34,12 +34,25 @@ extension HLSDemuxTests.DASHRunTests {
     private final class Versions: HTTPTransport {
         let urls = Mutex<[String]>([])
         private let bodies: Mutex<[[UInt8]]>
-        init(_ bodies: [[UInt8]]) { self.bodies = Mutex(bodies) }
+        private let redirect: @Sendable (HTTPRequest) -> (url: String, isForGood: Bool)?
+
+        /// `redirect`: where a request leads; nil: nowhere else.
+        init(
+            _ bodies: [[UInt8]],
+            redirect: @escaping @Sendable (HTTPRequest) -> (url: String, isForGood: Bool)? = { _ in nil }
+        ) {
+            self.bodies = Mutex(bodies)
+            self.redirect = redirect
+        }
 
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
             urls.withLock { $0.append(request.url) }
             let body = bodies.withLock { $0.isEmpty ? nil : $0.removeFirst() }
-            return HTTPResponse(status: body == nil ? 404 : 200, body: body ?? [], url: request.url)
+            let place = redirect(request)
+            var response = HTTPResponse(
+                status: body == nil ? 404 : 200, body: body ?? [], url: place?.url ?? request.url)
+            if let place, place.isForGood { response.movedURL = place.url }
+            return response
         }
     }
 
@@ -90,6 +103,55 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(waited == [.seconds(2.5), .seconds(5), .seconds(5), .seconds(5), .seconds(1), .seconds(1)])
         #expect(Set(versions.urls.withLock { $0 }) == ["https://a.test/x/b/next.mpd"])
         run.end()
+    }
+
+    /// Later versions are asked for where a redirect for good leads, and at the first place below any other; what they name
+    /// relatively is relative to where they came from.
+    @Test(arguments: [true, false]) func laterVersionsFollowRedirects(isForGood: Bool) async throws {
+        let (sleeps, slept) = AsyncStream.makeStream(of: Void.self)
+        let location = "<Location>next.mpd</Location>"
+        let versions = Versions([
+            Self.manifest(1), Self.manifest(1), Self.manifest(1, location: location), Self.manifest(1),
+        ]) { request in
+            request.url.hasPrefix("https://a.test") ? ("https://b.test/y/live.mpd", isForGood) : nil
+        }
+        let count = Mutex(0)
+        let time = Mutex(ContinuousClock.now)
+        let run = try DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()), transport: versions,
+            sleep: { duration in
+                slept.yield()
+                time.withLock { $0 += duration }
+                let isLast = count.withLock {
+                    $0 += 1
+                    return $0 > 4
+                }
+                if isLast { try await Task.sleep(for: .seconds(3600)) }
+            },
+            now: { time.withLock { $0 } })
+        try run.start(Self.manifest(1), from: "https://c.test/z/live.mpd", source: "https://a.test/live.mpd")
+        var waited = 0
+        for await _ in sleeps {
+            waited += 1
+            if waited == 5 { break }
+        }
+        let (first, moved) = ("https://a.test/live.mpd", "https://b.test/y/live.mpd")
+        let urls = versions.urls.withLock { $0 }
+        #expect(urls == [first] + (isForGood ? [moved, moved] : [first, first]) + ["https://b.test/y/next.mpd"])
+        run.end()
+    }
+
+    /// A place that a playlist or manifest has moved to for good is forgotten where nothing is there any more.
+    @Test func aPlaceThatIsThereNoMoreIsForgotten() async throws {
+        let versions = Versions([Self.manifest(1), Self.manifest(1)]) { request in
+            request.url.hasPrefix("https://a.test") ? ("https://b.test/live.mpd", true) : nil
+        }
+        let origin = PresentationOrigin(transport: versions)
+        for _ in 0..<4 { _ = try await origin.response(.manifest, "https://a.test/live.mpd") }
+        // A segment is where its URL says.
+        _ = try await origin.response(.segment, "https://a.test/live.mpd")
+        let (first, moved) = ("https://a.test/live.mpd", "https://b.test/live.mpd")
+        #expect(versions.urls.withLock { $0 } == [first, moved, moved, first, first])
     }
 
     /// The stock demuxer is sent to the place that the manifest names, where its media stays what it was.
@@ -355,13 +417,33 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(groups.count == 1 && groups.first?.keyIDs.count == 256)
     }
 
+    /// The decryptors of the pipeline say so where no key source has a key.
+    @Test func whatCannotBeReadIsToldToDecryptors() throws {
+        let session = KeySession()
+        let playback = session.playback(of: 1)
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()), playback: playback, transport: Versions([]))
+        try run.start(Self.manifest(1), from: "https://a.test/live.mpd?token=1")
+        #expect(playback.manifestFailure == nil)
+        try run.start(Array("<MPD><a></MPD>".utf8), from: "https://a.test/live.mpd?token=1")
+        let failure = try #require(playback.manifestFailure)
+        #expect(failure.contains("https://a.test/live.mpd says") && !failure.contains("token"))
+        run.end()
+    }
+
     @Test func theChoiceOfTheKeySystem() {
-        let keys = { (system: KeySystem?) in ManifestKeys(session: KeySession(), keySystem: system) }
-        #expect(keys(nil).choose(among: [.widevine, .playReady, .common]) == .playReady)
-        #expect(keys(nil).choose(among: [.widevine]) == .widevine)
-        #expect(keys(nil).choose(among: []) == nil)
-        #expect(keys(.clearKey).choose(among: [.playReady, .common]) == .common)
-        #expect(keys(.fairPlay).choose(among: [.playReady, .common]) == nil)
+        let keys = { (system: KeySystem?, provisioned: [KeySystem]) in
+            ManifestKeys(session: KeySession(), keySystem: system, provisioned: provisioned)
+        }
+        #expect(keys(nil, []).choose(among: [.widevine, .playReady, .common]) == .playReady)
+        #expect(keys(nil, []).choose(among: [.widevine]) == .widevine)
+        #expect(keys(nil, []).choose(among: []) == nil)
+        #expect(keys(.clearKey, [.playReady]).choose(among: [.playReady, .common]) == .common)
+        #expect(keys(.fairPlay, [.playReady]).choose(among: [.playReady, .common]) == nil)
+        // What has settings of its own goes before the manifest's order.
+        #expect(keys(nil, []).choose(among: [.common, .playReady]) == .common)
+        #expect(keys(nil, [.fairPlay, .playReady]).choose(among: [.common, .playReady]) == .playReady)
+        #expect(keys(nil, [.fairPlay]).choose(among: [.common, .playReady]) == .common)
     }
 
     /// Packagers write data below one name of ClearKey and the URL below the other, and what stands further inside counts.

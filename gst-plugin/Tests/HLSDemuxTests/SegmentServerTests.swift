@@ -126,6 +126,36 @@ struct SegmentServerTests {
         #expect(await server.answer(LoopbackRequest(path: "m")).status == 404)
     }
 
+    /// Of a live presentation that has begun: it is waited for, and then left out. Not without an end.
+    @Test func aLiveSegmentThatIsNotThereIsLeftOut() async throws {
+        let (server, script, time) = try server(
+            Self.response(404), Self.response(200, "first"), Self.response(404), Self.response(200, "late"),
+            Self.response(410))
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        _ = server.serveManifest("https://a.test/film.mpd") { $0.body }
+        let request = LoopbackRequest(path: "0/x")
+        #expect(await server.answer(request).status == 404)
+        #expect(await server.answer(request).body == Array("first".utf8))
+        #expect(await server.answer(request).body == Array("late".utf8))
+        #expect(time.elapsed == .seconds(1))
+        for _ in 0..<8 { #expect(await server.answer(request).status == 204) }
+        #expect(time.elapsed == .seconds(17))
+        #expect(script.sent.withLock { $0.count } == 4 + 8 * 3)
+        #expect(await server.answer(request).status == 410)
+    }
+
+    @Test func laterVersionsOfAManifestMayMove() async throws {
+        let (server, script, _) = try server(Self.response(200, "new"))
+        defer { server.close() }
+        server.manifestDidMove(to: "https://nowhere.test/")
+        _ = server.serveManifest("https://a.test/film.mpd") { $0.body }
+        _ = await server.answer(LoopbackRequest(path: "m"))
+        server.manifestDidMove(to: "https://b.test/film.mpd")
+        #expect(await server.answer(LoopbackRequest(path: "m")).body == Array("new".utf8))
+        #expect(script.sent.withLock { $0.map(\.url) } == ["https://a.test/film.mpd", "https://b.test/film.mpd"])
+    }
+
     @Test func anOutageHasAnEnd() async throws {
         let (server, _, time) = try server(.failure(.refused("")), limit: .seconds(30))
         defer { server.close() }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyElementKit
+import LatchkeyHTTP
+import LatchkeyManifests
+
+/// What becomes of segments of live playlists that their origin does not have: they are there no more, or not there yet. A value.
+///
+/// Workaround (GStreamer <1.26): at such a segment, the stock demuxer aborts the process or plays on, by chance, with clear media
+/// too: when it waits for the next version of the playlist, and that comes before it has ended the download. So segments of
+/// live playlists with keys come through the loopback server, which gives it nothing in their place, or waits.
+struct AbsentSegments: Sendable {
+    enum Verdict: Equatable {
+        /// It is the last one of its playlist: ask again after so long.
+        case isToCome(Duration)
+        /// Playback goes on behind it.
+        case isLeftOut
+        /// Too many in a row: the presentation is there no more.
+        case isTheEnd
+    }
+
+    /// Whether the stock demuxer has to be kept from them.
+    static func isNeeded(
+        _ version: (major: UInt32, minor: UInt32, micro: UInt32) = Environment.gstreamerVersion
+    ) -> Bool { version.major == 1 && version.minor < 26 }
+
+    private struct Playlist {
+        var urls: Set<String> = []
+        var last: Set<String> = []
+        var target = Duration.zero
+        /// How many were left out since one came.
+        var count = 0
+    }
+
+    /// In a row. The stock demuxer of later versions gives up sooner.
+    private static let limit = 8
+    /// How often in a target duration what is to come is asked for again, and for how many target durations.
+    private static let attempts = (each: 4, targets: 2)
+
+    /// The live ones. What was in none of their latest versions has left its window.
+    private var playlists: [String: Playlist] = [:]
+    private var strays = Playlist()
+
+    /// A playlist of that name was rewritten.
+    mutating func update(_ rewriting: HLSRewriting, of name: String) {
+        guard rewriting.kind == .media, !rewriting.isEnded else { return playlists[name] = nil }
+        var playlist = playlists[name] ?? Playlist()
+        (playlist.urls, playlist.last) = (rewriting.urls, rewriting.lastURLs)
+        playlist.target = .seconds(rewriting.targetDuration ?? 0)
+        playlists[name] = playlist
+    }
+
+    /// The origin has answered 404 or 410 for that segment, before which it was asked for so often. Nil: nothing is live, so that
+    /// it is the stock demuxer's matter.
+    mutating func verdict(on url: String, attempt: Int) -> Verdict? {
+        guard !playlists.isEmpty else { return nil }
+        let name = playlists.first { $0.value.urls.contains(url) }?.key
+        var playlist = name.flatMap { playlists[$0] } ?? strays
+        if playlist.last.contains(url), attempt < Self.attempts.each * Self.attempts.targets {
+            return .isToCome(playlist.target / Self.attempts.each)
+        }
+        playlist.count += 1
+        if let name { playlists[name] = playlist } else { strays = playlist }
+        return playlist.count > Self.limit ? .isTheEnd : .isLeftOut
+    }
+
+    /// A segment has come.
+    mutating func didCome(_ url: String) {
+        strays.count = 0
+        for (name, playlist) in playlists where playlist.count > 0 && playlist.urls.contains(url) {
+            playlists[name]?.count = 0
+        }
+    }
+}
