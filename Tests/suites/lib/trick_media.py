@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MPL-2.0
+"""Protected presentations and their clear twins, for the checks of trick play: the same files but for the protection, of the
+corpus. Each maker returns the files by name, the name of what plays, and lines of a keys file."""
+
+import os
+import re
+import subprocess
+
+import children
+import corpus
+import hls_media
+import manifests
+import pipelines
+import quality_media
+
+COUNT = 4
+KEY = hls_media.key_of("trick play")
+KEY_LINE = {
+    "aes-128": '#EXT-X-KEY:METHOD=AES-128,URI="key.bin"', "sample-aes": '#EXT-X-KEY:METHOD=SAMPLE-AES,URI="key.bin"'}
+
+
+def hls_ts(protection):
+    """Transport streams, muxed: `sample-aes`, `aes-128`, or clear with None."""
+    stream = hls_media.TransportStream()
+    key = stream.uri_key if protection == "sample-aes" else KEY
+    segment = {"sample-aes": stream.with_uri_key, "aes-128": lambda number: stream.encrypted_whole(number, key),
+               None: stream.clear}[protection]
+    files = {f"s_{number}.ts": segment(number) for number in range(COUNT)}
+    lines = [KEY_LINE[protection]] if protection else []
+    for number in range(COUNT):
+        lines += hls_media.segment_lines(1, f"s_{number}.ts")
+    files |= {"media.m3u8": hls_media.media_playlist(lines), "key.bin": key}
+    files["master.m3u8"] = hls_media.master_playlist([("media.m3u8", 400_000)])
+    return files, "master.m3u8", ""
+
+
+def hls_fmp4(protection):
+    """Fragmented MP4, pictures and sound apart: `sample-aes` (cbcs), `aes-128`, or clear with None."""
+    files = {"key.bin": KEY, "master.m3u8": hls_media.master_playlist([("video.m3u8", 400_000)], [("audio.m3u8", "en")])}
+    for kind in ("video", "audio"):
+        media = hls_media.Fragmented(kind)
+        files[f"{kind}.mp4"] = media.init if protection == "sample-aes" else media.clear_init()
+        lines = [f'#EXT-X-MAP:URI="{kind}.mp4"']
+        if protection:
+            vector = f",IV=0x{media.vector.hex()}" if protection == "sample-aes" else ""
+            lines.append(KEY_LINE[protection] + vector)
+        for number in range(COUNT):
+            data = media.segment(number, KEY if protection == "sample-aes" else None)
+            if protection == "aes-128":
+                data = hls_media.whole(data, KEY, number.to_bytes(16, "big"))
+            files[f"{kind}_{number}.m4s"] = data
+            lines += hls_media.segment_lines(media.duration(number), f"{kind}_{number}.m4s")
+        files[f"{kind}.m3u8"] = hls_media.media_playlist(lines)
+    return files, "master.m3u8", ""
+
+
+def dash(protection):
+    """Pictures and sound apart: `cenc`, `cbcs`, or clear with None or `clear-cbcs`."""
+    if protection in ("cenc", None):
+        case = corpus.case(manifests.PROTECTED)
+        files = manifests.protected_files() if protection else manifests.clear_files()
+        sets = manifests.sets(COUNT, manifests.protection() if protection else ("", ""))
+    else:
+        case = corpus.case("hls-fmp4-cbcs-fairplay-skd")
+        files = {}
+        for kind in ("video", "audio"):
+            media, letter = hls_media.Fragmented(kind), kind[0]
+            key = bytes.fromhex(case.keys[media.kid]) if protection == "cbcs" else None
+            files[f"{letter}_init.mp4"] = media.init if key else media.clear_init()
+            files |= {f"{letter}_{number + 1}.m4s": media.segment(number, key) for number in range(COUNT)}
+        sets = manifests.sets(COUNT)
+    files["stream.mpd"] = \
+        f'{manifests.START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{sets}</Period></MPD>'
+    return files, "stream.mpd", case.keys_file if protection in ("cenc", "cbcs") else ""
+
+
+def dash_sync_samples(protection):
+    """Fragments with five key frames each, of which a demuxer that shows key frames alone fetches these. `cenc`, or clear with
+    None."""
+    with children.Folder() as folder:
+        subprocess.run(
+            ["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc=s=160x90:r=25:d=4", "-c:v", "libx264", "-preset",
+             "ultrafast", "-threads", "1", "-pix_fmt", "yuv420p", "-g", "10", "-keyint_min", "10", "-sc_threshold", "0",
+             "-bf", "0", "-f", "dash", "-seg_duration", "2", "-use_template", "1", "-use_timeline", "0", "-init_seg_name",
+             "v_init.mp4", "-media_seg_name", "v_$Number$.m4s", "made.mpd"],
+            cwd=folder.path, check=True, stdin=subprocess.DEVNULL)
+        files = {name: quality_media.read(os.path.join(folder.path, name)) for name in os.listdir(folder.path)}
+    if protection:
+        files = {name: quality_media.encrypted_movie(data) if name == "v_init.mp4"
+                 else quality_media.encrypted_fragment(data, int(re.findall(r"\d", name)[0]), False)
+                 for name, data in files.items() if name.startswith("v_")}
+    files["stream.mpd"] = (
+        f'{manifests.START}type="static" mediaPresentationDuration="PT4S"><Period id="0"><AdaptationSet contentType="video" '
+        'segmentAlignment="true"><Representation id="v" mimeType="video/mp4" bandwidth="100000"><SegmentTemplate '
+        'timescale="1" duration="2" initialization="v_init.mp4" media="v_$Number$.m4s" startNumber="1"/></Representation>'
+        "</AdaptationSet></Period></MPD>")
+    return files, "stream.mpd", f"{quality_media.KID} {quality_media.KEY}\n" if protection else ""
+
+
+FILES = {
+    "progressive": "gpac-cbcs-progressive", "media-first": "ffmpeg-cenc-progressive", "fragmented": "bento4-cenc-muxed",
+    "piff": "bento4-piff-ctr-ismv",
+}
+
+
+def whole_file(case, is_protected):
+    """A file of a case, or its clear twin, as the decryptor makes it, with the lines of its keys file."""
+    case = corpus.case(case)
+    path = case.tracks[0].files[0]
+    with children.Folder() as folder:
+        if not is_protected:
+            keys = folder.write("keys.txt", case.keys_file)
+            twin = os.path.join(folder.path, "twin")
+            writer = pipelines.Watched(pipelines.Gst.parse_launch(
+                f"filesrc location={path} ! latchkeyisodec keys-file={keys} ! filesink location={twin}"))
+            writer.play()
+            error = writer.until_end(20)
+            writer.stop()
+            if error:
+                raise RuntimeError(f"the clear twin of {case.name} cannot be made: {error}")
+            path = twin
+        with open(path, "rb") as file:
+            return {"media.mp4": file.read()}, "media.mp4", case.keys_file if is_protected else ""
