@@ -14,6 +14,8 @@ import pipelines
 import quality_media
 
 COUNT = 4
+# In nanoseconds, of `dash_sync_samples`: between two key frames.
+KEY_FRAME_TIME = 400_000_000
 KEY = hls_media.key_of("trick play")
 KEY_LINE = {
     "aes-128": '#EXT-X-KEY:METHOD=AES-128,URI="key.bin"', "sample-aes": '#EXT-X-KEY:METHOD=SAMPLE-AES,URI="key.bin"'}
@@ -103,21 +105,19 @@ FILES = {
 }
 
 
-def whole_file(case, is_protected):
-    """A file of a case, or its clear twin, as the decryptor makes it, with the lines of its keys file."""
-    case = corpus.case(case)
+def whole_file(kind):
+    """A file of `FILES`, or its clear twin, `clear-` and the name, as the decryptor makes it."""
+    case = corpus.case(FILES[kind.removeprefix("clear-")])
     path = case.tracks[0].files[0]
+    if not kind.startswith("clear-"):
+        return {"media.mp4": quality_media.read(path)}, "media.mp4", case.keys_file
     with children.Folder() as folder:
-        if not is_protected:
-            keys = folder.write("keys.txt", case.keys_file)
-            twin = os.path.join(folder.path, "twin")
-            writer = pipelines.Watched(pipelines.Gst.parse_launch(
-                f"filesrc location={path} ! latchkeyisodec keys-file={keys} ! filesink location={twin}"))
-            writer.play()
-            error = writer.until_end(20)
-            writer.stop()
-            if error:
-                raise RuntimeError(f"the clear twin of {case.name} cannot be made: {error}")
-            path = twin
-        with open(path, "rb") as file:
-            return {"media.mp4": file.read()}, "media.mp4", case.keys_file if is_protected else ""
+        keys, twin = folder.write("keys.txt", case.keys_file), os.path.join(folder.path, "twin")
+        writer = pipelines.Watched(pipelines.Gst.parse_launch(
+            f"filesrc location={path} ! latchkeyisodec keys-file={keys} ! filesink location={twin}"))
+        writer.play()
+        error = writer.until_end(20)
+        writer.stop()
+        if error:
+            raise RuntimeError(f"the clear twin of {case.name} cannot be made: {error}")
+        return {"media.mp4": quality_media.read(twin)}, "media.mp4", ""
