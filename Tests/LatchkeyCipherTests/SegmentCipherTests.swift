@@ -51,6 +51,29 @@ struct SegmentCipherTests {
         }
     }
 
+    /// A key frame inside a segment, whose range is any bytes in the clear: the block in front is the IV.
+    @Test func aPartOfASegment() throws {
+        let key = try #require(ContentKey(keyBytes))
+        let clear = (0..<100).map { UInt8($0) }
+        let bytes = try encrypt(clear, padding: [UInt8](repeating: 12, count: 12))
+        for start in 0..<100 {
+            for count in [1, 15, 16, 17, 100 - start] where start + count <= 100 {
+                let first = max(start / 16 - 1, 0) * 16
+                let end = (start + count + 15) / 16 * 16
+                let part = UInt64(start - first)..<UInt64(start - first + count)
+                var cipher = try SegmentCipher(key: key, initializationVector: vector, part: part)
+                var decrypted = try cipher.decrypt(Array(bytes[first..<first + 7]))
+                decrypted += try cipher.decrypt(Array(bytes[first + 7..<end]))
+                decrypted += try cipher.finish()
+                #expect(decrypted == Array(clear[start..<start + count]))
+            }
+        }
+        #expect(throws: DecryptionError.self) {
+            let cipher = try SegmentCipher(key: key, initializationVector: vector, part: 20..<40)
+            return try cipher.decrypt(whole: Array(bytes[..<32]))
+        }
+    }
+
     @Test func refusesWhatIsNoSegment() throws {
         let key = try #require(ContentKey(keyBytes))
         for padding: [UInt8] in [

@@ -95,6 +95,9 @@ import CLatchkeyGStreamer
         gst_buffer_get_flags(pointer).rawValue & GST_BUFFER_FLAG_DISCONT.rawValue != 0
     }
 
+    /// Where the first byte stands in what it was read from; nil where the buffer does not say.
+    public var offset: UInt64? { pointer.pointee.offset == guint64.max ? nil : UInt64(pointer.pointee.offset) }
+
     private static func time(_ value: GstClockTime) -> UInt64? {
         value == GstClockTime.max ? nil : UInt64(value)
     }

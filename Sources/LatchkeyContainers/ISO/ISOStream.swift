@@ -127,12 +127,37 @@ public struct ISOStream: Sendable {
         case .other: state = .passing(until: region.end)
         case .media:
             if let samples = movie?.table.samples, nextOfMovie < samples.count, samples[nextOfMovie].offset < position {
-                throw .unsupported("a start at \(position), in the middle of an encrypted sample")
+                throw Self.startsWithinSample(position)
             }
             state = .media(region)
         case .movie, .fragment:
             throw .unsupported("a start at \(position), in the middle of a box that has to be read as a whole")
         }
+    }
+
+    /// Goes on at another place of the media that the last fragments tell of, in front or behind: demuxers that show key
+    /// frames alone leave out what is between these. What was not taken is forgotten. False, and nothing changed, if no
+    /// fragment is known.
+    ///
+    /// Throws `unsupported` for a place in the middle of an encrypted sample.
+    public mutating func skip(to position: UInt64) throws(FormatError) -> Bool {
+        guard !fragments.isEmpty, position <= UInt64(Int64.max) else { return false }
+        queue.restart(at: position)
+        cursor = position
+        current = nil
+        hasMedia = true
+        isUnverified = false
+        // The header of the box may have been left out, too.
+        state = .media(ISORegion(kind: .media, start: position, end: .max, headerSize: 0))
+        for (index, fragment) in fragments.enumerated() {
+            nextSamples[index] = fragment.table.firstIndex(endingAfter: position)
+        }
+        if let (_, sample) = nextSample(), sample.offset < position { throw Self.startsWithinSample(position) }
+        return true
+    }
+
+    private static func startsWithinSample(_ position: UInt64) -> FormatError {
+        .unsupported("a start at \(position), in the middle of an encrypted sample")
     }
 
     /// The first bytes that were appended and not taken yet, at most `limit`.

@@ -27,6 +27,15 @@ public struct HLSByteRange: Hashable, Sendable {
         return rest == 0 ? self : HLSByteRange(offset: offset, length: length &+ missing) ?? self
     }
 
+    /// The cipher blocks of a part of what is encrypted from its start, with the block in front of them, which is the IV of the
+    /// first one (RFC 8216, 6.3.6).
+    public var cipherBlocks: HLSByteRange {
+        let start = offset / 16 * 16
+        let first = start >= 16 ? start - 16 : 0
+        let end = (end &+ 15) / 16 * 16
+        return HLSByteRange(offset: first, length: end &- first) ?? self
+    }
+
     /// The same with a block of padding behind, if the part behind this one starts there: then `length` is the size in the
     /// clear, which is a number of blocks.
     func withPadding(before next: HLSByteRange) -> HLSByteRange? {

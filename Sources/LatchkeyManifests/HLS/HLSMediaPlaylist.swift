@@ -20,12 +20,19 @@ public struct HLSSegmentDecryption: Hashable, Sendable {
     public var key: HLSKey
     /// Nil where the answer to the key request brings it.
     public var initializationVector: InitializationVector?
+    /// Whether a part is opened that is not encrypted by itself, as a key frame of `EXT-X-I-FRAMES-ONLY`: its byte range counts
+    /// bytes in the clear, of a resource that is encrypted from its start (RFC 8216, 6.2.3 and 6.3.6).
+    public var isPart: Bool
 
     /// A nil `initializationVector` leaves the IV to the answer of the key request.
-    public init(key: HLSKey, initializationVector: InitializationVector?) {
+    public init(key: HLSKey, initializationVector: InitializationVector?, isPart: Bool = false) {
         self.key = key
         self.initializationVector = initializationVector
+        self.isPart = isPart
     }
+
+    /// The encrypted bytes that are needed for a byte range of the playlist.
+    public func encryptedRange(_ range: HLSByteRange?) -> HLSByteRange? { isPart ? range?.cipherBlocks : range }
 }
 
 /// A media playlist, read: its segments with the key and the map that hold for each.
@@ -39,6 +46,8 @@ struct HLSMediaPlaylist: Sendable {
         var byteRange: HLSByteRange?
         var sharedKey: HLSShared<HLSKey>?
         var sharedMap: HLSShared<HLSMap>?
+        /// See `HLSSegmentDecryption`.
+        var isPart = false
         /// Indices of `lines`; the last is the URI.
         var lines: Range<Int>
 
@@ -50,7 +59,7 @@ struct HLSMediaPlaylist: Sendable {
         var decryption: HLSSegmentDecryption? {
             guard let key, key.method == .aes128 else { return nil }
             return HLSSegmentDecryption(
-                key: key, initializationVector: key.initializationVector(forSegment: sequence))
+                key: key, initializationVector: key.initializationVector(forSegment: sequence), isPart: isPart)
         }
     }
 
@@ -113,6 +122,7 @@ private struct Reader {
     private var duration: Double?
     private var byteRange: Substring?
     private var hasParts = false
+    private var isOfKeyFrames = false
     private var firstLine = 0
     private var previous: (url: String, range: HLSByteRange)?
     private var urlSize = 0
@@ -154,6 +164,7 @@ private struct Reader {
         case "EXTINF": duration = seconds(value.prefix { $0 != "," }) ?? 0
         case "EXT-X-BYTERANGE": byteRange = value
         case "EXT-X-PART": hasParts = true
+        case "EXT-X-I-FRAMES-ONLY": isOfKeyFrames = true
         case "EXT-X-TARGETDURATION": result.targetDuration = seconds(value)
         case "EXT-X-ENDLIST": result.isEnded = true
         case "EXT-X-MEDIA-SEQUENCE":
@@ -195,7 +206,7 @@ private struct Reader {
             // One without an offset that follows none starts with the resource, as for the stock demuxer.
             let end = previous.flatMap { $0.url == url ? $0.range.end : nil }
             let found = try HLSByteRange(parsing: byteRange, previousEnd: end ?? 0)
-            let isWhole = key?.value.method == .aes128
+            let isWhole = key?.value.method == .aes128 && !isOfKeyFrames
             if isWhole { widen(before: found, of: url) }
             range = isWhole ? found.wholeBlocks : found
         }
@@ -238,7 +249,7 @@ private struct Reader {
         result.segments.append(
             HLSMediaPlaylist.Segment(
                 url: url, sequence: sequence, duration: duration, byteRange: byteRange, sharedKey: key, sharedMap: map,
-                lines: firstLine..<result.lines.count))
+                isPart: isOfKeyFrames && byteRange != nil, lines: firstLine..<result.lines.count))
         firstLine = result.lines.count
     }
 
@@ -252,15 +263,16 @@ private struct Reader {
         }
         let holding = try? result.scope.key(formats: keyFormats)
         if let holding, holding.method == .aes128 {
-            map.byteRange = map.byteRange?.wholeBlocks
+            let isPart = isOfKeyFrames && map.byteRange != nil
+            if !isPart { map.byteRange = map.byteRange?.wholeBlocks }
             guard let vector = holding.initializationVector else {
                 if holding.keyFormat != HLSKeyFormat.identity.name {
-                    map.decryption = HLSSegmentDecryption(key: holding, initializationVector: nil)
+                    map.decryption = HLSSegmentDecryption(key: holding, initializationVector: nil, isPart: isPart)
                     return map
                 }
                 throw .malformed("EXT-X-MAP under an AES-128 key without an IV")
             }
-            map.decryption = HLSSegmentDecryption(key: holding, initializationVector: vector)
+            map.decryption = HLSSegmentDecryption(key: holding, initializationVector: vector, isPart: isPart)
         }
         return map
     }

@@ -57,12 +57,12 @@ public struct HLSInitSegment: Hashable, Sendable {
 public struct HLSEncryptedSegment: Hashable, Sendable {
     /// Where the encrypted segment is at the origin; absolute.
     public var url: String
-    /// In the encrypted resource; nil for all of it.
+    /// In the encrypted resource, unless `decryption` is that of a part; nil for all of it.
     public var byteRange: HLSByteRange?
     /// The key, and the IV of this very segment.
     public var decryption: HLSSegmentDecryption
 
-    /// `url` is absolute; `byteRange` counts encrypted bytes.
+    /// `url` is absolute.
     public init(url: String, byteRange: HLSByteRange? = nil, decryption: HLSSegmentDecryption) {
         self.url = url
         self.byteRange = byteRange

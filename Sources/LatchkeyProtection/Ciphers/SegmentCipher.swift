@@ -8,9 +8,19 @@ public struct SegmentCipher: ~Copyable {
     /// What came and is not decrypted yet: the last block, or a part of it.
     private var held: [UInt8] = []
     private var size = 0
+    /// What is wanted of the clear bytes, in bytes from the first one; nil: all of it but the padding.
+    private let part: Range<UInt64>?
+    /// Of the next clear byte.
+    private var position: UInt64 = 0
 
+    /// With a `part`, what comes is whole blocks from inside a segment, without padding: that part of the clear bytes is
+    /// wanted.
+    ///
     /// Throws `cipherUnavailable` and `cipherFailure`.
-    public init(key: ContentKey, initializationVector: InitializationVector) throws(DecryptionError) {
+    public init(
+        key: ContentKey, initializationVector: InitializationVector, part: Range<UInt64>? = nil
+    ) throws(DecryptionError) {
+        self.part = part
         let context = try CipherContext(.chained, key: key)
         do throws(DecryptionError) {
             try context.restart(high: initializationVector.high, low: initializationVector.low)
@@ -39,24 +49,38 @@ public struct SegmentCipher: ~Copyable {
         held = Array(bytes[count...])
         bytes.removeSubrange(count...)
         try decryptBlocks(&bytes)
-        return bytes
+        return wanted(bytes)
     }
 
     /// The last block without its padding. To be called once, behind the last piece.
     ///
     /// Throws `paddingInvalid` where the segment is no number of blocks or its padding is wrong: the key or the IV is not
-    /// the segment's.
+    /// the segment's. Throws the same where a part is not all there.
     public mutating func finish() throws(DecryptionError) -> [UInt8] {
         guard held.count == 16 else { throw .paddingInvalid(size: size) }
         var block = held
         held = []
         try decryptBlocks(&block)
+        if let part {
+            let last = wanted(block)
+            guard position >= part.upperBound else { throw .paddingInvalid(size: size) }
+            return last
+        }
         // The time of the comparison tells nothing: its answer goes to no one who sends segments to try out.
         let padding = Int(block[15])
         guard (1...16).contains(padding), block.suffix(padding).allSatisfy({ Int($0) == padding }) else {
             throw .paddingInvalid(size: size)
         }
         return Array(block.dropLast(padding))
+    }
+
+    /// The bytes of `part` among the next clear ones.
+    private mutating func wanted(_ bytes: [UInt8]) -> [UInt8] {
+        guard let part else { return bytes }
+        let start = position
+        position &+= UInt64(bytes.count)
+        let range = part.clamped(to: start..<position)
+        return Array(bytes[Int(range.lowerBound - start)..<Int(range.upperBound - start)])
     }
 
     private func decryptBlocks(_ bytes: inout [UInt8]) throws(DecryptionError) {

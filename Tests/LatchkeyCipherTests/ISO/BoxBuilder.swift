@@ -27,15 +27,31 @@ enum BoxBuilder {
     static func track(
         _ id: Int = 1, scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = [], isSound: Bool = false
     ) -> [UInt8] {
-        let sinf = box(
-            "sinf", box("frma", Array((isSound ? "mp4a" : "avc1").utf8)),
-            full("schm", Array(scheme.utf8) + number(0x10000, 4)), box("schi", tenc))
+        let sinf = protection(of: isSound ? "mp4a" : "avc1", scheme: scheme, tenc: tenc)
         let entry = box(isSound ? "enca" : "encv", [UInt8](repeating: 0, count: isSound ? 28 : 78), sinf)
+        return track(id, entry: entry, table: table, handler: isSound ? "soun" : "vide")
+    }
+
+    /// The same of text, whose sample entry has these fields behind those that all have.
+    static func textTrack(_ format: String, fields: [UInt8]) -> [UInt8] {
+        track(
+            1, entry: box("enct", number(1, 8), fields, protection(of: format, scheme: "cenc", tenc: tenc())),
+            table: [],
+            handler: "text")
+    }
+
+    private static func protection(of format: String, scheme: String, tenc: [UInt8]) -> [UInt8] {
+        box(
+            "sinf", box("frma", Array(format.utf8)), full("schm", Array(scheme.utf8) + number(0x10000, 4)),
+            box("schi", tenc))
+    }
+
+    private static func track(_ id: Int, entry: [UInt8], table: [[UInt8]], handler: String) -> [UInt8] {
         let stbl = box("stbl", full("stsd", number(1, 4), entry), table.flatMap(\.self))
         return box(
             "trak", full("tkhd", number(0, 8) + number(id, 4)),
             box(
-                "mdia", full("hdlr", number(0, 4) + Array((isSound ? "soun" : "vide").utf8)), box("minf", stbl)))
+                "mdia", full("hdlr", number(0, 4) + Array(handler.utf8)), box("minf", stbl)))
     }
 
     static let trackExtends = box("mvex", full("trex", number(1, 4) + number(1, 4) + number(0, 12)))

@@ -124,6 +124,29 @@ import Testing
         #expect(steps == expected.map { .sample($0) })
     }
 
+    /// The fields of an encrypted sample entry are those of its format, which is only told behind them.
+    @Test(arguments: [
+        ("wvtt", BoxBuilder.box("vttC", Array("WEBVTT".utf8))), ("stpp", Array("http://www.w3.org/ns/ttml\0\0\0".utf8)),
+        ("stpp", Array("urn:a\0urn:b\0image/png\0".utf8)), ("sbtt", Array("\0text/plain\0".utf8)),
+        ("tx3g", [UInt8](repeating: 0, count: 30)), ("c608", []),
+    ])
+    func encryptedText(format: String, fields: [UInt8]) throws {
+        let movie = BoxBuilder.movie(BoxBuilder.textTrack(format, fields: fields))
+        #expect(try InitSegment(movie).keyIDs == [KeyID(BoxBuilder.keyID)])
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        let start = movie.count + fragment.count + 8
+        #expect(
+            try samples(movie + fragment + Self.media) == [
+                Found(offset: start, vector: 0xA1, subsamples: []),
+                Found(offset: start + 20, vector: 0xA2, subsamples: []),
+            ])
+    }
+
     @Test func fragmentsWithoutAMovieAreWhatTheDefaultsSay() throws {
         let fragment = BoxBuilder.fragment { size in
             [

@@ -111,6 +111,38 @@ import Testing
         #expect(throws: FormatError.self) { try stream.jump(to: UInt64(place + 5)) }
     }
 
+    /// A demuxer that shows key frames alone leaves out what is between these, and may go backwards.
+    @Test func samplesOfAFragmentInAnyOrder() throws {
+        let track = try Self.track("bento4-cbcs-muxed/video")
+        let file = try track.bytes()
+        let clear = try WholeFile.readAnywhere(file, keys: Self.keys)
+        let samples = try #require(try IsoFile(file).samples["vide"])
+        // All of them are in the first fragment, whose media starts with a header of eight bytes.
+        let places = samples.prefix(20).map(\.range)
+        let start = try #require(places.first).lowerBound - 8
+        var stream = ISOStream()
+        var table = KeyTable(Self.keys)
+        func output(_ bytes: ArraySlice<UInt8>) throws -> [UInt8] {
+            bytes.withUnsafeBytes { stream.append($0) }
+            while case .sample(let key) = try stream.next() {
+                try stream.withSample { try table.decrypt($0, key.keyID, $1) }
+            }
+            var part = [UInt8](repeating: 0, count: stream.outputSize)
+            part.withUnsafeMutableBytes { stream.takeOutput(into: $0) }
+            return part
+        }
+        #expect(try !stream.skip(to: UInt64(places[3].lowerBound)))
+        #expect(try output(file[..<start]) == Array(clear[..<start]))
+        for index in [12, 3, 15, 16, 0] {
+            let place = places[index]
+            #expect(try stream.skip(to: UInt64(place.lowerBound)))
+            #expect(stream.outputOffset == UInt64(place.lowerBound))
+            #expect(try output(file[place]) == Array(clear[place]))
+        }
+        #expect(throws: FormatError.self) { try stream.skip(to: UInt64(places[3].lowerBound + 5)) }
+        #expect(try !stream.skip(to: .max))
+    }
+
     @Test func changedFilesComeBack() throws {
         let files = try ["broken-mp4-truncated/cut-in-mdat.mp4", "broken-piff/uuid-senc-override-same.ismv"].map(
             Self.file)

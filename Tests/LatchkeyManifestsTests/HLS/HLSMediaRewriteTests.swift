@@ -362,6 +362,45 @@ import Testing
         #expect(try ranges("112@0", ["3@9223372036854775803"]) == ["112@0", "3@9223372036854775803"])
     }
 
+    /// Ranges of key frames count bytes in the clear of segments that are encrypted from their start (RFC 8216, 6.3.6).
+    @Test func keyFramesOfWholeSegments() throws {
+        let key = HLSKey(
+            method: .aes128, uri: "\(root)/k.bin", initializationVector: InitializationVector(high: 0, low: 7))
+        let decryption = HLSSegmentDecryption(
+            key: key, initializationVector: key.initializationVector, isPart: true)
+        let (_, text, result) = try rewritten(
+            """
+            #EXT-X-I-FRAMES-ONLY
+            #EXT-X-KEY:\(key.attributeList)
+            #EXT-X-MAP:URI="a.ts",BYTERANGE="376@0"
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:3000@376
+            a.ts
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:32@0
+            b.ts
+            """)
+        let section = HLSInitSegment(
+            url: "\(root)/a.ts", byteRange: HLSByteRange(offset: 0, length: 376), decryption: decryption,
+            protection: .unchanged)
+        let frames = [("a.ts", 376, 3000), ("b.ts", 0, 32)].map { name, offset, length in
+            HLSResource.segment(
+                HLSEncryptedSegment(
+                    url: "\(root)/\(name)", byteRange: HLSByteRange(offset: offset, length: length),
+                    decryption: decryption))
+        }
+        #expect(result.resources == [.initSegment(section)] + frames)
+        #expect(!text.contains("BYTERANGE"))
+    }
+
+    @Test(arguments: [
+        ("3000@376", "3024@352"), ("376@0", "384@0"), ("1@15", "16@0"), ("1@16", "32@0"), ("16@32", "32@16"),
+        ("3@9223372036854775803", "3@9223372036854775803"),
+    ])
+    func cipherBlocksOfAPart(range: String, blocks: String) throws {
+        #expect(try HLSByteRange(parsing: range, previousEnd: nil).cipherBlocks.text == blocks)
+    }
+
     @Test func wholeSegmentsOfFragmentedMP4AreDecryptedHere() throws {
         let key = HLSKey(
             method: .aes128, uri: "\(root)/k.bin", initializationVector: InitializationVector(high: 0, low: 7))

@@ -63,7 +63,8 @@ class Fragmented:
         protection = box(self.init, b"tenc") + 8
         self._pattern = self.init[protection + 5]
         self.vector = self.init[protection + 25:protection + 41]
-        self._key = bytes.fromhex(case.keys[self.init[protection + 8:protection + 24].hex()])
+        self.kid = self.init[protection + 8:protection + 24].hex()
+        self._key = bytes.fromhex(case.keys[self.kid])
         self._timescale = struct.unpack_from(">I", self.init, box(self.init, b"mdhd") + 20)[0]
         ticks = [struct.unpack_from(">I", segment, box(segment, b"sidx") + 36)[0] for segment in self._segments]
         self._total = sum(ticks)

@@ -678,7 +678,7 @@ extension HLSPresentation {
         let encrypted = try await encrypted(segment, request)
         // Such as 204. The stock demuxer leaves it out, as one of clear media.
         if encrypted.stream == nil, encrypted.body.isEmpty { return LoopbackResponse(status: encrypted.status) }
-        let cipher = try await cipher(for: segment.decryption, of: "segment", at: url)
+        let cipher = try await cipher(for: segment.decryption, of: "segment", at: url, segment.byteRange)
         guard let stream = encrypted.stream else {
             do throws(DecryptionError) {
                 return LoopbackResponse(body: ID3Filter.filter(whole: try cipher.decrypt(whole: encrypted.body)))
@@ -693,7 +693,9 @@ extension HLSPresentation {
             return isProven
         }
         let body = DecryptedBody(stream, cipher) { [weak self] error in
-            if error != nil { self?.fail(.wrongKey(key, at: url)) } else if !isProven { self?.didProve(key) }
+            // A part has no padding that would tell.
+            let proves = !isProven && !segment.decryption.isPart
+            if error != nil { self?.fail(.wrongKey(key, at: url)) } else if proves { self?.didProve(key) }
         }
         return LoopbackResponse(
             status: 200, headers: [],
@@ -710,26 +712,32 @@ extension HLSPresentation {
     ) async throws(HLSFailure) -> LoopbackResponse {
         var request = request
         request.headers.removeAll { $0.name.lowercased() == "range" }
-        if let range = segment.byteRange { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
+        let range = segment.decryption.encryptedRange(segment.byteRange)
+        if let range { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
         guard var response = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true) else {
             return LoopbackResponse(status: 204)
         }
         // A server without ranges sends all.
-        if let range = segment.byteRange, response.status == 200, response.stream == nil {
+        if let range, response.status == 200, response.stream == nil {
             response.body = try range.cut(from: response.body, of: "segment", at: segment.url)
         }
         return response
     }
 
     private func cipher(
-        for decryption: HLSSegmentDecryption, of what: String, at url: String
+        for decryption: HLSSegmentDecryption, of what: String, at url: String, _ range: HLSByteRange?
     ) async throws(HLSFailure) -> SegmentCipher {
         let key = try await keys.contentKey(for: decryption.key)
+        var part: Range<UInt64>?
+        if decryption.isPart, let range {
+            let start = range.offset - range.cipherBlocks.offset
+            part = start..<start + range.length
+        }
         guard let vector = decryption.initializationVector ?? key.initializationVector else {
             throw .media(what, at: url, "neither the playlist nor the key has an IV")
         }
         do throws(DecryptionError) {
-            return try SegmentCipher(key: key, initializationVector: vector)
+            return try SegmentCipher(key: key, initializationVector: vector, part: part)
         } catch {
             throw .media(what, at: url, "\(error)")
         }
@@ -738,9 +746,10 @@ extension HLSPresentation {
     private func initSegment(
         _ segment: HLSInitSegment, _ request: LoopbackRequest
     ) async throws(HLSFailure) -> LoopbackResponse {
-        var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: segment.byteRange)
+        let range = segment.decryption.map { $0.encryptedRange(segment.byteRange) } ?? segment.byteRange
+        var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: range)
         if let decryption = segment.decryption {
-            let cipher = try await cipher(for: decryption, of: "init segment", at: segment.url)
+            let cipher = try await cipher(for: decryption, of: "init segment", at: segment.url, segment.byteRange)
             do throws(DecryptionError) {
                 bytes = try cipher.decrypt(whole: bytes)
             } catch {

@@ -18,6 +18,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var defaults: ISOEncryption?
     /// Of the next byte from upstream.
     @exclusivity(unchecked) private var position: UInt64 = 0
+    /// What the buffer with this byte would have as its offset, if buffers have offsets.
+    @exclusivity(unchecked) private var offsetOfNext: UInt64?
     /// Offsets of buffers are those of a file.
     @exclusivity(unchecked) private var isByteStream = false
     @exclusivity(unchecked) private var hasFlushed = false
@@ -68,6 +70,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         defaults = nil
         marks = StreamMarks()
         position = 0
+        offsetOfNext = nil
         isByteStream = false
         hasFlushed = false
         hasAnnounced = false
@@ -97,19 +100,30 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         if let failure { return .failed(failure) }
         if hasFlushed { jump(to: position) }
         let mapped: Bool? = buffer.withBytes { bytes in
-            // After a gap in a stream without places, what comes is the start of a fragment or of another quality.
-            if buffer.isDiscontinuous, !isByteStream, samples.heldSize > 0 || position > 0,
-                ISOStream.startsBox(bytes)
-            {
-                jump(to: position)
+            if buffer.isDiscontinuous, !isByteStream, samples.heldSize > 0 || position > 0 {
+                // After a gap in a stream without places, what comes is the start of a fragment or of another quality,
+                // or a key frame of the fragment that began last.
+                if ISOStream.startsBox(bytes) {
+                    jump(to: position)
+                } else if let place = place(of: buffer) {
+                    skip(to: place)
+                }
             }
             marks.note(buffer, behind: samples.heldSize, of: nil)
             samples.append(bytes)
             return true
         }
         guard mapped != nil || buffer.size == 0 else { return .failed(.notMappable) }
+        if let failure { return .failed(failure) }
         position &+= UInt64(buffer.size)
+        offsetOfNext = buffer.offset.map { $0 &+ UInt64(buffer.size) }
         return proceed()
+    }
+
+    /// Where a buffer stands that does not follow the one before it; nil where it follows or does not say.
+    private func place(of buffer: borrowing Buffer) -> UInt64? {
+        guard let offset = buffer.offset, offset > 0, let offsetOfNext, offset != offsetOfNext else { return nil }
+        return position &+ (offset &- offsetOfNext)
     }
 
     override func complete(before event: borrowing Event) -> Prepared {
@@ -298,6 +312,17 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         marks = StreamMarks()
         do throws(FormatError) {
             try samples.jump(to: place)
+        } catch {
+            failure = .malformedStream(error.description)
+        }
+    }
+
+    /// Goes on in the same fragment.
+    private func skip(to place: UInt64) {
+        do throws(FormatError) {
+            guard try samples.skip(to: place) else { return }
+            position = place
+            marks = StreamMarks()
         } catch {
             failure = .malformedStream(error.description)
         }
