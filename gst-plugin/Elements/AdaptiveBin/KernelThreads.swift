@@ -32,13 +32,21 @@ struct KernelThreads: Sendable {
     }
 
     /// Whether none of them has something to do: each sleeps, or has ended.
-    var areAsleep: Bool { ids.allSatisfy(Self.isAsleep) }
+    var areAsleep: Bool {
+        files("stat").values.allSatisfy { status in
+            // ID (NAME) STATE …
+            guard let end = status.lastIndex(of: UInt8(ascii: ")")) else { return true }
+            return status.dropFirst(end + 2).first == UInt8(ascii: "S")
+        }
+    }
 
-    private static func isAsleep(_ id: Int32) -> Bool {
-        // ID (NAME) STATE …
-        let status = try? RegularFile(path: "/proc/self/task/\(id)/stat", kind: "thread", has: .untrusted)
-            .contents(limit: 1024)
-        guard let status, let end = status.lastIndex(of: UInt8(ascii: ")")) else { return true }
-        return status.dropFirst(end + 2).first == UInt8(ascii: "S")
+    /// The file of this name of each thread, by its ID. Those that have ended have none.
+    func files(_ name: String) -> [Int32: [UInt8]] {
+        var files: [Int32: [UInt8]] = [:]
+        for id in ids {
+            let file = try? RegularFile(path: "/proc/self/task/\(id)/\(name)", kind: "thread", has: .untrusted)
+            files[id] = try? file?.contents(limit: 1024)
+        }
+        return files
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import CLatchkeyGStreamer
 import LatchkeyElementKit
-import LatchkeyProtection
 import Synchronization
 
 /// Tells whether a thread of this process waits for a processor most of the time. What looks still may only be slow then, and
@@ -14,12 +12,12 @@ struct ProcessorWait {
     private static let shortest: UInt64 = 900_000_000
     private static let longest: UInt64 = 3_000_000_000
 
-    private var waits: [UInt64: UInt64] = [:]
+    private var waits: [Int32: UInt64] = [:]
     private var lastLook: UInt64?
     private var isLong = false
 
     /// `waits`: by thread, since its start.
-    mutating func look(at now: UInt64, _ waits: () -> [UInt64: UInt64]) -> Bool {
+    mutating func look(at now: UInt64, _ waits: () -> [Int32: UInt64]) -> Bool {
         let time = now &- (lastLook ?? 0)
         guard lastLook == nil || time >= Self.shortest else { return isLong }
         let new = waits()
@@ -39,17 +37,8 @@ struct ProcessorWait {
     /// Of this process, since the last look. False where the kernel does not tell.
     static var isLong: Bool { shared.withLock { $0.look(at: MonotonicTime.now, threadWaits) } }
 
-    private static func threadWaits() -> [UInt64: UInt64] {
-        let folder = "/proc/self/task"
-        guard let directory = g_dir_open(folder, 0, nil) else { return [:] }
-        defer { g_dir_close(directory) }
-        var waits: [UInt64: UInt64] = [:]
-        while let name = g_dir_read_name(directory).map({ String(cString: $0) }) {
-            let file = try? RegularFile(path: "\(folder)/\(name)/schedstat", kind: "file", has: .untrusted)
-            guard let thread = UInt64(name), let text = try? file?.contents(limit: 256) else { continue }
-            waits[thread] = wait(in: text)
-        }
-        return waits
+    private static func threadWaits() -> [Int32: UInt64] {
+        KernelThreads.now.files("schedstat").compactMapValues(wait(in:))
     }
 
     /// The second number: how long the thread could have run and did not, in nanoseconds.
