@@ -25,6 +25,8 @@ public struct DASHManifest: Hashable, Sendable {
     public var protections: [Protection]
     /// The Representations that tell their bit rate and the size of their pictures.
     public var qualities: [PictureQuality]
+    /// Of the first Period.
+    public var audioTracks: [DASHAudioTracks.Track]
 
     /// Whether anything is marked as protected.
     public var isProtected: Bool { !protections.isEmpty }
@@ -90,10 +92,12 @@ extension DASHManifest {
         location = root.child("Location").map(\.trimmedText).flatMap { $0.isEmpty ? nil : $0 }
         protections = []
         qualities = []
+        audioTracks = []
         var collector = Collector()
         collector.collect(root)
         protections = collector.protections
         qualities = collector.qualities
+        audioTracks = DASHAudioTracks(root).periods.first ?? []
     }
 
     /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most

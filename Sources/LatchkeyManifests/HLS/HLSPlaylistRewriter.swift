@@ -49,6 +49,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// The same for segments at this origin alone (`URIReference.origin`); nil: for none.
     public var relayedOrigin: String?
 
+    /// The name or language of the audio track that is to play; nil: the default of the playlist.
+    public var audioTrack: String?
+
     var window = HLSWindow()
 
     /// If `segmentKind` is nil, the playlist and its file names decide; see `HLSRewriting.segmentToInspect`.
@@ -97,7 +100,9 @@ extension HLSPlaylistRewriter {
         var isLeftOut = false
         var sounds = HLSDefaultAudio()
         let hidden = hiddenVariants(of: playlist)
-        for line in playlist.lines {
+        let audio = HLSAudioTracks(playlist)
+        output.result.audioTracks = audio.tracks
+        for line in audioTrack.map({ audio.lines(withFirst: $0) }) ?? playlist.lines {
             do throws(FormatError) {
                 var line = line
                 line.text = try variables.substituting(line.text)

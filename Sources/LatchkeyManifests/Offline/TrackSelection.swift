@@ -30,10 +30,16 @@ public struct TrackSelection: Hashable, Sendable {
 
     private func isAllowed(_ rate: UInt64) -> Bool { maximumBitRate.map { rate <= $0 } ?? true }
 
-    /// The indices of the audio tracks to keep, of those with these names; `preferred` is the default one.
-    func audio(of names: [[String]], preferred: Int?) -> [Int] {
-        let chosen = names.indices.filter { names[$0].contains(where: audioTracks.contains) }
+    /// The indices of the audio tracks to keep: those with a name that is wanted, and for what is no track's name those with
+    /// that word beside their names, such as a language. `preferred` is the default track.
+    func audio(of tracks: [(name: String, others: [String])], preferred: Int?) -> [Int] {
+        let names = Set(tracks.map(\.name))
+        let chosen = tracks.indices.filter { index in
+            audioTracks.contains { wanted in
+                tracks[index].name == wanted || !names.contains(wanted) && tracks[index].others.contains(wanted)
+            }
+        }
         if !chosen.isEmpty { return chosen }
-        return (preferred ?? names.indices.first).map { [$0] } ?? []
+        return (preferred ?? tracks.indices.first).map { [$0] } ?? []
     }
 }

@@ -40,7 +40,7 @@
 
         @Option(
             help: ArgumentHelp(
-                "The audio track, of the audio names that latchkey inspect shows. For Smooth Streaming.",
+                "The audio track, of the audio names that latchkey inspect shows. Left out: the default.",
                 valueName: "name"))
         var audio: String?
 
@@ -81,11 +81,6 @@
             if let hdmiMode, HDMIMode(rawValue: hdmiMode) == nil {
                 throw ValidationError(
                     "--hdmi-mode \(hdmiMode): \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")) are known")
-            }
-            if audio != nil, place.contentType != .smoothStreaming {
-                throw ValidationError(
-                    "--audio: only Smooth Streaming has a choice; \(place.contentType.rawValue) plays its default track"
-                )
             }
         }
 

@@ -48,7 +48,10 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
         try run.start(bytes, from: url)
-        let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
+        let track = audioTrack
+        let handedOn = run.handedOn(bytes, from: url, source: manifest.source, audioTrack: track)
+        let tracks = run.audioTracks.map { AudioChoice.Track(name: $0.name, language: $0.language) }
+        withGuarded { $0.audio.setTracks(tracks, withFirst: handedOn.isOrdered ? track : nil) }
         manifest.laterURL = handedOn.laterURL
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes
@@ -155,7 +158,7 @@ extension DASHDemuxer {
                     (element as? DASHDemuxer)?.isoPath = path
                 }),
             outageLimit,
-        ] + stockProperties + frameProperties,
+        ] + audioProperties + stockProperties + frameProperties,
         signals: [
             KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },
             SessionEvent.signal { ($0 as? DASHDemuxer)?.run?.session },

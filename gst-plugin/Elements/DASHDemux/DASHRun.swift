@@ -31,6 +31,8 @@ final class DASHRun: AdaptiveRun {
         var location: String?
         /// Of the latest version of the manifest.
         var qualities: [PictureQuality] = []
+        /// Of the first Period of the latest version.
+        var audioTracks: [DASHAudioTracks.Track] = []
         var failure: PresentationFailure?
         /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
         /// the looks have begun.
@@ -82,6 +84,8 @@ final class DASHRun: AdaptiveRun {
     /// What the stock demuxer has to choose from.
     var qualities: [PictureQuality] { state.withLock { $0.qualities } }
 
+    var audioTracks: [DASHAudioTracks.Track] { state.withLock { $0.audioTracks } }
+
     var mayBeProtected: Bool { state.withLock { $0.mayBeProtected } }
 
     /// Called if a later version of the manifest is one that no player should read.
@@ -126,20 +130,33 @@ final class DASHRun: AdaptiveRun {
 
     /// What the stock demuxer gets of the manifest that `start` has read, and where it is to fetch later versions; nil: from
     /// where it came. `source` is the manifest's URL before redirects.
-    func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
+    ///
+    /// `isOrdered`: the audio track of the name `audioTrack` is in front of the others, as it will be in later versions. Where
+    /// those come from the origin itself, all tracks stay where they are.
+    func handedOn(
+        _ bytes: [UInt8], from url: String, source: String, audioTrack: String? = nil
+    ) -> (bytes: [UInt8], laterURL: String?, isOrdered: Bool) {
         segments?.setHome(source)
         let (isDynamic, location) = state.withLock { ($0.isDynamic, $0.location) }
-        guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
-        guard let routed = segments.routed(bytes, from: url) else {
+        let ordered = Self.ordered(bytes, audioTrack)
+        if let segments, let isDynamic {
+            if let routed = segments.routed(ordered, from: url) {
+                segments.didHandOut()
+                guard isDynamic else { return (routed, nil, true) }
+                let laterURL = segments.serveManifest(location ?? source) { [weak segments] response in
+                    segments?.routed(Self.ordered(response.body, audioTrack), from: response.url)
+                }
+                return (routed, laterURL, true)
+            }
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
-            return (bytes, nil)
         }
-        segments.didHandOut()
-        guard isDynamic else { return (routed, nil) }
-        let laterURL = segments.serveManifest(location ?? source) { [weak segments] response in
-            segments?.routed(response.body, from: response.url)
-        }
-        return (routed, laterURL)
+        if isDynamic == false { return (ordered, nil, true) }
+        let located = Self.located(bytes, from: url, at: segments == nil ? location : nil)
+        return (located.bytes, located.laterURL, false)
+    }
+
+    private static func ordered(_ bytes: [UInt8], _ audioTrack: String?) -> [UInt8] {
+        audioTrack.flatMap { DASHAudioTracks.manifest(bytes, withFirst: $0) } ?? bytes
     }
 
     /// The stock demuxer takes no notice of `Location`, so it is told where to fetch later versions: each request of the
@@ -159,6 +176,7 @@ final class DASHRun: AdaptiveRun {
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
+            $0.audioTracks = manifest.audioTracks
             if manifest.isProtected, manifest.location != nil { $0.location = LaterVersions(manifest, from: url)?.url }
             $0.isDynamic = manifest.isDynamic
         }

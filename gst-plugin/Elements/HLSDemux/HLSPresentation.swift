@@ -57,6 +57,9 @@ final class HLSPresentation: Sendable {
         var requestCount = 0
         /// The presentation's URL.
         var home = ""
+        /// The audio track that is to play, by name or language; nil: the default.
+        var audioTrack: String?
+        var audioTracks: [HLSAudioTracks.Track] = []
         var failure: HLSFailure?
         /// The last key that a whole segment had the right padding with.
         var provenKey: HLSKey?
@@ -194,11 +197,11 @@ final class HLSPresentation: Sendable {
         }
     }
 
-    /// Rewrites the first playlist, master or media, that came from `url`.
-    func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
+    /// Rewrites the first playlist, master or media, that came from `url`, so that the audio track of that name plays.
+    func start(_ bytes: [UInt8], from url: String, audioTrack: String? = nil) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
         keys.setMediaURL(url)
-        state.withLock { $0.home = url }
+        state.withLock { ($0.home, $0.audioTrack) = (url, audioTrack) }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
         if rewriting.kind == .master {
@@ -235,6 +238,9 @@ final class HLSPresentation: Sendable {
         }
     }
 
+    /// Of the master playlist.
+    var audioTracks: [HLSAudioTracks.Track] { state.withLock { $0.audioTracks } }
+
     /// What the stock demuxer has to choose from.
     var qualities: [PictureQuality] { state.withLock { $0.qualities } }
 
@@ -256,6 +262,7 @@ final class HLSPresentation: Sendable {
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
             rewriter.relayedOrigin = relayedOrigin
+            rewriter.audioTrack = state.audioTrack
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if envelopes.isEmpty { rewriter.isEnveloped = false }
@@ -281,6 +288,7 @@ final class HLSPresentation: Sendable {
                 state.sessionKeys = rewriting.sessionKeys
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
+                state.audioTracks = rewriting.audioTracks
                 state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
             } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {
                 state.encryptedRoles.insert(role)

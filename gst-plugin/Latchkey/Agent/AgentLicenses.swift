@@ -41,7 +41,17 @@ extension AgentCore {
             envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         let content = try await inspector.inspect(contentURL, type)
-        guarded.withLock { $0.content = content }
+        let track = guarded.withLock { guarded in
+            guarded.content = content
+            return guarded.selectedAudioTrack
+        }
+        if let track, !content.audioTrackNames.contains(track) {
+            log(
+                .warning,
+                "the audio track “\(track)” is none of the content's, which are: "
+                    + content.audioTrackNames.joined(separator: ", "))
+        }
+        changeFileAudio()
         return content
     }
 
