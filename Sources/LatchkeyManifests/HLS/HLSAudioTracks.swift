@@ -39,23 +39,32 @@ public struct HLSAudioTracks: Sendable {
     }
 
     /// The lines of the playlist with that track, or else with the first of that language, as the first and the default of
-    /// each group that has it. GStreamer's demuxer may leave out later ones of the same language.
-    public func lines(withFirst name: String) -> [HLSLine] {
+    /// each group that has it; nil: as they are.
+    ///
+    /// `languagesOnce`: of several tracks of a group with one language, the first alone says it.
+    func lines(withFirst name: String?, languagesOnce: Bool) -> [HLSLine] {
         var lines = playlist.lines
         for group in groups.values {
-            let chosen =
-                group.firstIndex { $0.name == name }
-                ?? group.firstIndex { $0.language?.lowercased() == name.lowercased() }
-            guard let chosen else { continue }
+            let chosen = name.flatMap { Self.index(of: $0, in: group) }
             var order = group
-            order.insert(order.remove(at: chosen), at: 0)
+            if let chosen { order.insert(order.remove(at: chosen), at: 0) }
+            var languages: Set<String> = []
             for (place, track) in zip(group.map(\.line), order) {
-                let isChosen = track.line == group[chosen].line
+                var list = track.list
+                if let chosen { list = Self.list(list, isDefault: track.line == group[chosen].line) }
+                if languagesOnce, let language = track.language, !languages.insert(language).inserted {
+                    list.attributes.removeAll { $0.name == "LANGUAGE" }
+                }
+                guard place != track.line || list != track.list else { continue }
                 lines[place] = playlist.lines[track.line]
-                lines[place].text = Substring("#EXT-X-MEDIA:\(Self.list(track.list, isDefault: isChosen).text)")
+                lines[place].text = Substring("#EXT-X-MEDIA:\(list.text)")
             }
         }
         return lines
+    }
+
+    private static func index(of name: String, in group: [Track]) -> Int? {
+        group.firstIndex { $0.name == name } ?? group.firstIndex { $0.language?.lowercased() == name.lowercased() }
     }
 
     /// What plays by default may be selected without being asked for (RFC 8216, 4.3.4.1).

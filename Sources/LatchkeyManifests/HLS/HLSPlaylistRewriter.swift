@@ -52,6 +52,10 @@ public struct HLSPlaylistRewriter: Sendable {
     /// The name or language of the audio track that is to play; nil: the default of the playlist.
     public var audioTrack: String?
 
+    /// Whether a demuxer takes audio tracks of one language for one track. All but the first of a group lose their language
+    /// then.
+    public var tellsLanguagesOnce = false
+
     var window = HLSWindow()
 
     /// If `segmentKind` is nil, the playlist and its file names decide; see `HLSRewriting.segmentToInspect`.
@@ -102,7 +106,7 @@ extension HLSPlaylistRewriter {
         let hidden = hiddenVariants(of: playlist)
         let audio = HLSAudioTracks(playlist)
         output.result.audioTracks = audio.tracks
-        for line in audioTrack.map({ audio.lines(withFirst: $0) }) ?? playlist.lines {
+        for line in audio.lines(withFirst: audioTrack, languagesOnce: tellsLanguagesOnce) {
             do throws(FormatError) {
                 var line = line
                 line.text = try variables.substituting(line.text)

@@ -50,6 +50,24 @@ import Testing
         #expect(found.sounds == sounds)
     }
 
+    /// As for a demuxer that plays the last track of a language in the place of each.
+    @Test(arguments: [
+        (false, ["de", "en", "de", "en", "en"]), (true, ["de", "en", "de", "-", "en"]),
+    ])
+    func aLanguageIsToldOnceInAGroup(isOnce: Bool, languages: [String]) throws {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        rewriter.tellsLanguagesOnce = isOnce
+        let text = try rewriter.rewrite(master, routes: TestRoutes()).text
+        let lines = text.split(separator: "\n").filter { $0.hasPrefix("#EXT-X-MEDIA:TYPE=AUDIO") }
+        let lists = try lines.map { try HLSAttributeList(parsing: $0.dropFirst("#EXT-X-MEDIA:".count)) }
+        #expect(lists.map { $0["LANGUAGE"] ?? "-" } == languages)
+        #expect(lists.map { $0["NAME"] } == ["Deutsch", "English", "Deutsch", "Commentary", "English"])
+        rewriter.audioTrack = "Commentary"
+        let chosen = try rewriter.rewrite(master, routes: TestRoutes()).text.split(separator: "\n")
+        #expect(chosen[1].contains("LANGUAGE=\"en\"") && chosen[1].contains("NAME=\"Commentary\""))
+        #expect(chosen[5].contains("NAME=\"English\"") && chosen[5].contains("LANGUAGE") != isOnce)
+    }
+
     @Test func namesOfSeveralGroupsAreThereOnce() throws {
         let tracks = HLSAudioTracks(try HLSPlaylist(Array(master.utf8))).tracks
         #expect(tracks.map(\.name) == ["Deutsch", "English", "Commentary"])

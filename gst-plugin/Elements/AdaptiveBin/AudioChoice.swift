@@ -55,7 +55,7 @@ struct AudioChoice {
         return others.map(\.id) + [stream.id]
     }
 
-    /// hlsdemux2 leaves tracks out of its collection. The other demuxers have all of them there, in their order.
+    /// hlsdemux2 has the tracks of one group in its collection. The other demuxers have all tracks there, in their order.
     private func stream(of index: Int) -> StreamDescription? {
         let streams = collection.filter { $0.kind == .audio }
         if idsHaveNames {

@@ -21,6 +21,9 @@ final class HLSPresentation: Sendable {
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     private let keyLimit: Int
+    /// Workaround (GStreamer <1.28): of several audio tracks of one language, the stock demuxer has the first in its
+    /// collection, and plays the last in its place.
+    private let takesLanguagesForTracks = Environment.gstreamerVersion.minor < 28
     let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
@@ -263,6 +266,7 @@ final class HLSPresentation: Sendable {
             rewriter.relaysSegments = relaysSegments
             rewriter.relayedOrigin = relayedOrigin
             rewriter.audioTrack = state.audioTrack
+            rewriter.tellsLanguagesOnce = takesLanguagesForTracks
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if envelopes.isEmpty { rewriter.isEnveloped = false }
