@@ -443,6 +443,37 @@ def sessions():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def heartbeat_error():
+    """A heartbeat is refused: one object has what the server said, and the last one is the error that ends the command."""
+    from session_scenes import ACCOUNT, Scene
+
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"heartbeat-{os.getpid()}.conf")
+    paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+    try:
+        with Scene(count=8) as scene:
+            player = subprocess.Popen(
+                ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
+                stdout=subprocess.PIPE, text=True)
+            try:
+                while '"playing"' not in player.stdout.readline():
+                    demand(player.poll() is None, "the player ended")
+                # The first heartbeat comes within four seconds, at a random time.
+                demand(scene.server.end_sessions(ACCOUNT) == 1, "there is no session to end")
+                events = [json.loads(line) for line in player.communicate(timeout=DEADLINE)[0].splitlines()]
+            finally:
+                player.kill()
+            demand(player.returncode == 1, f"status {player.returncode}")
+            errors = [event for event in events if event["event"] == "session-heartbeat-error"]
+            demand(len(errors) == 1, f"{events}")
+            said = {name: errors[0].get(name) for name in ("status", "code", "reason", "conflicts", "final")}
+            demand(said == {"status": 410, "code": "1007", "reason": "session ended by the server", "conflicts": [],
+                            "final": True}, f"{errors[0]}")
+            demand("ended by the administrator" in errors[0]["message"], f"{errors[0]}")
+            demand(events[-1]["event"] == "error" and "viewing session" in events[-1]["text"], f"{events[-1]}")
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
 # cache
 
 
@@ -605,7 +636,8 @@ ALL = {
     "play/json": play_json, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
-    "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions, "cache": cached,
+    "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
+    "heartbeat-error": heartbeat_error, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "cache-audio-tracks": cached_audio_tracks,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
