@@ -4,8 +4,8 @@
 public struct TrackSelection: Hashable, Sendable {
     /// In bits a second: the best variant up to this is kept, or the least where all have more. Nil: the best.
     public var maximumBitRate: UInt64?
-    /// Names or languages of audio tracks, as the manifest has them. Empty: the one that plays by default. One that the
-    /// manifest does not have is no error as long as another is there.
+    /// Names of audio tracks (`ContentInfo.audioTrackNames`), or languages as the manifest has them. Empty: the one that plays
+    /// by default. One that the manifest does not have is no error as long as another is there.
     public var audioTracks: [String]
 
     /// The best variant and the default sound.

@@ -139,9 +139,9 @@
             with agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen
         ) async throws {
             if let mode = hdmiMode.flatMap({ HDMIMode(rawValue: $0) }) { agent.hdmiMode = mode }
-            agent.selectedAudioTrack = audio
             let info = try await agent.contentInfo()
             if let audio { try AudioNames(info.audioTrackNames).require(audio) }
+            agent.selectedAudioTrack = audio
             screen.show(.rights, info.rights)
             if info.rightsStatus == .valid { return try await play(agent, events, screen) }
             if !mayAcquire(screen) { throw ExitCode(2) }
