@@ -12,6 +12,8 @@ public enum BusEvent: Sendable {
     case error(domain: String, code: Int32, text: String, debug: String, httpStatus: UInt32?)
     /// The same of a warning, without the status.
     case warning(text: String, debug: String)
+    /// What plays of the streams that there are.
+    case streamsSelected([StreamDescription])
     /// An element message: its name and those of its fields whose types `FieldValue` knows.
     case element(String, [String: FieldValue])
 }
@@ -101,6 +103,7 @@ extension BusEvent {
             gst_message_parse_warning(message, &error, &debug)
             defer { Self.free(error, debug) }
             self = .warning(text: Self.text(error?.pointee.message), debug: Self.text(debug))
+        case GST_MESSAGE_STREAMS_SELECTED: self = .streamsSelected(StreamDescription.selected(by: message))
         case GST_MESSAGE_ELEMENT:
             guard let structure = gst_message_get_structure(message),
                 let name = gst_structure_get_name(structure).map({ String(cString: $0) })

@@ -218,12 +218,19 @@ extension ElementReference {
     /// Calls `body` with every element of this kit that a factory made and that is in the outermost bin around this one,
     /// or in a sink or filter that a player was given (such as `video-sink`) and has not put there yet.
     public func forEachAround(madeBy factory: String, _ body: (Element) -> Void) {
+        forEachNeighbour(madeBy: factory) { neighbour in
+            if let element = Element.implementation(of: neighbour.pointer) { body(element) }
+        }
+    }
+
+    /// The same with any elements that a factory made.
+    public func forEachNeighbour(madeBy factory: String, _ body: (ElementReference) -> Void) {
         guard let found = ek_elements_of_factory_around(pointer, factory) else { return }
         defer { g_ptr_array_unref(found) }
         for index in 0..<Int(found.pointee.len) {
             // SAFETY: the array holds references to that many elements.
             guard let item = found.pointee.pdata[index] else { continue }
-            if let element = Element.implementation(of: item.assumingMemoryBound(to: GstElement.self)) { body(element) }
+            body(ElementReference(item.assumingMemoryBound(to: GstElement.self)))
         }
     }
 

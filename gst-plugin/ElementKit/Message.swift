@@ -163,6 +163,21 @@ public struct StreamDescription: Hashable, Sendable {
             : type.rawValue & GST_STREAM_TYPE_AUDIO.rawValue != 0
                 ? .audio : type.rawValue & GST_STREAM_TYPE_TEXT.rawValue != 0 ? .text : .other
     }
+
+    static func all(of collection: UnsafeMutablePointer<GstStreamCollection>) -> [StreamDescription] {
+        (0..<gst_stream_collection_get_size(collection)).compactMap { index in
+            gst_stream_collection_get_stream(collection, index).map { StreamDescription($0) }
+        }
+    }
+
+    /// Of a STREAMS_SELECTED message.
+    static func selected(by message: UnsafeMutablePointer<GstMessage>) -> [StreamDescription] {
+        (0..<gst_message_streams_selected_get_size(message)).compactMap { index in
+            guard let stream = gst_message_streams_selected_get_stream(message, index) else { return nil }
+            defer { gst_object_unref(UnsafeMutableRawPointer(stream)) }
+            return StreamDescription(stream)
+        }
+    }
 }
 
 extension Message {
@@ -174,9 +189,7 @@ extension Message {
             gst_message_parse_stream_collection(pointer, &collection)
             guard let collection else { return nil }
             defer { gst_object_unref(UnsafeMutableRawPointer(collection)) }
-            return (0..<gst_stream_collection_get_size(collection)).compactMap { index in
-                gst_stream_collection_get_stream(collection, index).map { StreamDescription($0) }
-            }
+            return StreamDescription.all(of: collection)
         }
     }
 
@@ -184,11 +197,7 @@ extension Message {
     public borrowing func selectedStreams() -> [StreamDescription]? {
         withPointer { pointer in
             guard GstMessageType(ek_message_type(pointer)) == GST_MESSAGE_STREAMS_SELECTED else { return nil }
-            return (0..<gst_message_streams_selected_get_size(pointer)).compactMap { index in
-                guard let stream = gst_message_streams_selected_get_stream(pointer, index) else { return nil }
-                defer { gst_object_unref(UnsafeMutableRawPointer(stream)) }
-                return StreamDescription(stream)
-            }
+            return StreamDescription.selected(by: pointer)
         }
     }
 }

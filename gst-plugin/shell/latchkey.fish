@@ -139,7 +139,7 @@ complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_opti
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" type' -l 'type' -d 'What it is: hls, smooth, piff, dash, mp4. Left out: the end of the URL tells.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" cache' -l 'cache' -d 'The folder of the cache. Left out: the user\'s own.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" y yes' -l 'yes' -s 'y' -d 'Acquire licenses without asking.'
-complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" audio' -l 'audio' -d 'The audio track, of the audio names that latchkey inspect shows. For Smooth Streaming.' -rfka ''
+complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" audio' -l 'audio' -d 'The audio track, of the audio names that latchkey inspect shows. Left out: the default.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" hdmi-mode' -l 'hdmi-mode' -d 'What is made of external outputs: default, disable, allow, audio-only, alternative.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" outputs' -l 'outputs' -d 'Who tells the outputs: kms, application, script:FILE.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey play" video-sink' -l 'video-sink' -d 'For pictures, in the words of gst-launch.' -rfka ''

@@ -7,6 +7,8 @@ public import LatchkeyProtection
 public struct ISOFileSummary: Hashable, Sendable {
     /// One `trak` box.
     public struct Track: Hashable, Sendable {
+        /// `track_ID`.
+        public var id: UInt32
         /// The handler: `vide`, `soun`, `text`, `subt`.
         public var handler: String
         /// Of `mdhd`, as ISO 639-2 spells it; nil for `und` and for none.
@@ -66,7 +68,7 @@ public struct ISOFileSummary: Hashable, Sendable {
         var seen: Set<KeyID> = []
         let all = track.entries.compactMap(\.self) + track.groups.descriptions
         var summary = Track(
-            handler: "", language: nil, codec: track.codec,
+            id: track.id, handler: "", language: nil, codec: track.codec,
             scheme: all.first(where: \.isProtected)?.scheme,
             keyIDs: all.filter(\.isProtected).compactMap(\.keyID).filter { seen.insert($0).inserted },
             isProtected: track.isProtected)

@@ -95,6 +95,9 @@ public struct ISOStream: Sendable {
     /// Where the first of them stands in the file.
     public var outputOffset: UInt64 { queue.start }
 
+    /// Where the sample that `next` announced last begins in the file.
+    public var sampleOffset: UInt64? { current?.sample.offset }
+
     /// Everything that was appended and not taken yet, in bytes, ready or not.
     public var heldSize: Int { queue.count }
 

@@ -27,6 +27,8 @@ public struct DASHManifest: Hashable, Sendable {
     public var qualities: [PictureQuality]
     /// What a player may choose among whose parts have keys of their own.
     public var alternatives: Set<DASHAlternatives>
+    /// Of the first Period.
+    public var audioTracks: [DASHAudioTracks.Track]
 
     /// Whether anything is marked as protected.
     public var isProtected: Bool { !protections.isEmpty }
@@ -95,11 +97,13 @@ extension DASHManifest {
         protections = []
         qualities = []
         alternatives = []
+        audioTracks = []
         var collector = Collector()
         collector.collect(root)
         protections = collector.protections
         qualities = collector.qualities
         alternatives = Set(collector.alternatives)
+        audioTracks = DASHAudioTracks(root).periods.first ?? []
     }
 
     /// Goes through Periods, AdaptationSets and Representations. Descriptors are told apart by numbers, because most

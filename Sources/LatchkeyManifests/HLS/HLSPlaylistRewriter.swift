@@ -55,6 +55,13 @@ public struct HLSPlaylistRewriter: Sendable {
     /// As `relaysSegments`, for segments at this origin alone (`URIReference.origin`); nil: for none.
     public var relayedOrigin: String?
 
+    /// The name or language of the audio track that is to play; nil: the default of the playlist.
+    public var audioTrack: String?
+
+    /// Whether a demuxer takes audio tracks of one language for one track. All but the first of a group lose their language
+    /// then.
+    public var tellsLanguagesOnce = false
+
     var window = HLSWindow()
 
     /// If `segmentKind` is nil, the playlist and its file names decide; see `HLSRewriting.segmentToInspect`.
@@ -103,7 +110,9 @@ extension HLSPlaylistRewriter {
         var isLeftOut = false
         var sounds = HLSDefaultAudio()
         let hidden = hiddenVariants(of: playlist)
-        for line in playlist.lines {
+        let audio = HLSAudioTracks(playlist)
+        output.result.audioTracks = audio.tracks
+        for line in audio.lines(withFirst: audioTrack, languagesOnce: tellsLanguagesOnce) {
             do throws(FormatError) {
                 var line = line
                 line.text = try variables.substituting(line.text)

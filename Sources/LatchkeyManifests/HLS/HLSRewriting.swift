@@ -124,6 +124,8 @@ public struct HLSRewriting: Sendable {
     public var defaultAudio: [String: String] = [:]
     /// Of a master playlist: the variants whose size it tells, but for those that were left out.
     public var qualities: [PictureQuality] = []
+    /// Of a master playlist: each name once, in the order of the playlist.
+    public var audioTracks: [HLSAudioTracks.Track] = []
     /// The segment to look at, if the kind of the segments has to be known and the playlist does not say it. Set
     /// `HLSPlaylistRewriter.segmentKind` and rewrite again; until then it is taken for a transport stream.
     public var segmentToInspect: String?

@@ -90,14 +90,14 @@ public struct DASHOfflinePresentation: Sendable {
             !set.children.contains { $0[attribute: "schemeIdUri"] == trickModes }
         }
         let sounds = playable.filter { Self.kind(of: $0) == "audio" }
-        let names = sounds.map { set in
-            [set.child("Label")?.trimmedText, set[attribute: "lang"], set[attribute: "id"]].compactMap(\.self)
+        let tracks = zip(DASHAudioTracks.names(of: sounds), sounds).map { name, set in
+            (name, [set.child("Label")?.trimmedText, set[attribute: "lang"], set[attribute: "id"]].compactMap(\.self))
         }
         let main = sounds.firstIndex { set in
             set.children.contains { $0.localName == "Role" && $0[attribute: "value"] == "main" }
         }
         var chosen = playable.first { Self.kind(of: $0) == "video" }.map { [$0] } ?? []
-        chosen += selection.audio(of: names, preferred: main).map { sounds[$0] }
+        chosen += selection.audio(of: tracks, preferred: main).map { sounds[$0] }
         for (track, set) in chosen.enumerated() {
             let all = set.children.filter { $0.localName == "Representation" }
             let isVideo = Self.kind(of: set) == "video"

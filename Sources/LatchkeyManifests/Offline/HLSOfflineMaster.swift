@@ -21,7 +21,8 @@ public struct HLSOfflineMaster: Sendable {
 
     private struct Audio {
         var group: String
-        var names: [String]
+        var name: String
+        var language: String?
         var isDefault: Bool
         var list: HLSAttributeList
         var url: String?
@@ -60,7 +61,8 @@ public struct HLSOfflineMaster: Sendable {
                     let url = list["URI"].flatMap { $0.isEmpty ? nil : base.resolve($0) }
                     audio.append(
                         Audio(
-                            group: list["GROUP-ID"] ?? "", names: [list["NAME"], list["LANGUAGE"]].compactMap(\.self),
+                            group: list["GROUP-ID"] ?? "", name: list["NAME"] ?? list["LANGUAGE"] ?? "audio",
+                            language: list["LANGUAGE"],
                             isDefault: list["DEFAULT"] == "YES", list: list, url: url))
                 case .tag("EXT-X-SESSION-KEY", let value):
                     if let list = try? HLSAttributeList(parsing: value ?? "") {
@@ -90,7 +92,9 @@ public struct HLSOfflineMaster: Sendable {
     private mutating func keep(_ variant: Variant, with audio: [Audio], _ selection: TrackSelection) {
         playlists = [variant.url]
         let group = audio.filter { $0.group == variant.list["AUDIO"] }
-        let chosen = selection.audio(of: group.map(\.names), preferred: group.firstIndex(where: \.isDefault))
+        let chosen = selection.audio(
+            of: group.map { ($0.name, [$0.language].compactMap(\.self)) },
+            preferred: group.firstIndex(where: \.isDefault))
         for (place, index) in chosen.enumerated() {
             var list = group[index].list
             // Something has to play by default.

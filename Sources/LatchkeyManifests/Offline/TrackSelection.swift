@@ -4,8 +4,8 @@
 public struct TrackSelection: Hashable, Sendable {
     /// In bits a second: the best variant up to this is kept, or the least where all have more. Nil: the best.
     public var maximumBitRate: UInt64?
-    /// Names or languages of audio tracks, as the manifest has them. Empty: the one that plays by default. One that the
-    /// manifest does not have is no error as long as another is there.
+    /// Names of audio tracks (`ContentInfo.audioTrackNames`), or languages as the manifest has them. Empty: the one that plays
+    /// by default. One that the manifest does not have is no error as long as another is there.
     public var audioTracks: [String]
 
     /// The best variant and the default sound.
@@ -30,10 +30,16 @@ public struct TrackSelection: Hashable, Sendable {
 
     private func isAllowed(_ rate: UInt64) -> Bool { maximumBitRate.map { rate <= $0 } ?? true }
 
-    /// The indices of the audio tracks to keep, of those with these names; `preferred` is the default one.
-    func audio(of names: [[String]], preferred: Int?) -> [Int] {
-        let chosen = names.indices.filter { names[$0].contains(where: audioTracks.contains) }
+    /// The indices of the audio tracks to keep: those with a name that is wanted, and for what is no track's name those with
+    /// that word beside their names, such as a language. `preferred` is the default track.
+    func audio(of tracks: [(name: String, others: [String])], preferred: Int?) -> [Int] {
+        let names = Set(tracks.map(\.name))
+        let chosen = tracks.indices.filter { index in
+            audioTracks.contains { wanted in
+                tracks[index].name == wanted || !names.contains(wanted) && tracks[index].others.contains(wanted)
+            }
+        }
         if !chosen.isEmpty { return chosen }
-        return (preferred ?? names.indices.first).map { [$0] } ?? []
+        return (preferred ?? tracks.indices.first).map { [$0] } ?? []
     }
 }

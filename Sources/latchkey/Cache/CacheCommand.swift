@@ -279,7 +279,7 @@
                 throw ToolError(error.description)
             }
             let said = info.tracks.filter { $0.kind == .audio }.flatMap { [$0.name, $0.language].compactMap(\.self) }
-            let names = AudioNames(said.isEmpty ? info.audioTrackNames : said)
+            let names = AudioNames(info.audioTrackNames + said)
             for name in audio { try names.require(name) }
         }
     }

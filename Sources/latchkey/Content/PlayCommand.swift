@@ -40,7 +40,7 @@
 
         @Option(
             help: ArgumentHelp(
-                "The audio track, of the audio names that latchkey inspect shows. For Smooth Streaming.",
+                "The audio track, of the audio names that latchkey inspect shows. Left out: the default.",
                 valueName: "name"))
         var audio: String?
 
@@ -81,11 +81,6 @@
             if let hdmiMode, HDMIMode(rawValue: hdmiMode) == nil {
                 throw ValidationError(
                     "--hdmi-mode \(hdmiMode): \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")) are known")
-            }
-            if audio != nil, place.contentType != .smoothStreaming {
-                throw ValidationError(
-                    "--audio: only Smooth Streaming has a choice; \(place.contentType.rawValue) plays its default track"
-                )
             }
         }
 
@@ -144,9 +139,9 @@
             with agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen
         ) async throws {
             if let mode = hdmiMode.flatMap({ HDMIMode(rawValue: $0) }) { agent.hdmiMode = mode }
-            agent.selectedAudioTrack = audio
             let info = try await agent.contentInfo()
             if let audio { try AudioNames(info.audioTrackNames).require(audio) }
+            agent.selectedAudioTrack = audio
             screen.show(.rights, info.rights)
             if info.rightsStatus == .valid { return try await play(agent, events, screen) }
             if !mayAcquire(screen) { throw ExitCode(2) }

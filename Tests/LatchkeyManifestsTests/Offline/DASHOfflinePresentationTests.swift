@@ -88,6 +88,25 @@ struct DASHOfflinePresentationTests {
         #expect(try chosen(TrackSelection(audioTracks: ["fr"])) == ["v300", "en2"])
     }
 
+    /// By the names that an application is shown, one track each; by a language that is no name, all of it.
+    @Test(arguments: [
+        (["en"], ["1"]), (["en 2"], ["2"]), (["Film"], ["3"]), (["fi"], ["3", "4"]), (["Film 2", "en"], ["1", "4"]),
+        (["x"], ["1"]),
+    ])
+    func eachNameChoosesItsTrack(names: [String], kept: [String]) throws {
+        func set(_ language: String, _ id: String, _ label: String = "") -> String {
+            """
+            <AdaptationSet contentType="audio" lang="\(language)" id="x">\(label)<Representation id="\(id)" \
+            bandwidth="1"><BaseURL>\(id)</BaseURL></Representation></AdaptationSet>
+            """
+        }
+        let label = "<Label>Film</Label>"
+        let text = manifest(
+            "<Period>\(set("en", "1"))\(set("en", "2"))\(set("fi", "3", label))\(set("fi", "4", label))</Period>")
+        let pieces = try read(text, TrackSelection(audioTracks: names)).pieces
+        #expect(pieces.map { String($0.url.split(separator: "/").last ?? "") } == kept)
+    }
+
     @Test(
         arguments: [
             ("<MPD type=\"dynamic\"><Period/></MPD>", "unsupported"), ("<html/>", "malformed"), ("<MPD/>", "malformed"),

@@ -18,6 +18,7 @@ import time
 
 import agent_network
 import agent_scenes
+import audio_media
 import children
 import corpus
 import exit_scenes
@@ -262,8 +263,17 @@ def play_audio():
         latchkey("play", "--yes", "--audio", name, *SINKS, film).demand(0, "state: ended")
         error = json.loads(latchkey("play", "--json", "--audio", "x", film).demand(1).output.splitlines()[-1])
         demand(error["event"] == "error" and name in error["text"], f"{error}")
-    # There is no choice, and so no promise of one.
-    latchkey("play", "--audio", "1", corpus.case(DASH).path("stream.mpd")).demand(64, "only Smooth Streaming")
+
+
+def play_audio_of(kind):
+    """The second of two tracks of DASH, HLS or a file by the name that `inspect` shows, and a name that there is not."""
+    with audio_media.Film(kind) as film:
+        names = ", ".join(film.names)
+        latchkey("inspect", film.url).demand(0, f"Audio names:  {names}")
+        latchkey("play", "--audio", "nonsense", film.url).demand(1, f"choose one of: {names}")
+        sinks = ("--video-sink", "fakesink sync=false", "--audio-sink", film.sink())
+        latchkey("play", "--yes", "--audio", film.names[1], *sinks, film.url).demand(0, "state: ended")
+        demand(film.heard() == 1, f"track {film.heard()} is heard")
 
 
 def cached_audio():
@@ -283,6 +293,18 @@ def cached_audio():
         latchkey(*add, "--audio", "fi", film).demand(0, "complete: ")
         # What is there keeps its tracks.
         latchkey(*add, "--audio", "sv", film).demand(0, "complete: ")
+
+
+def cached_audio_tracks():
+    """The second of two tracks of DASH and HLS is downloaded, the first is not, and the second is what plays."""
+    for kind in ("dash", "hls"):
+        with audio_media.Film(kind) as film, children.Folder() as folder:
+            cache = ("--cache", os.path.join(folder.path, "cache"))
+            latchkey("cache", "add", *cache, "--audio", film.names[1], film.url).demand(0, "complete: ")
+            demand(film.fetched(1) and not film.fetched(0), f"{kind}: {film.fetched(0)}, {film.fetched(1)}")
+            sinks = ("--video-sink", "fakesink sync=false", "--audio-sink", film.sink())
+            latchkey("play", "--yes", *cache, *sinks, film.url).demand(0, "state: ended")
+            demand(film.heard() == 1, f"{kind}: track {film.heard()} is heard")
 
 
 def licenses():
@@ -417,6 +439,37 @@ def sessions():
             latchkey("session", "check").demand(1, "setup: ")
         without_configuration()
         latchkey("session", "list").demand(1, "no session server is configured")
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
+def heartbeat_error():
+    """A heartbeat is refused: one object has what the server said, and the last one is the error that ends the command."""
+    from session_scenes import ACCOUNT, Scene
+
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"heartbeat-{os.getpid()}.conf")
+    paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+    try:
+        with Scene(count=8) as scene:
+            player = subprocess.Popen(
+                ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
+                stdout=subprocess.PIPE, text=True)
+            try:
+                while '"playing"' not in player.stdout.readline():
+                    demand(player.poll() is None, "the player ended")
+                # The first heartbeat comes within four seconds, at a random time.
+                demand(scene.server.end_sessions(ACCOUNT) == 1, "there is no session to end")
+                events = [json.loads(line) for line in player.communicate(timeout=DEADLINE)[0].splitlines()]
+            finally:
+                player.kill()
+            demand(player.returncode == 1, f"status {player.returncode}")
+            errors = [event for event in events if event["event"] == "session-heartbeat-error"]
+            demand(len(errors) == 1, f"{events}")
+            said = {name: errors[0].get(name) for name in ("status", "code", "reason", "conflicts", "final")}
+            demand(said == {"status": 410, "code": "1007", "reason": "session ended by the server", "conflicts": [],
+                            "final": True}, f"{errors[0]}")
+            demand("ended by the administrator" in errors[0]["message"], f"{errors[0]}")
+            demand(events[-1]["event"] == "error" and "viewing session" in events[-1]["text"], f"{events[-1]}")
     finally:
         os.environ.pop("LATCHKEY_CONFIG", None)
 
@@ -581,8 +634,10 @@ ALL = {
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
-    "play/terminal": play_on_terminal,
-    "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions, "cache": cached,
-    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
+    "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
+    "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
+    "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
+    "heartbeat-error": heartbeat_error, "cache": cached,
+    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "cache-audio-tracks": cached_audio_tracks,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }

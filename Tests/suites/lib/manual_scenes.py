@@ -13,6 +13,7 @@ import urllib.request
 import zlib
 
 import agent_scenes
+import audio_media
 import children
 import corpus
 import embedding_scenes
@@ -190,8 +191,46 @@ def audio_tracks():
             demand(not fragments(origin, silent), f"{chosen}: {silent} was fetched {fragments(origin, silent)}")
 
 
-def audio_track_later():
-    """Another track in the middle of playback."""
+def audio_tracks_of(kind):
+    """The same of DASH, HLS and a file, by what is heard at the end."""
+    with audio_media.Film(kind) as film:
+        names = play("--info", film.url, kind).demand(0).values("audio tracks")
+        demand(names == [", ".join(film.names)], f"names {names}")
+        for chosen in (None, 1):
+            film.origin.requests.clear()
+            choice = () if chosen is None else ("--audio", film.names[chosen])
+            play("--yes", *choice, "--audio-sink", film.sink(), film.url, kind).demand(0).states("playing", "ended")
+            demand(film.heard() == (chosen or 0), f"{chosen}: track {film.heard()} is heard")
+            if kind != "mp4":
+                demand(not film.fetched(1 - (chosen or 0)), f"{chosen}: the other track was fetched")
+
+
+def playing(agent, url, audio_sink, begun):
+    """Plays to the end in a player of Python. `begun` is called as soon as it plays."""
+    from gi.repository import Gst
+
+    player = Gst.ElementFactory.make("playbin3")
+    player.props.uri = url
+    for name, sink in (("video_sink", PACED), ("audio_sink", audio_sink)):
+        setattr(player.props, name, Gst.parse_bin_from_description(f"latchkeyguard outputs=application ! {sink}", True))
+    agent.attach(player)
+    bus = player.get_bus()
+    player.set_state(Gst.State.PLAYING)
+    try:
+        message = bus.timed_pop_filtered(30 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.ASYNC_DONE)
+        demand(message and message.type == Gst.MessageType.ASYNC_DONE, "it does not start")
+        begun()
+        message = bus.timed_pop_filtered(40 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        demand(message, "it does not end")
+        if message.type == Gst.MessageType.ERROR:
+            raise Wrong(f"it ends with {message.parse_error()}")
+    finally:
+        player.set_state(Gst.State.NULL)
+        agent.close()
+
+
+def embedded():
+    """The library in Python."""
     sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
     import gi
     gi.require_version("Gst", "1.0")
@@ -200,30 +239,28 @@ def audio_track_later():
 
     Gst.init(None)
     latchkey.register_elements()
+    return latchkey
+
+
+def audio_track_later():
+    """Another track in the middle of playback."""
+    latchkey = embedded()
     with World(name=SMOOTH) as world, hls_origin.Origin() as origin:
         two_languages(origin)
         agent = latchkey.Agent(f"{origin.url}/Manifest", "smooth", automatic=True)
-        player = Gst.ElementFactory.make("playbin3")
-        player.props.uri = f"{origin.url}/Manifest"
-        for name in ("video_sink", "audio_sink"):
-            setattr(player.props, name, Gst.parse_bin_from_description("latchkeyguard outputs=application ! fakesink sync=true", True))
-        agent.attach(player)
-        bus = player.get_bus()
-        player.set_state(Gst.State.PLAYING)
         demand(not fragments(origin, "finnish"), "the second track plays from the start")
-        try:
-            message = bus.timed_pop_filtered(30 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.ASYNC_DONE)
-            demand(message and message.type == Gst.MessageType.ASYNC_DONE, "it does not start")
-            agent.set_audio_track("finnish")
-            message = bus.timed_pop_filtered(40 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
-            demand(message, "it does not end")
-            if message.type == Gst.MessageType.ERROR:
-                raise Wrong(f"it ends with {message.parse_error()}")
-        finally:
-            player.set_state(Gst.State.NULL)
-            agent.close()
+        playing(agent, f"{origin.url}/Manifest", PACED, lambda: agent.set_audio_track("finnish"))
         demand(fragments(origin, "finnish"), "the chosen track was not fetched")
         demand(world.asked() >= 1, "no license was acquired")
+
+
+def audio_track_later_of(kind):
+    """The same of DASH, HLS and a file, which nobody had looked into. The end has the other sound."""
+    latchkey = embedded()
+    with audio_media.Film(kind, seconds=5) as film:
+        agent = latchkey.Agent(film.url, kind, automatic=True)
+        playing(agent, film.url, film.sink(is_paced=True), lambda: agent.set_audio_track(film.names[1]))
+        demand(film.heard() == 1, f"track {film.heard()} is heard")
 
 
 # HDMI
@@ -652,9 +689,18 @@ def known_content():
 
 ALL = {
     "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join, "audio-tracks": audio_tracks,
+    "audio-tracks/dash": lambda: audio_tracks_of("dash"), "audio-tracks/hls": lambda: audio_tracks_of("hls"),
+    "audio-tracks/file": lambda: audio_tracks_of("mp4"),
     "audio-track-later": audio_track_later, "hdmi-modes": hdmi_modes, "hdmi-overrides": hdmi_overrides,
     "hdmi-elsewhere": hdmi_elsewhere, "hdmi-each-agent": hdmi_each_agent, "session-setup-error": session_setup_error,
     "no-session-no-license": no_session_no_license, "picture-in-picture": picture_in_picture,
     "default-factory": default_factory, "use-case-1": use_case_1, "use-case-2": use_case_2, "use-case-3": use_case_3,
     "known-content": known_content,
+}
+
+# Each plays five seconds: with --everywhere, and where they are asked for.
+LONG = {
+    "audio-track-later/dash": lambda: audio_track_later_of("dash"),
+    "audio-track-later/hls": lambda: audio_track_later_of("hls"),
+    "audio-track-later/file": lambda: audio_track_later_of("mp4"),
 }

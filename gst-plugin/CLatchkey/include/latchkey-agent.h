@@ -315,10 +315,12 @@ int latchkey_agent_set_hdmi_alternative_image (LatchkeyAgent *agent, const void 
 /**
  * latchkey_agent_set_audio_track:
  * @agent: an agent
- * @name: (nullable): a name of latchkey_content_info_get_audio_track_name(); %NULL: the first
+ * @name: (nullable): a name of latchkey_content_info_get_audio_track_name(); %NULL: the default
  *
- * Chooses the audio track that plays, also while it plays. Smooth Streaming only: of other content the default track plays,
- * and the log says so.
+ * Chooses the audio track that plays, also while it plays. A name that the content does not have is in the log.
+ *
+ * Of a file, the names have to be known as it starts to play: latchkey_agent_get_content_info() brings them. Without that, the
+ * default track plays until the file was looked into. The player has to be `playbin3`, or another one around `decodebin3`.
  */
 void latchkey_agent_set_audio_track (LatchkeyAgent *agent, const char *name);
 

@@ -57,6 +57,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         /// Requests for keys that this element started.
         var requests: Set<UInt64> = []
         var outputs: [Output] = []
+        var audio = AudioChoice()
         var rates = RateLimits()
         /// What the stock demuxer has of them.
         var appliedRates = RateLimits()
@@ -296,6 +297,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.expired = []
             $0.leftOut = []
             $0.requests = []
+            $0.audio = AudioChoice(wanted: $0.audio.wanted)
             $0.closedBecause = nil
             $0.isWithheld = false
         }

@@ -52,7 +52,10 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return bytes }
         try run.start(bytes, from: url, source: manifest.source)
         if let choice = run.choice { waitForAnswers(to: run.decidingKeyIDs, choice) }
-        let handedOn = run.handedOn(bytes, from: url, source: manifest.source)
+        let track = audioTrack
+        let handedOn = run.handedOn(bytes, from: url, source: manifest.source, audioTrack: track)
+        let tracks = run.audioTracks.map { AudioChoice.Track(name: $0.name, language: $0.language) }
+        withGuarded { $0.audio.setTracks(tracks, withFirst: handedOn.isOrdered ? track : nil) }
         if let laterURL = handedOn.laterURL { manifest.laterURL = laterURL }
         run.watch.setManifests([manifest.source, url, handedOn.laterURL])
         return handedOn.bytes
@@ -157,7 +160,7 @@ extension DASHDemuxer {
                     (element as? DASHDemuxer)?.isoPath = path
                 }),
             outageLimit, partialLicenses,
-        ] + stockProperties + frameProperties,
+        ] + audioProperties + stockProperties + frameProperties,
         signals: [
             KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },
             SessionEvent.signal { ($0 as? DASHDemuxer)?.run?.session },

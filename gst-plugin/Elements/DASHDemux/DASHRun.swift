@@ -38,6 +38,8 @@ final class DASHRun: AdaptiveRun {
         var qualities: [PictureQuality] = []
         /// The same of the first version, for the choice by keys.
         var alternatives: Set<DASHAlternatives> = []
+        /// Of the first Period of the latest version.
+        var audioTracks: [DASHAudioTracks.Track] = []
         var failure: PresentationFailure?
         /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
         /// the looks have begun.
@@ -98,6 +100,8 @@ final class DASHRun: AdaptiveRun {
 
     /// What the stock demuxer has to choose from.
     var qualities: [PictureQuality] { state.withLock { $0.qualities } }
+
+    var audioTracks: [DASHAudioTracks.Track] { state.withLock { $0.audioTracks } }
 
     var mayBeProtected: Bool { state.withLock { $0.mayBeProtected } }
 
@@ -188,7 +192,12 @@ final class DASHRun: AdaptiveRun {
 
     /// What the stock demuxer gets of the manifest that `start` has read, without what has no keys, and where it is to fetch
     /// later versions; nil: from where it came. `source` is the manifest's URL before redirects.
-    func handedOn(_ bytes: [UInt8], from url: String, source: String) -> (bytes: [UInt8], laterURL: String?) {
+    ///
+    /// `isOrdered`: the audio track of the name `audioTrack` is in front of the others, as it will be in later versions. Where
+    /// those come from the origin itself, all tracks stay where they are.
+    func handedOn(
+        _ bytes: [UInt8], from url: String, source: String, audioTrack: String? = nil
+    ) -> (bytes: [UInt8], laterURL: String?, isOrdered: Bool) {
         let (isDynamic, location, alternatives) = state.withLock { state in
             defer { state.alternatives = [] }
             return (state.isDynamic, state.location, state.alternatives)
@@ -204,17 +213,26 @@ final class DASHRun: AdaptiveRun {
             serveSegments()
         }
         segments?.setHome(source)
-        guard let segments, let isDynamic else { return Self.located(bytes, from: url, at: location) }
-        guard let routed = segments.routed(bytes, from: url) else {
+        let ordered = Self.ordered(bytes, audioTrack)
+        if let segments, let isDynamic {
+            if let routed = segments.routed(ordered, from: url) {
+                segments.didHandOut()
+                guard isDynamic else { return (routed, nil, true) }
+                let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
+                    let chosen = self?.chosenLater(response.body) ?? response.body
+                    return segments?.routed(Self.ordered(chosen, audioTrack), from: response.url)
+                }
+                return (routed, laterURL, true)
+            }
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
-            return (bytes, nil)
         }
-        segments.didHandOut()
-        guard isDynamic else { return (routed, nil) }
-        let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
-            segments?.routed(self?.chosenLater(response.body) ?? response.body, from: response.url)
-        }
-        return (routed, laterURL)
+        if isDynamic == false { return (ordered, nil, true) }
+        let located = Self.located(bytes, from: url, at: segments == nil ? location : nil)
+        return (located.bytes, located.laterURL, false)
+    }
+
+    private static func ordered(_ bytes: [UInt8], _ audioTrack: String?) -> [UInt8] {
+        audioTrack.flatMap { DASHAudioTracks.manifest(bytes, withFirst: $0) } ?? bytes
     }
 
     /// Has the presentation come through this process. Where that cannot be, the stock demuxer fetches it.
@@ -240,6 +258,7 @@ final class DASHRun: AdaptiveRun {
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
             $0.qualities = manifest.qualities
+            $0.audioTracks = manifest.audioTracks
             if manifest.isProtected, manifest.location != nil {
                 $0.location = LaterVersions(manifest, from: url, source: url)?.url
             }

@@ -33,11 +33,16 @@ struct SampleDoubt {
         private(set) var startCodes = 0
         private var oddElement: UInt8?
         private var frameWidths: Set<Int> = []
+        /// Of the samples so far, as far as they are known.
+        private var places: Set<UInt64> = []
         private var isStructureSettled = false
         private(set) var isSettled = false
 
         /// What VP9 frames state. Nil if that is several, as in two tracks with one key: a frame may be of either.
         var frameWidth: Int? { frameWidths.count == 1 ? frameWidths.first : nil }
+
+        /// Whether the sample at that place was not looked at before.
+        mutating func isNew(at place: UInt64) -> Bool { places.insert(place).inserted }
 
         /// Takes what one more sample tells. True, once, when the key has to be a wrong one.
         mutating func isConfirmed(by signs: SampleSigns) -> Bool {
@@ -66,6 +71,7 @@ struct SampleDoubt {
             isSettled =
                 isWrong || samples >= SampleDoubt.sampleLimit || units >= SampleDoubt.unitLimit
                 || (isStructureSettled && wrong == 0)
+            if isSettled { places = [] }
             return isWrong
         }
     }
@@ -82,12 +88,16 @@ struct SampleDoubt {
         return !count.isSettled
     }
 
-    /// Looks at a decrypted sample, if that is still of interest. True, once a key, when that has to be a wrong one.
+    /// Looks at a decrypted sample, if that is still of interest, and once if its place is known. True, once a key, when that
+    /// has to be a wrong one.
     mutating func isConfirmed(
-        by sample: UnsafeRawBufferPointer, _ plan: SamplePlan, _ keyID: KeyID?, _ codec: SampleCodec
+        by sample: UnsafeRawBufferPointer, at place: UInt64? = nil, _ plan: SamplePlan, _ keyID: KeyID?,
+        _ codec: SampleCodec
     ) -> Bool {
         guard isOpen(for: keyID, codec) else { return false }
-        let width = counts[Use(keyID: keyID, codec: codec)]?.frameWidth
+        let use = Use(keyID: keyID, codec: codec)
+        if let place, !counts[use, default: Count()].isNew(at: place) { return false }
+        let width = counts[use]?.frameWidth
         return isConfirmed(by: SampleSigns(sample, plan, codec, frameWidth: width), keyID, codec)
     }
 

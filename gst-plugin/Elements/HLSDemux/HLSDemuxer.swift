@@ -51,7 +51,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     /// own URL as the referrer of what it fetches.
     override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return manifest }
-        return try run.presentation.start(manifest, from: url)
+        let track = audioTrack
+        let rewritten = try run.presentation.start(manifest, from: url, audioTrack: track)
+        let tracks = run.presentation.audioTracks.map { AudioChoice.Track(name: $0.name, language: $0.language) }
+        withGuarded { $0.audio.setTracks(tracks, withFirst: track, idsHaveNames: true) }
+        return rewritten
     }
 
     /// The stock demuxer starts with the first variant, unless it was told a speed.
@@ -211,7 +215,7 @@ extension HLSDemuxer {
                     (element as? HLSDemuxer)?.keyFormats = text
                 }),
             outageLimit, partialLicenses,
-        ] + stockProperties + [startBitrate],
+        ] + audioProperties + stockProperties + [startBitrate],
         signals: [
             KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },
             SessionEvent.signal { ($0 as? HLSDemuxer)?.run?.session },

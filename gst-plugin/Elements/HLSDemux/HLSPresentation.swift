@@ -21,6 +21,9 @@ final class HLSPresentation: Sendable {
     let state: Mutex<State>
     private let keyFormats: [HLSKeyFormat]
     private let keyLimit: Int
+    /// Workaround (GStreamer <1.28): of several audio tracks of one language, the stock demuxer has the first in its
+    /// collection, and plays the last in its place.
+    private let takesLanguagesForTracks = Environment.gstreamerVersion.minor < 28
     let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
     /// Nil: no variant is left out for its keys.
@@ -65,6 +68,9 @@ final class HLSPresentation: Sendable {
         var requestCount = 0
         /// The presentation's URL.
         var home = ""
+        /// The audio track that is to play, by name or language; nil: the default.
+        var audioTrack: String?
+        var audioTracks: [HLSAudioTracks.Track] = []
         var failure: HLSFailure?
         /// The last key that a whole segment had the right padding with.
         var provenKey: HLSKey?
@@ -208,11 +214,11 @@ final class HLSPresentation: Sendable {
         }
     }
 
-    /// Rewrites the first playlist, master or media, that came from `url`.
-    func start(_ bytes: [UInt8], from url: String) throws(HLSFailure) -> [UInt8] {
+    /// Rewrites the first playlist, master or media, that came from `url`, so that the audio track of that name plays.
+    func start(_ bytes: [UInt8], from url: String, audioTrack: String? = nil) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
         keys.setMediaURL(url, cookies: origin.cookies)
-        state.withLock { $0.home = url }
+        state.withLock { ($0.home, $0.audioTrack) = (url, audioTrack) }
         // A media playlist that cannot be used fails here, and its keys are asked for.
         let rewriting = try rewrite(bytes, from: url)
         if rewriting.kind == .master {
@@ -249,6 +255,9 @@ final class HLSPresentation: Sendable {
         }
     }
 
+    /// Of the master playlist.
+    var audioTracks: [HLSAudioTracks.Track] { state.withLock { $0.audioTracks } }
+
     /// What the stock demuxer has to choose from.
     var qualities: [PictureQuality] { state.withLock { $0.qualities } }
 
@@ -274,6 +283,8 @@ final class HLSPresentation: Sendable {
             rewriter.relayedOrigin = relayedOrigin
             // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
             if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies }
+            rewriter.audioTrack = state.audioTrack
+            rewriter.tellsLanguagesOnce = takesLanguagesForTracks
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
             if envelopes.isEmpty { rewriter.isEnveloped = false }
@@ -301,6 +312,7 @@ final class HLSPresentation: Sendable {
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
                 state.variants.setVariants(rewriting.variants)
+                state.audioTracks = rewriting.audioTracks
                 state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
             } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {
                 state.encryptedRoles.insert(role)

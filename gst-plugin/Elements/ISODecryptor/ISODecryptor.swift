@@ -191,11 +191,12 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         let start = MonotonicTime.now
         var size = 0
         var isWrong = false
+        let place = isByteStream ? samples.sampleOffset : nil
         do throws(DecryptionError) {
             try samples.withSample { plan, bytes throws(DecryptionError) in
                 size = bytes.count
                 try cipher.decrypt(plan, in: bytes)
-                isWrong = isWrongKey(bytes, plan, key)
+                isWrong = isWrongKey(bytes, at: place, plan, key)
             }
         } catch {
             return .cipher("\(error)", key.keyID)
@@ -205,10 +206,12 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         return nil
     }
 
-    /// Looks at a decrypted sample, if it may tell of a wrong key.
-    private func isWrongKey(_ sample: UnsafeMutableRawBufferPointer, _ plan: SamplePlan, _ key: ISOKeyUse) -> Bool {
+    /// Looks at a decrypted sample, if it may tell of a wrong key. `place`: in the file, which may be read several times.
+    private func isWrongKey(
+        _ sample: UnsafeMutableRawBufferPointer, at place: UInt64?, _ plan: SamplePlan, _ key: ISOKeyUse
+    ) -> Bool {
         guard let codec = key.codec else { return false }
-        return stream.doubt.isConfirmed(by: UnsafeRawBufferPointer(sample), plan, key.keyID, codec)
+        return stream.doubt.isConfirmed(by: UnsafeRawBufferPointer(sample), at: place, plan, key.keyID, codec)
     }
 
     private func tellProtections(_ found: [ISOProtection]) {
@@ -596,6 +599,7 @@ extension ISODecryptor {
     private func decrypt(
         _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int, _ wrongKeys: inout [KeyID?]
     ) -> Result<Int, DecryptorFailure> {
+        let begin = file.extent.lowerBound
         do throws(DecryptorFailure) {
             let result = try file.decrypt(bytes) { plan, key, sample throws(DecryptorFailure) in
                 let cipher: SampleCipher
@@ -611,7 +615,11 @@ extension ISODecryptor {
                     throw .cipher("\(error)", key.keyID)
                 }
                 size += sample.count
-                if isWrongKey(sample, plan, key) { wrongKeys.append(key.keyID) }
+                // The sample is a part of these bytes.
+                let place = bytes.baseAddress.flatMap { base in
+                    sample.baseAddress.map { begin &+ UInt64(clamping: base.distance(to: $0)) }
+                }
+                if isWrongKey(sample, at: place, plan, key) { wrongKeys.append(key.keyID) }
             }
             return result.mapError { .malformedStream($0.description) }
         } catch {

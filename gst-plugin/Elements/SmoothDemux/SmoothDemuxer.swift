@@ -14,43 +14,13 @@ import LatchkeyProtection
 /// which it may fail on. It takes the fragments for clear; inside it they pass the decryptor of whole ISO media, which
 /// makes them so.
 final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
-    // SAFETY: `selection` is guarded by `monitor`.
-
     static let log = DebugCategory("latchkeymssdemux", "Latchkey's Smooth Streaming demuxer")
-
-    /// What plays, and what is to play. Guarded by `monitor`.
-    private var selection = Selection()
-
-    struct Selection {
-        /// The audio that the user wants, by its name.
-        var audioTrack: String?
-        /// The manifest that the stock demuxer got.
-        var given: SmoothManifest?
-        var collection: [StreamDescription] = []
-        var selected: [StreamDescription] = []
-
-        /// The streams to ask for, so that the wanted audio plays; nil where it does, or where it is not there.
-        func wanted(_ label: String) -> [String]? {
-            let stream = given?.audio(labelled: label)
-            let tracks = collection.filter { $0.kind == .audio }
-            guard let stream, let index = given?.streams.filter({ $0.type == .audio }).firstIndex(of: stream),
-                index < tracks.count, !selected.contains(tracks[index])
-            else { return nil }
-            let others = selected.isEmpty ? firstOfEachOther : selected.filter { $0.kind != .audio }
-            return others.map(\.id) + [tracks[index].id]
-        }
-
-        private var firstOfEachOther: [StreamDescription] {
-            collection.first { $0.kind == .video }.map { [$0] } ?? []
-        }
-    }
 
     override class var stock: (factory: String, older: String) { ("mssdemux2", "mssdemux") }
 
     var run: SmoothRun? { currentRun as? SmoothRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
-        monitor.withLock { selection = Selection(audioTrack: selection.audioTrack) }
         let run = try SmoothRun(shared: shared, makeSegments: makeSegmentServer)
         run.watch.begin(look: look())
         return run
@@ -58,13 +28,16 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
-        let track = audioTrack
         run.watch.setManifests([manifest.source, url])
+        let track = audioTrack
         let result = try run.start(bytes, from: url, audioTrack: track)
         run.segments?.setHome(manifest.source)
-        var given = try? SmoothManifest(result)
-        given?.dropDocument()
-        monitor.withLock { selection.given = given }
+        if let read = run.manifest {
+            let tracks = read.streams.filter { $0.type == .audio }.map {
+                AudioChoice.Track(name: $0.label ?? "audio", language: $0.language)
+            }
+            withGuarded { $0.audio.setTracks(tracks, withFirst: read.isLive ? nil : track) }
+        }
         return result
     }
 
@@ -72,34 +45,6 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
     override func limitPictures(to pixels: Int?) {
         let rate = pixels.flatMap { run?.manifest?.qualities.bitRateLimit(pixels: $0) }
         setAllowedBitRate(rate.map { $0 < .max ? $0 + 1 : $0 })
-    }
-
-    // MARK: Audio tracks
-
-    /// The name of the audio that plays, or its language; nil: the first one. Another one may be set while it plays.
-    var audioTrack: String? {
-        get { monitor.withLock { selection.audioTrack } }
-        set {
-            let wanted = monitor.withLock { () -> [String]? in
-                selection.audioTrack = newValue?.isEmpty == true ? nil : newValue
-                return selection.audioTrack.flatMap { selection.wanted($0) }
-            }
-            if let wanted { _ = child?.send(.selectStreams(wanted)) }
-        }
-    }
-
-    /// The names of the audio streams, in the order of the manifest, or their languages where they have no names. Each is
-    /// there once.
-    var audioTracks: [String] {
-        (run?.manifest?.streams ?? []).filter { $0.type == .audio }.compactMap(\.label)
-    }
-
-    private func note(_ message: borrowing Message) {
-        if let streams = message.streamCollection() {
-            monitor.withLock { selection.collection = streams }
-        } else if let streams = message.selectedStreams() {
-            monitor.withLock { selection.selected = streams }
-        }
     }
 
     // MARK: Inside
@@ -128,7 +73,6 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     private func handleOwn(_ message: consuming Message) {
         guard let child, message.isFrom(child) else { return forward(message) }
-        note(message)
         guard message.kind == .error else { return forward(message) }
         let (hasFailed, isStopping) = withGuarded { ($0.hasFailed, $0.isStopping) }
         if hasFailed { return }
@@ -153,23 +97,8 @@ extension SmoothDemuxer {
             .sometimesSource("audio_%02u", "ANY"), .sometimesSource("subtitle_%02u", "ANY"),
         ],
         properties: [
-            Property(
-                "audio-track", nick: "Audio track",
-                blurb: "The audio that plays, by its Name in the manifest or else by its Language; unset: the first. "
-                    + "May change while it plays",
-                kind: .string(default: nil), mutability: .playing,
-                get: { .string(($0 as? SmoothDemuxer)?.audioTrack) },
-                set: { element, value in
-                    guard case .string(let text) = value else { return }
-                    (element as? SmoothDemuxer)?.audioTrack = text
-                }),
-            Property(
-                "audio-tracks", nick: "Audio tracks",
-                blurb: "The names of the audio tracks, one a line; the language of one without a name",
-                kind: .string(default: nil),
-                get: { .string(($0 as? SmoothDemuxer)?.audioTracks.joined(separator: "\n")) }),
-            outageLimit,
-        ] + stockProperties,
+            outageLimit
+        ] + audioProperties + stockProperties,
         signals: [
             KeyResponse.signal { ($0 as? SmoothDemuxer)?.run?.session },
             SessionEvent.signal { ($0 as? SmoothDemuxer)?.run?.session },

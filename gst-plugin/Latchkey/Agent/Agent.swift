@@ -147,8 +147,11 @@ public final class Agent: Sendable {
         }
     }
 
-    /// The name of the audio track that plays (`ContentInfo.audioTrackNames`); nil: the first. May be changed while it
-    /// plays. Smooth Streaming only: of other content the default track plays, and the log says so.
+    /// The name of the audio track that plays (`ContentInfo.audioTrackNames`); nil: the default. Set it before the player
+    /// starts, or change it while it plays. A name that the content does not have is in the log.
+    ///
+    /// Of a file, the names have to be known as it starts to play: `contentInfo` brings them. Without that, the default track
+    /// plays until the file was looked into. The player has to be `playbin3`, or another one around decodebin3.
     public var selectedAudioTrack: String? {
         get { core.selectedAudioTrack }
         set { core.selectedAudioTrack = newValue }

@@ -58,6 +58,7 @@ final class AgentCore: Sendable {
         var session: KeySession
         /// What takes the name of an audio track.
         var demuxers: [WeakPipeline] = []
+        var fileAudio = FileAudio()
         /// Serves what is cached of the content.
         var gateway: CacheGateway?
         /// Has the manifest for the player's source.
@@ -323,7 +324,10 @@ extension AgentCore {
             return guarded.lastAttachment
         }
         noteStoredContent()
-        let bus = BusObservation(element) { [weak self] event in self?.handle(event) }
+        let bus = BusObservation(element) { [weak self] event in
+            if case .streamsSelected(let streams) = event { self?.note(selected: streams, in: id) }
+            self?.handle(event)
+        }
         guarded.withLock { $0.attachments[id]?.bus = bus }
         if Self.httpClients.contains(where: { ElementReference(element).hasNeighbour(madeBy: $0) }) { watchHTTP() }
         // The pipeline gives it up when it goes.
@@ -331,6 +335,8 @@ extension AgentCore {
         Pipeline.onElementAdded(to: element) { [weak self] element in
             withExtendedLifetime(end) { self?.elementDidAppear(element, in: id) }
         }
+        ElementReference(element).forEachNeighbour(madeBy: "decodebin3") { chooseAudio(with: $0, in: id) }
+        lookForFileAudio()
         let version = Environment.gstreamerVersion
         log(.info, "Latchkey \(Latchkey.version), GStreamer \(version.major).\(version.minor).\(version.micro)")
         return id
@@ -411,12 +417,13 @@ extension AgentCore {
             element.pointer.setProperty("outage-limit", .uint(milliseconds))
         }
         switch factory {
-        case "latchkeymssdemux":
+        case "latchkeyhlsdemux", "latchkeydashdemux", "latchkeymssdemux":
             let track = guarded.withLock { guarded in
                 guarded.attachments[id]?.demuxers.append(WeakPipeline(element.pointer))
                 return guarded.selectedAudioTrack
             }
             if let track { element.pointer.setProperty("audio-track", .string(track)) }
+        case "decodebin3": chooseAudio(with: element, in: id)
         case "parsebin":
             // What an adaptive demuxer has fetched comes in here.
             guard let sink = element.pad("sink") else { return }
@@ -471,9 +478,6 @@ extension AgentCore {
     var selectedAudioTrack: String? {
         get { guarded.withLock { $0.selectedAudioTrack } }
         set {
-            if let newValue, type != .smoothStreaming {
-                log(.warning, "the audio track “\(newValue)” is not chosen: only Smooth Streaming has a choice")
-            }
             let demuxers = guarded.withLock { guarded in
                 guarded.selectedAudioTrack = newValue
                 return guarded.attachments.values.flatMap(\.demuxers)
@@ -481,6 +485,8 @@ extension AgentCore {
             for demuxer in demuxers {
                 demuxer.with { $0.pointer.setProperty("audio-track", .string(newValue ?? "")) }
             }
+            lookForFileAudio()
+            changeFileAudio()
         }
     }
 
@@ -564,6 +570,7 @@ extension AgentCore {
         case .warning(let text, let debug): log(.warning, Self.withoutQueries("\(text) \(debug)"))
         case .error(let domain, let code, let text, let debug, _): playbackDidFail(domain, code, text, debug)
         case .element(let name, let fields): handle(name, fields)
+        case .streamsSelected: break
         }
     }
 

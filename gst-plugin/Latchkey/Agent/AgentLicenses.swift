@@ -44,7 +44,17 @@ extension AgentCore {
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         var content = try await inspector.inspect(contentURL, type)
         content.cookies = source.cookies
-        guarded.withLock { [content] in $0.content = content }
+        let track = guarded.withLock { [content] guarded in
+            guarded.content = content
+            return guarded.selectedAudioTrack
+        }
+        if let track, !content.audioTrackNames.contains(track) {
+            log(
+                .warning,
+                "the audio track “\(track)” is none of the content's, which are: "
+                    + content.audioTrackNames.joined(separator: ", "))
+        }
+        changeFileAudio()
         return content
     }
 

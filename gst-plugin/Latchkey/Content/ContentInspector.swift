@@ -73,10 +73,7 @@ struct ContentInspector: Sendable {
         guard isThere || isRemote else {
             throw .invalidContent("it has no AdaptationSet with a Representation", at: answer.url)
         }
-        for set in sets.prefix(InspectedContent.limit) where Self.isAudio(set) {
-            let label = set.child("Label")?.trimmedText ?? ""
-            content.add(audioTrack: label.isEmpty ? set[attribute: "lang"] ?? set[attribute: "id"] ?? "audio" : label)
-        }
+        for name in DASHAudioTracks(root).names { content.add(audioTrack: name) }
         DASHTracks(root).add(to: &content)
         content.isProtected = manifest.isProtected
         for protection in manifest.protections {
@@ -93,12 +90,6 @@ struct ContentInspector: Sendable {
             content.add(.init(system: .common, keyIDs: content.keyIDs, data: []))
         }
         return content
-    }
-
-    private static func isAudio(_ set: XMLElement) -> Bool {
-        if let type = set[attribute: "contentType"] { return type == "audio" }
-        let kind = set[attribute: "mimeType"] ?? set.child("Representation")?[attribute: "mimeType"]
-        return kind?.hasPrefix("audio/") == true
     }
 
     private func smooth(_ answer: ContentSource.Answer) throws(AgentError) -> InspectedContent {
@@ -154,7 +145,10 @@ struct ContentInspector: Sendable {
             throw .invalidContent("it has neither video nor sound", at: url)
         }
         var content = InspectedContent(url: url)
-        for track in movie.tracks where track.handler == "soun" { content.add(audioTrack: track.language ?? "audio") }
+        for track in movie.tracks where track.handler == "soun" {
+            content.add(audioTrack: track.language ?? "audio")
+            content.audioTrackIDs.append(track.id)
+        }
         for track in movie.tracks { content.tracks.append(ContentTrack(track)) }
         take(movie, into: &content)
         return content
@@ -418,20 +412,11 @@ extension ContentInspector {
 
     /// The names of `EXT-X-MEDIA` with TYPE=AUDIO, in order (RFC 8216, 4.3.4.1).
     private static func audioNames(in answer: ContentSource.Answer) throws(AgentError) -> [String] {
-        let playlist: HLSPlaylist
-        do throws(FormatError) { playlist = try HLSPlaylist(answer.bytes) } catch {
+        do throws(FormatError) {
+            return HLSAudioTracks(try HLSPlaylist(answer.bytes)).tracks.map(\.name)
+        } catch {
             throw failure(error, at: answer.url)
         }
-        var names: [String] = []
-        for line in playlist.lines {
-            guard case .tag("EXT-X-MEDIA", let value?) = line.content,
-                let list = try? HLSAttributeList(parsing: value), list["TYPE"] == "AUDIO"
-            else { continue }
-            let name = list["NAME"] ?? list["LANGUAGE"] ?? "audio"
-            // Several groups repeat the same renditions.
-            if !names.contains(name) { names.append(name) }
-        }
-        return names
     }
 }
 

@@ -29,6 +29,8 @@ struct InspectedContent: Sendable {
     var systems: [ProtectionSystem] = []
     var keyIDs: [KeyID] = []
     var audioTrackNames: [String] = []
+    /// The `track_ID` of each of `audioTrackNames`, in a file; empty in other content.
+    var audioTrackIDs: [UInt32] = []
     var licenseURLs: [String] = []
     /// In the order of the content.
     var tracks: [ContentTrack] = []

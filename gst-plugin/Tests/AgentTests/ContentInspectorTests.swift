@@ -95,7 +95,8 @@ import Testing
             "<MPD xmlns='urn:mpeg:dash:schema:mpd:2011' xmlns:cenc='urn:mpeg:cenc:2013'><Period>"
             + "<AdaptationSet contentType='video'>\(protection)<Representation/></AdaptationSet>"
             + "<AdaptationSet contentType='audio' lang='en'><Representation/></AdaptationSet>"
-            + "<AdaptationSet mimeType='audio/mp4' lang='en'><Representation/></AdaptationSet></Period></MPD>"
+            + "<AdaptationSet mimeType='audio/mp4' lang='en'><Representation/></AdaptationSet></Period>"
+            + "<Period><AdaptationSet contentType='audio' lang='en'><Representation/></AdaptationSet></Period></MPD>"
         let content = try await inspect("a.mpd", .dash, ["a.mpd": text])
         #expect(content.isProtected)
         #expect(content.keyIDs == [try #require(KeyID(hex: kid.filter { $0 != "-" }))])

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Foundation
 import LatchkeyProtection
 import LatchkeyTestSupport
+import Synchronization
 import Testing
 
 @testable import Latchkey
@@ -19,8 +21,11 @@ import Testing
         let handler = box("hdlr", Array(repeating: 0, count: 8) + Array("soun".utf8) + Array(repeating: 0, count: 13))
         // "deu", as five bits a letter.
         let header = box("mdhd", Array(repeating: 0, count: 20) + [0x10, 0xB5, 0, 0])
-        return box("moov", box("trak", box("mdia", header + handler)))
+        return box("moov", box("trak", track + box("mdia", header + handler)))
     }
+
+    /// With the track_ID 7.
+    private var track: [UInt8] { box("tkhd", Array(repeating: 0, count: 15) + [7] + Array(repeating: 0, count: 68)) }
 
     private func inspect(_ bytes: [UInt8]) async throws(AgentError) -> InspectedContent {
         let source = ContentSource(transport: StubTransport([url: bytes]))
@@ -31,8 +36,27 @@ import Testing
     func findsTheMovieBehindMedia(_ size: Int) async throws {
         let media = box("mdat", Array(repeating: 7, count: size))
         for bytes in [box("ftyp") + media + movie, box("ftyp") + movie + media, movie] {
-            #expect(try await inspect(bytes).audioTrackNames == ["deu"])
+            let content = try await inspect(bytes)
+            #expect(content.audioTrackNames == ["deu"])
+            #expect(content.audioTrackIDs == [7])
         }
+    }
+
+    @Test(arguments: [("deu", false), ("fin", true)])
+    func anAudioTrackThatIsNotThereIsInTheLog(name: String, isTold: Bool) async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).mp4")
+        try Data(box("ftyp") + movie).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let lines = Mutex<[AgentLogMessage]>([])
+        // Other tests log meanwhile.
+        let watch = AgentLog.watch { line in
+            if line.text.contains("audio track “\(name)”") { lines.withLock { $0.append(line) } }
+        }
+        let agent = Agent(contentURL: file.absoluteString, type: .mp4)
+        agent.selectedAudioTrack = name
+        _ = try await agent.core.inspect(agent.core.session())
+        withExtendedLifetime(watch) {}
+        #expect(lines.withLock { $0.map(\.level) } == (isTold ? [.warning] : []))
     }
 
     @Test func aLargeMovieIsFetchedWhole() async throws {

@@ -36,21 +36,6 @@ import Testing
         #expect(AgentCore.withoutQueries("no URL  here") == "no URL  here")
     }
 
-    @Test func anAudioTrackThatIsNoChoiceIsInTheLog() {
-        let lines = Mutex<[AgentLogMessage]>([])
-        let watch = AgentLog.watch { line in
-            // Other tests log meanwhile.
-            if line.text.contains("“track of this test”") { lines.withLock { $0.append(line) } }
-        }
-        for type in [ContentType.smoothStreaming, .dash] {
-            let agent = Agent(contentURL: "http://127.0.0.1:9/film", type: type)
-            agent.selectedAudioTrack = "track of this test"
-            agent.selectedAudioTrack = nil
-        }
-        withExtendedLifetime(watch) {}
-        #expect(lines.withLock { $0.map(\.level) } == [.warning])
-    }
-
     /// Writes plays down, as license stores do.
     private final class Store: ResourceLoader {
         let name = "store"

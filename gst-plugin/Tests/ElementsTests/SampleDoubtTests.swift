@@ -90,6 +90,20 @@ import Testing
         #expect((0..<100).count { _ in Sample.bad.isConfirmed(in: &doubt) } == 1)
     }
 
+    /// A demuxer may read parts of a file again, and tracks one after the other.
+    @Test(arguments: [
+        ([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7], [12]), ([9, 8, 9, 8, 7, 6, 5, 4, 3, 2, 2, 1], [10]),
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0], []),
+    ])
+    func aSampleOfAFileCountsOnce(places: [UInt64], told: [Int]) {
+        var doubt = SampleDoubt()
+        let bytes: [UInt8] = [0x5A, 0x77, 1, 2]
+        let found = places.map { place in
+            bytes.withUnsafeBytes { doubt.isConfirmed(by: $0, at: place, Self.plan, Self.keyID, .ac3) }
+        }
+        #expect(found.indices.filter { found[$0] }.map { $0 + 1 } == told)
+    }
+
     @Test func eachKeyIsLookedAtForItself() {
         var doubt = SampleDoubt()
         let keyIDs: [KeyID?] = [nil] + (1...3).map { KeyID([UInt8](repeating: $0, count: 16)) }
