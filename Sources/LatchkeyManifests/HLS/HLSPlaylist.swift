@@ -163,6 +163,11 @@ public enum HLSDeliveryDirectives {
         return reference.text
     }
 
+    /// Without asking for what another playlist has more (`EXT-X-SKIP`).
+    package static func withoutSkip(_ query: String) -> String {
+        query.split(separator: "&").filter { !$0.hasPrefix("_HLS_skip=") }.joined(separator: "&")
+    }
+
     private static func isPlain(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true

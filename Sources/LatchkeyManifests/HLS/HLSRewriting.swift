@@ -153,5 +153,11 @@ public struct HLSRewriting: Sendable {
         public var isFirst: Bool
     }
 
+    /// Of a playlist that names one alone, which is what a player fetches next.
+    package var onlyInitSegment: HLSInitSegment? {
+        let sections = resources.compactMap { if case .initSegment(let section) = $0 { section } else { nil } }
+        return sections.count == 1 ? sections.first : nil
+    }
+
     init(kind: HLSPlaylist.Kind) { self.kind = kind }
 }

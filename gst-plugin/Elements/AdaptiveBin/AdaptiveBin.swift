@@ -381,19 +381,6 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     }
 }
 
-/// Why the demuxer cannot start.
-enum AdaptiveStartFailure: Error {
-    case configuration(KeyError)
-    case loopback(HTTPError)
-
-    func post(on element: ElementReference) {
-        switch self {
-        case .configuration(let error): element.postError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
-        case .loopback(let error): element.postError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
-        }
-    }
-}
-
 /// What arrived of the manifest.
 struct ManifestInput {
     var bytes: [UInt8] = []

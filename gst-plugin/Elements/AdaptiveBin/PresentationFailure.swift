@@ -175,3 +175,16 @@ extension HLSFailure {
             advice: "Either the key or the media is a wrong one.")
     }
 }
+
+/// Why the demuxer cannot start.
+enum AdaptiveStartFailure: Error {
+    case configuration(KeyError)
+    case loopback(HTTPError)
+
+    func post(on element: ElementReference) {
+        switch self {
+        case .configuration(let error): element.postError(GST_RESOURCE_ERROR_SETTINGS, "\(error).", debug: "")
+        case .loopback(let error): element.postError(GST_RESOURCE_ERROR_OPEN_READ, "\(error).", debug: "")
+        }
+    }
+}

@@ -121,20 +121,9 @@ final class SegmentServer: Sendable {
     func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
         let (servers, home) = state.withLock { ($0.servers, $0.home) }
         guard let servers else { return text }
-        var result = ""
-        var rest = text[...]
-        while let range = servers.firstURL(in: rest) {
-            result += rest[..<range.lowerBound]
-            var own = rest[range.upperBound...].prefix { !$0.isWhitespace && !"\"'<>".contains($0) }
-            // The end of a sentence.
-            while let last = own.last, ".,;:".contains(last) { own.removeLast() }
-            rest = rest[own.endIndex...]
-            let query = own.firstIndex(of: "?")
-            let url =
-                target(own[..<(query ?? own.endIndex)], query.map { String(own[own.index(after: $0)...]) }) ?? home
-            result += isForPeople ? HTTPRequest(url: url).printableURL : url
+        return servers.replacingURLs(in: text, isForPeople: isForPeople) { path, query in
+            target(path, query.map(String.init)) ?? home
         }
-        return result + rest
     }
 
     // MARK: What the demuxer asks
@@ -287,9 +276,26 @@ final class PresentationServers: Sendable {
     /// Whether the URL leads to one of them.
     func isOwn(_ url: String) -> Bool { servers.contains { $0.isOwn(url) } }
 
-    /// The first URL of one of them in a text, up to where its path begins.
-    func firstURL(in text: Substring) -> Range<Substring.Index>? {
-        servers.compactMap { text.firstRange(of: $0.url("")) }.min { $0.lowerBound < $1.lowerBound }
+    /// A text with what `url` makes of the path and the query of each URL of one of them. `isForPeople`: without queries, where
+    /// tokens are.
+    func replacingURLs(
+        in text: String, isForPeople: Bool, _ url: (_ path: Substring, _ query: Substring?) -> String
+    ) -> String {
+        var result = ""
+        var rest = text[...]
+        while let range = servers.compactMap({ rest.firstRange(of: $0.url("")) }).min(by: {
+            $0.lowerBound < $1.lowerBound
+        }) {
+            result += rest[..<range.lowerBound]
+            var own = rest[range.upperBound...].prefix { !$0.isWhitespace && !"\"'<>()[]".contains($0) }
+            // The end of a sentence.
+            while let last = own.last, ".,;:".contains(last) { own.removeLast() }
+            rest = rest[own.endIndex...]
+            let query = own.firstIndex(of: "?")
+            let origin = url(own[..<(query ?? own.endIndex)], query.map { own[own.index(after: $0)...] })
+            result += isForPeople ? HTTPRequest(url: origin).printableURL : origin
+        }
+        return result + rest
     }
 
     /// Closes the ports.

@@ -92,8 +92,7 @@ final class HLSPresentation: Sendable {
     }
 
     /// `outputLevel` says what the outputs have, for the choice of variants. `choice` leaves out those whose keys may not be
-    /// used, and `onLeftOut` hears of these. With a `relay`, all segments come through it,
-    /// and everything else is asked for as long as that tries.
+    /// used, and `onLeftOut` hears of these. With a `relay`, segments come through it, and all is asked for as long as it tries.
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
         relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
@@ -438,14 +437,6 @@ extension HLSPresentation {
         prepare(.playlist(url: audio), request)
     }
 
-    /// The one init segment of a playlist is what the stock demuxer fetches next.
-    private static func initSegment(of rewriting: HLSRewriting) -> HLSInitSegment? {
-        let sections = rewriting.resources.compactMap { resource -> HLSInitSegment? in
-            if case .initSegment(let section) = resource { section } else { nil }
-        }
-        return sections.count == 1 ? sections.first : nil
-    }
-
     /// Makes the answer for a resource, which is named already, before the stock demuxer asks for it. Once: it may never
     /// do so, and what failed is told when it did.
     private func prepare(_ resource: HLSResource, _ request: LoopbackRequest) {
@@ -576,7 +567,9 @@ extension HLSPresentation {
         }
         while true {
             let source = state.withLock { $0.variants.playlist(for: url) }
-            let (response, section) = try await ownPlaylist(source, source == url ? request : request.withoutSkip)
+            var request = request
+            if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
+            let (response, section) = try await ownPlaylist(source, request)
             var refusals = await refusals(of: source)
             if let section, refusals.keys.contains(where: keys.session.isMade) {
                 // The key server may want the KID, which the init segment has.
@@ -658,7 +651,7 @@ extension HLSPresentation {
                 rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
             }
         }
-        let section = Self.initSegment(of: rewriting)
+        let section = rewriting.onlyInitSegment
         if let section { prepare(.initSegment(section), request) }
         var headers = HLSOrigin.returned(response.headers)
         if !headers.contains(where: { $0.name.lowercased() == "content-type" }) {
@@ -789,67 +782,19 @@ extension HLSPresentation {
         segments.willServe(note)
         let segmentKey = SegmentKey(
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
-        let bytes =
-            note.kind == .packedAudio ? segmentKey.id3Tag() : segmentKey.transportStreamPackets()
+        let bytes = note.kind == .packedAudio ? segmentKey.id3Tag() : segmentKey.transportStreamPackets()
         return LoopbackResponse(body: bytes)
     }
-}
 
-extension HLSPresentation {
     /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
-    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are.
-    ///
-    /// What has no URL of its own, as a note, gets the presentation's.
+    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are. What has no URL of
+    /// its own, as a note, gets the presentation's.
     func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
         let (servers, home) = state.withLock { ($0.servers, $0.home) }
         guard let servers else { return text }
-        var result = ""
-        var rest = text[...]
-        while let range = servers.firstURL(in: rest) {
-            result += rest[..<range.lowerBound]
-            var path = rest[range.upperBound...].prefix(while: Self.isOfPath)
-            // The end of a sentence.
-            while path.last == "." { path.removeLast() }
-            rest = rest[path.endIndex...]
-            let name = path.prefix { $0 != "." && $0 != "?" }
-            var url = table.resource(String(name))?.originURL ?? home
-            let query = path.drop { $0 != "?" }.dropFirst()
-            if !query.isEmpty { url = HLSDeliveryDirectives.forwarding(String(query), to: url) }
-            result += isForPeople ? HTTPRequest(url: url).printableURL : url
-        }
-        return result + rest
-    }
-
-    /// What the URLs of the loopback servers are made of.
-    private static func isOfPath(_ character: Character) -> Bool {
-        character.isASCII && (character.isLetter || character.isNumber || "._?=&-%".contains(character))
-    }
-}
-
-extension LoopbackRequest {
-    /// Without asking for what another playlist has more (`EXT-X-SKIP`).
-    fileprivate var withoutSkip: LoopbackRequest {
-        var request = self
-        request.query = query.map {
-            $0.split(separator: "&").filter { !$0.hasPrefix("_HLS_skip=") }.joined(separator: "&")
-        }
-        return request
-    }
-}
-
-extension HLSResource {
-    /// Scheme, host and port of where it comes from. Nil where it is made here.
-    var mediaOrigin: String? { originURL.flatMap { URIReference($0).origin } }
-
-    /// Where it comes from. Nil where it is made here.
-    var originURL: String? {
-        switch self {
-        case .playlist(let url): url
-        case .initSegment(let segment): segment.url
-        case .segment(let segment): segment.url
-        case .relayedSegment(let url): url
-        case .envelope(let segment): segment.url
-        case .keyNote: nil
+        return servers.replacingURLs(in: text, isForPeople: isForPeople) { path, query in
+            let url = table.resource(String(path.prefix { $0 != "." }))?.originURL ?? home
+            return query.map { HLSDeliveryDirectives.forwarding(String($0), to: url) } ?? url
         }
     }
 }

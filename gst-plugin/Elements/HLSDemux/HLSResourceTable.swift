@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyManifests
+import LatchkeyProtection
 import Synchronization
 
 /// What the loopback server serves, by names that say nothing and that cannot be made up outside: a request can only
@@ -85,6 +86,23 @@ final class HLSResourceTable: Sendable {
         case .relayedSegment: "r"
         case .envelope: "e"
         case .keyNote: "n"
+        }
+    }
+}
+
+extension HLSResource {
+    /// Scheme, host and port of where it comes from. Nil where it is made here.
+    var mediaOrigin: String? { originURL.flatMap { URIReference($0).origin } }
+
+    /// Where it comes from. Nil where it is made here.
+    var originURL: String? {
+        switch self {
+        case .playlist(let url): url
+        case .initSegment(let segment): segment.url
+        case .segment(let segment): segment.url
+        case .relayedSegment(let url): url
+        case .envelope(let segment): segment.url
+        case .keyNote: nil
         }
     }
 }
