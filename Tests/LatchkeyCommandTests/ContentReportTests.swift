@@ -150,7 +150,7 @@
             #expect(file.place.absoluteURL == "file:///a%20b/c.mp4")
             for wrong in [
                 ["inspect"], ["inspect", "https://x/y"], ["inspect", "--type", "avi", "x"],
-                ["play", "--hdmi-mode", "x", "a.mp4"], ["play", "--audio", "x", "a.mpd"],
+                ["play", "--hdmi-mode", "x", "a.mp4"],
             ] {
                 #expect(throws: (any Error).self, "\(wrong)") { try LatchkeyCommand.parseAsRoot(wrong) }
             }

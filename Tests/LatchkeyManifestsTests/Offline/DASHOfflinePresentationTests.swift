@@ -91,7 +91,7 @@ struct DASHOfflinePresentationTests {
     /// By the names that an application is shown, one track each; by a language that is no name, all of it.
     @Test(arguments: [
         (["en"], ["1"]), (["en 2"], ["2"]), (["Film"], ["3"]), (["fi"], ["3", "4"]), (["Film 2", "en"], ["1", "4"]),
-        (["x"], ["1"]),
+        (["none"], ["1"]),
     ])
     func eachNameChoosesItsTrack(names: [String], kept: [String]) throws {
         func set(_ language: String, _ id: String, _ label: String = "") -> String {

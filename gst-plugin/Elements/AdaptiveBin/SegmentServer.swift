@@ -287,7 +287,7 @@ final class PresentationServers: Sendable {
             $0.lowerBound < $1.lowerBound
         }) {
             result += rest[..<range.lowerBound]
-            var own = rest[range.upperBound...].prefix { !$0.isWhitespace && !"\"'<>()[]".contains($0) }
+            var own = rest[range.upperBound...].prefix { !$0.isWhitespace && !"\"'<>()[]“”‘’".contains($0) }
             // The end of a sentence.
             while let last = own.last, ".,;:".contains(last) { own.removeLast() }
             rest = rest[own.endIndex...]
