@@ -36,6 +36,8 @@ struct AbsentSegments: Sendable {
     private static let limit = 8
     /// How often in a target duration what is to come is asked for again, and for how many target durations.
     private static let attempts = (each: 4, targets: 2)
+    /// In seconds. A playlist may state any number, and `Duration` traps on large ones.
+    private static let longestTarget = 60.0
 
     /// The live ones. What was in none of their latest versions has left its window.
     private var playlists: [String: Playlist] = [:]
@@ -46,7 +48,7 @@ struct AbsentSegments: Sendable {
         guard rewriting.kind == .media, !rewriting.isEnded else { return playlists[name] = nil }
         var playlist = playlists[name] ?? Playlist()
         (playlist.urls, playlist.last) = (rewriting.urls, rewriting.lastURLs)
-        playlist.target = .seconds(rewriting.targetDuration ?? 0)
+        playlist.target = .seconds(min(rewriting.targetDuration ?? 0, Self.longestTarget))
         playlists[name] = playlist
     }
 

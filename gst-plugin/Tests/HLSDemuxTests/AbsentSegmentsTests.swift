@@ -34,6 +34,14 @@ import Testing
         #expect(absent.verdict(on: "c", attempt: 1) == .isLeftOut)
     }
 
+    @Test func noTargetDurationIsTooLarge() {
+        var absent = AbsentSegments()
+        var playlist = Self.playlist("a", "b")
+        playlist.targetDuration = 1e32
+        absent.update(playlist, of: "v")
+        #expect(absent.verdict(on: "b", attempt: 0) == .isToCome(.seconds(15)))
+    }
+
     @Test func whatIsNotLiveIsAnError() {
         var absent = AbsentSegments()
         #expect(absent.verdict(on: "a", attempt: 0) == nil)
