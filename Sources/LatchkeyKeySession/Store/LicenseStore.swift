@@ -274,20 +274,20 @@ public struct LicenseStoreConfiguration: Sendable {
 
     private var counters: [String] { [counter] + earlierCounters }
 
-    /// The same with the counter in its place. An earlier version's is brought there, once; it stays where it is if the user's
-    /// folder for state cannot be made.
+    /// The same with the counter in its place. An earlier version's is brought there, once; it stays where it is if none can be
+    /// made in that place.
     func withCounterInPlace() throws(LicenseStoreError) -> LicenseStoreConfiguration {
         let earlier = earlierCounters.first(where: StoreFiles.exists)
         do throws(LicenseStoreError) {
             try StoreFiles.createFolder(of: counter)
+            if let earlier { try StoreFiles.move(earlier, to: counter) }
+            return self
         } catch {
-            guard let earlier, error.isSameKind(as: .readOnly("")) else { throw error }
+            guard let earlier, !StoreFiles.exists(counter) else { throw error }
             var stayed = self
             stayed.counter = earlier
             return stayed
         }
-        if let earlier { try StoreFiles.move(earlier, to: counter) }
-        return self
     }
 
     /// The file that stores lock while they are open.

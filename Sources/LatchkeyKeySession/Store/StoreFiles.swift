@@ -42,7 +42,7 @@ enum StoreFiles {
     }
 
     /// Brings a small file to another place, also on another file system, once: a file that is already there stays, as does the
-    /// first one then.
+    /// first one then, and one that cannot be removed.
     static func move(_ old: String, to path: String) throws(LicenseStoreError) {
         guard !exists(path) else { return }
         let contents: [UInt8]
@@ -55,8 +55,7 @@ enum StoreFiles {
             throw .cannotOpen(error.reason)
         }
         try create(path, contents: contents)
-        guard unlink(old) == 0 || errno == ENOENT else { throw failure(old, errno) }
-        try synchronizeFolder(of: old)
+        if unlink(old) == 0 { try synchronizeFolder(of: old) }
     }
 
     /// The path without links, of a folder that need not be there yet.
@@ -66,6 +65,8 @@ enum StoreFiles {
             defer { free(found) }
             return String(cString: found)
         }
+        // A working folder that was removed.
+        if path == "." { return path }
         let name = path[(path.lastIndex(of: "/") ?? path.startIndex)...].drop { $0 == "/" }
         let folder = resolved(self.folder(of: path))
         return name.isEmpty ? folder : (folder == "/" ? "" : folder) + "/" + name

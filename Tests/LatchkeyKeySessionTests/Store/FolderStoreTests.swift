@@ -156,4 +156,18 @@ import Testing
         try folder.copy("older", to: "store")
         #expect(await opening(configuration()) == "rolled back")
     }
+
+    /// What keeps counters from being made there may be anything.
+    @Test func aPlaceForCountersThatIsNoFolderChangesNothing() async throws {
+        let counters = folder.path + "/state/latchkey/counters"
+        try FileManager.default.createDirectory(
+            atPath: folder.path + "/state/latchkey", withIntermediateDirectories: true)
+        try folder.write(Data(), to: "state/latchkey/counters")
+        try takeEarlierStore()
+        try await fill(configuration(), 2...2)
+        #expect(try folder.names(in: "store").contains("licenses.counter"))
+        try FileManager.default.removeItem(atPath: counters)
+        #expect(try await count(configuration()) == 2)
+        #expect(try folder.names(in: "store").contains("licenses.counter") == false)
+    }
 }
