@@ -46,6 +46,8 @@ final class CurlTransfer {
         curl.pointee.slist_free_all(addresses)
         filter?.deallocate()
         errorText.deallocate()
+        // What came of an answer that failed.
+        wipe(&body)
     }
 
     // MARK: Options
