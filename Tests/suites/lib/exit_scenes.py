@@ -134,7 +134,9 @@ def of_command(rounds, seed, at_once=1, played=1_500_000):
         def settings(place):
             text = f"{keys}stored-keys={place}/keys\n{re.sub('(?m)^store=.*', f'store={place}/store', licenses)}"
             path = folder.write(f"{os.path.basename(place)}.conf", text)
-            return {**os.environ, "LATCHKEY_CONFIG": path, "XDG_DATA_HOME": place}
+            # Without a place for state, counters are in the folders of their stores, and copies of these open.
+            variables = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_STATE_HOME")}
+            return {**variables, "LATCHKEY_CONFIG": path, "XDG_DATA_HOME": place}
 
         first = os.path.join(folder.path, "first")
         run(("cache", "add", cached), None, "the download", settings(first), status=0)
@@ -180,4 +182,5 @@ def run(arguments, microseconds, label, variables, status=None):
     demand(not is_crash and "CRASH STACK" not in errors, f"status {process.returncode}: {label}: {crash(errors)}")
     demand(status is None or process.returncode == status, f"status {process.returncode}: {label}: {errors[-500:]}")
     if status is None and microseconds is None:
-        demand(process.returncode == 0 and output, f"status {process.returncode}: {label}: {errors[-500:]}")
+        demand(process.returncode == 0, f"status {process.returncode}: {label}: {errors[-500:]}")
+        demand("the key is stored" in output, f"the copy does not open: {label}: {output}")
