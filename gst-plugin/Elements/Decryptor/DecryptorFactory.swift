@@ -63,7 +63,8 @@ public enum DecryptorFactory {
         implementation: ISODecryptor.self)
 
     /// What makes players plug it: protected files have a type of their own.
-    public static let isoMediaType = isoMediaFinder(ISODecryptor.pluggedType, caps: ISODecryptor.pluggedType) { source in
+    public static let isoMediaType = isoMediaFinder(ISODecryptor.pluggedType, caps: ISODecryptor.pluggedType) {
+        source in
         ISORecognition.isProtectedFile { source.bytes(at: $0, count: $1) }
     }
 
