@@ -61,7 +61,7 @@ public struct TypeFindSource: ~Copyable {
 
     fileprivate init(_ pointer: UnsafeMutablePointer<GstTypeFind>) { self.pointer = pointer }
 
-    /// Of the file, in bytes; nil where its end is out of reach, as for bytes that come in order.
+    /// Of the file, in bytes; nil if its end is out of reach, as that of bytes that come in order.
     public var size: UInt64? {
         let size = gst_type_find_get_length(pointer)
         return size > 0 ? UInt64(size) : nil

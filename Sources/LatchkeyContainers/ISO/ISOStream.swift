@@ -23,8 +23,7 @@ public import LatchkeyProtection
 /// A sample whose key is missing may wait: more bytes can be appended meanwhile, and what is in front of it taken.
 /// Encrypted samples never get out, not even in part. Held are one sample or one `moov` or `moof` box, what is
 /// appended, media in front of its `moov` box up to 10 MiB where the caller cannot seek, and at most 32 MiB about the
-/// fragments whose media comes next. A value for one owner at a time; bytes that
-/// cannot be read throw, and never trap.
+/// fragments whose media comes next. A value for one owner at a time; bytes that cannot be read throw, and never trap.
 public struct ISOStream: Sendable {
     /// What `next` found.
     public enum Step: Hashable, Sendable {
