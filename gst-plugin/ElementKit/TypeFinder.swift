@@ -61,6 +61,12 @@ public struct TypeFindSource: ~Copyable {
 
     fileprivate init(_ pointer: UnsafeMutablePointer<GstTypeFind>) { self.pointer = pointer }
 
+    /// Of the file, in bytes; nil if its end is out of reach, as that of bytes that come in order.
+    public var size: UInt64? {
+        let size = gst_type_find_get_length(pointer)
+        return size > 0 ? UInt64(size) : nil
+    }
+
     /// Bytes of the file; nil where not all of them are there, or not yet.
     public func bytes(at offset: UInt64, count: Int) -> [UInt8]? {
         guard let start = gint64(exactly: offset), let size = guint(exactly: count), count > 0 else { return nil }

@@ -48,6 +48,9 @@ public struct ISORandomAccess: Sendable {
     /// The keys that extent needs, each once.
     public private(set) var keys: [ISOKeyUse] = []
 
+    /// Whether the `moov` box was read, and says so.
+    public var isProtected: Bool { movie.map { $0.patches.count > 0 } ?? false }
+
     /// Whether anything in that extent is to be changed.
     public private(set) var changesExtent = false
 

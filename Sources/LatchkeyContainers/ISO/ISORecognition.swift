@@ -14,33 +14,51 @@ public struct ISORecognition {
 
     private var left = limit
     private var isProtected = false
+    /// A sample entry was there to be looked at.
+    private var hasEntry = false
     /// There are samples that are not in fragments.
     private var hasSamples = false
 
+    private enum Verdict {
+        case protected
+        case other
+        /// The bytes end behind media, in front of the `moov` box that tells of it.
+        case mediaFirst
+    }
+
     /// Looks at boxes, at most 4096 of them, until it is sure.
-    public static func isProtectedFile(_ peek: Peek) -> Bool {
+    public static func isProtectedFile(_ peek: Peek) -> Bool { verdict(peek) == .protected }
+
+    /// Whether the media stands in front of the `moov` box, and the bytes of that are not there yet, as over HTTP: such a
+    /// file may be protected.
+    public static func isMediaFirst(_ peek: Peek) -> Bool { verdict(peek) == .mediaFirst }
+
+    private static func verdict(_ peek: Peek) -> Verdict {
         var recognition = ISORecognition()
         var position: UInt64 = 0
         var hasMedia = false
         var isFirst = true
         while let header = recognition.header(at: position, peek) {
             if isFirst, !["ftyp", "moov", "styp", "free", "skip", "mdat", "wide", "pdin"].contains(header.type) {
-                return false
+                return .other
             }
             isFirst = false
-            guard let end = try? header.end(from: position) else { return false }
+            guard let end = try? header.end(from: position) else { return .other }
             switch header.type {
             case "moov":
                 recognition.look(into: position + UInt64(header.headerSize)..<end, depth: 0, peek)
                 // The boxes behind are not looked at for nothing: far away, each may cost a request.
-                guard recognition.isProtected else { return false }
+                guard recognition.isProtected else { return hasMedia && !recognition.hasEntry ? .mediaFirst : .other }
+            // Without a movie, these are fragments of a stream.
+            case "moof" where !recognition.isProtected: return .other
             case "moof", "mdat": hasMedia = true
             default: break
             }
-            if recognition.isProtected, hasMedia || recognition.hasSamples { return true }
+            if recognition.isProtected, hasMedia || recognition.hasSamples { return .protected }
             position = end
         }
-        return false
+        // Media to the end of the file has nothing behind it.
+        return hasMedia && recognition.left > 0 && position < UInt64(Int64.max) ? .mediaFirst : .other
     }
 
     private mutating func header(at position: UInt64, _ peek: Peek) -> ISOBoxHeader? {
@@ -78,6 +96,7 @@ public struct ISORecognition {
     private mutating func lookAtEntries(_ range: Range<UInt64>, _ peek: Peek) {
         var position = range.lowerBound + 8
         while position < range.upperBound, let header = header(at: position, peek) {
+            hasEntry = true
             if Self.entries.contains(header.type) {
                 isProtected = true
                 return

@@ -13,7 +13,8 @@ public import LatchkeyProtection
 ///     case .sample(let key):
 ///         … make sure that the key is there …
 ///         try stream.withSample { plan, bytes in … decrypt the bytes in place … }
-///     case .needsMovie(let place), .goBack(let place): … seek, or give up …
+///     case .needsMovie(let place): … seek, or `try stream.holdMedia()` …
+///     case .goBack(let place): … seek …
 ///     case .nothing: return
 ///     }
 /// }
@@ -21,8 +22,8 @@ public import LatchkeyProtection
 ///
 /// A sample whose key is missing may wait: more bytes can be appended meanwhile, and what is in front of it taken.
 /// Encrypted samples never get out, not even in part. Held are one sample or one `moov` or `moof` box, what is
-/// appended, and at most 32 MiB about the fragments whose media comes next. A value for one owner at a time; bytes that
-/// cannot be read throw, and never trap.
+/// appended, media in front of its `moov` box up to 10 MiB where the caller cannot seek, and at most 32 MiB about the
+/// fragments whose media comes next. A value for one owner at a time; bytes that cannot be read throw, and never trap.
 public struct ISOStream: Sendable {
     /// What `next` found.
     public enum Step: Hashable, Sendable {
@@ -31,7 +32,7 @@ public struct ISOStream: Sendable {
         /// The next sample is there, encrypted with this key.
         case sample(ISOKeyUse)
         /// The media is in front of the `moov` box that tells of it: `jump(to:)` this place and go on from there, or
-        /// give up. What was ready before can be taken first.
+        /// `holdMedia()`. What was ready before can be taken first.
         case needsMovie(from: UInt64)
         /// The `moov` box is known now: `jump(to:)` the media.
         case goBack(to: UInt64)
@@ -53,6 +54,8 @@ public struct ISOStream: Sendable {
     /// A group of fragments in front of their media has no more: in number, and in bytes of what is known of them.
     static let fragmentLimit = 256
     static let fragmentBudget = 32 << 20
+    /// The most media that is held, in bytes: as much as GStreamer's demuxer holds of clear media.
+    static let heldLimit: UInt64 = 10 << 20
 
     let defaults: ISOEncryption?
     var state = State.header
@@ -172,7 +175,13 @@ public struct ISOStream: Sendable {
         while true {
             switch state {
             case .header:
-                if movie != nil, let interrupted { return .goBack(to: interrupted) }
+                if let movie, let place = interrupted {
+                    guard queue.start <= place else { return .goBack(to: place) }
+                    // The media was held.
+                    cursor = place
+                    nextOfMovie = movie.table.firstIndex(endingAfter: place)
+                    interrupted = nil
+                }
                 guard try readHeader() else { return .nothing }
             case .passing(let end):
                 cursor = min(end, queue.end)
@@ -191,16 +200,26 @@ public struct ISOStream: Sendable {
         }
     }
 
+    /// After `needsMovie`, if the caller cannot jump: the media stays here until its `moov` box has come. Throws
+    /// `unsupported` for more than is held.
+    public mutating func holdMedia() throws(FormatError) {
+        guard case .media(let region) = state, movie == nil else { return }
+        guard region.end - min(queue.start, region.end) <= Self.heldLimit else { throw Self.mediaFirst }
+        state = .passing(until: region.end)
+    }
+
     /// What is wrong where the caller cannot jump.
     public static let mediaFirst = FormatError.unsupported(
-        "the media is in front of the box “moov”, which needs a source that can be read anywhere, such as a file")
+        "the media is in front of the box “moov”; above \(heldLimit >> 20) MiB, this needs a source that can be read "
+            + "anywhere, such as a file")
+    private static let noMovie = FormatError.malformed("no box “moov” tells of the media")
 
     /// The end of the stream. Throws `otherFormat` where less than one box came, `truncated` within a box that the
     /// samples need; an encrypted sample that is cut off is left out.
     public mutating func end() throws(FormatError) {
         switch state {
         case .header:
-            guard interrupted == nil else { throw .malformed("no box “moov” tells of the media") }
+            guard interrupted == nil else { throw Self.noMovie }
             guard cursor > 0 || queue.count == 0 else { throw ISORecognition.noBox }
             cursor = queue.end
         case .whole(let region, _):
@@ -210,7 +229,8 @@ public struct ISOStream: Sendable {
             if queue.end >= region.end { try read(region) { _ in nil } }
             throw .truncated("box “\(name)” at \(region.start): the stream ends within its bytes")
         case .media where movie == nil: throw Self.mediaFirst
-        case .passing, .media: return
+        case .passing, .media:
+            guard interrupted == nil else { throw Self.noMovie }
         }
     }
 }
@@ -303,6 +323,8 @@ extension ISOStream {
             patches = found.patches
             try add(found, at: region.start)
         }
+        // What is looked at in front of the media comes again.
+        guard interrupted == nil else { return }
         self.queue.withBytes(in: region.start..<region.end) { patches.apply(to: $0, at: region.start) }
     }
 

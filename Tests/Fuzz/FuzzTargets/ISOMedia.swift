@@ -6,7 +6,9 @@ import LatchkeyProtection
 extension FuzzTarget {
     static let isoMedia: [FuzzTarget] = [
         FuzzTarget("iso-media") { bytes in
-            _ = ISORecognition.isProtectedFile { offset, count in part(of: bytes, offset, count, isWhole: true) }
+            let isProtected = ISORecognition.isProtectedFile { part(of: bytes, $0, $1, isWhole: true) }
+            let isMediaFirst = ISORecognition.isMediaFirst { part(of: bytes, $0, $1, isWhole: true) }
+            promise(!(isProtected && isMediaFirst), "what is known to be protected is not unknown")
             compare(bytes, defaults: nil)
         },
         FuzzTarget("iso-fragments") { bytes in
@@ -23,6 +25,7 @@ extension FuzzTarget {
         let whole = stream(bytes, step: bytes.count, defaults: defaults)
         let inPieces = stream(bytes, step: 61, defaults: defaults)
         promise(whole == inPieces, "the cuts of a stream change nothing")
+        let held = stream(bytes, step: 61, defaults: defaults, canJump: false)
         if let anywhere { promise(anywhere.count <= bytes.count, "nothing is added") }
         if let anywhere, let inSteps, anywhere.count == inSteps.count {
             promise(anywhere == inSteps, "the ranges of a file change nothing")
@@ -31,6 +34,9 @@ extension FuzzTarget {
         let movies = (try? ISOBox.boxes(in: bytes, range: 0..<bytes.count))?.count { $0.type == "moov" } ?? 2
         if let anywhere, let whole, anywhere.count == whole.count, movies <= 1 {
             promise(anywhere == whole, "a file and a stream of it come out the same")
+        }
+        if let held, let whole, held.count == whole.count, movies <= 1 {
+            promise(held == whole, "media that is held comes out the same")
         }
     }
 
@@ -73,7 +79,9 @@ extension FuzzTarget {
         return output
     }
 
-    private static func stream(_ bytes: [UInt8], step: Int, defaults: ISOEncryption?) -> [UInt8]? {
+    private static func stream(
+        _ bytes: [UInt8], step: Int, defaults: ISOEncryption?, canJump: Bool = true
+    ) -> [UInt8]? {
         var stream = ISOStream(defaults: defaults)
         var output: [UInt8] = []
         var position = 0
@@ -91,9 +99,12 @@ extension FuzzTarget {
                     switch next {
                     case .nothing: break steps
                     case .sample: stream.withSample { _, sample in turnOver(sample) }
+                    case .needsMovie where !canJump: try stream.holdMedia()
                     case .needsMovie(let place), .goBack(let place):
                         jumps += 1
-                        guard jumps <= 2, let start = Int(exactly: place), start <= bytes.count else { return nil }
+                        guard canJump, jumps <= 2, let start = Int(exactly: place), start <= bytes.count else {
+                            return nil
+                        }
                         try stream.jump(to: place)
                         position = start
                         break steps

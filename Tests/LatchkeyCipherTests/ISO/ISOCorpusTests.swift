@@ -23,6 +23,16 @@ import Testing
         #expect(try clear == WholeFile.readAnywhere(bytes, keys: Self.keys(of: track)))
     }
 
+    /// Media in front of `moov` waits for it.
+    @Test(arguments: Corpus.tracks.filter { $0.name.hasPrefix("ffmpeg-cenc-progressive/") }, [999, 4096, .max])
+    func asAStreamThatCannotJumpTheFileIsClear(track: Corpus.Track, step: Int) throws {
+        let bytes = try track.bytes()
+        let clear = try WholeFile.stream(
+            bytes, keys: Self.keys(of: track), cuts: stride(from: min(step, bytes.count), to: bytes.count, by: step),
+            canJump: false)
+        #expect(try clear == WholeFile.readAnywhere(bytes, keys: Self.keys(of: track)))
+    }
+
     private func check(_ clear: [UInt8], of bytes: [UInt8], _ track: Corpus.Track) throws {
         #expect(clear.count == bytes.count)
         let samples = try #require(try IsoFile(bytes).samples[track.handler])

@@ -281,6 +281,57 @@ import Testing
         #expect(ISORecognition.isProtectedFile(peek))
     }
 
+    // MARK: Media in front of its movie
+
+    /// The first bytes, as a typefinder has them over HTTP.
+    private func isMediaFirst(_ file: [UInt8], _ count: Int = .max) -> Bool {
+        let start = file.prefix(count)
+        return ISORecognition.isMediaFirst { offset, count in
+            let part = start.dropFirst(Int(clamping: offset)).prefix(count)
+            return part.count == count ? Array(part) : nil
+        }
+    }
+
+    @Test func mediaInFrontOfAMovieThatIsNotThereYetIsRecognized() {
+        let type = BoxBuilder.box("ftyp", Array("isom".utf8))
+        let media = BoxBuilder.box("free") + BoxBuilder.box("mdat", [UInt8](repeating: 7, count: 500))
+        let movie = BoxBuilder.box("moov", BoxBuilder.track())
+        let file = type + media + movie
+        // The header of the media is enough; the type alone is not, nor is a movie whose sample entry is there needed.
+        #expect(!isMediaFirst(file, type.count + 8))
+        for count in [type.count + 16, type.count + 100, type.count + media.count, file.count - movie.count + 20] {
+            #expect(isMediaFirst(file, count), "\(count) bytes")
+        }
+        #expect(!isMediaFirst(file))
+        // What comes first in others: the movie, fragments, or nothing behind the media.
+        #expect(!isMediaFirst(type + movie + media, type.count + 20))
+        #expect(!isMediaFirst(BoxBuilder.box("styp", Array("msdh".utf8)) + BoxBuilder.box("moof") + media, 60))
+        let endless = type + [0, 0, 0, 0] + Array("mdat".utf8) + [UInt8](repeating: 7, count: 500)
+        #expect(!isMediaFirst(endless, 100))
+    }
+
+    @Test func moreMediaThanIsHeldIsRefused() throws {
+        let type = BoxBuilder.box("ftyp", Array("isom".utf8))
+        for (size, isHeld) in [(10 << 20 - type.count, true), (10 << 20 + 1, false)] {
+            var stream = ISOStream()
+            (type + BoxBuilder.number(size, 4) + Array("mdat".utf8)).withUnsafeBytes { stream.append($0) }
+            #expect(try stream.next() == .needsMovie(from: UInt64(type.count + size)))
+            #expect(stream.outputSize == type.count)
+            var output = [UInt8](repeating: 0, count: type.count)
+            output.withUnsafeMutableBytes { stream.takeOutput(into: $0) }
+            guard isHeld else {
+                #expect(throws: ISOStream.mediaFirst) { try stream.holdMedia() }
+                continue
+            }
+            try stream.holdMedia()
+            #expect(try stream.next() == .nothing)
+            #expect(stream.outputSize == 0)
+            // The end comes before the movie.
+            let error = #expect(throws: FormatError.self) { try stream.end() }
+            #expect(error?.reason.contains("moov") == true)
+        }
+    }
+
     /// Each may cost a request.
     @Test func theBoxesOfClearFilesAreNotWalkedThrough() {
         let file = BoxBuilder.box("ftyp", Array("isom".utf8)) + BoxBuilder.box("moov") + Self.media + Self.media

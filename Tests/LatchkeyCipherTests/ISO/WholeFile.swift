@@ -66,9 +66,10 @@ enum WholeFile {
         return Array(file[Int(offset)...].prefix(count))
     }
 
-    /// As a stream, in pieces that end at `cuts`. Where the media is in front of `moov`, it jumps.
+    /// As a stream, in pieces that end at `cuts`. Where the media is in front of `moov`, it jumps, unless it cannot.
     static func stream(
-        _ file: [UInt8], keys: [KeyID: String], cuts: some Sequence<Int>, defaults: ISOEncryption? = nil
+        _ file: [UInt8], keys: [KeyID: String], cuts: some Sequence<Int>, defaults: ISOEncryption? = nil,
+        canJump: Bool = true
     ) throws -> [UInt8] {
         var stream = ISOStream(defaults: defaults)
         var table = KeyTable(keys)
@@ -88,8 +89,10 @@ enum WholeFile {
                 case .nothing: break steps
                 case .sample(let key):
                     try stream.withSample { plan, bytes in try table.decrypt(plan, key.keyID, bytes) }
+                case .needsMovie where !canJump:
+                    try stream.holdMedia()
                 case .needsMovie(let place), .goBack(let place):
-                    guard place <= file.count else { throw ISOStream.mediaFirst }
+                    guard canJump, place <= file.count else { throw ISOStream.mediaFirst }
                     try stream.jump(to: place)
                     start = Int(place)
                     next = 0

@@ -62,13 +62,27 @@ public enum DecryptorFactory {
         signals: [Decryptor.keyResponse, Decryptor.sessionEvent],
         implementation: ISODecryptor.self)
 
-    /// What makes players plug it: protected files have a type of their own. The extensions are those of GStreamer's own
-    /// finder, which would be asked first otherwise.
-    public static let isoMediaType = TypeFinder(
-        name: ISODecryptor.pluggedType, rank: Rank(Rank.primary.value + 10),
-        extensions: ["ismv", "isma", "mp4", "mov", "m4v", "m4a", "m4s", "3gp", "qt"], caps: ISODecryptor.pluggedType
-    ) { source in
+    /// What makes players plug it: protected files have a type of their own.
+    public static let isoMediaType = isoMediaFinder(ISODecryptor.pluggedType, caps: ISODecryptor.pluggedType) {
+        source in
         ISORecognition.isProtectedFile { source.bytes(at: $0, count: $1) }
+    }
+
+    /// The same for files that come in order and begin with their media: whether they are protected stands behind it.
+    public static let isoMediaFirstType = isoMediaFinder(
+        "latchkey-iso-media-first", caps: ISODecryptor.mediaFirstType
+    ) { source in
+        source.size == nil && ISORecognition.isMediaFirst { source.bytes(at: $0, count: $1) }
+    }
+
+    /// The extensions are those of GStreamer's own finder, which would be asked first otherwise.
+    private static func isoMediaFinder(
+        _ name: String, caps: String, recognizes: @escaping @Sendable (borrowing TypeFindSource) -> Bool
+    ) -> TypeFinder {
+        TypeFinder(
+            name: name, rank: Rank(Rank.primary.value + 10),
+            extensions: ["ismv", "isma", "mp4", "mov", "m4v", "m4a", "m4s", "3gp", "qt"], caps: caps,
+            recognizes: recognizes)
     }
 
     private static let sourceTemplate = PadTemplate.source("ANY")

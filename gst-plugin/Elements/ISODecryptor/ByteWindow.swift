@@ -35,6 +35,8 @@ extension ISODecryptor {
         var hasKeptEndBack = false
         /// Takes upstream's place; nil: the bytes come from upstream.
         var fetch: FileFetch?
+        /// Becomes `fetch` if the file turns out to be protected: a clear one stays with its source.
+        var laterFetch: FileFetch?
         /// The fetch has begun: upstream's thread stays in here, and nothing that it brings counts.
         var isFetching = false
         /// The run of the fetch that counts.
@@ -56,6 +58,7 @@ extension ISODecryptor {
         mutating func endFetch() {
             fetch?.end()
             fetch = nil
+            laterFetch = nil
             isFetching = false
             isReturning = false
             heldPlace = nil
@@ -91,6 +94,9 @@ extension ISODecryptor {
     /// How long the end is kept back at most, in nanoseconds: what is too short to be shown without it has to end.
     private static let endPatience: UInt64 = 2_000_000_000
 
+    /// GStreamer's demuxer reads clear files up to this size in one go, in bytes: no request is added to that.
+    private static let oneGoLimit: UInt64 = 4 << 20
+
     var isWindowed: Bool { monitor.withLock { intake.window != nil } }
 
     /// The size of the file where upstream pushes it, takes orders to go elsewhere, and nothing has come yet; nil
@@ -108,10 +114,11 @@ extension ISODecryptor {
     /// False where something has come meanwhile.
     func openWindow(_ size: UInt64) -> Bool {
         let fetch = makeFetch(size)
+        let maybeClear = Self.maybeClear(sinkPad.currentCaps ?? sinkPad.peerCaps())
         return monitor.withLock {
             guard !intake.hasSegment, !intake.isSendingEvent, !intake.isStopped else { return false }
-            intake.window = ByteWindow(size: size)
-            intake.fetch = fetch
+            intake.window = ByteWindow(size: size, isReadInOneGo: maybeClear && size <= Self.oneGoLimit)
+            (intake.fetch, intake.laterFetch) = maybeClear ? (nil, fetch) : (fetch, nil)
             return true
         }
     }
@@ -156,9 +163,7 @@ extension ISODecryptor {
         guard isWindowed else { return chain(buffer) }
         if buffer.size == 0 { return .ok }
         if let fetch = monitor.withLock({ intake.isFetching ? nil : intake.fetch }) {
-            fetch.setHeaders((sinkPad.httpRequestHeaders ?? []).map { HTTPHeader(name: $0.name, value: $0.value) })
-            let cookies = sinkPad.httpSetCookies
-            if !cookies.isEmpty { fetch.take(cookies: cookies, from: reference.pad("sink")?.peerURI()?.base ?? "") }
+            setHeaders(of: fetch)
         }
         return buffer.withBytes { take($0) } ?? report(.notMappable)
     }
@@ -238,6 +243,21 @@ extension ISODecryptor {
     }
 
     // MARK: The fetch
+
+    private func setHeaders(of fetch: FileFetch) {
+        fetch.setHeaders((sinkPad.httpRequestHeaders ?? []).map { HTTPHeader(name: $0.name, value: $0.value) })
+        let cookies = sinkPad.httpSetCookies
+        if !cookies.isEmpty { fetch.take(cookies: cookies, from: reference.pad("sink")?.peerURI()?.base ?? "") }
+    }
+
+    /// The file is protected: its source is no longer needed. For the demuxer's thread.
+    func fetchFromHere() {
+        guard let fetch = monitor.withLock({ intake.laterFetch }) else { return }
+        setHeaders(of: fetch)
+        monitor.withLock {
+            if let later = intake.laterFetch.take() { intake.fetch = later }
+        }
+    }
 
     /// How many bytes were taken; nil if no more are wanted of this run.
     private func receive(_ event: FileFetch.Event, of run: UInt64) -> Int? {
@@ -408,6 +428,8 @@ struct ByteWindow {
     /// Of the next byte from the source; nil while it is on its way to another place.
     private(set) var position: UInt64?
     private(set) var hasEnded = false
+    /// No byte is too far ahead to be waited for.
+    private let isReadInOneGo: Bool
     private let pageLimit: Int
     private var pages: [UInt64: Page] = [:]
     private var useCount: UInt64 = 0
@@ -423,8 +445,10 @@ struct ByteWindow {
     /// - Parameters:
     ///   - size: of the file, in bytes.
     ///   - capacity: the most that is kept, in bytes.
-    init(size: UInt64, capacity: Int = 16 << 20) {
+    ///   - isReadInOneGo: the source is sent only backwards.
+    init(size: UInt64, capacity: Int = 16 << 20, isReadInOneGo: Bool = false) {
         self.size = size
+        self.isReadInOneGo = isReadInOneGo
         pageLimit = max(capacity / Self.pageSize, 16)
     }
 
@@ -535,7 +559,7 @@ struct ByteWindow {
         guard offset >= position else { return .seek(start(for: offset)) }
         if hasEnded { return .ended }
         // Where the source starts in front of the place that it was sent to, sending it again is no use.
-        let patience = min(max(readCount, Self.readAhead), Self.largestPatience)
+        let patience = isReadInOneGo ? size : min(max(readCount, Self.readAhead), Self.largestPatience)
         guard offset - position <= patience || target.map({ offset <= $0 }) ?? false else {
             return .seek(start(for: offset))
         }

@@ -144,8 +144,12 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
                 tellProtections(samples.takeProtections())
                 switch step {
                 case .nothing: break loop
-                case .needsMovie(let place), .goBack(let place):
-                    // What is ready is in front of both places, and goes on first.
+                case .needsMovie(let place):
+                    // What is ready is in front of the place, and goes on first.
+                    guard samples.outputSize == 0 else { return makeOutput(thenMore: true) }
+                    if seek(to: place) { return .nothing }
+                    try samples.holdMedia()
+                case .goBack(let place):
                     guard samples.outputSize == 0 else { return makeOutput(thenMore: true) }
                     guard seek(to: place) else { return failing(.malformedStream(ISOStream.mediaFirst.description)) }
                     return .nothing
@@ -273,7 +277,7 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
 
     /// Has upstream go on at another place. Downstream does not notice.
     private func seek(to place: UInt64) -> Bool {
-        guard isByteStream, sinkPad.canSeekBytes else { return false }
+        guard isByteStream, sinkPad.canSeekBytes, sinkPad.serverTakesRanges ?? true else { return false }
         isSeeking.store(true, ordering: .releasing)
         guard sinkPad.seekBytes(to: place) else {
             isSeeking.store(false, ordering: .releasing)
@@ -379,6 +383,8 @@ extension ISODecryptor {
     /// What the typefinder says of protected files, and a player's caps are renamed to.
     static let pluggedType = "application/x-latchkey-iso"
     static let producedType = "video/quicktime"
+    /// What the typefinder says of files whose media comes first, and with it whether they are protected comes last.
+    static let mediaFirstType = "\(pluggedType), \(Field.protection)=(string)unknown"
 
     /// What the sink pad takes from the pad that is linked to it.
     static let acceptedCaps =
@@ -390,6 +396,7 @@ extension ISODecryptor {
         static let keyID = "default-kid"
         static let scheme = "cipher-mode"
         static let vectorSize = "iv-size"
+        static let protection = "protection"
     }
 
     private static let fragmentTypes: Set<String> = [
@@ -418,10 +425,13 @@ extension ISODecryptor {
         }
     }
 
+    /// Whether the media may turn out to be clear.
+    static func maybeClear(_ caps: Caps) -> Bool { caps.string(Field.protection) != nil }
+
     static func clearCaps(of caps: Caps) -> Caps {
         caps.map { structure in
             if structure.mediaType == pluggedType { structure.mediaType = producedType }
-            for field in [Field.keyID, Field.scheme, Field.vectorSize] { structure.remove(field) }
+            for field in [Field.keyID, Field.scheme, Field.vectorSize, Field.protection] { structure.remove(field) }
             return true
         }
     }
@@ -523,6 +533,7 @@ extension ISODecryptor {
             return report(.otherMedia(TypeFinder.mediaType(of: start)))
         }
         tellProtections(file.takeProtections())
+        if file.isProtected { fetchFromHere() }
         return failed
     }
 

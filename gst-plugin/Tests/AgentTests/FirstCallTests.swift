@@ -182,6 +182,7 @@ import Testing
         await #expect(processExitsWith: .success) { #expect(!AdaptiveDemuxerFactory.all.isEmpty) }
         await #expect(processExitsWith: .success) { #expect(AdaptiveDemuxerFactory.types[0].register()) }
         await #expect(processExitsWith: .success) { #expect(DecryptorFactory.isoMediaType.register()) }
+        await #expect(processExitsWith: .success) { #expect(DecryptorFactory.isoMediaFirstType.register()) }
         await #expect(processExitsWith: .success) {
             for description in [
                 DecryptorFactory.fairPlay, DecryptorFactory.playReady, DecryptorFactory.clearKey,

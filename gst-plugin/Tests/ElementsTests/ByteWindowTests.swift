@@ -21,9 +21,9 @@ import Testing
         var window: ByteWindow
         var seeks: [UInt64] = []
 
-        init(_ file: [UInt8], capacity: Int = 1 << 20) {
+        init(_ file: [UInt8], capacity: Int = 1 << 20, isReadInOneGo: Bool = false) {
             self.file = file
-            window = ByteWindow(size: UInt64(file.count), capacity: capacity)
+            window = ByteWindow(size: UInt64(file.count), capacity: capacity, isReadInOneGo: isReadInOneGo)
             _ = window.begin(at: 0)
         }
 
@@ -64,6 +64,17 @@ import Testing
             }
             return nil
         }
+    }
+
+    /// The demuxer of a file whose index is at its end looks there, and comes back.
+    @Test(arguments: [false, true])
+    func aFileThatIsReadInOneGoNeedsNoSeek(isReadInOneGo: Bool) {
+        let file = Self.file(3 << 20)
+        let source = Source(file, capacity: 4 << 20, isReadInOneGo: isReadInOneGo)
+        for start in [0, file.count - 5000, 40, 1_000_000] {
+            #expect(source.read(start, 5000) == Array(file[start..<start + 5000]))
+        }
+        #expect(source.seeks.isEmpty == isReadInOneGo)
     }
 
     @Test func whatComesInOrderIsReadInOrder() {

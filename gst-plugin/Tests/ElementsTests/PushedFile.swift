@@ -180,7 +180,8 @@ final class PushedFile: Element, @unchecked Sendable {
         }
         let result = source.push(buffer)
         monitor.withLock {
-            if result == .ok { self.progress.position = stop }
+            // Taken, and not sent elsewhere by it.
+            if result == .ok, !self.progress.needsSegment { self.progress.position = stop }
             monitor.broadcast()
         }
         if result != .ok { source.pauseTask() }

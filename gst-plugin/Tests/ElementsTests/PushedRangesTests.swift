@@ -37,8 +37,11 @@ extension ElementTests {
             private let decryptor: UnsafeMutablePointer<GstElement>
             private let pad: UnsafeMutablePointer<GstPad>
 
-            init(_ properties: String = "", _ body: (inout PushedFile.Settings) -> Void) throws {
-                pipeline = try LaunchedPipeline("pushedfile name=s ! latchkeyisodec name=d \(properties)", recorded: [])
+            init(
+                _ properties: String = "", recorded: [String] = [], _ body: (inout PushedFile.Settings) -> Void
+            ) throws {
+                pipeline = try LaunchedPipeline(
+                    "pushedfile name=s ! latchkeyisodec name=d \(properties)", recorded: recorded)
                 let bin = UnsafeMutableRawPointer(pipeline.pipeline).assumingMemoryBound(to: GstBin.self)
                 guard let element = gst_bin_get_by_name(bin, "s"), let decryptor = gst_bin_get_by_name(bin, "d"),
                     let source = PushedFile.implementation(of: element),
@@ -86,6 +89,44 @@ extension ElementTests {
             }
 
             func error() throws -> String { try pipeline.bus.next { $0.type == "error" }.text }
+        }
+
+        /// Nobody reads anywhere: where the source cannot be sent to the movie behind it, the media waits for that.
+        @Test(arguments: [nil, "none", "bytes"])
+        func mediaInFrontOfItsMovieIsDecryptedInOrder(acceptRanges: String?) throws {
+            let path = Self.corpus.appendingPathComponent("ffmpeg-cenc-progressive/media.mp4")
+            let keys = try Self.keys("ffmpeg-cenc-progressive")
+            let whole = try LaunchedPipeline(
+                "filesrc location=\"\(path.path)\" ! latchkeyisodec keys=\(keys) ! fakesink name=out", recorded: ["out"]
+            )
+            #expect(try whole.play().type == "eos")
+            let expected = whole.bytes("out")
+            let file = Array(try Data(contentsOf: path))
+            #expect(expected.count == file.count && expected != file)
+
+            let reader = try Reader("keys=\(keys) ! fakesink name=out", recorded: ["out"]) {
+                $0.file = file
+                $0.isSeekable = acceptRanges != nil
+                $0.acceptRanges = acceptRanges
+            }
+            gst_element_set_state(reader.pipeline.pipeline, GST_STATE_PLAYING)
+            #expect(reader.source.waitForBegin())
+            reader.source.release()
+            let end = try reader.pipeline.bus.next { $0.type == "error" || $0.type == "eos" }
+            #expect(end.type == "eos", "\(end)")
+            #expect(reader.pipeline.bytes("out") == expected)
+            #expect(reader.source.places.isEmpty == (acceptRanges != "bytes"))
+        }
+
+        private static func keys(_ name: String) throws -> String {
+            struct Case: Decodable {
+                struct Key: Decodable { let kid, key: String }
+                struct Track: Decodable { let keys: [Key]? }
+                let tracks: [Track]
+            }
+            let data = try Data(contentsOf: corpus.appendingPathComponent("\(name)/case.json"))
+            let pairs = try JSONDecoder().decode(Case.self, from: data).tracks.flatMap { $0.keys ?? [] }
+            return pairs.map { "\($0.kid):\($0.key)" }.joined(separator: ",")
         }
 
         @Test(arguments: [1, 3, 5])
