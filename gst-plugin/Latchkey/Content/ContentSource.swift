@@ -20,6 +20,7 @@ struct ContentSource: Sendable {
         var bytes: [UInt8]
         var url: String
         var contentType: String?
+        /// It, a redirect that led to it, or an earlier answer.
         var setsCookies = false
     }
 
@@ -84,7 +85,7 @@ struct ContentSource: Sendable {
             let skipped = Int(clamping: range?.offset ?? 0)
             return Answer(
                 bytes: Array(response.body.dropFirst(skipped).prefix(limit)), url: response.url, contentType: type,
-                setsCookies: response.header("Set-Cookie") != nil)
+                setsCookies: cookies.hasBeenUsed)
         default: throw .serverError(response.status, at: response.url)
         }
     }

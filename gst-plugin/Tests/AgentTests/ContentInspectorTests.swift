@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyManifests
 import LatchkeyKeySystems
 import LatchkeyProtection
@@ -46,6 +47,19 @@ import Testing
         #expect(missing?.code == .serverError && missing?.httpStatus == 404 && missing?.isTemporary == false)
         let silent = await failure("b", type, [:], silent: ["b"])
         #expect(silent?.code == .unreachable && silent?.isTemporary == true)
+    }
+
+    /// Also those of a redirect. A player that takes over what was fetched would not have them.
+    @Test(arguments: ["", "first", "last"]) func tellsOfCookies(path: String) async throws {
+        let server = try LoopbackServer { request in
+            let cookie = request.path == path ? [HTTPHeader(name: "Set-Cookie", value: "k=v")] : []
+            guard request.path == "first" else { return LoopbackResponse(headers: cookie, body: [1]) }
+            return LoopbackResponse(status: 302, headers: cookie + [HTTPHeader(name: "Location", value: "last")])
+        }
+        defer { server.close() }
+        let answer = try await ContentSource(transport: CurlTransport.shared).whole(server.url("first"), limit: 8)
+        #expect(answer.url == server.url("last"))
+        #expect(answer.setsCookies == !path.isEmpty)
     }
 
     // MARK: HLS
