@@ -93,7 +93,11 @@ final class PresentationOrigin: Sendable {
         method: String = "GET"
     ) async throws(HLSFailure) -> HTTPResponse {
         let place = content.isText ? state.withLock { $0.moved[url] } ?? url : url
-        let outgoing = self.request(content, place, for: request, range: range?.httpRange, method: method)
+        var outgoing = self.request(content, place, for: request, range: range?.httpRange, method: method)
+        // As the redirect would leave it behind.
+        if place != url, URIReference(place).origin != URIReference(url).origin {
+            outgoing.headers.removeAll(where: Self.isCookie)
+        }
         do {
             let response = try await transport.send(outgoing)
             if content.isText { note(response, of: url) }
@@ -106,8 +110,10 @@ final class PresentationOrigin: Sendable {
 
     /// A playlist or manifest that has moved for good (301, 308) is asked for there from now on, as long as it is there.
     private func note(_ response: HTTPResponse, of url: String) {
+        // A network that wants a log-in may lead to its page for good.
+        let isWebPage = WebPage.isOne(start: response.body.prefix(WebPage.size))
         state.withLock { state in
-            if response.status >= 400 {
+            if response.status >= 400 || isWebPage {
                 state.moved[url] = nil
             } else if let place = response.movedURL, state.moved.count < Self.movedLimit || state.moved[url] != nil {
                 state.moved[url] = place

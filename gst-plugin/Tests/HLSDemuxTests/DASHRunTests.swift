@@ -154,6 +154,18 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(versions.urls.withLock { $0 } == [first, moved, moved, first, first])
     }
 
+    /// Neither at first nor later.
+    @Test func aWebPageIsNoPlaceToMoveTo() async throws {
+        let page = Array("<!DOCTYPE html><title>Log in".utf8)
+        let versions = Versions([page, Self.manifest(1), page, Self.manifest(1)]) { request in
+            request.url.hasPrefix("https://a.test") ? ("https://b.test/live.mpd", true) : nil
+        }
+        let origin = PresentationOrigin(transport: versions)
+        let (first, moved) = ("https://a.test/live.mpd", "https://b.test/live.mpd")
+        for _ in 0..<4 { _ = try await origin.response(.manifest, first) }
+        #expect(versions.urls.withLock { $0 } == [first, first, moved, first])
+    }
+
     /// The stock demuxer is sent to the place that the manifest names, where its media stays what it was.
     @Test(arguments: [
         ("<Location>next.mpd?s=1</Location>", "https://a.test/x/next.mpd?s=1", false),

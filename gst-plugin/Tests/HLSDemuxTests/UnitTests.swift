@@ -208,10 +208,16 @@ struct HLSUnitTests {
 struct HLSOriginTests {
     private final class Transport: HTTPTransport {
         let sent = Mutex<[HTTPRequest]>([])
+        private let moved: [String: String]
+
+        /// `moved`: where redirects for good lead.
+        init(moved: [String: String] = [:]) { self.moved = moved }
 
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
             sent.withLock { $0.append(request) }
-            return HTTPResponse(status: 200, body: Array(0..<100), url: request.url)
+            var response = HTTPResponse(status: 200, body: Array(0..<100), url: moved[request.url] ?? request.url)
+            response.movedURL = moved[request.url]
+            return response
         }
     }
 
@@ -245,6 +251,23 @@ struct HLSOriginTests {
             #expect(header(request, "Range") == nil)
             #expect(header(request, "Accept-Encoding") == nil)
         }
+    }
+
+    /// A redirect does not take them along either.
+    @Test func theApplicationsCookiesDoNotMoveToAnotherOrigin() async throws {
+        let transport = Transport(moved: [
+            "https://a.test/v": "https://b.test/v", "https://a.test/w": "https://a.test/x",
+        ])
+        let origin = HLSOrigin(transport: transport)
+        origin.setHome("https://a.test/master.m3u8")
+        origin.setHeaders([HTTPHeader(name: "Cookie", value: "own")])
+        for _ in 0..<2 {
+            for name in ["v", "w"] { _ = try await origin.response(.playlist, "https://a.test/\(name)") }
+        }
+        let sent = transport.sent.withLock { $0 }
+        #expect(
+            sent.map(\.url) == ["https://a.test/v", "https://a.test/w", "https://b.test/v", "https://a.test/x"])
+        #expect(sent.map { header($0, "Cookie") } == ["own", "own", nil, "own"])
     }
 
     private final class Guard: OutputGuard {
