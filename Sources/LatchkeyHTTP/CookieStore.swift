@@ -134,6 +134,8 @@ private struct Cookie {
             default: break
             }
         }
+        // As libcurl has it: who can change what goes in the clear does not choose what goes over TLS.
+        guard !isSecure || url.scheme == "https" || Self.hostsInThisMachine.contains(host) else { return nil }
         let isForAll = !domain.isEmpty && !Self.isAddress(host) && !Self.isPublicSuffix(domain, curl)
         guard domain.isEmpty || domain == host || isForAll && host.hasSuffix("." + domain) else { return nil }
         // Zero: the end of the presentation.
@@ -144,6 +146,8 @@ private struct Cookie {
             isSecure ? "TRUE" : "FALSE", String(end), first.name, value,
         ].joined(separator: "\t")
     }
+
+    private static let hostsInThisMachine = ["localhost", "127.0.0.1", "::1"]
 
     private static func pair(_ text: Substring) -> (name: String, value: String?) {
         guard let sign = text.firstIndex(of: "=") else { return (trimmed(text), nil) }

@@ -126,6 +126,16 @@ struct CookieTests {
         #expect(try await site.ask("127.0.0.1", "/", cookies) == ["k=v"])
     }
 
+    /// Not even by a field that other code has fetched.
+    @Test func secureOnesAreNotSetInTheClear() throws {
+        func isTaken(_ url: String) -> Bool { CookieStore.line(of: "k=v; Secure", from: url, at: 0) != nil }
+        for url in ["https://other.test/", "http://127.0.0.1/", "http://[::1]:1/", "http://localhost/"] {
+            #expect(isTaken(url), "\(url)")
+        }
+        #expect(!isTaken("http://other.test/"))
+        #expect(CookieStore.line(of: "k=v", from: "http://other.test/", at: 0) != nil)
+    }
+
     /// An answer that redirects sets cookies like others, and they go on to where they are for.
     @Test func redirects() async throws {
         let site = try Site { request in
