@@ -391,6 +391,8 @@ struct ManifestInput {
     var isHandedOn = false
     /// Where it comes from, before redirects.
     var source = ""
+    /// It was fetched before playback.
+    var isHandedOver = false
     /// Where the stock demuxer is to fetch it again, which asks when it has the first one; nil: where it comes from.
     var laterURL: String?
 }
@@ -450,7 +452,7 @@ extension AdaptiveBin {
         // The stock demuxer does not see where one comes from that was handed over.
         if let handed = ManifestHandover.place(of: manifest.source, base: url) {
             (manifest.source, url) = (handed.source, handed.url)
-            manifest.laterURL = url
+            (manifest.laterURL, manifest.isHandedOver) = (url, place?.base == place?.uri)
         }
         run.origin.cookies.take(manifest.setCookies, from: url)
         withGuarded(\.pipeline)?.note(manifestURL: url, cookies: run.origin.cookies)

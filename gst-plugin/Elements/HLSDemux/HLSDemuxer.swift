@@ -49,10 +49,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     /// The stock demuxer gets the rewritten playlist, which leads to the loopback server, and names the presentation's
     /// own URL as the referrer of what it fetches.
-    override func handOn(_ manifest: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
-        guard let run else { return manifest }
+    override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
+        guard let run else { return bytes }
         let track = audioTrack
-        let rewritten = try run.presentation.start(manifest, from: url, audioTrack: track)
+        let rewritten = try run.presentation.start(
+            bytes, from: url, audioTrack: track, isNew: !manifest.isHandedOver)
         let tracks = run.presentation.audioTracks.map { AudioChoice.Track(name: $0.name, language: $0.language) }
         withGuarded { $0.audio.setTracks(tracks, withFirst: track, idsHaveNames: true) }
         return rewritten

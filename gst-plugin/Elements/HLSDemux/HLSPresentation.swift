@@ -214,7 +214,9 @@ final class HLSPresentation: Sendable {
     }
 
     /// Rewrites the first playlist, master or media, that came from `url`, so that the audio track of that name plays.
-    func start(_ bytes: [UInt8], from url: String, audioTrack: String? = nil) throws(HLSFailure) -> [UInt8] {
+    func start(
+        _ bytes: [UInt8], from url: String, audioTrack: String? = nil, isNew: Bool = true
+    ) throws(HLSFailure) -> [UInt8] {
         origin.setHome(url)
         keys.setMediaURL(url, cookies: origin.cookies)
         state.withLock { ($0.home, $0.audioTrack) = (url, audioTrack) }
@@ -225,12 +227,11 @@ final class HLSPresentation: Sendable {
             return rewriting.bytes
         }
         // The stock demuxer would fetch a media playlist that it got here again from where it came. So it gets one that
-        // leads to this one, which need not be fetched for that.
-        state.withLock { $0.first = HTTPResponse(status: 200, body: bytes, url: url) }
+        // leads to this one, which need not be fetched for that, unless segments may be gone since it came.
+        if isNew || rewriting.isEnded { state.withLock { $0.first = HTTPResponse(status: 200, body: bytes, url: url) } }
         let resource = HLSResource.playlist(url: url)
-        let target = route(resource)
-        table.keep([resource], of: "")
-        return Array("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n\(target)\n".utf8)
+        defer { table.keep([resource], of: "") }
+        return Array("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n\(route(resource))\n".utf8)
     }
 
     // MARK: Rewriting
@@ -410,8 +411,7 @@ extension HLSPresentation {
 
     /// The keys to ask for ahead, now that what this resource is for is fetched.
     private func ahead(of resource: HLSResource) -> [HLSKey] {
-        guard let key = resource.key else { return [] }
-        return state.withLock { $0.schedule.didFetch(key) }
+        resource.key.map { key in state.withLock { $0.schedule.didFetch(key) } } ?? []
     }
 
     // MARK: Ahead of requests

@@ -409,6 +409,23 @@ struct HLSOriginTests {
         #expect(header(sent[0], "Referer") == home && header(sent[0], "Cache-Control") == "max-age=0")
     }
 
+    /// Which is a live one that was handed over.
+    @Test(arguments: [(true, "", 0), (false, "", 1), (false, "#EXT-X-ENDLIST\n", 0)])
+    func anOldMediaPlaylistIsFetchedAnew(isNew: Bool, end: String, count: Int) async throws {
+        let transport = Transport()
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: transport), keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+            keyFormats: [.identity])
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        let url = "https://a.test/v.m3u8"
+        let playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n1.ts\n\(end)"
+        _ = try presentation.start(Array(playlist.utf8), from: url, isNew: isNew)
+        let name = try #require(presentation.table.knownName(of: .playlist(url: url)))
+        _ = await presentation.answer(LoopbackRequest(path: "\(name).m3u8"))
+        #expect(transport.sent.withLock { $0.filter { $0.url == url }.count } == count)
+    }
+
     /// Samples of which nothing says how they are encrypted would go on as they are.
     @Test func aSectionWithoutEncryptionUnderAKeyIsAnError() throws {
         let keys = HLSKeys(session: KeySession(), timeout: .seconds(30))
