@@ -77,14 +77,16 @@ public struct DASHAudioTracks: Sendable {
     /// Of the AdaptationSets of sound of a Period; none for those behind the first 256.
     static func names(of sets: [XMLElement]) -> [String] {
         var taken: Set<String> = []
+        // The next one of each name.
+        var numbers: [String: Int] = [:]
         return sets.prefix(limit).map { set in
             let words = [set.child("Label")?.trimmedText, set[attribute: "lang"], set[attribute: "id"]]
             let own = words.lazy.compactMap { $0 }.first { !$0.isEmpty } ?? "audio"
             var name = own
-            var number = 2
             while !taken.insert(name).inserted {
+                let number = numbers[own, default: 2]
                 name = "\(own) \(number)"
-                number += 1
+                numbers[own] = number + 1
             }
             return name
         }

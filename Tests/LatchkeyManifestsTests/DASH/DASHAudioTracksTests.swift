@@ -32,6 +32,13 @@ import Testing
         #expect(try DASHManifest(twoPeriods).audioTracks == tracks.periods.first)
     }
 
+    @Test func aNameMayBeThatOfAnotherTrackWithItsNumber() throws {
+        let sets = ["en", "en", "en 2", "en", "en 2", "de"].map { set("contentType='audio'", "<Label>\($0)</Label>") }
+        let text = "<MPD><Period>\(sets.joined())</Period></MPD>"
+        let tracks = DASHAudioTracks(try XMLElement(reading: Array(text.utf8), limits: .manifest))
+        #expect(tracks.names == ["en", "en 2", "en 2 2", "en 3", "en 2 3", "de"])
+    }
+
     @Test(arguments: [
         ("en 2", [["v", "2", "1", "3", "4", "-"], ["5", "v", "6"]]),
         ("Commentary", [["v", "3", "1", "2", "4", "-"], ["5", "v", "6"]]),
