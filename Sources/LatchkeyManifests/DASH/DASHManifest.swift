@@ -80,7 +80,8 @@ extension DASHManifest {
     /// The most AdaptationSets and Representations that are looked at, and the most descriptors of one element.
     private static let setLimit = 8192
     private static let descriptorLimit = 32
-    /// The most KIDs that the choice by keys looks at. Representations beyond count as such without a KID.
+    /// The most KIDs that the choice by keys looks at: of different descriptors, and of all alternatives together.
+    /// Representations beyond count as such without a KID, and nothing is left out of Periods beyond.
     private static let keyLimit = 65_536
     /// Initialization data of all different descriptors together, in bytes.
     private static let dataLimit = 2 << 20
@@ -143,6 +144,8 @@ extension DASHManifest {
         private var keySetNumbers: [[Int]: Int] = [:]
         /// The KIDs that were looked at for that.
         private var keyCount = 0
+        /// Those of all alternatives, each as often as it is there.
+        private var choiceCount = 0
 
         var protections: [Protection] {
             parts.map { part in Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media) }
@@ -169,7 +172,10 @@ extension DASHManifest {
                     }
                     found[kind] = same
                 }
-                for (media, parts) in found.values where parts.count > 1 {
+                let choices = found.values.filter { $0.parts.count > 1 }
+                choiceCount += choices.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
+                guard choiceCount <= DASHManifest.keyLimit else { continue }
+                for (media, parts) in choices {
                     alternatives.append(
                         DASHAlternatives(
                             media: media, parts: parts.sorted { ($0.key ?? -1) < ($1.key ?? -1) }.map(\.value)))

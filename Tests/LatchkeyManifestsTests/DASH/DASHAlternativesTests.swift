@@ -94,6 +94,25 @@ import Testing
         #expect(try kept.map(names) == "[v1] [v2] [v3] [a5]")
     }
 
+    /// Each choice looks at all keys of its own, and many Periods may share many.
+    @Test func keysOfAllChoicesHaveALimit() throws {
+        let scheme = "schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\""
+        let many = (1...255).map { keyID($0).description }.joined(separator: " ")
+        let period =
+            "<Period><AdaptationSet contentType=\"video\"><Representation id=\"a\"/><Representation id=\"b\">"
+            + "<ContentProtection \(scheme) cenc:default_KID=\"\(keyID(256))\"/></Representation></AdaptationSet></Period>"
+        let bytes = Array(
+            ("<MPD xmlns:cenc=\"urn:mpeg:cenc:2013\"><ContentProtection \(scheme) cenc:default_KID=\"\(many)\"/>"
+                + "\(String(repeating: period, count: 300))</MPD>").utf8)
+        let manifest = try DASHManifest(bytes)
+        #expect(manifest.alternatives.count == 256)
+        #expect(manifest.protections.count == 1)
+        let kept = try DASHManifest.leavingOut([keyID(256)], of: manifest.alternatives, in: bytes)
+        let root = try XMLElement(reading: #require(kept), limits: .manifest)
+        let counts = root.children.compactMap { $0.child("AdaptationSet")?.children.count }
+        #expect(counts == [Int](repeating: 1, count: 256) + [Int](repeating: 2, count: 44))
+    }
+
     /// Those of a set hold for Representations without their own, and other Periods are choices of their own.
     @Test func keysAreInherited() throws {
         let protection = { (number: Int) in
