@@ -311,7 +311,7 @@ final class HLSPresentation: Sendable {
                 state.sessionKeys = rewriting.sessionKeys
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
-                state.variants.setVariants(rewriting.variants)
+                state.variants.setVariants(rewriting.variants, among: rewriting.children)
                 state.audioTracks = rewriting.audioTracks
                 state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
             } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {

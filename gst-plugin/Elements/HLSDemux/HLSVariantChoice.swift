@@ -7,14 +7,23 @@ import LatchkeyManifests
 /// Keys stand in the playlists of the variants, so a variant is found out when the stock demuxer asks for its playlist. It
 /// gets that of another variant then: before 1.26, it does not begin without the first playlist that it asks for.
 struct HLSVariantChoice {
+    /// The most variants that are found out: each takes a playlist, and a request for its keys.
+    private static let limit = 64
+
     private var variants: [HLSRewriting.Variant] = []
     private var refused: Set<String> = []
 
-    /// All variants of the master playlist.
-    mutating func setVariants(_ variants: [HLSRewriting.Variant]) { self.variants = variants }
+    /// All variants of the master playlist, which names these children. A playlist that is for the sound of others, too, is no
+    /// matter of the choice: another variant is no such sound.
+    mutating func setVariants(_ variants: [HLSRewriting.Variant], among children: [HLSRewriting.Child]) {
+        let sounds = Set(children.lazy.filter { $0.role == .audio }.map(\.url))
+        self.variants = variants.filter { !sounds.contains($0.url) }
+    }
 
-    /// The keys of this variant's playlist may not be used.
-    mutating func refuse(_ url: String) { refused.insert(url) }
+    /// The keys of this variant's playlist may not be used. Beyond the limit, the variant stays: the decryptor tells then.
+    mutating func refuse(_ url: String) {
+        if refused.count < Self.limit { refused.insert(url) }
+    }
 
     /// They may: they came after all.
     mutating func allow(_ url: String) { refused.remove(url) }

@@ -130,14 +130,15 @@ struct HLSScheduleTests {
 
 /// Which playlist is given in the place of one whose keys are refused.
 @Suite struct HLSVariantChoiceTests {
-    /// The bit rates of the variants, whose playlists have these names; those of sound have an `a` behind.
-    private static func choice(_ names: String, refused: String) -> HLSVariantChoice {
+    /// The bit rates of the variants, whose playlists have these names; those of sound have an `a` behind. The playlists of
+    /// `sounds` are for other variants, too.
+    private static func choice(_ names: String, refused: String, sounds: String = "") -> HLSVariantChoice {
         var choice = HLSVariantChoice()
         choice.setVariants(
             names.split(separator: " ").map { name in
                 HLSRewriting.Variant(
                     url: String(name), bitRate: UInt32(name.filter(\.isNumber)) ?? 0, hasPictures: name.last != "a")
-            })
+            }, among: sounds.split(separator: " ").map { HLSRewriting.Child(url: String($0), role: .audio) })
         for name in refused.split(separator: " ") { choice.refuse(String(name)) }
         return choice
     }
@@ -162,5 +163,27 @@ struct HLSScheduleTests {
     ])
     func aChoiceNeedsTwo(names: String, asked: String, isOpen: Bool) {
         #expect(Self.choice(names, refused: "").isOpen(for: asked) == isOpen)
+    }
+
+    /// An error, and no pictures in the place of sound, or the other way round.
+    @Test func theSoundOfOthersIsLeftAlone() {
+        let choice = Self.choice("1a 2 4", refused: "1a", sounds: "1a")
+        #expect(!choice.isOpen(for: "1a") && choice.isOpen(for: "2"))
+        #expect(choice.playlist(for: "1a") == "1a")
+        #expect(Self.choice("1a 2 4", refused: "2 4", sounds: "1a").playlist(for: "4") == "4")
+        #expect(!Self.choice("1a 2", refused: "", sounds: "1a").isOpen(for: "2"))
+    }
+
+    /// As a presentation searches, whose variants all have keys that are refused.
+    @Test(arguments: [(10, 10), (1000, 65)]) func aSearchHasAnEnd(count: Int, expected: Int) {
+        var choice = Self.choice((1...count).map(String.init).joined(separator: " "), refused: "")
+        var searched: Set<String> = []
+        while true {
+            let source = choice.playlist(for: "5")
+            searched.insert(source)
+            choice.refuse(source)
+            if choice.playlist(for: "5") == source { break }
+        }
+        #expect(searched.count == expected)
     }
 }
