@@ -20,6 +20,8 @@ struct AudioChoice {
     private var idsHaveNames = false
     private var collection: [StreamDescription] = []
     private var selected: [StreamDescription] = []
+    /// Another track is to play as soon as the stock demuxer has chosen: its streams were not known yet.
+    private var isChangeDue = false
 
     /// What the user wants, of content that is still to come.
     init(wanted: String? = nil) { self.wanted = wanted }
@@ -36,16 +38,21 @@ struct AudioChoice {
         tracks.firstIndex { $0.name == name } ?? tracks.firstIndex { $0.language?.lowercased() == name.lowercased() }
     }
 
-    mutating func note(_ message: borrowing Message) {
+    /// Takes what the stock demuxer says of its streams. Returns whether it is to be asked for another track now.
+    mutating func note(_ message: borrowing Message) -> Bool {
         if let streams = message.streamCollection() {
             collection = streams
         } else if let streams = message.selectedStreams() {
             selected = streams
+            defer { isChangeDue = false }
+            return isChangeDue
         }
+        return false
     }
 
-    /// The streams to ask for, so that the wanted track plays; nil where it does, or where it is not there.
-    var streamsToSelect: [String]? {
+    /// The streams to ask for, so that the wanted track plays; nil where it does, or where it is not there, or not yet.
+    mutating func streamsToSelect() -> [String]? {
+        isChangeDue = !tracks.isEmpty && collection.isEmpty
         guard let index = wanted.flatMap(index(of:)), let stream = stream(of: index), !selected.contains(stream) else {
             return nil
         }
@@ -72,12 +79,22 @@ extension AdaptiveBin {
     final var audioTrack: String? {
         get { withGuarded { $0.audio.wanted } }
         set {
-            let streams = withGuarded { guarded in
-                guarded.audio.wanted = newValue?.isEmpty == true ? nil : newValue
-                return guarded.audio.streamsToSelect
-            }
-            if let streams { _ = child?.send(.selectStreams(streams)) }
+            withGuarded { $0.audio.wanted = newValue?.isEmpty == true ? nil : newValue }
+            changeAudio()
         }
+    }
+
+    /// What plays gives way to what is wanted.
+    private func changeAudio() {
+        if let streams = withGuarded({ $0.audio.streamsToSelect() }) { _ = child?.send(.selectStreams(streams)) }
+    }
+
+    /// The stock demuxer says something, perhaps of its streams.
+    final func noteAudio(_ message: borrowing Message) {
+        guard withGuarded({ $0.audio.note(message) }) else { return }
+        // Not on the thread of the stock demuxer that tells of its choice.
+        let weak = WeakElement(reference)
+        reference.callAsync { weak.withElement { ($0 as? AdaptiveBin)?.changeAudio() } }
     }
 
     /// The names of the audio tracks, in the order of the manifest. Each is there once.

@@ -448,7 +448,7 @@ extension AdaptiveBin {
     /// Notes what a message from inside says. An error gets what was fetched last and what an element inside has said, for
     /// people who read logs. An error for a key does not: the key may be that of an earlier segment.
     final func noted(_ error: consuming Message) -> Message {
-        if let child, error.isFrom(child) { withGuarded { $0.audio.note(error) } }
+        if let child, error.isFrom(child) { noteAudio(error) }
         if let keyIDs = error.strings("key-ids", of: "latchkey-wrong-key") {
             let keyID = keyIDs.first.flatMap { KeyID(hex: $0) }
             let name = keyID.map { currentRun?.session.name(of: $0) ?? DecryptorFailure.name($0) }
