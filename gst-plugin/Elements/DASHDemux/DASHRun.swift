@@ -38,7 +38,7 @@ final class DASHRun: AdaptiveRun {
         var qualities: [PictureQuality] = []
         /// The same of the first version, for the choice by keys.
         var alternatives: Set<DASHAlternatives> = []
-        /// Of the first Period of the latest version.
+        /// Of the first Period of the latest version, without what has no keys.
         var audioTracks: [DASHAudioTracks.Track] = []
         var failure: PresentationFailure?
         /// Where to look for keys that later versions of the manifest bring, once something is protected; nil: nowhere, or
@@ -206,6 +206,7 @@ final class DASHRun: AdaptiveRun {
         if let chosen = chosen(bytes, alternatives) {
             tell(chosen)
             bytes = chosen.bytes
+            if let kept = try? DASHManifest(bytes) { state.withLock { $0.audioTracks = kept.audioTracks } }
         }
         // Later versions may bring other keys. And the stock demuxer would send the manifest's cookies to every host, and no
         // others.

@@ -191,7 +191,7 @@ extension HLSDemuxTests.DASHRunTests {
         run.end()
     }
 
-    /// Two Representations with KIDs of their own.
+    /// Two Representations with KIDs of their own, of pictures and of sound, each of the latter in a set of its own.
     private static func qualities(type: String) -> [UInt8] {
         let representations = (1...2).map { number in
             """
@@ -204,7 +204,8 @@ extension HLSDemuxTests.DASHRunTests {
             """
             <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" type="\(type)" \
             minimumUpdatePeriod="PT5S"><Period><AdaptationSet contentType="video">\(representations.joined())\
-            </AdaptationSet></Period></MPD>
+            </AdaptationSet><AdaptationSet contentType="audio" id="one">\(representations[0])</AdaptationSet>\
+            <AdaptationSet contentType="audio" id="two">\(representations[1])</AdaptationSet></Period></MPD>
             """.utf8)
     }
 
@@ -245,6 +246,8 @@ extension HLSDemuxTests.DASHRunTests {
             bytes, from: "https://a.test/x/live.mpd", source: "https://a.test/x/live.mpd")
         let kept = isWanted ? ["1"] : ["1", "2"]
         #expect(try Self.representations(handedOn.bytes) == kept)
+        // Those that the stock demuxer has.
+        #expect(run.audioTracks.map(\.name) == (isWanted && type == "static" ? ["one"] : ["one", "two"]))
         #expect(told.withLock { $0.count } == (isWanted ? 1 : 0))
         #expect(told.withLock { $0.first?.keys.map(\.description) ?? [] }.allSatisfy { $0.hasSuffix("2") })
         guard type == "dynamic", isWanted else {
