@@ -84,9 +84,10 @@ extension AdaptiveBin {
         }
     }
 
-    /// What plays gives way to what is wanted.
+    /// What plays gives way to what is wanted. A stock demuxer that is stopped has no streams.
     private func changeAudio() {
-        if let streams = withGuarded({ $0.audio.streamsToSelect() }) { _ = child?.send(.selectStreams(streams)) }
+        let streams = withGuarded { $0.run == nil || $0.isStopping ? nil : $0.audio.streamsToSelect() }
+        if let streams { _ = child?.send(.selectStreams(streams)) }
     }
 
     /// The stock demuxer says something, perhaps of its streams.
