@@ -170,12 +170,15 @@ final class DASHRun: AdaptiveRun {
     private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> Chosen? {
         guard let choice else { return nil }
         var refusals: [KeyID: KeyError] = [:]
-        for one in alternatives {
-            refusals.merge(choice.refusals(of: one.deciding, for: one.media)) { first, _ in first }
+        // A key may be for pictures and sound, and its license for one of these.
+        let concerned = alternatives.filter { one in
+            let own = choice.refusals(of: one.deciding, for: one.media)
+            refusals.merge(own) { first, _ in first }
+            return !own.isEmpty
         }
         let refused = Set(refusals.keys)
-        guard let kept = (try? DASHManifest.leavingOut(refused, of: alternatives, in: bytes)) ?? nil else { return nil }
-        let leftOut = alternatives.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
+        guard let kept = (try? DASHManifest.leavingOut(refused, of: concerned, in: bytes)) ?? nil else { return nil }
+        let leftOut = concerned.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
         return Chosen(bytes: kept, leftOut: refusals.filter { leftOut.contains($0.key) })
     }
 

@@ -262,6 +262,29 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(base?.hasPrefix("http://127.0.0.1:") == true)
     }
 
+    /// A key that may not be used for pictures may be for sound.
+    @Test func soundStaysWhereItsLicenseAllowsIt() throws {
+        let session = KeySession()
+        let free = KeyID(high: 0, low: 1)
+        let soundOnly = KeyID(high: 0, low: 2)
+        let key = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
+        var terms = KeyTerms()
+        var policy = OutputPolicy.unrestricted
+        policy.digitalVideo = .block
+        terms.outputPolicies[soundOnly] = policy
+        session.install([free: key])
+        session.install([soundOnly: key], terms: terms)
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()),
+            choice: KeyChoice(session: session, timeout: .seconds(30)), transport: Versions([]))
+        defer { run.end() }
+        let bytes = Self.qualities(type: "static")
+        let url = "https://a.test/x/film.mpd"
+        try run.start(bytes, from: url)
+        #expect(try Self.representations(run.handedOn(bytes, from: url, source: url).bytes) == ["1"])
+        #expect(run.audioTracks.map(\.name) == ["one", "two"])
+    }
+
     /// A server that takes longer than a period is asked at the next time that is half a period ahead, not at once.
     @Test func slowServersAreNotAskedInARow() async throws {
         struct Slow: HTTPTransport {
