@@ -36,11 +36,6 @@ public struct ControlSettings: Sendable, Equatable {
     /// What becomes of qualities whose keys may not be used.
     public var partialLicenses = PartialLicenses.play
 
-    /// The key systems that have settings of their own.
-    package var provisionedKeySystems: [KeySystem] {
-        (fairPlay == nil ? [] : [.fairPlay]) + (playReady == nil ? [] : [.playReady])
-    }
-
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for
     /// that. Throws `invalidConfiguration` as `PlayReadySettings.makeStoreConfiguration`.
     public var licenseStore: LicenseStoreConfiguration? {

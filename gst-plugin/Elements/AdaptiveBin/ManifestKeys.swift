@@ -34,7 +34,6 @@ package struct ManifestKeyGroup: Hashable, Sendable {
 package final class ManifestKeys: Sendable {
     let session: KeySession
     private let keySystem: KeySystem?
-    private let provisioned: [KeySystem]
     private let playback: KeyPlayback?
     private let startGeneration: UInt64
     private let observer = Atomic<UInt64>(0)
@@ -44,14 +43,10 @@ package final class ManifestKeys: Sendable {
     private static let totalLimit = 65_536
     private let known = Mutex<Set<KeyID>>([])
 
-    /// `keySystem` is the configured one; nil: any, those with settings of their own (`provisioned`) first. `playback`: of the
-    /// pipeline.
-    init(
-        session: KeySession, keySystem: KeySystem?, provisioned: [KeySystem] = [], playback: KeyPlayback? = nil
-    ) {
+    /// `keySystem` is the configured one; nil: any. `playback`: of the pipeline.
+    init(session: KeySession, keySystem: KeySystem?, playback: KeyPlayback? = nil) {
         self.session = session
         self.keySystem = keySystem
-        self.provisioned = provisioned
         self.playback = playback
         startGeneration = session.generation
     }
@@ -59,20 +54,17 @@ package final class ManifestKeys: Sendable {
     /// Whose requests these are: the id of the demuxer's observation.
     func setObserver(_ id: UInt64) { observer.store(id, ordering: .releasing) }
 
-    /// Which of several systems is asked: the configured one; without one the first that has settings of its own, the first
-    /// that has an exchange here, or the first. Nil where the configured one is not among them.
+    /// Which of several systems is asked: the configured one; without one the first that has an exchange here; else the
+    /// first. Nil where the configured one is not among them.
     func choose(among systems: [ProtectionSystem]) -> ProtectionSystem? {
-        Self.choose(among: systems, preferring: keySystem, provisioned: provisioned)
+        Self.choose(among: systems, preferring: keySystem)
     }
 
-    /// The same, for `keySystem` as the configured one and `provisioned` as those with settings of their own.
+    /// The same, for `keySystem` as the configured one.
     package static func choose(
-        among systems: [ProtectionSystem], preferring keySystem: KeySystem?, provisioned: [KeySystem]
+        among systems: [ProtectionSystem], preferring keySystem: KeySystem?
     ) -> ProtectionSystem? {
-        guard let keySystem else {
-            return systems.first { KeySystem($0).map(provisioned.contains) == true }
-                ?? systems.first { KeySystem($0) != nil } ?? systems.first
-        }
+        guard let keySystem else { return systems.first { KeySystem($0) != nil } ?? systems.first }
         return systems.first { KeySystem($0) == keySystem }
     }
 

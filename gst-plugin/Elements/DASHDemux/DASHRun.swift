@@ -84,8 +84,7 @@ final class DASHRun: AdaptiveRun {
         session = shared.session
         self.choice = choice
         keys = ManifestKeys(
-            session: shared.session, keySystem: shared.settings.keySystem,
-            provisioned: shared.settings.provisionedKeySystems, playback: playback)
+            session: shared.session, keySystem: shared.settings.keySystem, playback: playback)
         self.playback = playback
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)

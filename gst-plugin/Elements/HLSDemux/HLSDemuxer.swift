@@ -299,10 +299,13 @@ final class HLSRun: AdaptiveRun {
             session: session, timeout: shared.keyWait,
             openRoute: { routes.refusal(of: $0) }, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
+        let provisioned: [KeySystem?] = [
+            shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
+        ]
         presentation = HLSPresentation(
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(
-                preferring: shared.settings.keySystem, provisioned: shared.settings.provisionedKeySystems),
+                preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut)

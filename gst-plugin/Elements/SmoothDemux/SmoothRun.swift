@@ -32,9 +32,7 @@ final class SmoothRun: AdaptiveRun {
         makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
-        keys = ManifestKeys(
-            session: shared.session, keySystem: shared.settings.keySystem,
-            provisioned: shared.settings.provisionedKeySystems)
+        keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
         let segments = try makeSegments(origin)

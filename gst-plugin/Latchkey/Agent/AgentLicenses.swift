@@ -39,7 +39,7 @@ extension AgentCore {
         var source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         source.onWhole = { [weak self] in self?.keepForPlayback($1, of: $0) }
         let inspector = ContentInspector(
-            source: source, keySystem: parts.settings.keySystem, provisioned: parts.settings.provisionedKeySystems,
+            source: source, keySystem: parts.settings.keySystem,
             envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         var content = try await inspector.inspect(contentURL, type)

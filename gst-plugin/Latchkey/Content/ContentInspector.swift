@@ -13,8 +13,6 @@ struct ContentInspector: Sendable {
     let source: ContentSource
     /// The configured key system, for content that names several.
     var keySystem: KeySystem?
-    /// Those with settings of their own, which go before others.
-    var provisioned: [KeySystem] = []
     var envelopes = EnvelopeParsers()
     var keyLimit = HLSPlaylist.defaultKeyLimit
 
@@ -44,7 +42,7 @@ struct ContentInspector: Sendable {
     }
 
     func choose(_ systems: [ProtectionSystem]) -> ProtectionSystem? {
-        ManifestKeys.choose(among: systems, preferring: keySystem, provisioned: provisioned)
+        ManifestKeys.choose(among: systems, preferring: keySystem)
     }
 
     static func failure(_ error: FormatError, at url: String) -> AgentError {

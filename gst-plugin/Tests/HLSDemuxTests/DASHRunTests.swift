@@ -470,18 +470,12 @@ extension HLSDemuxTests.DASHRunTests {
     }
 
     @Test func theChoiceOfTheKeySystem() {
-        let keys = { (system: KeySystem?, provisioned: [KeySystem]) in
-            ManifestKeys(session: KeySession(), keySystem: system, provisioned: provisioned)
-        }
-        #expect(keys(nil, []).choose(among: [.widevine, .playReady, .common]) == .playReady)
-        #expect(keys(nil, []).choose(among: [.widevine]) == .widevine)
-        #expect(keys(nil, []).choose(among: []) == nil)
-        #expect(keys(.clearKey, [.playReady]).choose(among: [.playReady, .common]) == .common)
-        #expect(keys(.fairPlay, [.playReady]).choose(among: [.playReady, .common]) == nil)
-        // What has settings of its own goes before the manifest's order.
-        #expect(keys(nil, []).choose(among: [.common, .playReady]) == .common)
-        #expect(keys(nil, [.fairPlay, .playReady]).choose(among: [.common, .playReady]) == .playReady)
-        #expect(keys(nil, [.fairPlay]).choose(among: [.common, .playReady]) == .common)
+        let keys = { (system: KeySystem?) in ManifestKeys(session: KeySession(), keySystem: system) }
+        #expect(keys(nil).choose(among: [.widevine, .playReady, .common]) == .playReady)
+        #expect(keys(nil).choose(among: [.widevine]) == .widevine)
+        #expect(keys(nil).choose(among: []) == nil)
+        #expect(keys(.clearKey).choose(among: [.playReady, .common]) == .common)
+        #expect(keys(.fairPlay).choose(among: [.playReady, .common]) == nil)
     }
 
     /// Packagers write data below one name of ClearKey and the URL below the other, and what stands further inside counts.
