@@ -15,8 +15,9 @@ final class SegmentServer: Sendable {
     static let originLimit = 64
     private static let manifestName = "m"
     private static let failureLimit = 8
-    /// How often a live segment that is not there is asked for again, and how many of them are left out in a row.
-    private static let absence = (attempts: 2, limit: 8)
+    /// How often a live segment that is not there is asked for again, the first of a row and those behind it, and how many of
+    /// them are left out in a row.
+    private static let absence = (firstAttempts: 4, attempts: 2, limit: 8)
 
     /// Reads what was fetched of the manifest; nil where it is the stock demuxer's own matter.
     typealias Rewrite = @Sendable (HTTPResponse) -> [UInt8]?
@@ -180,7 +181,7 @@ final class SegmentServer: Sendable {
             } catch {
                 let absent = state.withLock { $0.manifest == nil ? nil : $0.absent }
                 guard error.isAbsence, let absent, absent < Self.absence.limit else { throw error }
-                if attempt == Self.absence.attempts {
+                if attempt >= (absent == 0 ? Self.absence.firstAttempts : Self.absence.attempts) {
                     state.withLock { $0.absent = absent + 1 }
                     return LoopbackResponse(status: 204)
                 }
