@@ -97,7 +97,7 @@ _latchkey_play() {
         ':url:'
         '--cache[The folder of the cache. Left out\: the user'\''s own.]:folder:'
         '(--yes -y)'{--yes,-y}'[Acquire licenses without asking.]'
-        '--audio[The audio track, of the audio names that latchkey inspect shows. Left out: the default.]:name:'
+        '--audio[The audio track, of the audio names that latchkey inspect shows. Left out\: the default.]:name:'
         '--hdmi-mode[What is made of external outputs\: default, disable, allow, audio-only, alternative.]:mode:'
         '--outputs[Who tells the outputs\: kms, application, script\:FILE.]:who:'
         '--video-sink[For pictures, in the words of gst-launch.]:sink:'
