@@ -10,6 +10,8 @@ public struct ISORecognition {
 
     /// More boxes are not looked at.
     private static let limit = 4096
+    /// Bytes of the header of a box with a 64-bit size.
+    private static let longestHeader: UInt64 = 16
     private static let entries: Set<String> = ["encv", "enca", "enct", "encs"]
 
     private var left = limit
@@ -27,13 +29,16 @@ public struct ISORecognition {
     }
 
     /// Looks at boxes, at most 4096 of them, until it is sure.
-    public static func isProtectedFile(_ peek: Peek) -> Bool { verdict(peek) == .protected }
+    public static func isProtectedFile(_ peek: Peek) -> Bool { verdict(peek, size: nil) == .protected }
 
     /// Whether the media stands in front of the `moov` box, and the bytes of that are not there yet, as over HTTP: such a
     /// file may be protected.
-    public static func isMediaFirst(_ peek: Peek) -> Bool { verdict(peek) == .mediaFirst }
+    ///
+    /// - Parameter size: how many bytes are there, if that is known. From GStreamer 1.26 on, a type finder is told the size
+    ///   of what has come as that of the file.
+    public static func isMediaFirst(size: UInt64?, _ peek: Peek) -> Bool { verdict(peek, size: size) == .mediaFirst }
 
-    private static func verdict(_ peek: Peek) -> Verdict {
+    private static func verdict(_ peek: Peek, size: UInt64?) -> Verdict {
         var recognition = ISORecognition()
         var position: UInt64 = 0
         var hasMedia = false
@@ -48,7 +53,10 @@ public struct ISORecognition {
             case "moov":
                 recognition.look(into: position + UInt64(header.headerSize)..<end, depth: 0, peek)
                 // The boxes behind are not looked at for nothing: far away, each may cost a request.
-                guard recognition.isProtected else { return hasMedia && !recognition.hasEntry ? .mediaFirst : .other }
+                guard recognition.isProtected else {
+                    let isThere = recognition.hasEntry || size.map { end <= $0 } ?? false
+                    return hasMedia && !isThere ? .mediaFirst : .other
+                }
             // Without a movie, these are fragments of a stream.
             case "moof" where !recognition.isProtected: return .other
             case "moof", "mdat": hasMedia = true
@@ -58,7 +66,8 @@ public struct ISORecognition {
             position = end
         }
         // Media to the end of the file has nothing behind it.
-        return hasMedia && recognition.left > 0 && position < UInt64(Int64.max) ? .mediaFirst : .other
+        guard hasMedia, recognition.left > 0, position < UInt64(Int64.max) else { return .other }
+        return size.map { position + longestHeader > $0 } ?? true ? .mediaFirst : .other
     }
 
     private mutating func header(at position: UInt64, _ peek: Peek) -> ISOBoxHeader? {

@@ -7,7 +7,7 @@ extension FuzzTarget {
     static let isoMedia: [FuzzTarget] = [
         FuzzTarget("iso-media") { bytes in
             let isProtected = ISORecognition.isProtectedFile { part(of: bytes, $0, $1, isWhole: true) }
-            let isMediaFirst = ISORecognition.isMediaFirst { part(of: bytes, $0, $1, isWhole: true) }
+            let isMediaFirst = ISORecognition.isMediaFirst(size: nil) { part(of: bytes, $0, $1, isWhole: true) }
             promise(!(isProtected && isMediaFirst), "what is known to be protected is not unknown")
             compare(bytes, defaults: nil)
         },

@@ -284,9 +284,9 @@ import Testing
     // MARK: Media in front of its movie
 
     /// The first bytes, as a typefinder has them over HTTP.
-    private func isMediaFirst(_ file: [UInt8], _ count: Int = .max) -> Bool {
+    private func isMediaFirst(_ file: [UInt8], _ count: Int = .max, saysSize: Bool = false) -> Bool {
         let start = file.prefix(count)
-        return ISORecognition.isMediaFirst { offset, count in
+        return ISORecognition.isMediaFirst(size: saysSize ? UInt64(start.count) : nil) { offset, count in
             let part = start.dropFirst(Int(clamping: offset)).prefix(count)
             return part.count == count ? Array(part) : nil
         }
@@ -301,8 +301,13 @@ import Testing
         #expect(!isMediaFirst(file, type.count + 8))
         for count in [type.count + 16, type.count + 100, type.count + media.count, file.count - movie.count + 20] {
             #expect(isMediaFirst(file, count), "\(count) bytes")
+            #expect(isMediaFirst(file, count, saysSize: true), "\(count) bytes")
         }
         #expect(!isMediaFirst(file))
+        #expect(!isMediaFirst(file, saysSize: true))
+        // A whole file has nothing else behind it.
+        #expect(!isMediaFirst(type + media + BoxBuilder.box("moov"), saysSize: true))
+        #expect(!isMediaFirst(type + media + [0, 0, 0, 2] + movie, saysSize: true))
         // What comes first in others: the movie, fragments, or nothing behind the media.
         #expect(!isMediaFirst(type + movie + media, type.count + 20))
         #expect(!isMediaFirst(BoxBuilder.box("styp", Array("msdh".utf8)) + BoxBuilder.box("moof") + media, 60))

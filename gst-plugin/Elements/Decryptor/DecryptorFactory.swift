@@ -72,7 +72,7 @@ public enum DecryptorFactory {
     public static let isoMediaFirstType = isoMediaFinder(
         "latchkey-iso-media-first", caps: ISODecryptor.mediaFirstType
     ) { source in
-        source.size == nil && ISORecognition.isMediaFirst { source.bytes(at: $0, count: $1) }
+        ISORecognition.isMediaFirst(size: source.size) { source.bytes(at: $0, count: $1) }
     }
 
     /// The extensions are those of GStreamer's own finder, which would be asked first otherwise.
