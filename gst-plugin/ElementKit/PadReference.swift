@@ -170,6 +170,10 @@ extension PadReference {
     /// The element whose pad this is; nil for the inner end of a bin's pad, and where the element is gone.
     public var element: SharedElement? { gst_pad_get_parent_element(pointer).map { SharedElement(owning: $0) } }
 
+    /// Calls `body` each time the pad's link is gone, on the thread that takes it away, before another can be made there. Ends
+    /// when the last reference to the watch goes.
+    public func watchLink(_ body: @escaping () -> Void) -> LinkWatch { LinkWatch(self, body) }
+
     /// What the pad's template allows.
     public var templateCaps: Caps { gst_pad_get_pad_template_caps(pointer).map { Caps(owning: $0) } ?? .any }
 
@@ -241,3 +245,34 @@ public final class PadsWatch: Sendable {
     // A call of the handler that is under way goes on.
     deinit { g_signal_handler_disconnect(UnsafeMutableRawPointer(element.reference.pointer), handler) }
 }
+
+/// Watches for the end of a pad's links. Ends when the last reference to it goes. Thread-safe.
+public final class LinkWatch: @unchecked Sendable {
+    // SAFETY: constants; GLib takes the handler away once.
+
+    /// The pad that is watched.
+    public let pad: PadReference
+    private let handler: gulong
+
+    fileprivate init(_ pad: PadReference, _ body: @escaping () -> Void) {
+        self.pad = pad
+        // SAFETY: the connection owns the box and gives it up when it ends, with the pad at the latest.
+        handler = g_signal_connect_data(
+            UnsafeMutableRawPointer(pad.pointer), "unlinked", unsafeBitCast(unlinkedSignal, to: GCallback.self),
+            Unmanaged.passRetained(LinkHandler(body)).toOpaque(),
+            { data, _ in if let data { Unmanaged<LinkHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+    }
+
+    // A call of the handler that is under way goes on.
+    deinit { g_signal_handler_disconnect(UnsafeMutableRawPointer(pad.pointer), handler) }
+}
+
+private final class LinkHandler {
+    let body: () -> Void
+    init(_ body: @escaping () -> Void) { self.body = body }
+}
+
+private let unlinkedSignal:
+    @convention(c) (UnsafeMutablePointer<GstPad>?, UnsafeMutablePointer<GstPad>?, gpointer?) -> Void = { _, _, data in
+        if let data { Unmanaged<LinkHandler>.fromOpaque(data).takeUnretainedValue().body() }
+    }

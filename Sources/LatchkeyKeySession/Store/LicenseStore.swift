@@ -275,7 +275,7 @@ public struct LicenseStoreConfiguration: Sendable {
     private var counters: [String] { [counter] + earlierCounters }
 
     /// The same with the counter in its place. An earlier version's is brought there, once; it stays where it is if none can be
-    /// made in that place.
+    /// made in that place. With the lock held.
     func withCounterInPlace() throws(LicenseStoreError) -> LicenseStoreConfiguration {
         let earlier = earlierCounters.first(where: StoreFiles.exists)
         do throws(LicenseStoreError) {
@@ -283,11 +283,18 @@ public struct LicenseStoreConfiguration: Sendable {
             if let earlier { try StoreFiles.move(earlier, to: counter) }
             return self
         } catch {
-            guard let earlier, !StoreFiles.exists(counter) else { throw error }
+            guard let earlier, !StoreFiles.exists(counter) else { throw counterFailure(error) }
             var stayed = self
             stayed.counter = earlier
             return stayed
         }
+    }
+
+    /// Says what to do if the counter cannot be made.
+    func counterFailure(_ error: LicenseStoreError) -> LicenseStoreError {
+        error.adding(
+            "the counter of \(database) belongs there. If XDG_STATE_HOME or HOME names that place, set it to a folder that can "
+                + "be written and stays")
     }
 
     /// The file that stores lock while they are open.

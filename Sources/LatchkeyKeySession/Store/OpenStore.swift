@@ -22,16 +22,12 @@ final class OpenStore {
         path = configuration.database
         onStep = configuration.onStep
         try StoreFiles.createFolder(of: configuration.database)
-        let configuration = try configuration.withCounterInPlace()
-        let files = [
-            configuration.database, configuration.database + "-journal", configuration.counter, configuration.lock,
-        ]
-        if let flaw = FileAccess.flaw(
-            files: files, folders: [configuration.database, configuration.counter].map(StoreFiles.folder(of:)))
-        {
-            throw .cannotOpen(flaw)
-        }
+        let database = configuration.database
+        try Self.checkAccess([database, database + "-journal", configuration.lock])
         lock = try StoreLock(path: configuration.lock)
+        // Whoever moves the files aside is done, and nobody begins with that.
+        let configuration = try configuration.withCounterInPlace()
+        try Self.checkAccess([configuration.counter])
         // The database is made before the counter, so looking in this order sees no counter alone.
         let hasCounter = StoreFiles.exists(configuration.counter)
         let hasDatabase = StoreFiles.exists(configuration.database)
@@ -59,6 +55,12 @@ final class OpenStore {
         }
         // A transaction that was committed but not counted, because the power went between the two.
         try counter.advance(to: GenerationFile.Value(storeID: storeID, generation: generation))
+    }
+
+    private static func checkAccess(_ files: [String]) throws(LicenseStoreError) {
+        if let flaw = FileAccess.flaw(files: files, folders: Set(files.map(StoreFiles.folder(of:))).sorted()) {
+            throw .cannotOpen(flaw)
+        }
     }
 
     func close() { connection.close() }
@@ -255,9 +257,13 @@ extension OpenStore {
                 "the counter \(configuration.counter) of \(path) is gone. If the store was copied or moved, or XDG_STATE_HOME or "
                     + "HOME has changed, put that back; else reset the license store")
         }
-        try GenerationFile.create(
-            path: configuration.counter, value: GenerationFile.Value(storeID: meta.storeID, generation: 0),
-            seal: counterSeal)
+        do throws(LicenseStoreError) {
+            try GenerationFile.create(
+                path: configuration.counter, value: GenerationFile.Value(storeID: meta.storeID, generation: 0),
+                seal: counterSeal)
+        } catch {
+            throw configuration.counterFailure(error)
+        }
         guard let made = try openCounter() else {
             throw .missing("the counter \(configuration.counter) was removed; start again")
         }

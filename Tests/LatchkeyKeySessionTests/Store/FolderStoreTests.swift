@@ -157,6 +157,14 @@ import Testing
         #expect(await opening(configuration()) == "rolled back")
     }
 
+    @Test func aPlaceForCountersThatCannotBeMadeIsNamedWithItsSetting() async throws {
+        let error = await #expect(throws: LicenseStoreError.self) {
+            try await LicenseStore.open(configuration(state: "/sys/latchkey-test"))
+        }
+        #expect(error?.description.contains("/sys/latchkey-test") == true)
+        #expect(error?.description.contains("XDG_STATE_HOME") == true)
+    }
+
     /// What keeps counters from being made there may be anything.
     @Test func aPlaceForCountersThatIsNoFolderChangesNothing() async throws {
         let counters = folder.path + "/state/latchkey/counters"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Checks run in processes of their own: a crash or a hang is one failure, not the end of the suite."""
 
+import atexit
 import concurrent.futures
 import json
 import os
@@ -44,8 +45,16 @@ class Child:
         return stack_of(self.errors) or " | ".join(self.errors.strip().splitlines()[-3:])
 
 
-# Of the caller's settings, what a child gets: the patience of bounds, and the seed of hostile inputs.
-KEPT = ("LATCHKEY_TEST_PATIENCE", "LATCHKEY_HOSTILE_SEED")
+def state_folder():
+    """Where the stores of tests have their counters, which is not the user's home. It goes with the process that makes it."""
+    folder = tempfile.mkdtemp(prefix="latchkey-state-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+# Of the caller's settings, what a child gets: the patience of bounds, the seed of hostile inputs, and the folder for state.
+KEPT = ("LATCHKEY_TEST_PATIENCE", "LATCHKEY_HOSTILE_SEED", "LATCHKEY_TEST_STATE")
+STATE = os.environ.get("LATCHKEY_TEST_STATE") or state_folder()
 
 
 def environment(**extra):
@@ -53,6 +62,7 @@ def environment(**extra):
     variables = {key: value for key, value in os.environ.items() if not key.startswith("LATCHKEY_") or key in KEPT}
     variables["G_DEBUG"] = "fatal-warnings"
     variables["XDG_CONFIG_HOME"] = "/dev/null/config"
+    variables["XDG_STATE_HOME"] = variables["LATCHKEY_TEST_STATE"] = STATE
     variables["NO_AT_BRIDGE"] = "1"
     for key in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         variables.pop(key, None)

@@ -10,7 +10,8 @@ import Synchronization
 /// Players link what is behind a decryptor step by step, as media flows. So the way is walked when a key with rules for
 /// pictures is used for the first time, and where it ends without a sink, a gate stands there from then on: the first
 /// buffer that passes has it walked again, and waits for that. So no buffer is ahead of what is known of its way, and
-/// none is looked at behind a guard.
+/// none is looked at behind a guard. A link that goes leaves such an end: not every element tells those in front of it that it
+/// has another link.
 final class PictureRoute: Sendable {
     private enum Verdict {
         /// Every branch is guarded, or ends nowhere yet.
@@ -25,6 +26,7 @@ final class PictureRoute: Sendable {
         var keyID: KeyID?
         var gates: [(pad: PadReference, probe: PadProbe)] = []
         var watches: [PadsWatch] = []
+        var links: [LinkWatch] = []
         var reconfigurations: PadProbe?
         var isForgotten = false
     }
@@ -119,10 +121,13 @@ final class PictureRoute: Sendable {
             watch: { element in
                 old.watches.first { $0.element.isSame(as: element) }
                     ?? element.watchPads { [weak self] in self?.walk() }
+            },
+            link: { pad in
+                old.links.first { $0.pad.isSame(as: pad) } ?? pad.watchLink { [weak self] in self?.walk() }
             })
         walk.follow(source)
         for gate in old.gates where !walk.gates.contains(where: { $0.pad.isSame(as: gate.pad) }) { gate.probe.remove() }
-        (state.gates, state.watches) = (walk.gates, walk.watches)
+        (state.gates, state.watches, state.links) = (walk.gates, walk.watches, walk.links)
         let verdict = walk.openSink.map { Verdict.open(sink: $0) } ?? .closed
         let isNews =
             switch (old.verdict, verdict) {
@@ -203,8 +208,10 @@ private struct RouteWalk {
     /// The gate at a pad, which may be there from before.
     let gate: (PadReference) -> PadProbe
     let watch: (SharedElement) -> PadsWatch
+    let link: (PadReference) -> LinkWatch
     private(set) var gates: [(pad: PadReference, probe: PadProbe)] = []
     private(set) var watches: [PadsWatch] = []
+    private(set) var links: [LinkWatch] = []
     private(set) var openSink: String?
     private var visited: Set<UnsafeMutableRawPointer> = []
 
@@ -212,11 +219,13 @@ private struct RouteWalk {
     private static let limit = 10_000
 
     init(
-        session: KeySession, gate: @escaping (PadReference) -> PadProbe, watch: @escaping (SharedElement) -> PadsWatch
+        session: KeySession, gate: @escaping (PadReference) -> PadProbe, watch: @escaping (SharedElement) -> PadsWatch,
+        link: @escaping (PadReference) -> LinkWatch
     ) {
         self.session = session
         self.gate = gate
         self.watch = watch
+        self.link = link
     }
 
     /// Follows what leaves a source pad. `hasPictures`: what is known of it from what is in front.
@@ -228,6 +237,8 @@ private struct RouteWalk {
         }
         let hasPictures = Self.mayHavePictures(source) ?? inherited
         if hasPictures == false { return }
+        // Before the link is looked at.
+        if !links.contains(where: { $0.pad.isSame(as: source) }) { links.append(link(source)) }
         guard let arrival = source.peer else {
             add(gate(source), at: source)
             // Linked before the gate was there.

@@ -152,6 +152,31 @@ extension ElementTests {
             #expect(bench.refusal == nil)
         }
 
+        /// A guard whose place something else takes. Neither the link nor an aggregator says so to those in front.
+        @Test(arguments: ["", "compositor ! ", "tee name=tee ! "])
+        func aGuardThatIsReplacedIsMissed(_ between: String) throws {
+            let bench = try Bench(
+                Self.pictures + between + "identity name=last ! latchkeyguard name=guard ! fakesink name=guarded "
+                    + "fakesink name=end async=false", session, recorded: ["end"])
+            bench.preroll()
+            #expect(bench.refusal == nil)
+            let (last, end) = (try bench.element("last"), try bench.element("end"))
+            gst_element_unlink(last, try bench.element("guard"))
+            let source = try #require(gst_element_get_static_pad(last, "src"))
+            let sink = try #require(gst_element_get_static_pad(end, "sink"))
+            defer {
+                gst_object_unref(source)
+                gst_object_unref(sink)
+            }
+            #expect(gst_pad_link_full(source, sink, GST_PAD_LINK_CHECK_NO_RECONFIGURE) == GST_PAD_LINK_OK)
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            let deadline = MonotonicTime.now + TestProcess.deadline
+            while bench.told.times == 0, MonotonicTime.now < deadline { g_usleep(1000) }
+            #expect(bench.told.times > 0)
+            #expect(bench.cameTo("end") == 0)
+            #expect(bench.refusal?.contains("end") == true)
+        }
+
         /// A branch of a tee that comes while it plays.
         @Test func aLaterBranchIsLookedAt() throws {
             let bench = try Bench(
