@@ -115,6 +115,9 @@ public final class SampleAESStream {
     /// The last note names a key, but the transport stream calls its H.264 and audio clear. They are taken for encrypted.
     public var contradictsNote: Bool { transport.contradictsNote }
 
+    /// The unit that waits is sound that the program map calls clear, beside encrypted pictures. It is to go on as it is.
+    public var isUnitCalledClear: Bool { container == .transportStream && transport.isUnitCalledClear }
+
     /// What to do next. Throws `tooLarge` for an ID3 tag above the limit, and as `append` does.
     public func next() throws(FormatError) -> SampleAESStep {
         switch container {

@@ -118,6 +118,12 @@ struct SampleAESTransportStream: ~Copyable {
         return unit.codec == .h264 ? .pictures : .sound
     }
 
+    /// The program map calls that unit clear.
+    var isUnitCalledClear: Bool {
+        guard nextPending < pending.count, case .unit(let unit) = pending[nextPending] else { return false }
+        return unit.isCalledClear
+    }
+
     /// Lends the unit that `next` announced, with the plan for it, and puts it back into its packets.
     mutating func withUnit<Failure: Error>(
         _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void
@@ -291,9 +297,13 @@ struct SampleAESTransportStream: ~Copyable {
     /// Completes the unit that is being put together.
     mutating func close(_ index: Int) {
         guard streams[index].isOpen else { return }
-        if case .samples(let codec) = streams[index].content {
-            let unit = ElementaryStream.Unit(codec: codec, first: streams[index].first, size: streams[index].size)
-            pending.append(.unit(unit))
+        let (first, size) = (streams[index].first, streams[index].size)
+        switch streams[index].content {
+        case .samples(let codec):
+            pending.append(.unit(ElementaryStream.Unit(codec: codec, first: first, size: size)))
+        case .calledClear(let codec):
+            pending.append(.unit(ElementaryStream.Unit(codec: codec, first: first, size: size, isCalledClear: true)))
+        case .sections: break
         }
         streams[index].first = -1
     }
@@ -378,13 +388,21 @@ extension SampleAESTransportStream {
     private mutating func adopt(_ table: ProgramMap) {
         check(table)
         for stream in table.streams where stream.pid != ProgramAssociation.pid && !programMapPIDs.contains(stream.pid) {
-            let announced = contradictsNote ? SampleAESCodec(clearStreamType: stream.type) : nil
-            if let codec = stream.codec ?? announced {
-                addStream(pid: stream.pid, .samples(codec))
+            if let content = content(of: stream) {
+                addStream(pid: stream.pid, content)
             } else {
                 removeStream(pid: stream.pid, unless: .sections)
             }
         }
+    }
+
+    /// Nil for what is passed on unread. Under a key's note, a stream whose type is that of clear media is encrypted too if all
+    /// are of such types, and pictures are in any case: nobody encrypts the sound alone. Sound beside encrypted pictures may be
+    /// clear; its frames tell.
+    private func content(of stream: ProgramMap.Stream) -> ElementaryStream.Content? {
+        if let codec = stream.codec { return .samples(codec) }
+        guard isNotedClear == false, let codec = SampleAESCodec(clearStreamType: stream.type) else { return nil }
+        return contradictsNote || codec == .h264 ? .samples(codec) : .calledClear(codec)
     }
 }
 
@@ -511,6 +529,8 @@ final class UnitBuffer {
 struct ElementaryStream {
     enum Content: Equatable {
         case samples(SampleAESCodec)
+        /// Sound that is clear as the program map has it, though the pictures beside it are encrypted.
+        case calledClear(SampleAESCodec)
         case sections
     }
 
@@ -521,6 +541,7 @@ struct ElementaryStream {
         var first: Int
         /// Of all payloads, in bytes.
         var size: Int
+        var isCalledClear = false
     }
 
     let pid: Int

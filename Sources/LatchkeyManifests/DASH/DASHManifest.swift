@@ -133,6 +133,8 @@ extension DASHManifest {
         private var known: Set<Part> = []
         /// Descriptors with a `refId`, which may stand behind their uses, with their own `ref`.
         private var sources: [SourceName: (number: Int, reference: String?)] = [:]
+        /// Every `refId` that a descriptor refers to.
+        private var references: Set<String> = []
         private var uses: [Use: Int] = [:]
         private var setCount = 0
         private var dataSize = 0
@@ -277,12 +279,13 @@ extension DASHManifest {
         }
 
         /// What holds for an element. `areForAll`: it is a Period or the MPD, of which descriptors with a `refId` hold
-        /// where they are referred to, and nowhere else.
+        /// where they are referred to, and nowhere else. One that nothing refers to is as those without.
         private mutating func numbers(of element: XMLElement, areForAll: Bool = false) -> [Int] {
             setCount += 1
             guard setCount <= DASHManifest.setLimit else { return [] }
             return Self.descriptorElements(of: element).compactMap { descriptor in
-                areForAll && descriptor.attribute(anyNamespace: "refId") != nil ? nil : number(of: descriptor)
+                let refID = areForAll ? descriptor.attribute(anyNamespace: "refId") : nil
+                return refID.map { references.contains($0) } ?? false ? nil : number(of: descriptor)
             }
         }
 
@@ -313,6 +316,9 @@ extension DASHManifest {
 
         private mutating func findSources(in element: XMLElement) {
             for descriptor in Self.descriptorElements(of: element) {
+                if let reference = descriptor.attribute(anyNamespace: "ref"), references.count < DASHManifest.setLimit {
+                    references.insert(reference)
+                }
                 guard let refID = descriptor.attribute(anyNamespace: "refId"), sources.count < DASHManifest.setLimit,
                     let number = number(of: DASHContentProtection(descriptor))
                 else { continue }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// The numbers of a live playlist as the stock demuxer sees them: they go on if those of the origin fall, as they do when an
-/// encoder starts anew. A value.
+/// The numbers of a live playlist as the stock demuxer sees them: they go on if those of the origin fall, or rise to a short
+/// playlist, as they do when an encoder starts anew. A value.
 ///
 /// The stock demuxer takes a media sequence number for a position that only grows. It finds its place in a refresh by the
 /// segments that it knows, so the last ones of before stay in front of the new ones, behind which there is a discontinuity,
@@ -74,10 +74,15 @@ struct HLSNumbering: Sendable {
         }
     }
 
+    /// The numbers fall, or they rise to a few segments that do not follow on: the stock demuxer finds no place in so few, and
+    /// waits for ever. Of more, it plays on from one of the last.
     private func isRestart(_ media: HLSMediaPlaylist, _ known: () -> Set<String>) -> Bool {
-        guard let oldest = kept.first, let newest = media.segments.last(where: { $0.url != nil }),
-            newest.sequence < oldest.segment.sequence
+        guard let oldest = kept.first?.segment.sequence, let last = kept.last?.segment.sequence,
+            let first = media.segments.first?.sequence, let newest = media.segments.last(where: { $0.url != nil })
         else { return false }
+        let hasFallen = newest.sequence < oldest
+        let hasRisen = first > last && first - last > 1 && media.segments.count <= Self.keptCount
+        guard hasFallen || hasRisen else { return false }
         return known().isDisjoint(with: media.segments.lazy.compactMap(\.url))
     }
 

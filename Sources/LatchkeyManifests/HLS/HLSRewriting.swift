@@ -159,5 +159,12 @@ public struct HLSRewriting: Sendable {
         return sections.count == 1 ? sections.first : nil
     }
 
+    /// The first init segment of what is encrypted with that key.
+    package func initSegment(of key: HLSKey?) -> HLSInitSegment? {
+        guard let key else { return nil }
+        for case .initSegment(let section) in resources where section.protection == .key(key) { return section }
+        return nil
+    }
+
     init(kind: HLSPlaylist.Kind) { self.kind = kind }
 }

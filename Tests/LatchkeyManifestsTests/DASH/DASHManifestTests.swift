@@ -130,6 +130,13 @@ import Testing
         #expect(clearKeys(manifest) == [[url]])
     }
 
+    /// It holds for all that is below, as if it had no name.
+    @Test func aSourceThatNothingRefersToHolds() throws {
+        let sets = "<AdaptationSet>\(common(Self.first))</AdaptationSet>"
+        let manifest = try manifest("<Period>\(source("a", "a"))\(sets)</Period><Period>\(sets)</Period>")
+        #expect(clearKeys(manifest) == [["a"], []])
+    }
+
     /// Nothing goes in circles, and what leads nowhere is told.
     @Test func referencesThatLeadOnOrNowhere() throws {
         let chain = source("b", "b") + "<ContentProtection \(Self.clearKey) value=\"v\" refId=\"a\" ref=\"b\"/>"

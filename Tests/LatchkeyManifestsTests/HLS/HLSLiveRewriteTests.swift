@@ -263,6 +263,26 @@ import Testing
         #expect(found[1].result.resources.count == 4)
     }
 
+    /// To a few segments that do not follow on. Of more, the stock demuxer plays on; and the next numbers are no rise.
+    @Test func numbersThatRiseGoOn() throws {
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:7\n\(segments("a", "b"))", "#EXT-X-MEDIA-SEQUENCE:5000\n\(segments("c"))",
+            "#EXT-X-MEDIA-SEQUENCE:5000\n\(segments("c", "d"))", "#EXT-X-MEDIA-SEQUENCE:5002\n\(segments("e"))",
+        ])
+        let head = [
+            "#EXT-X-MEDIA-SEQUENCE:7", "#EXT-X-DISCONTINUITY-SEQUENCE:0", "a.ts", "b.ts", "#EXT-X-DISCONTINUITY",
+        ]
+        #expect(
+            found.map(\.lines).dropFirst() == [
+                head + ["c.ts"], head + ["c.ts", "d.ts"],
+                ["#EXT-X-MEDIA-SEQUENCE:11", "#EXT-X-DISCONTINUITY-SEQUENCE:1", "e.ts"],
+            ])
+        let long = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:7\n\(segments("a"))", "#EXT-X-MEDIA-SEQUENCE:50\n\(segments("b", "c", "d", "e"))",
+        ])
+        #expect(long[1].lines.first == "#EXT-X-MEDIA-SEQUENCE:50")
+    }
+
     /// With tags of its own, and twice; clear, and with a section.
     @Test func discontinuitiesAreCountedOn() throws {
         let map = { (name: String) in "#EXT-X-MAP:URI=\"\(name).mp4\"\n" }

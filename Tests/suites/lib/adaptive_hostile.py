@@ -145,6 +145,12 @@ def protected_dash(change=as_it_is, is_told=True):
                                   f"{manifests.sets(4, descriptors)}</Period></MPD>"}
 
 
+def clear_inits():
+    """The same with init segments that say nothing of encryption."""
+    inits = {name: data for name, data in manifests.clear_files().items() if name.endswith(".mp4")}
+    return protected_dash() | inits
+
+
 def smooth(change, kinds=KINDS, is_clear=False):
     """`change`: what becomes of the fragments of these kinds. `is_clear`: without protection."""
     files = manifests.clear_smooth() if is_clear else manifests.smooth_files(lambda _path, data: data)
@@ -320,6 +326,8 @@ ALL = {
     "dash-vectors": (
         ends(lambda: protected_dash(other_vectors), SEGMENT, "cannot begin", f"KID ({'|'.join(CENC)})"),
         corpus.case(manifests.PROTECTED).keys_file),
+    "dash-clear-init": (
+        ends(clear_inits, ANY_SEGMENT, "cannot begin", "no init segment says"), corpus.case(manifests.PROTECTED).keys_file),
     "dash-untold": (
         ends(lambda: protected_dash(is_told=False), "No key for", f"KID ({'|'.join(CENC)})"), ""),
     "dash-live-noise": (live_noise(0), ""),

@@ -338,6 +338,23 @@ def partial_hls(given):
     return files | {"stream.m3u8": f"#EXTM3U\n{sound}\n{variants}"}
 
 
+def partial_fmp4(given):
+    """The same as fragmented MP4 with SAMPLE-AES, pictures alone: each quality has a KID and a key of its own."""
+    video, files, variants = hls_media.Fragmented("video"), {}, []
+    for name, rate in QUALITIES.items():
+        files[f"{name}_init.mp4"] = video.init_of(name)
+        lines = [f'#EXT-X-MAP:URI="{name}_init.mp4"',
+                 hls_media.key_line(f"{name}.bin", form=None, vector=video.vector)]
+        for number in range(4):
+            files[f"{name}_v_{number + 1}.m4s"] = video.segment(number, hls_media.key_of(name))
+            lines += hls_media.segment_lines(video.duration(number), f"{name}_v_{number + 1}.m4s")
+        files[f"{name}.m3u8"] = hls_media.media_playlist(lines)
+        if name in given:
+            files[f"{name}.bin"] = hls_media.key_of(name)
+        variants.append((f"{name}.m3u8", rate))
+    return files | {"stream.m3u8": hls_media.master_playlist(variants)}
+
+
 SMOOTH = "smooth-piff-ctr"
 
 

@@ -16,6 +16,8 @@ protocol AdaptiveRun: AnyObject, Sendable {
     var segments: SegmentServer? { get }
     /// Sees whether anything comes out.
     var watch: StillnessWatch { get }
+    /// The manifest says that media is encrypted, or it is not known what it says.
+    var mayBeProtected: Bool { get }
 
     /// The session has an observer from now on: `observation.id`.
     func didObserve()
@@ -35,6 +37,7 @@ extension AdaptiveRun {
 
     var printableLicenseURL: String? { nil }
     var segments: SegmentServer? { nil }
+    var mayBeProtected: Bool { false }
 
     func didObserve() {}
     func setPlaying(_ isPlaying: Bool) {}

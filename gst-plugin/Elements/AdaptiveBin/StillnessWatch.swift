@@ -410,18 +410,21 @@ extension AdaptiveBin {
         return .nothing(of: what, from: Self.stock.factory, at: originURL(url), errorInside)
     }
 
-    /// Why playback cannot begin, or go on after a pause, if a decoder makes nothing of what was decrypted. A decryptor may
-    /// have told of a wrong key. Not all media tells: then, a decoder has to have given nothing so far.
+    /// Why playback cannot begin, or go on after a pause, if a decoder makes nothing of what was decrypted, or of what should
+    /// have been: the manifest says that it is encrypted, and the init segments do not. A decryptor may have told of a wrong
+    /// key. Not all media tells: then, a decoder has to have given nothing so far.
     private func lackOfStart(_ watch: StillnessWatch, _ isExcused: Bool) -> PresentationFailure? {
         let told = withGuarded { $0.wrongKey }
         let keys = told.map { [$0] } ?? watch.keysInUse
         let isChanging = reference.isChangingState
         let unknown = isChanging ? unknownFormat : nil
+        let mayBeEncrypted = !keys.isEmpty || currentRun?.mayBeProtected == true
         let isCause =
-            unknown != nil || !keys.isEmpty && isChanging && (told != nil || reference.hasMuteDecoderAround)
+            unknown != nil || mayBeEncrypted && isChanging && (told != nil || reference.hasMuteDecoderAround)
         let hasBegun = reference.hasPrerolled
         guard watch.lacksStart(isExcused: isExcused || !isCause), let url = watch.lastURL else { return nil }
         if let unknown { return .unknown(unknown, hasBegun: hasBegun, at: originURL(url)) }
+        if keys.isEmpty { return .notDecrypted(hasBegun: hasBegun, at: originURL(url)) }
         return .noStart(keys.joined(separator: ", "), hasBegun: hasBegun, at: originURL(url))
     }
 
@@ -529,6 +532,16 @@ extension PresentationFailure {
             text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
                 + "\(HTTPRequest(url: url).printableURL), but the decoders make nothing of what the key for \(key) decrypts.",
             advice: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
+    }
+
+    /// Nothing was decrypted though the manifest marks the media, and no decoder takes it. `url`: what was fetched last.
+    fileprivate static func notDecrypted(hasBegun: Bool, at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
+                + "\(HTTPRequest(url: url).printableURL), but the decoders make nothing of them, and no init segment says "
+                + "that they are encrypted.",
+            advice: "The manifest says that they are, or it cannot be read. Check the init segments.")
     }
 
     /// A stream has a codec that GStreamer does not know. `url`: what was fetched last.

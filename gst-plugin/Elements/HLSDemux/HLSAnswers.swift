@@ -82,6 +82,12 @@ final class HLSAnswers: Sendable {
         _ = begin(name, isPrepared: true, make)
     }
 
+    /// Waits for what is made under that name, and leaves it there.
+    func wait(for name: String?) async {
+        let work = state.withLock { state in state.entries.first { $0.name == name }?.work }
+        _ = await work?.value
+    }
+
     /// The answer under that name, where it was prepared and is ready. It is handed out once.
     func takeReady(_ name: String) -> LoopbackResponse? {
         let now = now()

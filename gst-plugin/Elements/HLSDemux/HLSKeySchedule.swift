@@ -116,7 +116,7 @@ extension HLSKeySchedule.Playlist {
 
 extension HLSKey {
     /// A key at its own URI, which needs no exchange and whose KID is unknown.
-    fileprivate var isQuick: Bool { keyFormat == HLSKeyFormat.identity.name && keyID == nil }
+    var isQuick: Bool { keyFormat == HLSKeyFormat.identity.name && keyID == nil }
 }
 
 extension HLSResource {

@@ -570,6 +570,12 @@ extension HLSPresentation {
             var request = request
             if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
             let (response, section) = try await ownPlaylist(source, request)
+            if let section, case .key(let key) = section.protection, key.isQuick, choice != nil,
+                state.withLock({ $0.variants.isOpen(for: source) })
+            {
+                // The key is asked for when it is there.
+                await answers.wait(for: table.knownName(of: .initSegment(section)).map { "\($0)?" })
+            }
             var refusals = await refusals(of: source)
             if let section, refusals.keys.contains(where: keys.session.isMade) {
                 // The key server may want the KID, which the init segment has.
@@ -651,7 +657,9 @@ extension HLSPresentation {
                 rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
             }
         }
-        let section = rewriting.onlyInitSegment
+        let section =
+            rewriting.onlyInitSegment
+            ?? state.withLock { rewriting.initSegment(of: $0.schedule.firstKeys(of: url).first) }
         if let section { prepare(.initSegment(section), request) }
         var headers = HLSOrigin.returned(response.headers)
         if !headers.contains(where: { $0.name.lowercased() == "content-type" }) {

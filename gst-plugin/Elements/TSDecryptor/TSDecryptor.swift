@@ -18,6 +18,8 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var marks = StreamMarks()
     @exclusivity(unchecked) private var output: SampleAESStream.Output?
     @exclusivity(unchecked) private var doubt = KeyDoubt()
+    /// Of sound that is called clear: it is none if its frames look as with a wrong key.
+    @exclusivity(unchecked) private var clearDoubt = KeyDoubt()
     /// A unit waits for its key in `samples`. Nothing is appended behind it.
     @exclusivity(unchecked) private var isWaiting = false
     /// In bytes. Players bring a whole segment at once: taken in pieces, what the first ones give is on its way before the
@@ -36,6 +38,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         note = nil
         output = nil
         doubt = KeyDoubt()
+        clearDoubt = KeyDoubt()
         forgetBytes()
     }
 
@@ -171,6 +174,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
 
     private func decryptUnit() -> Outcome {
         let keyID = note?.keyID ?? stream.keys?.sources.namedKeyID
+        if samples.isUnitCalledClear { return passClearUnit(of: keyID) }
         let contents = samples.unitContents
         switch cipher(for: keyID, of: contents) {
         case .failed(let failure):
@@ -211,6 +215,17 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         }
     }
 
+    /// `keyID` is that of the pictures beside it.
+    private func passClearUnit(of keyID: KeyID?) -> Outcome {
+        let isOpen = clearDoubt.isOpen(for: keyID)
+        var reason: String?
+        samples.withUnit { _, bytes in
+            if isOpen { reason = clearDoubt.reason(by: UnsafeRawBufferPointer(bytes)) }
+        }
+        return reason.map { .failed(.malformedStream("\(Self.encrypted): \($0)")) } ?? .done
+    }
+
+    private static let encrypted = "the program map says that the sound is clear, and it is not"
     private static let notEncrypted =
         "the playlist says that the segments are encrypted, the program map that they are not, and what the key makes of them "
         + "is no media"

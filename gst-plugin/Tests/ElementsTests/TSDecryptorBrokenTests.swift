@@ -143,10 +143,69 @@ extension ElementTests {
         /// Packagers leave the stream types as they were. The note has it from the playlist.
         @Test func clearTypesUnderANoteAreDecrypted() throws {
             let whole = try play("pmt-no-descriptors")
-            let key = "c685730e9039aa683a2b62218280f4c1"
-            let found = try playNoted(try SampleAESCase.read("broken-ts/pmt-cleartypes.ts"), key: key)
+            let found = try playNoted(try SampleAESCase.read("broken-ts/pmt-cleartypes.ts"), key: Self.wholeKey)
             #expect(found.end.type == "eos", "\(found.end)")
             #expect(found.video == whole.video && found.audio == whole.audio)
+        }
+
+        /// The stream with other types in its program maps, which have no adaptation fields.
+        private static func typed(_ bytes: [UInt8], _ types: [UInt8: UInt8]) -> [UInt8] {
+            var bytes = bytes
+            for start in stride(from: 0, to: bytes.count - 187, by: 188)
+            where bytes[start + 1] & 0x40 != 0 && bytes[start + 4] == 0 && bytes[start + 5] == 2 {
+                func size(_ at: Int) -> Int { Int(bytes[at] & 0x0F) << 8 | Int(bytes[at + 1]) }
+                let section = start + 5
+                let end = section + 3 + size(section + 1) - 4
+                var at = section + 12 + size(section + 10)
+                while at + 5 <= end {
+                    bytes[at] = types[bytes[at]] ?? bytes[at]
+                    at += 5 + size(at + 3)
+                }
+                bytes.replaceSubrange(end..<end + 4, with: CRC32.checksum(bytes[section..<end]).bigEndianBytes)
+            }
+            return bytes
+        }
+
+        private static let wholeKey = "c685730e9039aa683a2b62218280f4c1"
+
+        /// Nobody encrypts the sound alone.
+        @Test func picturesThatAreCalledClearBesideSoundAreDecrypted() throws {
+            let whole = try play("pmt-no-descriptors")
+            let bytes = Self.typed(try SampleAESCase.read("broken-ts/pmt-no-descriptors.ts"), [0xDB: 0x1B])
+            let found = try playNoted(bytes, key: Self.wholeKey)
+            #expect(found.end.type == "eos", "\(found.end)")
+            #expect(found.video == whole.video && found.audio == whole.audio)
+        }
+
+        @Test func clearSoundBesideEncryptedPicturesGoesOn() throws {
+            let whole = try play("pmt-no-descriptors")
+            let bytes = try SampleAESCase.read("broken-ts/pmt-no-descriptors.ts")
+            let vector = String(repeating: "0", count: 32)
+            let clear = try Harness("latchkeytsdec", [("keys", .string("*:\(Self.wholeKey):\(vector)"))])
+            clear.start(caps: "application/x-latchkey-ts")
+            #expect(clear.push(bytes) == .ok)
+            #expect(clear.pushEndOfStream())
+            let output = clear.output.samples.flatMap(\.bytes)
+            try #require(output.count == bytes.count)
+            var mixed = Self.typed(bytes, [0xCF: 0x0F])
+            // Of the PID of the sound.
+            for start in stride(from: 0, to: mixed.count - 187, by: 188)
+            where mixed[start + 1] & 0x1F == 1 && mixed[start + 2] == 1 {
+                mixed.replaceSubrange(start..<start + 188, with: output[start..<start + 188])
+            }
+            let found = try playNoted(mixed, key: Self.wholeKey)
+            #expect(found.end.type == "eos", "\(found.end)")
+            #expect(found.video == whole.video && found.audio == whole.audio)
+        }
+
+        /// No noise with a good end.
+        @Test func soundThatIsCalledClearAndIsNotIsAnError() throws {
+            let bytes = try (0..<4).flatMap { number in
+                Self.typed(
+                    try SampleAESCase.read("hls-ts-muxed-sampleaes-bento4/segment-\(number).ts"), [0xCF: 0x0F])
+            }
+            let found = try playNoted(bytes, key: "128a85ec696ff60d0cf5cc1b6e1a4805")
+            #expect(found.end.type == "error" && found.end.text.contains("it is not"), "\(found.end)")
         }
 
         /// Samples that are not encrypted: no noise with a good end.
