@@ -403,9 +403,9 @@ extension Decryptor {
         while true {
             switch consume next {
             case .ready(let clear):
-                return sourcePad.push(clear)
+                return push(clear)
             case .partly(let clear, let rest):
-                let result = sourcePad.push(clear)
+                let result = push(clear)
                 guard result == .ok else { return result }
                 next = prepare(rest)
             case .nothing:
@@ -423,6 +423,13 @@ extension Decryptor {
                 return report(failure)
             }
         }
+    }
+
+    /// A parser may refuse the first sample of a wrong key, and end the stream.
+    private func push(_ clear: consuming Buffer) -> FlowResult {
+        let result = sourcePad.push(clear)
+        if result == .error { stream.doubt.refuse().forEach { tellWrongKey($0) } }
+        return result
     }
 
     /// Waits until another buffer may be queued, or says why none may. The lock is held.
@@ -600,9 +607,9 @@ extension Decryptor {
         while true {
             switch consume next {
             case .ready(let clear):
-                return sourcePad.push(clear)
+                return push(clear)
             case .partly(let clear, let rest):
-                let result = sourcePad.push(clear)
+                let result = push(clear)
                 guard result == .ok else { return result }
                 next = prepare(rest)
             case .nothing:

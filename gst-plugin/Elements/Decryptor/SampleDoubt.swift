@@ -74,6 +74,14 @@ struct SampleDoubt {
             if isSettled { places = [] }
             return isWrong
         }
+
+        /// Downstream has refused what was decrypted. True, once, if that is no wonder: all samples that tell break a rule.
+        mutating func isConfirmedByRefusal() -> Bool {
+            guard !isSettled, wrong > 0, plausible == 0 else { return false }
+            isSettled = true
+            places = []
+            return true
+        }
     }
 
     private var counts: [Use: Count] = [:]
@@ -99,6 +107,11 @@ struct SampleDoubt {
         if let place, !counts[use, default: Count()].isNew(at: place) { return false }
         let width = counts[use]?.frameWidth
         return isConfirmed(by: SampleSigns(sample, plan, codec, frameWidth: width), keyID, codec)
+    }
+
+    /// Downstream has ended the stream with an error. The keys that have to be wrong ones, once each.
+    mutating func refuse() -> [KeyID?] {
+        counts.keys.filter { counts[$0]?.isConfirmedByRefusal() == true }.map(\.keyID)
     }
 
     /// Takes what a decrypted sample tells. True, once a key, when that has to be a wrong one.

@@ -90,6 +90,25 @@ import Testing
         #expect((0..<100).count { _ in Sample.bad.isConfirmed(in: &doubt) } == 1)
     }
 
+    /// As `vp9parse` ends the stream at the first frame.
+    @Test func aRefusalTellsIfNoSampleIsRight() {
+        let table: [(samples: [Sample], isTold: Bool)] = [
+            ([.bad], true), ([.silent, .bad, .bad], true), ([], false), ([.silent], false), ([.good], false),
+            ([.good, .bad, .bad], false), ([.bad, .good], false),
+            // Told already.
+            (of(.bad, 8), false),
+        ]
+        for row in table {
+            var doubt = SampleDoubt()
+            _ = told(row.samples, in: &doubt)
+            #expect(doubt.refuse() == (row.isTold ? [Self.keyID] : []), "\(row.samples)")
+            #expect(doubt.refuse().isEmpty)
+        }
+        var doubt = SampleDoubt()
+        #expect(told([.bad], in: &doubt).isEmpty && told([.good], in: &doubt, nil).isEmpty)
+        #expect(doubt.refuse() == [Self.keyID])
+    }
+
     /// A demuxer may read parts of a file again, and tracks one after the other.
     @Test(arguments: [
         ([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7], [12]), ([9, 8, 9, 8, 7, 6, 5, 4, 3, 2, 2, 1], [10]),
