@@ -90,6 +90,10 @@
             screen.show(AgentEvent.playbackWillBeAborted(reason: "the session is lost"))
             screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "Not found. \(place) status 404")))
             #expect(screen.abortReason == "the session is lost" && screen.lastProblem == "Not found. status 404")
+            screen.show(AgentEvent.stateChanged(.failed))
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "Invalid manifest.")))
+            screen.show(AgentEvent.playbackShouldBeAborted(reason: "Invalid manifest."))
+            #expect(screen.lastProblem == "Not found. status 404")
         }
 
         /// 1 MB and 2 s of 20 s in each second, of which the last ten count.

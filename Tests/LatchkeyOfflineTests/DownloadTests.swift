@@ -338,4 +338,21 @@ struct DownloadTests {
         await item.download()
         #expect(item.progress.status == .complete)
     }
+
+    @Test func purgeEndsADownloadThatRuns() async throws {
+        let origin = TestOrigin([url: TestFile.file(seconds: 12)])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        origin.hold { request in
+            if (request.range?.lowerBound ?? 0) > 0 { try? await Task.sleep(for: .seconds(60)) }
+        }
+        item.start()
+        await item.until { $0.status == .caching && $0.cachedSize > 0 }
+        try await item.purgeAndWait()
+        origin.hold(nil)
+        origin.forget()
+        #expect(item.progress == CachedItem.Progress())
+        #expect(test.dataFiles.isEmpty && origin.requests.isEmpty)
+        #expect(try await test.cache.allItems().isEmpty)
+    }
 }

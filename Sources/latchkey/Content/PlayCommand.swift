@@ -246,6 +246,7 @@
             var hasPosition = false
             var problem: String?
             var abortReason: String?
+            var hasFailed = false
             /// The rights were shown: what comes before is for programs alone.
             var hasBegun = false
         }
@@ -276,7 +277,7 @@
             (self.isJSON, self.showsLog, self.write) = (isJSON, showsLog, write)
         }
 
-        /// The last thing that was wrong.
+        /// The last thing that was wrong before playback failed: what comes later follows from it.
         var lastProblem: String? { state.withLock { $0.problem } }
         /// Why playback is being ended, without what GStreamer adds to it.
         var abortReason: String? { state.withLock { $0.abortReason } }
@@ -320,10 +321,11 @@
                     ["event": .text("outputs"), "status": .text(status.status), "text": .text(reasons)],
                     "outputs: \(status.status)\(reasons.isEmpty ? "" : ": \(reasons)")")
             case .stateChanged(let new):
+                if new == .failed { state.withLock { $0.hasFailed = true } }
                 line(["event": .text("state"), "state": .text(new.rawValue)], "state: \(new.rawValue)")
             case .logMessage(let message):
                 guard message.level >= .warning else { return }
-                state.withLock { $0.problem = Self.withoutPlace(message.text) }
+                note(Self.withoutPlace(message.text))
                 if !showsLog { showLog(message, time: nil) }
             }
         }
@@ -372,9 +374,15 @@
         }
 
         private func problem(_ event: String, _ text: String, _ more: [String: Value] = [:]) {
-            state.withLock { $0.problem = text }
+            note(text)
             let members: [String: Value] = ["event": .text(event), "text": .text(text)]
             line(members.merging(more) { $1 }, "\(event.replacing("-", with: " ")): \(text)")
+        }
+
+        private func note(_ problem: String) {
+            state.withLock { state in
+                if !state.hasFailed { state.problem = problem }
+            }
         }
 
         private func line(_ members: [String: Value], _ text: String) {

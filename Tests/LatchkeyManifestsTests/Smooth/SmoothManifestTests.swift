@@ -64,6 +64,20 @@ import Testing
             manifest.encryption == ISOEncryption(scheme: .cbc1, initializationVectorSize: 16, keyID: keyID))
     }
 
+    @Test(arguments: [true, false]) func anotherSystemInFrontDoesNotMatter(isInFront: Bool) throws {
+        let keyID = try #require(KeyID(hex: "734fe7f558fbf5522cd6704d6f8e66ef"))
+        let header = try WRMHeader(version: .v4_3, keys: [.init(keyID, algorithm: .aesCTR)])
+        let object = Base64.encode(try PlayReadyObject(header: header).serialized())
+        let headers = [
+            "<ProtectionHeader SystemID='edef8ba9-79d6-4ace-a3c8-27dcd51d21ed'>AAAA</ProtectionHeader>",
+            "<ProtectionHeader SystemID='9a04f079-9840-4286-ab92-e65be0885f95'>\(object)</ProtectionHeader>",
+        ]
+        let manifest = try manifest(
+            "<Protection>\((isInFront ? headers : headers.reversed()).joined())</Protection>")
+        #expect(manifest.keyIDs == [keyID])
+        #expect(try manifest.playReadyHeader()?.keys.map(\.keyID) == [keyID])
+    }
+
     @Test func textStaysAwayFromTheStockDemuxer() throws {
         let given = try SmoothManifest(try manifest(Self.streams).serialized())
         #expect(given.streams.map(\.label) == ["v", "first", "second"])

@@ -201,6 +201,18 @@ def proxy_under_gst_launch():
         demand("Invalid manifest" not in said, f"it speaks of the manifest: {said}")
 
 
+def missing_playlist_under_gst_launch():
+    """What gst-launch shows of a variant that is not there is that, and nothing else."""
+    case = corpus.case("hls-fmp4-cbcs-identity")
+    with open(case.path("master.m3u8"), "rb") as file, Origin({"master.m3u8": file.read()}) as origin:
+        done = children.run(
+            ["gst-launch-1.0", "playbin3", f"uri={origin.url}/master.m3u8", "video-sink=fakesink", "audio-sink=fakesink"],
+            60, children.environment())
+        said = f"{done.output} {done.errors}"
+        demand("cannot be had: HTTP status 404" in said and "v.m3u8" in said, said[-600:])
+        demand("Invalid manifest" not in said, f"it speaks of the manifest: {said}")
+
+
 # Playlists with broken keys
 
 # What they have to end in: pictures (None), or an error with words.
@@ -282,6 +294,7 @@ ALL = {
     "proxy-with-exception": proxy(True),
     "proxy-without-exception": proxy(False),
     "proxy-under-gst-launch": proxy_under_gst_launch,
+    "missing-playlist-under-gst-launch": missing_playlist_under_gst_launch,
     "examples": examples,
     **{f"broken/{name}": broken(name) for name in BROKEN},
 }

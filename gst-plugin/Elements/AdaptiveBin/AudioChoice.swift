@@ -20,18 +20,20 @@ struct AudioChoice {
     private var idsHaveNames = false
     private var collection: [StreamDescription] = []
     private var selected: [StreamDescription] = []
-    /// Another track is to play as soon as the stock demuxer has chosen: its streams were not known yet.
+    /// Another track is to play as soon as the stock demuxer has chosen: its streams were not known yet, or the wanted one could
+    /// not be put in front.
     private var isChangeDue = false
 
     /// What the user wants, of content that is still to come.
     init(wanted: String? = nil) { self.wanted = wanted }
 
-    /// The stock demuxer gets these, and that of the name `first` in front of the others. `idsHaveNames`: it has the names in
-    /// the IDs of its streams.
+    /// The stock demuxer gets these, and that of the name `first` in front of the others; nil: all where they are.
+    /// `idsHaveNames`: it has the names in the IDs of its streams.
     mutating func setTracks(_ tracks: [Track], withFirst first: String?, idsHaveNames: Bool = false) {
         self.tracks = tracks
         self.first = first.flatMap { index(of: $0) } ?? 0
         self.idsHaveNames = idsHaveNames
+        isChangeDue = wanted.flatMap(index(of:)).map { $0 != self.first } ?? false
     }
 
     private func index(of name: String) -> Int? {

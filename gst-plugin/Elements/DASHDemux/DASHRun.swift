@@ -210,13 +210,12 @@ final class DASHRun: AdaptiveRun {
             bytes = chosen.bytes
             if let kept = try? DASHManifest(bytes) { state.withLock { $0.audioTracks = kept.audioTracks } }
         }
-        // Later versions may bring other keys. And the stock demuxer would send the manifest's cookies to every host, and no
-        // others.
-        if isDynamic == true && !alternatives.isEmpty || mayBeProtected && origin.cookies.hasBeenUsed {
-            serveSegments()
-        }
-        segments?.setHome(source)
         let ordered = Self.ordered(bytes, audioTrack)
+        // Later versions may bring other keys, and need this order. And the stock demuxer would send the manifest's cookies to
+        // every host, and no others.
+        let servesLater = isDynamic == true && (!alternatives.isEmpty || ordered != bytes)
+        if servesLater || mayBeProtected && origin.cookies.hasBeenUsed { serveSegments() }
+        segments?.setHome(source)
         if let segments, let isDynamic {
             if let routed = segments.routed(ordered, from: url) {
                 segments.didHandOut()

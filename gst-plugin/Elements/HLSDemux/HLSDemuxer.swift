@@ -177,13 +177,13 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             message.isStreamError(GST_STREAM_ERROR_TYPE_NOT_FOUND)
             || (message.stoppedFlow == .error && !hasOutputs && !run.presentation.hasErrorInside)
         if let failure = run.presentation.takeFailure() {
-            tell(failure)
+            fail(failure)
         } else if isNoMedia, let doubt = run.presentation.doubt {
-            doubt.post(on: reference)
+            fail(doubt)
         } else if message.stoppedFlow == .error, !isStoppedDownstream,
             let failure = run.presentation.segments.failure(message.errorDetails() ?? "")
         {
-            failure.post(on: reference)
+            fail(failure)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
             postUnreached("playlists")
         } else {

@@ -567,24 +567,30 @@ extension AgentCore {
             tellCacheEdge()
             log(.info, "the player has come to the end")
             advance(.endOfStream)
-        case .warning(let text, let debug): log(.warning, Self.withoutQueries("\(text) \(debug)"))
+        case .warning(let text, let debug): log(.warning, Self.withoutQueries("\(text) \(debug)", of: contentURL))
         case .error(let domain, let code, let text, let debug, _): playbackDidFail(domain, code, text, debug)
         case .element(let name, let fields): handle(name, fields)
         case .streamsSelected: break
         }
     }
 
-    /// GStreamer's words have whole URLs. Queries stay out of the log, and so do paths of our own server, which are secret.
-    static func withoutQueries(_ text: String) -> String {
-        text.split(omittingEmptySubsequences: false) { $0.isWhitespace }.map { word in
+    /// GStreamer's words have whole URLs. Queries stay out of the log, and so do paths of our own server, which are secret. The
+    /// server of `content` may be on this machine, too.
+    static func withoutQueries(_ text: String, of content: String) -> String {
+        let home = URIReference(content).origin
+        return text.split(omittingEmptySubsequences: false) { $0.isWhitespace }.map { word in
             guard let scheme = word.firstRange(of: "://") else { return String(word) }
-            if word[scheme.upperBound...].hasPrefix("127.0.0.1") { return word[..<scheme.upperBound] + "127.0.0.1/…" }
+            if word[scheme.upperBound...].hasPrefix("127.0.0.1"),
+                home == nil || URIReference(String(word)).origin != home
+            {
+                return word[..<scheme.upperBound] + "127.0.0.1/…"
+            }
             return HTTPRequest(url: String(word)).printableURL
         }.joined(separator: " ")
     }
 
     private func playbackDidFail(_ domain: String, _ code: Int32, _ text: String, _ debug: String) {
-        log(.error, Self.withoutQueries("\(text) \(debug)"))
+        log(.error, Self.withoutQueries("\(text) \(debug)", of: contentURL))
         let isStream = domain == "gst-stream-error-quark"
         func isOne(of codes: GstStreamError...) -> Bool { isStream && codes.contains { $0.number == code } }
         // What the decoders of libvpx and libaom say of a frame that they cannot decode, with one code or another.

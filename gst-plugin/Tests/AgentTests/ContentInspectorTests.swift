@@ -144,7 +144,8 @@ import Testing
         }
         let other = video.replacingWords("H264", "WVC1")
         let two = "<StreamIndex Type='audio'><QualityLevel FourCC='AACL'/><QualityLevel FourCC='AACL'/></StreamIndex>"
-        for streams in [other + audio, video + two, video + "<StreamIndex Type='audio'/>"] {
+        let sound = audio.replacingWords("AACL", "WMAP")
+        for streams in [other + audio, video + sound, video + two, video + "<StreamIndex Type='audio'/>"] {
             #expect(
                 await failure("Manifest", .smoothStreaming, smooth(streams))?.code == .unsupportedContent, "\(streams)")
         }

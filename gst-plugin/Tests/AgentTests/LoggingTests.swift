@@ -30,10 +30,15 @@ import Testing
 
     @Test func noQueryAndNoPathOfOurServerIsLogged() {
         let words = "URL: https://a.example/film.mpd?token=geheim, line\nhttp://127.0.0.1:4711/geheim/x end"
-        let logged = AgentCore.withoutQueries(words)
+        let logged = AgentCore.withoutQueries(words, of: "file:///film.mpd")
         #expect(!logged.contains("geheim") && logged.contains("a.example/film.mpd"), "\(logged)")
         #expect(logged.hasSuffix("127.0.0.1/… end"), "\(logged)")
-        #expect(AgentCore.withoutQueries("no URL  here") == "no URL  here")
+        #expect(AgentCore.withoutQueries("no URL  here", of: "") == "no URL  here")
+        // The content may be served on this machine.
+        let local = AgentCore.withoutQueries(
+            "The segment http://127.0.0.1:80/1.m4s?t=geheim and http://127.0.0.1:4711/geheim",
+            of: "http://127.0.0.1/a.mpd")
+        #expect(local.contains("/1.m4s") && !local.contains("geheim"), "\(local)")
     }
 
     /// Writes plays down, as license stores do.

@@ -262,6 +262,27 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(base?.hasPrefix("http://127.0.0.1:") == true)
     }
 
+    /// The chosen track is in front in later versions, too: these come through this process. Without a choice, they do not.
+    @Test(arguments: ["two", "one", nil]) func aTrackOfALivePresentationIsInFront(track: String?) async throws {
+        let bytes = Self.qualities(type: "dynamic")
+        let run = try DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([bytes]),
+            makePlainSegments: { origin in
+                let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+                return (try? server.open()).map { server }
+            },
+            sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+        defer { run.end() }
+        let url = "https://a.test/x/live.mpd"
+        try run.start(bytes, from: url)
+        let handedOn = run.handedOn(bytes, from: url, source: url, audioTrack: track)
+        #expect(handedOn.isOrdered == (track == "two") && (handedOn.laterURL != nil) == (track == "two"))
+        #expect(try DASHManifest(handedOn.bytes).audioTracks.first?.name == (track == "two" ? "two" : "one"))
+        guard track == "two" else { return }
+        let later = try await #require(run.segments).answer(LoopbackRequest(path: "m"))
+        #expect(try DASHManifest(later.body).audioTracks.map(\.name) == ["two", "one"])
+    }
+
     /// A key that may not be used for pictures may be for sound.
     @Test func soundStaysWhereItsLicenseAllowsIt() throws {
         let session = KeySession()
