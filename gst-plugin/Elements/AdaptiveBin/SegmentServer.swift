@@ -208,17 +208,13 @@ final class SegmentServer: Sendable {
         }
     }
 
-    /// Notes a request of the stock demuxer, and gives it as the origin gets it: the stock demuxer names the manifest as the
-    /// referrer.
+    /// Notes a request of the stock demuxer, and gives it as the origin gets it.
     private func takeIn(_ request: LoopbackRequest) -> (Int, LoopbackRequest) {
-        var request = request
         let (number, servers, home) = state.withLock { state in
             state.requestCount += 1
             return (state.requestCount, state.servers, state.home)
         }
-        for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
-            if servers?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
-        }
+        let request = servers?.withoutOwnReferrer(request, home: home) ?? request
         origin.note(request)
         return (number, request)
     }
@@ -276,6 +272,15 @@ final class PresentationServers: Sendable {
 
     /// Whether the URL leads to one of them.
     func isOwn(_ url: String) -> Bool { servers.contains { $0.isOwn(url) } }
+
+    /// The stock demuxer names what it read from one of them as the referrer. The origin knows `home`, the presentation's URL.
+    func withoutOwnReferrer(_ request: LoopbackRequest, home: String) -> LoopbackRequest {
+        var request = request
+        for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
+            if isOwn(request.headers[index].value) { request.headers[index].value = home }
+        }
+        return request
+    }
 
     /// A text with what `url` makes of the path and the query of each URL of one of them. `isForPeople`: without queries, where
     /// tokens are.

@@ -403,8 +403,11 @@ extension HLSPresentation {
 
     /// Notes a request of the stock demuxer, and gives it as the origin gets it.
     private func takeIn(_ request: LoopbackRequest) -> LoopbackRequest {
-        state.withLock { $0.requestCount += 1 }
-        let request = withoutOwnReferrer(request)
+        let (servers, home) = state.withLock { state in
+            state.requestCount += 1
+            return (state.servers, state.home)
+        }
+        let request = servers?.withoutOwnReferrer(request, home: home) ?? request
         origin.note(request)
         return request
     }
@@ -544,17 +547,6 @@ extension HLSPresentation {
                 }
             }
         }
-    }
-
-    /// The stock demuxer names the playlist that it read as the referrer. That is the loopback server's, and what the
-    /// origin knows is the presentation's URL.
-    private func withoutOwnReferrer(_ request: LoopbackRequest) -> LoopbackRequest {
-        var request = request
-        let (servers, home) = state.withLock { ($0.servers, $0.home) }
-        for index in request.headers.indices where request.headers[index].name.lowercased() == "referer" {
-            if servers?.isOwn(request.headers[index].value) == true { request.headers[index].value = home }
-        }
-        return request
     }
 
     // MARK: Playlists
