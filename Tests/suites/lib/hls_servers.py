@@ -134,8 +134,8 @@ class Moved(Changing):
 
 
 class LiveDASH:
-    """The same window in a live manifest of DASH; a manifest that moves for the time of `status`, and a segment that is gone. One
-    key for all, from a file."""
+    """The same in a live manifest of DASH, which keeps all segments, with one key for them. It moves, for `status`; segments
+    are `gone`. GStreamer 1.22 to 1.28 finds no place in a timeline that begins later with a repeated segment."""
 
     def __init__(self, status=None, gone=()):
         self.status, self.gone = status, gone
@@ -160,11 +160,11 @@ class LiveDASH:
         protection = f'<ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" value="cbcs" ' \
                      f'cenc:default_KID="{kid}"/>'
         return f'{manifests.START}type="dynamic" availabilityStartTime="{begin}" publishTime="{begin}" ' \
-               f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT{WINDOW}S" suggestedPresentationDelay="PT2S">' \
+               f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \
                f'<Period id="0" start="PT0S"><AdaptationSet contentType="video" segmentAlignment="true">{protection}' \
                '<Representation id="v" mimeType="video/mp4" bandwidth="100000"><SegmentTemplate timescale="1" ' \
-               f'initialization="init.mp4" media="$Number$.m4s" startNumber="{last - WINDOW}"><SegmentTimeline>' \
-               f'<S t="{last - WINDOW}" d="1" r="{WINDOW - 1}"/></SegmentTimeline></SegmentTemplate></Representation>' \
+               'initialization="init.mp4" media="$Number$.m4s" startNumber="0"><SegmentTimeline>' \
+               f'<S t="0" d="1" r="{last - 1}"/></SegmentTimeline></SegmentTemplate></Representation>' \
                '</AdaptationSet></Period></MPD>'
 
 
