@@ -82,9 +82,11 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         timer.cancel()
         process.kill()
         reader.join()
+    said = "".join(errors)
+    # What GLib says stands in front of the stack, and tells a race of stock elements.
     demand(process.returncode >= 0,
-           f"ended by signal {-process.returncode}: {lines[-3:]} {''.join(errors)[-600:]}")
-    return Run(process.returncode, lines, "".join(errors))
+           f"ended by signal {-process.returncode}: {lines[-3:]} {children.stack_of(said) or said[-600:]}")
+    return Run(process.returncode, lines, said)
 
 
 def url(world, name):
