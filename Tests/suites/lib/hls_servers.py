@@ -55,8 +55,8 @@ class Changing(Live):
     def target(self, _last):
         return 1
 
-    # Segments that need not be shown.
-    gone = ()
+    # Segments that are not there, and others that the window may have left behind before they are asked for.
+    gone, may_be_gone = (), ()
 
 
 class Target(Changing):
@@ -87,6 +87,7 @@ class Gone(Changing):
     def __init__(self, status, is_late):
         super().__init__()
         self.status, self.is_late = status, is_late
+        self.may_be_gone = (CHANGE + 1,) if is_late else ()
         self.scene.origin.files[f"{CHANGE}.m4s"] = self.answer
 
     def answer(self, _request):
@@ -137,6 +138,8 @@ class LiveDASH:
     """The same in a live manifest of DASH, which keeps all segments, with one key for them. It moves, for `status`; segments
     are `gone`. GStreamer 1.22 to 1.28 finds no place in a timeline that begins later with a repeated segment."""
 
+    may_be_gone = ()
+
     def __init__(self, status=None, gone=()):
         self.status, self.gone = status, gone
         self.video, self.start, self.redirected, self.there = media.Fragmented("video"), None, 0, None
@@ -171,8 +174,7 @@ class LiveDASH:
 def shown(live, player):
     """Plays until the segments behind the change are shown; every picture is the right one, and none is missing but those of
     segments that are gone."""
-    wanted = [number for number in range(COUNT) if number not in live.gone]
-    behind = [number for number in wanted if number > CHANGE][:BEHIND]
+    choices = {live.gone, live.gone + live.may_be_gone}
     player.play()
     end = time.monotonic() + 25 * PATIENCE
     while time.monotonic() < end:
@@ -180,16 +182,24 @@ def shown(live, player):
         if message:
             what = describe(message) if message.type == Gst.MessageType.ERROR else "the end of the stream"
             demand(False, f"{len(player.frames.sums)} pictures and then {what}")
-        frames = list(player.frames.sums)
-        for start in range(FIRST, FIRST + WINDOW):
-            expected = [sum for number in wanted[start:] for sum in live.video.frames(number)]
-            if expected[:len(frames)] == frames:
-                if len(frames) >= 25 * (wanted.index(behind[-1]) - start):
-                    return
-                break
-        else:
-            demand(False, f"picture {len(frames)} is not the right one: {player.what_happened()[:1000]}")
+        counts = [count for count in (pictures_to_show(live, player.frames.sums, gone) for gone in choices) if count]
+        demand(counts, f"picture {len(player.frames.sums)} is not the right one: {player.what_happened()[:1000]}")
+        if len(player.frames.sums) >= max(counts):
+            return
     demand(False, f"{len(player.frames.sums)} pictures in the end: {player.what_happened()[:1000]}")
+
+
+def pictures_to_show(live, sums, gone):
+    """How many pictures there are to the end of the segments behind the change, if these are the first ones of a segment of the
+    first window and of those behind it; None if not."""
+    frames = list(sums)
+    wanted = [number for number in range(COUNT) if number not in gone]
+    last = [number for number in wanted if number > CHANGE][BEHIND - 1]
+    for start in range(FIRST, FIRST + WINDOW):
+        expected = [sum for number in wanted[start:] for sum in live.video.frames(number)]
+        if expected[:len(frames)] == frames:
+            return 25 * (wanted.index(last) - start)
+    return None
 
 
 def scene(make):
