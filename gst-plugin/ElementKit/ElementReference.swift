@@ -253,12 +253,19 @@ extension ElementReference {
 
     @discardableResult
     private func connect(_ signal: String, _ body: @escaping (PadReference) -> Void) -> gulong {
-        // SAFETY: the connection owns the box and gives it up when it ends, with the element at the latest.
-        g_signal_connect_data(
-            UnsafeMutableRawPointer(pointer), signal, unsafeBitCast(padSignal, to: GCallback.self),
-            Unmanaged.passRetained(PadHandler(body)).toOpaque(),
-            { data, _ in if let data { Unmanaged<PadHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+        connectPadSignal(signal, of: pointer, body)
     }
+}
+
+/// Connects to a signal whose only argument is a pad. `instance`: the element or pad that emits it.
+func connectPadSignal(
+    _ signal: String, of instance: UnsafeMutableRawPointer, _ body: @escaping (PadReference) -> Void
+) -> gulong {
+    // SAFETY: the connection owns the box and gives it up when it ends, with the instance at the latest.
+    g_signal_connect_data(
+        instance, signal, unsafeBitCast(padSignal, to: GCallback.self),
+        Unmanaged.passRetained(PadHandler(body)).toOpaque(),
+        { data, _ in if let data { Unmanaged<PadHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
 }
 
 private final class InsideHandler {
@@ -296,12 +303,10 @@ private final class PadHandler {
     init(_ body: @escaping (PadReference) -> Void) { self.body = body }
 }
 
-private let padSignal:
-    @convention(c) (UnsafeMutablePointer<GstElement>?, UnsafeMutablePointer<GstPad>?, gpointer?) -> Void = {
-        _, pad, data in
-        guard let pad, let data else { return }
-        Unmanaged<PadHandler>.fromOpaque(data).takeUnretainedValue().body(PadReference(sharing: pad))
-    }
+private let padSignal: @convention(c) (gpointer?, UnsafeMutablePointer<GstPad>?, gpointer?) -> Void = { _, pad, data in
+    guard let pad, let data else { return }
+    Unmanaged<PadHandler>.fromOpaque(data).takeUnretainedValue().body(PadReference(sharing: pad))
+}
 
 extension UnsafeMutablePointer<GstElement> {
     /// Sets a property of any element, for applications and tests written in Swift.

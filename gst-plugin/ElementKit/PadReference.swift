@@ -256,23 +256,9 @@ public final class LinkWatch: @unchecked Sendable {
 
     fileprivate init(_ pad: PadReference, _ body: @escaping () -> Void) {
         self.pad = pad
-        // SAFETY: the connection owns the box and gives it up when it ends, with the pad at the latest.
-        handler = g_signal_connect_data(
-            UnsafeMutableRawPointer(pad.pointer), "unlinked", unsafeBitCast(unlinkedSignal, to: GCallback.self),
-            Unmanaged.passRetained(LinkHandler(body)).toOpaque(),
-            { data, _ in if let data { Unmanaged<LinkHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+        handler = connectPadSignal("unlinked", of: pad.pointer) { _ in body() }
     }
 
     // A call of the handler that is under way goes on.
     deinit { g_signal_handler_disconnect(UnsafeMutableRawPointer(pad.pointer), handler) }
 }
-
-private final class LinkHandler {
-    let body: () -> Void
-    init(_ body: @escaping () -> Void) { self.body = body }
-}
-
-private let unlinkedSignal:
-    @convention(c) (UnsafeMutablePointer<GstPad>?, UnsafeMutablePointer<GstPad>?, gpointer?) -> Void = { _, _, data in
-        if let data { Unmanaged<LinkHandler>.fromOpaque(data).takeUnretainedValue().body() }
-    }

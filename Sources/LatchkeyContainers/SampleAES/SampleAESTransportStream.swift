@@ -396,9 +396,9 @@ extension SampleAESTransportStream {
         }
     }
 
-    /// Nil for what is passed on unread. Under a key's note, a stream whose type is that of clear media is encrypted too if all
-    /// are of such types, and pictures are in any case: nobody encrypts the sound alone. Sound beside encrypted pictures may be
-    /// clear; its frames tell.
+    /// Nil for what is passed on unread. Under a key's note, a stream with the type of clear media is encrypted if all have such
+    /// types, or if it has the pictures, since sound is not encrypted alone. Sound beside encrypted pictures may be clear; its
+    /// frames tell.
     private func content(of stream: ProgramMap.Stream) -> ElementaryStream.Content? {
         if let codec = stream.codec { return .samples(codec) }
         guard isNotedClear == false, let codec = SampleAESCodec(clearStreamType: stream.type) else { return nil }

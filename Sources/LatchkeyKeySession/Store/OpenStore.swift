@@ -25,7 +25,7 @@ final class OpenStore {
         let database = configuration.database
         try Self.checkAccess([database, database + "-journal", configuration.lock])
         lock = try StoreLock(path: configuration.lock)
-        // Whoever moves the files aside is done, and nobody begins with that.
+        // With the lock, because another process may be moving the files aside.
         let configuration = try configuration.withCounterInPlace()
         try Self.checkAccess([configuration.counter])
         // The database is made before the counter, so looking in this order sees no counter alone.

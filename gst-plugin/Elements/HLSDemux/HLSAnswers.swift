@@ -83,7 +83,7 @@ final class HLSAnswers: Sendable {
     }
 
     /// Waits for what is made under that name, and leaves it there.
-    func wait(for name: String?) async {
+    func wait(for name: String) async {
         let work = state.withLock { state in state.entries.first { $0.name == name }?.work }
         _ = await work?.value
     }

@@ -551,7 +551,7 @@ extension HLSPresentation {
 
     // MARK: Playlists
 
-    /// That at `url`, or that of another variant, if its own keys are refused.
+    /// That at `url`, or of another variant, if its own keys are refused. A key at a URI is asked for with the init segment.
     private func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
         var leftOut: [KeyID: KeyError] = [:]
         if state.withLock({ $0.variants.isRefused(url) }), await refusals(of: url).isEmpty {
@@ -563,10 +563,10 @@ extension HLSPresentation {
             if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
             let (response, section) = try await ownPlaylist(source, request)
             if let section, case .key(let key) = section.protection, key.isQuick, choice != nil,
-                state.withLock({ $0.variants.isOpen(for: source) })
+                state.withLock({ $0.variants.isOpen(for: source) }),
+                let name = table.knownName(of: .initSegment(section))
             {
-                // The key is asked for when it is there.
-                await answers.wait(for: table.knownName(of: .initSegment(section)).map { "\($0)?" })
+                await answers.wait(for: "\(name)?")
             }
             var refusals = await refusals(of: source)
             if let section, refusals.keys.contains(where: keys.session.isMade) {
