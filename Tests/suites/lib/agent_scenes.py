@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -167,6 +168,18 @@ def files():
             demand(world.asked() == asked, "it was asked again")
 
 
+def clear():
+    """HLS and Smooth Streaming without protection: they play, and nothing is asked of the license service."""
+    import clear_requests
+
+    with World(name=DASH) as world:
+        for presentation, type_ in ((clear_requests.fragmented(), "hls"), (clear_requests.smooth(), "smooth")):
+            with hls_origin.Origin(presentation.files) as origin:
+                run = play(f"{origin.url}/{presentation.manifest}", type_)
+            run.demand(0, "protected: no", "rights: valid").states("playing", "ended")
+        demand(world.asked() == 0, "a license was acquired")
+
+
 def wrong_keys():
     """Keys that are not the media's: the application hears that playback should be aborted, by the KID, for each kind of
     content; the command ends with a status of its own. The PlayReady header's checksum tells, and without one the sound."""
@@ -226,9 +239,16 @@ def sample_list():
 
 
 def own_pipeline():
+    """A pipeline of the application's own, and the agent's player: the application's sinks are there, and no others."""
     with World(name=DASH) as world:
-        run = play("--yes", "--attach", url(world, "stream.mpd"))
-        run.demand(0, "acquired: valid").states("ended")
+        log = os.path.join(world.folder.path, "elements.log")
+        os.environ.update(GST_DEBUG="GST_ELEMENT_FACTORY:4", GST_DEBUG_FILE=log, GST_DEBUG_NO_COLOR="1")
+        for how, words in ((("--attach",), "acquired: valid"), ((), "rights: valid")):
+            run = play("--yes", *how, url(world, "stream.mpd"))
+            run.demand(0, words).states("playing", "ended")
+            with open(log) as file:
+                made = set(re.findall(r'creating element "(\w*sink)"', file.read()))
+            demand(made - {"playsink"} == {"fakesink"}, f"{how}: sinks {made}")
 
 
 def preferred_system():
@@ -547,7 +567,7 @@ def log_view():
 
 ALL = {
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
-    "smooth": smooth, "files": files, "wrong-keys": wrong_keys, "hls": hls,
+    "smooth": smooth, "files": files, "clear": clear, "wrong-keys": wrong_keys, "hls": hls,
     "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,
     "preferred-system": preferred_system, "held": held,
     **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)
