@@ -156,7 +156,7 @@ def smooth():
 
 
 def files():
-    """PIFF and MP4, local and from a web server."""
+    """PIFF and MP4, local and from a web server, of which nothing but the file is asked for."""
     for name, file, type_ in ((PIFF, "media.ismv", "piff"), (MP4, "video.mp4", "mp4")):
         with World(name=name) as world:
             run = play("--yes", f"file://{world.case.path(file)}", type_)
@@ -166,6 +166,8 @@ def files():
             asked = world.asked()
             play(url(world, file), type_).demand(0, "rights: valid").states("ended")
             demand(world.asked() == asked, "it was asked again")
+            fetched = {entry["path"] for entry in world.server.log() if "/media/" in entry["path"]}
+            demand(fetched == {f"/media/{file}"}, f"fetched were {fetched}")
 
 
 def clear():
