@@ -29,8 +29,11 @@ SKIPPED = re.compile(r"\.disabled\b|\.enabled\(if|withKnownIssue|skipped\(")
 # What makes a Swift test fail. That a call throws nothing is no check.
 CHECKS = re.compile(r"#expect\b|#require\b|Issue\.record|confirmation\(|XCTAssert|\bthrow ")
 CALL = re.compile(r"\b(\w+)\s*[({]")
+BRACE = re.compile("[{}]")
 # An address has two slashes too.
 COMMENT = re.compile(r"(?<!:)//[^\n]*")
+# Where a Swift test is written and is none: whole lines of comments, and what is left out.
+NO_CODE = re.compile(r"^ *//.*$|^ */\*[\s\S]*?\*/|^ *#if false\b[\s\S]*?^ *#endif", re.MULTILINE)
 # What suites call the tables of their cases.
 TABLES = {"ALL", "CASES", "CHECKS", "CHILDREN", "HERE", "LONG", "MODULE"}
 # A script that is another suite with some arguments.
@@ -72,7 +75,7 @@ def swift_tests(repository):
             own = functions.setdefault("Support" if module.endswith("Support") else module, {})
             for name in files:
                 if name.endswith(".swift"):
-                    text = read(os.path.join(folder, name))
+                    text = NO_CODE.sub("", read(os.path.join(folder, name)))
                     for suite in re.finditer(rf"^(?:@\S+.*\s)?{DECLARATION}", text, re.MULTILINE):
                         found[suite[1]] = (body(text, suite.end()), module, is_skipped(text, suite.start(1)))
                     for suite in re.finditer(rf"^\s+@Suite\b.*\s{DECLARATION}", text, re.MULTILINE):
@@ -94,10 +97,10 @@ def body(text, start):
     """What stands between the first brace behind `start` and the one that closes it."""
     opening = text.find("{", start)
     depth = 0
-    for place in range(opening, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for brace in BRACE.finditer(text, opening) if opening >= 0 else ():
+        depth += 1 if brace[0] == "{" else -1
         if depth == 0:
-            return text[opening + 1:place]
+            return text[opening + 1:brace.start()]
     return ""
 
 
@@ -139,9 +142,19 @@ def swift_problem(tests, suite, function):
 
 
 @functools.cache
+def nodes(path):
+    """Those of a file of Python; none where it is something else."""
+    try:
+        return list(ast.walk(ast.parse(read(path))))
+    except SyntaxError:
+        return []
+
+
+@functools.cache
 def suite_functions(repository, suite):
-    """The functions of a suite and of the modules that it imports, by name, and the functions behind each case."""
-    functions, cases, texts = {}, {}, []
+    """The functions of a suite and of the modules that it imports, by name, the functions behind each case, the text of the
+    suite and of what it imports itself, and the strings in these: the names of cases are among them, and no comments."""
+    functions, cases, texts, strings = {}, {}, [], set()
     todo, seen = [os.path.join(repository, "Tests", "suites", suite)], set()
     library = os.path.join(repository, "Tests", "suites", "lib")
     while todo:
@@ -149,20 +162,18 @@ def suite_functions(repository, suite):
         if path in seen or not os.path.exists(path):
             continue
         seen.add(path)
-        text = read(path)
         # What a suite imports itself has its cases.
-        if len(seen) <= 1 or os.path.basename(path)[:-3] in imported:
-            texts.append(text)
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            continue
-        names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-        names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+        has_cases = len(seen) <= 1 or os.path.basename(path)[:-3] in imported
+        if has_cases:
+            texts.append(read(path))
+        names = {name.name for node in nodes(path) if isinstance(node, ast.Import) for name in node.names}
+        names |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
         if len(seen) == 1:
             imported = names
         todo += [os.path.join(library, name + ".py") for name in sorted(names)]
-        for node in ast.walk(tree):
+        for node in nodes(path):
+            if has_cases and isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.add(node.value)
             if isinstance(node, ast.FunctionDef):
                 functions.setdefault(node.name, []).append(node)
             if isinstance(node, ast.Dict):
@@ -170,7 +181,7 @@ def suite_functions(repository, suite):
                     if isinstance(key, ast.Constant) and isinstance(key.value, str):
                         used = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
                         cases.setdefault(key.value, set()).update(used)
-    return functions, cases, texts
+    return functions, cases, texts, strings
 
 
 def can_fail(functions, name, depth=6, seen=frozenset()):
@@ -205,7 +216,7 @@ def whole_suite_problem(repository, suite):
             return whole_suite_problem(repository, os.path.normpath(os.path.join(os.path.dirname(suite), other[1])))
         # A shell script says FAIL itself.
         return None if re.search(r"^[^#\n]*\bFAIL\b", text, re.MULTILINE) else "it is empty: nothing in it can fail"
-    functions, _, texts = suite_functions(repository, suite)
+    functions, _, texts, _ = suite_functions(repository, suite)
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     if not any(can_fail(functions, name) for name in own):
         return "it is empty: nothing in it can fail"
@@ -225,10 +236,9 @@ def suite_problem(repository, suite, case):
         return "there is no such suite"
     if not case:
         return whole_suite_problem(repository, suite)
-    functions, cases, texts = suite_functions(repository, suite)
+    functions, cases, _, strings = suite_functions(repository, suite)
     # A name may stand for several cases: `token/dash`.
-    named = re.compile(rf'["\']{re.escape(case)}(?:/[^"\']*)?["\']')
-    if not any(named.search(text) for text in texts):
+    if not any(string == case or string.startswith(case + "/") for string in strings):
         # The cases of some suites are those of the corpus.
         is_media = case and os.path.exists(os.path.join(repository, "Tests", "Corpus", case.split("/")[0], "case.json"))
         return None if is_media else "the suite has no such case"

@@ -813,6 +813,17 @@ struct PlayReadyLoaderTests {
         #expect(delegate.count == 2)
     }
 
+    @Test func requestsAreSOAPByPOST() async throws {
+        let world = try PlayReadyWorld()
+        try await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let request = try #require(world.service.requests(.acquireLicense).first)
+        let fields = Dictionary(request.headers.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+        #expect(request.method == "POST")
+        #expect(fields["Content-Type"] == "text/xml; charset=utf-8")
+        #expect(fields["SOAPAction"] == "\"http://schemas.microsoft.com/DRM/2007/03/protocols/AcquireLicense\"")
+        #expect(String(decoding: request.body, as: UTF8.self).contains("<soap:Envelope "))
+    }
+
     @Test func aDelegateMayRefuse() async throws {
         let world = try PlayReadyWorld()
         try world.start(delegate: Refusal())

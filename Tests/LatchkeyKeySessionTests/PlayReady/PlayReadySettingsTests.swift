@@ -107,6 +107,9 @@ final class Log: Sendable {
             failure { () throws(PlayReadyError) in
                 try PlayReadyModel.importModelCertificate(certificate, for: .windowsMedia)
             }?.contains("Windows Media DRM") == true)
+        #expect(
+            failure { () throws(PlayReadyError) in try PlayReadyModel.importModelPrivateKey(key, for: .windowsMedia) }?
+                .contains("Windows Media DRM") == true)
         try PlayReadyModel.importModelCertificate(certificate)
         #expect(
             failure { () throws(PlayReadyError) in try PlayReadyModel.importModelCertificate(certificate) }?
@@ -124,6 +127,16 @@ final class Log: Sendable {
         #expect(
             failure { () throws(PlayReadyError) in try PlayReadyModel.importModelPrivateKey(key) }?
                 .contains("in use") == true)
+    }
+
+    @Test func theOrderOfImportsDoesNotMatter() throws {
+        defer { PlayReadyModel.reset() }
+        let authority = try PlayReadyService.authority.get()
+        let files = try authority.files()
+        try PlayReadyModel.importTrust(rootKey: authority.rootKey, serverKey: authority.serverKey)
+        try PlayReadyModel.importModelPrivateKey(try #require(files["model-key.pem"]))
+        try PlayReadyModel.importModelCertificate(try #require(files["model.bcert"]))
+        #expect(try PlayReadyModel.provisioning()?.rootKey == authority.rootKey)
     }
 
     @Test(arguments: [true, false]) func whatCannotBeUsedIsToldToPlayReadyRequests(hasGroup: Bool) async throws {

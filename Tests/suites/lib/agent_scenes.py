@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -155,7 +156,7 @@ def smooth():
 
 
 def files():
-    """PIFF and MP4, local and from a web server."""
+    """PIFF and MP4, local and from a web server, of which nothing but the file is asked for."""
     for name, file, type_ in ((PIFF, "media.ismv", "piff"), (MP4, "video.mp4", "mp4")):
         with World(name=name) as world:
             run = play("--yes", f"file://{world.case.path(file)}", type_)
@@ -165,6 +166,31 @@ def files():
             asked = world.asked()
             play(url(world, file), type_).demand(0, "rights: valid").states("ended")
             demand(world.asked() == asked, "it was asked again")
+            fetched = {entry["path"] for entry in world.server.log() if "/media/" in entry["path"]}
+            demand(fetched == {f"/media/{file}"}, f"fetched were {fetched}")
+
+
+def clear():
+    """HLS and Smooth Streaming without protection: they play, and nothing is asked of the license service."""
+    import clear_requests
+
+    begun = threading.Event()
+
+    def during(line):
+        if line == "state: playing":
+            begun.set()
+
+    with World(name=DASH) as world:
+        films = clear_requests.fragmented(), clear_requests.smooth()
+        # GStreamer calls HLS that is all fetched before the first picture broken.
+        last = f"{clear_requests.COUNT - 1}.m4s"
+        content = films[0].files[last]
+        films[0].files[last] = lambda _request: content if begun.wait(20) else None
+        for film, type_ in zip(films, ("hls", "smooth")):
+            with hls_origin.Origin(film.files) as origin:
+                run = play(f"{origin.url}/{film.manifest}", type_, during=during)
+            run.demand(0, "protected: no", "rights: valid").states("playing", "ended")
+        demand(world.asked() == 0, "a license was acquired")
 
 
 def wrong_keys():
@@ -226,9 +252,16 @@ def sample_list():
 
 
 def own_pipeline():
+    """A pipeline of the application's own, and the agent's player: the application's sinks are there, and no others."""
     with World(name=DASH) as world:
-        run = play("--yes", "--attach", url(world, "stream.mpd"))
-        run.demand(0, "acquired: valid").states("ended")
+        log = os.path.join(world.folder.path, "elements.log")
+        os.environ.update(GST_DEBUG="GST_ELEMENT_FACTORY:4", GST_DEBUG_FILE=log, GST_DEBUG_NO_COLOR="1")
+        for how, words in ((("--attach",), "acquired: valid"), ((), "rights: valid")):
+            run = play("--yes", *how, url(world, "stream.mpd"))
+            run.demand(0, words).states("playing", "ended")
+            with open(log) as file:
+                made = set(re.findall(r'creating element "(\w*sink)"', file.read()))
+            demand(made - {"playsink"} == {"fakesink"}, f"{how}: sinks {made}")
 
 
 def preferred_system():
@@ -547,7 +580,7 @@ def log_view():
 
 ALL = {
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
-    "smooth": smooth, "files": files, "wrong-keys": wrong_keys, "hls": hls,
+    "smooth": smooth, "files": files, "clear": clear, "wrong-keys": wrong_keys, "hls": hls,
     "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,
     "preferred-system": preferred_system, "held": held,
     **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)

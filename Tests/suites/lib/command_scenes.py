@@ -340,7 +340,8 @@ def licenses():
 
 
 def dates():
-    """The dates of rights, in UTC, where a license has any. After the first play there is an end that was not there before."""
+    """The status of rights and their dates, in UTC, where a license has any. After the first play there is an end that was
+    not there before."""
     def rights(film):
         return latchkey("inspect", "--json", film).demand(0).json["rights"]
 
@@ -351,6 +352,14 @@ def dates():
         texts = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)) for date in (begins, begins + 60)]
         found = rights(film)
         demand([found["status"], found["begins"], found["ends"]] == ["future", *texts], f"{found}")
+    for policy, status, has_end in (
+            (f"enddate:{begins}", "valid", True), ("enddate:1700000000", "expired", True), ("", "valid", False)):
+        with World(policy, name=DASH) as world:
+            film = url(world, "stream.mpd")
+            latchkey("acquire", film).demand(0, f"acquired: {status}")
+            found = rights(film)
+            demand(found["status"] == status and "begins" not in found and ("ends" in found) == has_end, f"{policy}: {found}")
+            demand(not found["expiresAfterFirstUse"], f"{policy}: {found}")
     with World("firstexp:86400", name=DASH) as world:
         film = url(world, "stream.mpd")
         latchkey("acquire", film).demand(0)

@@ -31,7 +31,7 @@ def dash(language):
     with World(name=DASH) as world:
         run = play(language, url(world, "stream.mpd"), answers="y\n")
         run.demand(0, "protected: yes", "rights: none", "Acquire a license?", "acquired: valid")
-        run.states("inspecting", "acquiring", "ready", "playing", "ended")
+        run.states("inspecting", "needsLicense", "acquiring", "ready", "playing", "ended")
         demand(set(run.values("KID")) == {key.replace("-", "") for key in world.case.keys}, f"KIDs {run.values('KID')}")
         demand("playready" in run.values("key system"), f"key systems {run.values('key system')}")
         tracks = run.values("track")

@@ -28,6 +28,28 @@ def find(data, start, end, path):
     raise ValueError(f"no box {path[0]}")
 
 
+def one_track(data, wanted):
+    """A PIFF file without its other tracks, by their numbers: they are free space of the movie box, and their fragments gone."""
+    def number_at(box, place):
+        return struct.unpack(">I", box[place:place + 4])[0]
+
+    out, is_kept = b"", True
+    for kind, place, header, stop in boxes(data, 0, len(data)):
+        box = bytearray(data[place:stop])
+        if kind == b"moof":
+            is_kept = number_at(box, find(box, header, len(box), [b"traf", b"tfhd"]) + 12) == wanted
+        elif kind == b"moov":
+            extends = find(box, header, len(box), [b"mvex"])
+            for name, start, head, end in [*boxes(box, header, len(box)), *boxes(box, extends + 8, len(box))]:
+                # In a track's header of version 0, the number stands behind two times.
+                number = {b"trex": lambda: start + 12, b"trak": lambda: find(box, start + head, end, [b"tkhd"]) + 20}.get(name)
+                if number and number_at(box, number()) != wanted:
+                    box[start + 4:start + 8] = b"free"
+        if kind in (b"ftyp", b"moov") or is_kept and kind in (b"moof", b"mdat"):
+            out += box
+    return out
+
+
 def long_piff(source, rounds, padding=0):
     """The fragments of a PIFF file again and again, each time later, so that it plays `rounds` times as long. `padding`
     bytes that no player wants stand behind each fragment."""

@@ -142,6 +142,10 @@ import Testing
         for streams in ["", video, audio] {
             #expect(await failure("Manifest", .smoothStreaming, smooth(streams))?.code == .invalidContent, "\(streams)")
         }
+        for broken in ["<SmoothStreamingMedia>\(video)\(audio)", "<MPD/>", "no XML"] {
+            let error = await failure("Manifest", .smoothStreaming, ["Manifest": broken])
+            #expect(error?.code == .invalidContent, "\(broken)")
+        }
         let other = video.replacingWords("H264", "WVC1")
         let two = "<StreamIndex Type='audio'><QualityLevel FourCC='AACL'/><QualityLevel FourCC='AACL'/></StreamIndex>"
         let sound = audio.replacingWords("AACL", "WMAP")

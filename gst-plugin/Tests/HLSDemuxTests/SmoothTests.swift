@@ -158,6 +158,19 @@ extension HLSDemuxTests.SmoothTests {
         #expect(playback.frames.isEmpty)
     }
 
+    @Test func anotherSystemAloneEndsByName() throws {
+        var presentation = try SmoothPresentation()
+        let playReady = "9A04F079-9840-4286-AB92-E65BE0885F95"
+        #expect(presentation.manifest.contains(playReady))
+        presentation.manifest = presentation.manifest.replacingOccurrences(
+            of: playReady, with: "EDEF8BA9-79D6-4ACE-A3C8-27DCD51D21ED")
+        let (playback, _) = try play(presentation)
+        let error = try playback.play()
+        #expect(error.type == "error" && error.source.hasPrefix("latchkeymssdemux"), "\(error)")
+        #expect(error.text.contains("none of its ProtectionHeaders names a key"), "\(error)")
+        #expect(playback.frames.isEmpty)
+    }
+
     @Test func bracesRoundTheSystemPlay() throws {
         let folder = CorpusCase.all.appendingPathComponent("broken-smooth-manifest")
         let loader = StaticKeyLoader(try CorpusCase("smooth-piff-ctr").keys)
