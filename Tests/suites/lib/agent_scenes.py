@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 
 import children
 import corpus
@@ -254,12 +255,18 @@ def preferred_system():
 
 
 def held():
-    """Without rights playback waits; told once; a license lets it go on."""
+    """Without rights playback waits for as long as it may, and ends. Told once, though sound and video wait for a key each."""
+    times = []
+
+    def during(line):
+        if line.startswith(("rights: none", "state: failed")):
+            times.append(time.monotonic())
+
     with World(name=DASH) as world:
-        run = play("--no", "--hold", "4", url(world, "stream.mpd"))
-        run.demand(1, "rights: none")
+        run = play("--no", "--hold", "2", url(world, "stream.mpd"), during=during).demand(1, "rights: none")
         demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
         run.states("waitingForLicense", "failed")
+        demand(times[-1] - times[0] >= 2, f"it ends {times[-1] - times[0]} s after the look at the rights")
         demand(world.asked() == 0, "a license was acquired")
 
 
@@ -292,12 +299,19 @@ def expired():
 
 
 def untrusted_time():
-    """Only signed time counts, and no service gives it."""
-    import time
-
-    with World(f"enddate:{int(time.time()) + 600}", name=DASH, lines="clock=secure\n") as world:
+    """Only signed time counts, and no service gives it: a license is acquired, and of no use. With a service, the next look at
+    the rights repairs the clock, and that license counts."""
+    policy = f"enddate:{int(time.time()) + 600}"
+    with World(policy, name=DASH, lines="clock=secure\n") as world:
         run = play("--yes", url(world, "stream.mpd"))
         run.demand(2, "acquired: untrustedTime")
+        demand("playing" not in run.values("state"), f"it plays: {run.values('state')}")
+        play("--info", url(world, "stream.mpd")).demand(0, "rights: untrustedTime")
+        asked = world.asked()
+        world.configure(policy, f"clock=secure\ntime-url={world.server.url}/playready/time.asmx\n")
+        play("--info", url(world, "stream.mpd")).demand(0, "rights: valid")
+        demand(world.asked("GetLatchkeyTime") == 1, f"asked for the time {world.asked('GetLatchkeyTime')} times")
+        demand(world.asked() == asked, "another license was acquired")
 
 
 @contextlib.contextmanager
@@ -315,8 +329,6 @@ def preloaded_clock(mark, behind=24 * 60 * 60):
 def clock_set_back():
     """In the middle of playback: told once; it plays on where the time service answers, and waits and ends where not. A
     license without dates plays on. The clock is looked at every five seconds."""
-    import time
-
     from offline_scenes import piff
 
     date = f"enddate:{int(time.time()) + 6000}"
@@ -393,6 +405,7 @@ def server_error():
         run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        demand(len(told) == len(origin.asked("v_3.m4s")), f"{len(told)} events of {len(origin.asked('v_3.m4s'))} answers")
         logged = [line for line in run.values("log") if line.startswith("warning: ") and f"{origin.url}/v_3.m4s" in line]
         demand(logged and all("404" in line for line in logged), f"{run.values('log')[-8:]}")
         demand(world.asked() >= 1, "no license was acquired")
