@@ -251,7 +251,8 @@ def server_unavailable():
         run = hls.play().demand(0).states("playing", "ended")
         told = events(run, "server error")
         demand(2 <= len(told) <= 5 and set(told) == {f"server error: 503 {hls.origin.url}/v_3.ts"}, f"events: {told}")
-        demand(len(told) == hls.asked("v_3.ts")[0] - 1, f"{len(told)} events, asked {hls.asked('v_3.ts')[0]} times")
+        asked = len(hls.origin.asked("v_3.ts"))
+        demand(asked - 2 <= len(told) < asked, f"{len(told)} events of {asked} answers")
 
 
 def segment_missing():
@@ -261,7 +262,9 @@ def segment_missing():
         run = hls.play().demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v_3.ts"}, f"events: {run.values('event')}")
-        demand(len(told) == len(hls.origin.asked("v_3.ts")), f"{len(told)} events of {hls.asked('v_3.ts')[0]} answers")
+        asked = len(hls.origin.asked("v_3.ts"))
+        # The last may come as the demuxer gives up.
+        demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
 
 
 def playlist_missing():

@@ -188,6 +188,14 @@ def wrong_keys():
             run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
             demand(run.status == 1, f"{name}: latchkey play ends with {run.status}: {run.lines[-5:]}")
             demand(any("playback should be aborted" in line for line in run.lines), f"{name}: {run.lines[-5:]}")
+    # Of two keys one fits, and the other is told.
+    with World(name=DASH) as world:
+        (good, key), (bad, _) = sorted(world.case.keys.items())
+        keys = world.folder.write("wrong.txt", f"{good} {key}\n{bad} {'5a' * 16}\n")
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write("wrong.conf", f"[latchkey]\nkeys-file={keys}\n")
+        told = events(play("--yes", url(world, "stream.mpd")).demand(1), "playback should be aborted")
+        demand(told and all(bad in text.replace("-", "").lower() and good not in text.replace("-", "").lower()
+                            for text in told), f"{bad} is wrong, {good} is not: {told}")
     # No sample of AV1 tells, but its decoder does.
     with World(name="shaka-cbcs-av1-mp4") as world:
         lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
@@ -405,7 +413,9 @@ def server_error():
         run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
-        demand(len(told) == len(origin.asked("v_3.m4s")), f"{len(told)} events of {len(origin.asked('v_3.m4s'))} answers")
+        asked = len(origin.asked("v_3.m4s"))
+        # The last may come as the demuxer gives up.
+        demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
         logged = [line for line in run.values("log") if line.startswith("warning: ") and f"{origin.url}/v_3.m4s" in line]
         demand(logged and all("404" in line for line in logged), f"{run.values('log')[-8:]}")
         demand(world.asked() >= 1, "no license was acquired")
