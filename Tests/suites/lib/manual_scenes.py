@@ -749,7 +749,8 @@ def known_content():
 
 
 ALL = {
-    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join, "held-media": held_media,
+    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join,
+    "held-media": held_media,
     "audio-tracks": audio_tracks,
     "audio-tracks/dash": lambda: audio_tracks_of("dash"), "audio-tracks/hls": lambda: audio_tracks_of("hls"),
     "audio-tracks/file": lambda: audio_tracks_of("mp4"),
