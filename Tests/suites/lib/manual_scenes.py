@@ -162,20 +162,23 @@ def held_media():
             while heard.get(timeout=20 * PATIENCE) != "rights not available":
                 pass
 
+        def acquire():
+            agent.acquire_license(lambda *answer: answers.put(answer))
+            demand(answers.get(timeout=20 * PATIENCE)[1] is None, "no license")
+
         count("decryptor", "src")
         count("sink", "sink")
         agent.attach(pipeline)
         pipeline.set_state(Gst.State.PLAYING)
         try:
             is_held()
-            agent.acquire_license(lambda *answer: answers.put(answer))
-            demand(answers.get(timeout=20 * PATIENCE)[1] is None, "no license")
+            acquire()
             until("nothing is decrypted with a license", lambda: counts["decryptor"] > 0)
             is_held()
             decrypted = counts["decryptor"]
             until("what was decrypted is not shown", lambda: counts["sink"] == decrypted)
             demand(counts["decryptor"] == decrypted, "something is decrypted behind the end of the license")
-            agent.acquire_license(lambda *answer: answers.put(answer))
+            acquire()
             until("it does not go on with another license", lambda: counts["sink"] > decrypted)
         finally:
             pipeline.set_state(Gst.State.NULL)
