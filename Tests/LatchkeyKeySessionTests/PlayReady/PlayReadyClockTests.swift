@@ -201,6 +201,19 @@ struct PlayReadyClockTests {
         }
     }
 
+    /// It is installed, and of no use before the clock is right again.
+    @Test func whatIsAcquiredWhileTheClockIsUntrustedCountsLater() async throws {
+        let world = try await worldSetBack()
+        world.service.setTimeService(false)
+        let data = try PlayReadyWorld.data([2])
+        try await world.client.acquireLicense(for: data)
+        #expect(try await world.client.rightsStatus(for: data, repairingClock: true).kind == .untrustedTime)
+        world.service.setTimeService(true)
+        let rights = try await world.client.rightsStatus(for: data, repairingClock: true)
+        #expect(rights.kind == .valid && rights.ends == date(0).advanced(bySeconds: 3600))
+        #expect(world.service.operations.count { $0 == .acquireLicense } == 2)
+    }
+
     /// No license is known to be over then, and each acquisition brings another one.
     @Test func licensesDoNotPileUpWhileTheClockIsUntrusted() async throws {
         let world = try PlayReadyWorld()

@@ -210,12 +210,15 @@ def film_missing():
 
 
 def portal_segment():
-    """A web page in the place of a segment: told once, and asked for again until media comes."""
+    """A web page in the place of a segment: told once, and asked for again until media comes. Told again, and in the log each
+    time, where the same happens behind media."""
     with Presentation() as hls:
+        hls.trouble("v_1.ts", PORTAL, 0.5)
         hls.trouble("v_3.ts", PORTAL, 3)
-        run = hls.play().demand(0).states("playing", "ended")
-        told = events(run, "invalid content")
-        demand(len(told) == 1 and f"{hls.origin.url}/v_3.ts" in told[0], f"events: {run.values('event')}")
+        run = hls.play("--log").demand(0).states("playing", "ended")
+        for told in (events(run, "invalid content"), [line for line in run.values("log") if "a web page came" in line]):
+            demand(len(told) == 2 and all(f"{hls.origin.url}/{name}" in line for name, line in zip(("v_1.ts", "v_3.ts"), told)),
+                   f"events: {run.values('event')}, logged: {told}")
         count, seconds = hls.asked("v_3.ts")
         demand(3 <= count <= 6 and seconds >= 3, f"asked {count} times in {seconds} s")
 
@@ -248,6 +251,8 @@ def server_unavailable():
         run = hls.play().demand(0).states("playing", "ended")
         told = events(run, "server error")
         demand(2 <= len(told) <= 5 and set(told) == {f"server error: 503 {hls.origin.url}/v_3.ts"}, f"events: {told}")
+        asked = len(hls.origin.asked("v_3.ts"))
+        demand(asked - 2 <= len(told) < asked, f"{len(told)} events of {asked} answers")
 
 
 def segment_missing():
@@ -257,6 +262,9 @@ def segment_missing():
         run = hls.play().demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v_3.ts"}, f"events: {run.values('event')}")
+        asked = len(hls.origin.asked("v_3.ts"))
+        # The last may come as the demuxer gives up.
+        demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
 
 
 def playlist_missing():

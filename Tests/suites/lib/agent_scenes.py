@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 
 import children
 import corpus
@@ -213,6 +214,14 @@ def wrong_keys():
             run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
             demand(run.status == 1, f"{name}: latchkey play ends with {run.status}: {run.lines[-5:]}")
             demand(any("playback should be aborted" in line for line in run.lines), f"{name}: {run.lines[-5:]}")
+    # Of two keys one fits, and the other is told.
+    with World(name=DASH) as world:
+        (good, key), (bad, _) = sorted(world.case.keys.items())
+        keys = world.folder.write("wrong.txt", f"{good} {key}\n{bad} {'5a' * 16}\n")
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write("wrong.conf", f"[latchkey]\nkeys-file={keys}\n")
+        told = events(play("--yes", url(world, "stream.mpd")).demand(1), "playback should be aborted")
+        demand(told and all(bad in text.replace("-", "").lower() and good not in text.replace("-", "").lower()
+                            for text in told), f"{bad} is wrong, {good} is not: {told}")
     # No sample of AV1 tells, but its decoder does.
     with World(name="shaka-cbcs-av1-mp4") as world:
         lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
@@ -287,12 +296,18 @@ def preferred_system():
 
 
 def held():
-    """Without rights playback waits; told once; a license lets it go on."""
+    """Without rights playback waits for as long as it may, and ends. Told once, though sound and video wait for a key each."""
+    times = []
+
+    def during(line):
+        if line.startswith(("rights: none", "state: failed")):
+            times.append(time.monotonic())
+
     with World(name=DASH) as world:
-        run = play("--no", "--hold", "4", url(world, "stream.mpd"))
-        run.demand(1, "rights: none")
+        run = play("--no", "--hold", "2", url(world, "stream.mpd"), during=during).demand(1, "rights: none")
         demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
         run.states("waitingForLicense", "failed")
+        demand(times[-1] - times[0] >= 2, f"it ends {times[-1] - times[0]} s after the look at the rights")
         demand(world.asked() == 0, "a license was acquired")
 
 
@@ -325,12 +340,19 @@ def expired():
 
 
 def untrusted_time():
-    """Only signed time counts, and no service gives it."""
-    import time
-
-    with World(f"enddate:{int(time.time()) + 600}", name=DASH, lines="clock=secure\n") as world:
+    """Only signed time counts, and no service gives it: a license is acquired, and of no use. With a service, the next look at
+    the rights repairs the clock, and that license counts."""
+    policy = f"enddate:{int(time.time()) + 600}"
+    with World(policy, name=DASH, lines="clock=secure\n") as world:
         run = play("--yes", url(world, "stream.mpd"))
         run.demand(2, "acquired: untrustedTime")
+        demand("playing" not in run.values("state"), f"it plays: {run.values('state')}")
+        play("--info", url(world, "stream.mpd")).demand(0, "rights: untrustedTime")
+        asked = world.asked()
+        world.configure(policy, f"clock=secure\ntime-url={world.server.url}/playready/time.asmx\n")
+        play("--info", url(world, "stream.mpd")).demand(0, "rights: valid")
+        demand(world.asked("GetLatchkeyTime") == 1, f"asked for the time {world.asked('GetLatchkeyTime')} times")
+        demand(world.asked() == asked, "another license was acquired")
 
 
 @contextlib.contextmanager
@@ -348,8 +370,6 @@ def preloaded_clock(mark, behind=24 * 60 * 60):
 def clock_set_back():
     """In the middle of playback: told once; it plays on where the time service answers, and waits and ends where not. A
     license without dates plays on. The clock is looked at every five seconds."""
-    import time
-
     from offline_scenes import piff
 
     date = f"enddate:{int(time.time()) + 6000}"
@@ -426,6 +446,9 @@ def server_error():
         run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        asked = len(origin.asked("v_3.m4s"))
+        # The last may come as the demuxer gives up.
+        demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
         logged = [line for line in run.values("log") if line.startswith("warning: ") and f"{origin.url}/v_3.m4s" in line]
         demand(logged and all("404" in line for line in logged), f"{run.values('log')[-8:]}")
         demand(world.asked() >= 1, "no license was acquired")

@@ -213,11 +213,15 @@ def acquire_for_one_playback():
 
 
 def acquire_nothing():
-    """Without a service, and for content that needs none."""
+    """Without a service, of one that refuses, and where what it gives is refused: that is not installed."""
     without_configuration()
     latchkey("acquire", corpus.case(DASH).path("stream.mpd")).demand(1, "no license")
     with World("errorcode:0x8004C600", name=DASH) as world:
-        latchkey("acquire", url(world, "stream.mpd")).demand(1, "no license acquired")
+        film = url(world, "stream.mpd")
+        latchkey("acquire", film).demand(1, "no license acquired")
+        world.configure("defect:signature")
+        latchkey("acquire", film).demand(1, "no license acquired", "signature")
+        demand(latchkey("inspect", "--json", film).demand(0).json["rights"]["status"] == "none", "there are rights")
 
 
 def play_asks():

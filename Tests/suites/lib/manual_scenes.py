@@ -18,7 +18,8 @@ import children
 import corpus
 import embedding_scenes
 import hls_origin
-from agent_scenes import DASH, PACED, PIFF, SMOOTH, events, play, url
+from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, play, url
+from bounds import PATIENCE
 from playready_world import World, Wrong, demand
 
 # The account of the reference server's domain.
@@ -123,6 +124,65 @@ def delegated_join():
             without = [fields["SOAPAction"] for fields, _ in recorder.of("AcquireLicense") + recorder.of("JoinDomain")
                        if fields.get("X-User") != "anna"]
             demand(not without, f"{language}: not by the delegate: {without}")
+
+
+# Rights in playback
+
+
+def held_media():
+    """Told without a license, and again at the end of one. What was decrypted plays on meanwhile; the rest follows with the
+    next license."""
+    latchkey = embedded()
+    from gi.repository import Gst
+
+    with World("life:2", name=MP4) as world:
+        path, heard, answers = world.only_playready(), queue.Queue(), queue.Queue()
+        agent = latchkey.Agent(f"file://{path}")
+        agent.add_listener(lambda event: heard.put(event.type))
+        # Less than half a second of media waits to be shown.
+        pipeline = Gst.parse_launch(
+            f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec name=decryptor ! "
+            "queue max-size-buffers=10 max-size-bytes=0 max-size-time=0 ! fakesink name=sink sync=true")
+        changed, counts = threading.Condition(), {"decryptor": 0, "sink": 0}
+
+        def count(name, direction):
+            def probe(_pad, _info):
+                with changed:
+                    counts[name] += 1
+                    changed.notify_all()
+                return Gst.PadProbeReturn.OK
+
+            pipeline.get_by_name(name).get_static_pad(direction).add_probe(Gst.PadProbeType.BUFFER, probe)
+
+        def until(reason, is_done):
+            with changed:
+                demand(changed.wait_for(is_done, 20 * PATIENCE), f"{reason}: {counts}")
+
+        def is_held():
+            while heard.get(timeout=20 * PATIENCE) != "rights not available":
+                pass
+
+        def acquire():
+            agent.acquire_license(lambda *answer: answers.put(answer))
+            demand(answers.get(timeout=20 * PATIENCE)[1] is None, "no license")
+
+        count("decryptor", "src")
+        count("sink", "sink")
+        agent.attach(pipeline)
+        pipeline.set_state(Gst.State.PLAYING)
+        try:
+            is_held()
+            acquire()
+            until("nothing is decrypted with a license", lambda: counts["decryptor"] > 0)
+            is_held()
+            decrypted = counts["decryptor"]
+            until("what was decrypted is not shown", lambda: counts["sink"] == decrypted)
+            demand(counts["decryptor"] == decrypted, "something is decrypted behind the end of the license")
+            acquire()
+            until("it does not go on with another license", lambda: counts["sink"] > decrypted)
+        finally:
+            pipeline.set_state(Gst.State.NULL)
+            agent.close()
 
 
 # Keys that do not fit
@@ -248,8 +308,12 @@ def audio_track_later():
     with World(name=SMOOTH) as world, hls_origin.Origin() as origin:
         two_languages(origin)
         agent = latchkey.Agent(f"{origin.url}/Manifest", "smooth", automatic=True)
-        demand(not fragments(origin, "finnish"), "the second track plays from the start")
-        playing(agent, f"{origin.url}/Manifest", PACED, lambda: agent.set_audio_track("finnish"))
+
+        def begun():
+            demand(fragments(origin, "audio") and not fragments(origin, "finnish"), "the first track does not play first")
+            agent.set_audio_track("finnish")
+
+        playing(agent, f"{origin.url}/Manifest", PACED, begun)
         demand(fragments(origin, "finnish"), "the chosen track was not fetched")
         demand(world.asked() >= 1, "no license was acquired")
 
@@ -348,9 +412,9 @@ def hdmi_modes():
             run, pictures, sound = screen.play(*arguments)
             run.demand(status)
             demand(pictures == seen and sound == is_heard, f"{arguments}: {pictures}, sound {sound}")
-        run, pictures, _ = screen.play("--hdmi-mode", "disable")
-        demand(run.status == 1 and "picture" not in pictures, f"disable: status {run.status}, {pictures}")
-        run.states("aborted")
+        run, pictures, sound = screen.play("--hdmi-mode", "disable")
+        demand("picture" not in pictures and not sound, f"disable: {pictures}, sound {sound}")
+        run.demand(1, "event: playback will be aborted").states("aborted")
 
 
 def hdmi_overrides():
@@ -688,7 +752,9 @@ def known_content():
 
 
 ALL = {
-    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join, "audio-tracks": audio_tracks,
+    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join,
+    "held-media": held_media,
+    "audio-tracks": audio_tracks,
     "audio-tracks/dash": lambda: audio_tracks_of("dash"), "audio-tracks/hls": lambda: audio_tracks_of("hls"),
     "audio-tracks/file": lambda: audio_tracks_of("mp4"),
     "audio-track-later": audio_track_later, "hdmi-modes": hdmi_modes, "hdmi-overrides": hdmi_overrides,

@@ -4,6 +4,7 @@ import CLatchkeyGStreamer
 import LatchkeyOffline
 import LatchkeyElementKit
 import LatchkeyElementTestSupport
+import LatchkeyOutputs
 import Foundation
 import Synchronization
 import Testing
@@ -28,6 +29,51 @@ import Testing
             gst_object_unref(pipeline)
             #expect(count(agent) == 0)
         }
+    }
+
+    /// Nothing of its player, its session or its listeners holds it.
+    @Test func theAgentGoesWithItsLastReference() async throws {
+        weak var core: AgentCore?
+        let events: AsyncStream<AgentEvent>
+        do {
+            let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4)
+            core = agent.core
+            events = agent.events
+            let player = try agent.attach(
+                pipeline: "fakesrc num-buffers=1 ! latchkeyguard outputs=application ! fakesink")
+            withExtendedLifetime(agent) {
+                player.play()
+                player.stop()
+            }
+            #expect(core != nil)
+        }
+        // The stream of events ends with it.
+        for await _ in events {}
+        // A task may hold it for a moment longer.
+        let end = MonotonicTime.now + TestProcess.deadline
+        while core != nil, MonotonicTime.now < end { await Task.yield() }
+        #expect(core == nil)
+    }
+
+    // MARK: Outputs
+
+    /// That of one agent is no default of those that are there, or of those that come, also where it changes later.
+    @Test func eachAgentHasAnHDMIModeOfItsOwn() throws {
+        func player(_ agent: Agent) throws -> Player {
+            try agent.attach(pipeline: "fakesrc ! latchkeyguard name=guard ! fakesink")
+        }
+        func mode(_ player: Player) -> FieldValue? {
+            Pipeline.element("guard", in: player.element)?.pointer.property("hdmi-mode")
+        }
+        func agent() -> Agent { Agent(contentURL: "https://media.example/a.mp4", type: .mp4) }
+        let (before, own) = (agent(), agent())
+        own.hdmiMode = .disable
+        let after = agent()
+        let players = try [before, own, after].map(player)
+        #expect(players.map(mode) == [.string("default"), .string("disable"), .string("default")])
+        #expect([before, own, after].map(\.hdmiMode) == [.standard, .disable, .standard])
+        after.hdmiMode = .allow
+        #expect(players.map(mode) == [.string("default"), .string("disable"), .string("allow")])
     }
 
     // MARK: The cache

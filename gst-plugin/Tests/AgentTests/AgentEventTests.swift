@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyElementKit
+import LatchkeyKeySession
+import LatchkeyProtection
+import Testing
+
+@testable import Latchkey
+
+/// What the listeners of an agent hear, and how often.
+@Suite struct AgentEventTests {
+    private let keyID = KeyID(high: 5, low: 4)
+    private let film = "http://127.0.0.1:9/film.mpd"
+
+    private func makeAgent() -> Agent {
+        var configuration = Agent.Configuration()
+        configuration.configurationFile = "/dev/null"
+        return Agent(contentURL: film, type: .dash, configuration: configuration)
+    }
+
+    /// The end of the agent is the end of what they hear. Without states and lines of the log.
+    private func all(_ events: AsyncStream<AgentEvent>) async -> [String] {
+        var all: [String] = []
+        for await event in events {
+            switch event {
+            case .rightsNotAvailable(let status, let keyIDs): all.append("rights \(status.kind) \(keyIDs)")
+            case .untrustedSystemTime: all.append("time")
+            case .invalidContent(let url, _): all.append("content \(url)")
+            case .serverError(let url, let status): all.append("server \(status) \(url)")
+            case .playbackShouldBeAborted(let reason): all.append("should: \(reason)")
+            case .playbackWillBeAborted(let reason): all.append("will: \(reason)")
+            case .logMessage, .stateChanged: break
+            default: all.append("\(event)")
+            }
+        }
+        return all
+    }
+
+    @Test func everyListenerHearsOfEachServerErrorWithoutTheQuery() async {
+        let agent = makeAgent()
+        let listeners = [agent.events, agent.events]
+        for status: UInt32 in [503, 503, 404] {
+            agent.core.handle(
+                BusEvent.element(
+                    "latchkey-fetch",
+                    [
+                        "outcome": .string("server-error"), "url": .string("\(film)?token=geheim"),
+                        "http-status": .uint(status),
+                    ]))
+        }
+        agent.close()
+        for listener in listeners {
+            #expect(await all(listener) == ["server 503 \(film)", "server 503 \(film)", "server 404 \(film)"])
+        }
+    }
+
+    /// Whatever asks for keys meanwhile.
+    @Test func missingRightsAreToldOnceForAllKeys() async {
+        let agent = makeAgent()
+        let events = agent.events
+        agent.core.rightsAreMissing(.noLicense, [keyID])
+        agent.core.rightsAreMissing(RightsStatus(kind: .expired, reason: ""), [KeyID(high: 5, low: 5)])
+        agent.close()
+        #expect(await all(events) == ["rights none \([keyID])"])
+    }
+
+    /// That the clock is right again is no event, and only decryption lets the next rollback be told.
+    @Test func anUntrustedClockIsToldAgainBehindDecryption() async throws {
+        let agent = makeAgent()
+        let events = agent.events
+        let session = try agent.core.session().session
+        for event in [TrustedClock.Event.rolledBack, .rolledBack, .trusted, .rolledBack] { agent.core.handle(event) }
+        agent.core.rightsAreMissing(RightsStatus(kind: .untrustedTime, reason: ""), [keyID])
+        session.didStartPlaying(keyID)
+        await session.unwrittenPlays.finish()
+        agent.core.handle(TrustedClock.Event.rolledBack)
+        agent.close()
+        #expect(await all(events) == ["time", "time"])
+    }
+
+    @Test func eachAbortIsTold() async {
+        let agent = makeAgent()
+        let events = agent.events
+        for _ in 0..<2 {
+            agent.core.handle(
+                BusEvent.element(
+                    "latchkey-wrong-key", ["key-ids": .strings(["\(keyID)"]), "reason": .string("another checksum")]))
+        }
+        for reason in ["traced", "no HDCP"] { agent.core.playbackWillBeAborted(reason) }
+        agent.close()
+        let should = "should: the key for KID \(keyID) is a wrong one: another checksum"
+        #expect(await all(events) == [should, should, "will: traced", "will: no HDCP"])
+    }
+}
