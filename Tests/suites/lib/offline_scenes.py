@@ -429,13 +429,31 @@ def seek():
         demand("/v_6.m4s" not in origin.paths(), "what playback brought was fetched again")
 
 
+def seek_file():
+    """The same in a file. What the player brings counts as soon as the download goes on, and is not fetched again."""
+    with Film(4, 100_000) as film:
+        _, total = film.download_part(2 << 20)
+        had = claimed(film.cache, film.bytes)
+        run = film.play("--seek", "14000", "--log", sink=PACED).demand(0, "seek: yes", "log: info: seek to 14000 ms")
+        run.states("playing", "ended")
+        demand(not events(run, "cache edge"), "it ended at an edge")
+        brought = claimed(film.cache, film.bytes)
+        demand(brought > had, "nothing was stored")
+        film.origin.forget()
+        download(film.cache, film.url).demand(0, f"complete {total} of {total} ms")
+        demand(film.origin.sent == len(film.bytes) - brought, f"{film.origin.sent} bytes were sent, {brought} were there")
+
+
 def fills():
     """Playback online brings the rest into the cache, and nothing that is there is asked for again."""
     with Film(4, 100_000) as film:
         film.download_part(2 << 20)
+        had = claimed(film.cache, film.bytes)
         film.play().demand(0).states("ended")
+        demand(film.origin.sent <= len(film.bytes) - had, f"{film.origin.sent} bytes were sent, and {had} were there")
         film.origin.switch_off()
-        film.play().demand(0).states("ended")
+        run = film.play().demand(0).states("ended")
+        demand(not events(run, "cache edge"), "playback without the network ends before the end of the film")
 
 
 def purge_while_playing():
@@ -672,7 +690,8 @@ def twenty():
 ALL = {
     "kills": kills, "slow-kills": slow_kills, "console": console, "sleep": sleep,
     "sleep-without-inhibitor": sleep_without_inhibitor,
-    "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
+    "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "seek-file": seek_file,
+    "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
     "stored-keys-clock-set-back": stored_keys_clock_set_back, "stored-keys-reset": stored_keys_reset,
