@@ -407,8 +407,10 @@ def wrong_type():
         for name in ("v_2.m4s", "a_2.m4s"):
             files[name] = hls_origin.Answer(200, files[name], Content_Type="text/html")
         with hls_origin.Origin(files) as mislabeled:
-            run = play("--yes", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
+            run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
             demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+            told = {line.split()[1] for line in run.values("log") if "has the type of a web page" in line}
+            demand(told == {f"{mislabeled.url}/{name}" for name in ("a_2.m4s", "v_2.m4s")}, f"log: {told}")
         demand(origin.url != mislabeled.url, "one origin")
 
 
