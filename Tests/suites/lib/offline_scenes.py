@@ -674,6 +674,24 @@ def without_session():
         demand(events(run, "session setup error"), f"events: {run.values('event')}")
 
 
+def license_by_delegate():
+    """The license comes with the download, and the application's delegate sends the challenge. Then nothing is asked for."""
+    from manual_scenes import Recorder
+
+    with World(name=DASH) as world, Recorder(world.server.url) as recorder, Origin(media(DASH)) as origin, \
+            children.Folder() as folder:
+        world.configure("", server=recorder.service())
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd"
+        run = download(cache, "--yes", "--delegate-header", "X-User: anna", url).demand(0, "complete")
+        demand(", ready" in run.lines[-1], run.lines[-1])
+        sent = recorder.of("AcquireLicense")
+        demand(sent and all(fields.get("X-User") == "anna" for fields, _ in sent), f"{[fields for fields, _ in sent]}")
+        origin.switch_off()
+        recorder.requests.clear()
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+        demand(not recorder.requests, "the license service was asked again")
+
+
 def twenty():
     """Twenty at once, four of them at a time."""
     films = {f"/{number}.ismv": piff(1, 2000 + number) for number in range(20)}
@@ -696,5 +714,5 @@ ALL = {
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
     "stored-keys-clock-set-back": stored_keys_clock_set_back, "stored-keys-reset": stored_keys_reset,
     "manifest-edge": manifest_edge, "twenty": twenty,
-    "without-session": without_session,
+    "without-session": without_session, "license-by-delegate": license_by_delegate,
 }
