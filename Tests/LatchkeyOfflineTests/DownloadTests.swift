@@ -362,8 +362,8 @@ struct DownloadTests {
         let origin = TestOrigin(Dictionary(uniqueKeysWithValues: urls.map { ($0, file) }))
         // Until it is cancelled.
         origin.hold { _ in try? await Task.sleep(for: .seconds(3600)) }
-        let cache = TestCache(origin, limit: 2).cache
-        let items = urls.map { cache.item($0, format: .file) }
+        let test = TestCache(origin, limit: 2)
+        let items = urls.map { test.cache.item($0, format: .file) }
         for item in items.dropLast() {
             item.start()
             await item.until { $0.status == .caching }
