@@ -261,7 +261,7 @@ def cached(_language):
         content, progress, items = latchkey_cache.CachedContent(film.url, "piff"), Answers(), Answers()
         demand(content.type == "piff" and content.url == film.url, f"{content.type} {content.url}")
         content.add_listener(progress)
-        film.origin.rate = 100_000
+        film.origin.rate = 30_000
         content.start(acquires_license=True)
         while progress.take()[0].status != "caching":
             pass
