@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MPL-2.0
-"""Builds, tests and installs Tests/Subproject, a Meson project with Latchkey as its subproject. A stand-in for `swift`
-hands out what was built before."""
+"""Builds, tests and installs Tests/Subproject, a Meson project with Latchkey as its subproject, and builds and installs it
+again, which changes nothing. A stand-in for `swift` hands out what was built before."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ def problems(arguments):
         os.symlink(arguments.repository, source + "/subprojects/latchkey")
         native = outer.write("native.txt", f"[binaries]\nswift = '{STAND_IN}'\n")
         # An installed Latchkey must not be taken.
-        outer.make(source, "--native-file", native, "--wrap-mode=forcefallback")
+        first = outer.make(source, "--native-file", native, "--wrap-mode=forcefallback")
         outer.run(arguments.meson, "test", "-C", outer.build, "--no-rebuild", "--print-errorlogs")
         words = {word for call in outer.calls() for word in call["arguments"]}
         if unwanted := {"--triple", "--swift-sdk", "latchkey-server"} & words:
@@ -30,6 +30,10 @@ def problems(arguments):
                 yield f"{name} is not installed"
         dynamic = subprocess.run(["readelf", "--dynamic", outer.root + "/usr/bin/player"], check=True,
                                  stdout=subprocess.PIPE, text=True).stdout
+        # What is finished already is not finished twice.
+        second = outer.make_again()
+        if changed := sorted(path for path in first | second if first.get(path) != second.get(path)):
+            yield f"a second build and installation change {changed}"
         if "RUNPATH" in dynamic or "liblatchkey-1.0.so.0" not in dynamic:
             yield f"the installed program has a search path, or is not linked to the library:\n{dynamic}"
 

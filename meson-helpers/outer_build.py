@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """For tests of the outer build: runs it in a temporary folder with a stand-in for `swift`."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -48,10 +49,22 @@ class OuterBuild:
         return path
 
     def make(self, source, *options):
-        """Configures, builds, and installs into `root`."""
+        """Configures, builds, and installs into `root`. Returns what `make_again` does."""
         self.run(self.meson, "setup", self.build, source, "--prefix=/usr", "--libdir=lib", *options)
+        return self.make_again()
+
+    def make_again(self):
+        """Builds and installs. Returns what is installed then: digests by path."""
         self.run(self.meson, "compile", "-C", self.build)
         self.run(self.meson, "install", "-C", self.build, "--no-rebuild", "--destdir", self.root)
+        digests = {}
+        for folder, _, names in os.walk(self.root):
+            for path in (os.path.join(folder, name) for name in names):
+                # A link may lead to another place of the installation.
+                if os.path.isfile(path):
+                    with open(path, "rb") as file:
+                        digests[path] = hashlib.sha256(file.read()).hexdigest()
+        return digests
 
     def calls(self):
         with open(self._calls, encoding="utf-8") as file:

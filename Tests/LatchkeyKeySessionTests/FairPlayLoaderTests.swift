@@ -308,6 +308,37 @@ struct FairPlayLoaderTests {
         #expect(hex(session.status(of: keyID).key) == keyHex(1))
     }
 
+    @Test func anExchangeThatCannotBeMadeIsAnErrorThatTheApplicationPassesOn() async throws {
+        let session = KeySession(configuration: configuration)
+        let watcher = Watcher(session)
+        let keyID = demand(session, "skd://movie")
+        let request = try #require(await watcher.next { $0.request != nil }?.request)
+        func failure(_ certificate: [UInt8], _ identifier: String) -> KeyError? {
+            #expect(throws: KeyError.self) {
+                try request.streamingContentKeyRequestData(
+                    forApp: certificate, contentIdentifier: Array(identifier.utf8))
+            }
+        }
+        #expect(failure([1, 2, 3], "movie")?.isSameKind(as: .invalidConfiguration("")) == true)
+        let error = try #require(failure(authority.certificate, ""))
+        #expect(error.isSameKind(as: .malformedRequest("")))
+        #expect(request.finishLoading(with: error))
+        #expect(session.status(of: keyID).error?.isSameKind(as: error) == true)
+    }
+
+    /// Nothing that tests use is built in.
+    @Test func withoutWhatAnIntegratorBringsThereIsNoExchange() async throws {
+        let session = KeySession(configuration: KeySessionConfiguration())
+        let watcher = Watcher(session)
+        _ = demand(session, "skd://movie")
+        let request = try #require(await watcher.next { $0.request != nil }?.request)
+        let error = #expect(throws: KeyError.self) {
+            try request.streamingContentKeyRequestData(
+                forApp: authority.certificate, contentIdentifier: Array("movie".utf8))
+        }
+        #expect(error?.description.contains("no key payload provider is set up") == true)
+    }
+
     @Test func textsHaveNoSecrets() {
         let service = LicenseService(
             .vuDRM, url: "https://me:password@keys.example/r?t=password", parameters: ["token": "password"])

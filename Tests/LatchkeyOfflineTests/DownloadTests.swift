@@ -113,8 +113,30 @@ struct DownloadTests {
         await item.download()
         #expect(item.progress.status.failure == .serverError)
         #expect(item.progress.totalDuration == .seconds(6))
-        #expect(item.progress.cachedDuration <= .seconds(4))
+        #expect(item.progress.cachedDuration > .zero && item.progress.cachedDuration <= .seconds(4))
         #expect(item.progress.cachedSize < UInt64(file.count))
+    }
+
+    /// Two seconds, as the caches of these tests are configured.
+    @Test func itIsReadyToPlayFromTheMinimumOn() async throws {
+        let origin = TestOrigin([url: TestFile.file(seconds: 6)])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        var seen: [CachedItem.Progress] = []
+        // Each time it comes one request further.
+        while item.progress.status != .complete, seen.count < 20 {
+            let count = Mutex(0)
+            origin.fail { request in
+                count.withLock { count in
+                    count += 1
+                    return count > 1 ? HTTPResponse(status: 404, url: request.url) : nil
+                }
+            }
+            await item.download()
+            seen.append(item.progress)
+        }
+        #expect(seen.allSatisfy { $0.isReadyToPlay == ($0.cachedDuration >= .seconds(2)) }, "\(seen)")
+        #expect(Set(seen.map(\.cachedDuration)).isSuperset(of: [.seconds(1), .seconds(2)]), "\(seen)")
     }
 
     /// It ends no download, is known to the next process, and lasts until a license is there or nobody is to be asked.
@@ -179,8 +201,10 @@ struct DownloadTests {
         let again = TestCache(origin, folder: test.folder)
         let resumed = try #require(try await again.cache.allItems().first)
         #expect(resumed.url == url)
-        #expect(resumed.progress.status == .paused)
+        #expect(await resumed.refresh().status == .paused)
         #expect(resumed.progress.cachedSize == had)
+        // Nothing goes on by itself.
+        #expect(origin.requests.isEmpty)
         await resumed.download()
         #expect(resumed.progress.status == .complete)
         let fetched = origin.requests.compactMap { $0.range?.clamped(to: 0...file.count - 1).count }.reduce(0, +)
@@ -189,21 +213,33 @@ struct DownloadTests {
         #expect(try await resumed.read(url) == file)
     }
 
-    @Test func pauseEndsItAndStartGoesOn() async throws {
+    @Test(.timeLimit(.minutes(1))) func pauseEndsItAndStartGoesOn() async throws {
         let file = TestFile.file(seconds: 12)
         let origin = TestOrigin([url: file])
         let test = TestCache(origin)
         let item = test.cache.item(url, format: .file)
-        origin.hold { request in
-            if (request.range?.lowerBound ?? 0) > 0 { try? await Task.sleep(for: .seconds(60)) }
-        }
+        let (held, cancelled) = holdWhatFollows(at: origin)
         item.start()
         await item.until { $0.status == .caching && $0.cachedSize > 0 }
+        for await _ in held { break }
         item.pause()
         await item.until { $0.status == .paused }
+        for await _ in cancelled { break }
         origin.hold(nil)
         await item.download()
         #expect(item.progress.status == .complete)
+    }
+
+    /// From now on, the origin answers for the start of the file alone. Tells of each other request, and of its cancellation.
+    private func holdWhatFollows(at origin: TestOrigin) -> (held: AsyncStream<Void>, cancelled: AsyncStream<Void>) {
+        let (held, hold) = AsyncStream.makeStream(of: Void.self)
+        let (cancelled, cancel) = AsyncStream.makeStream(of: Void.self)
+        origin.hold { request in
+            guard (request.range?.lowerBound ?? 0) > 0 else { return }
+            hold.yield()
+            do { try await Task.sleep(for: .seconds(3600)) } catch { cancel.yield() }
+        }
+        return (held, cancelled)
     }
 
     @Test func whatIsTemporaryIsTriedAgain() async throws {
@@ -320,6 +356,48 @@ struct DownloadTests {
         #expect(try await test.cache.allItems().count == 20)
     }
 
+    @Test(.timeLimit(.minutes(1))) func whatWaitsForItsTurnSaysSo() async throws {
+        let urls = (0..<3).map { "https://media.example/\($0).ismv" }
+        let file = TestFile.file(seconds: 4)
+        let origin = TestOrigin(Dictionary(uniqueKeysWithValues: urls.map { ($0, file) }))
+        // Until it is cancelled.
+        origin.hold { _ in try? await Task.sleep(for: .seconds(3600)) }
+        let test = TestCache(origin, limit: 2)
+        let items = urls.map { test.cache.item($0, format: .file) }
+        for item in items.dropLast() {
+            item.start()
+            await item.until { $0.status == .caching }
+        }
+        items[2].start()
+        await items[2].until { $0.status == .waiting }
+        for _ in 0..<20 { #expect(await items[2].refresh().status == .waiting) }
+        items[0].pause()
+        await items[2].until { $0.status == .caching }
+        #expect(items[1].progress.status == .caching)
+        for item in items {
+            item.pause()
+            await item.until { $0.status == .paused }
+        }
+    }
+
+    /// However long nothing of it was used, and whatever else is downloaded.
+    @Test func nothingExpiresAndNothingIsCleanedUp() async throws {
+        let file = TestFile.file(seconds: 4)
+        let other = "https://media.example/other.ismv"
+        let origin = TestOrigin([url: file, other: file])
+        let test = TestCache(origin)
+        await test.cache.item(url, format: .file).download()
+        let old = [FileAttributeKey.modificationDate: Date(timeIntervalSince1970: 0)]
+        for place in test.files { try FileManager.default.setAttributes(old, ofItemAtPath: place.path) }
+        let later = TestCache(origin, folder: test.folder)
+        await later.cache.item(other, format: .file).download()
+        let items = try await later.cache.allItems()
+        #expect(items.map(\.url) == [url, other])
+        #expect(items.allSatisfy { $0.progress.status == .complete })
+        origin.switchOff()
+        for item in items { #expect(try await item.read(item.url) == file) }
+    }
+
     @Test func purgeTakesEverythingAway() async throws {
         let file = TestFile.file(seconds: 4)
         let other = "https://media.example/other.ismv"
@@ -339,16 +417,16 @@ struct DownloadTests {
         #expect(item.progress.status == .complete)
     }
 
-    @Test func purgeEndsADownloadThatRuns() async throws {
+    @Test(.timeLimit(.minutes(1))) func purgeEndsADownloadThatRuns() async throws {
         let origin = TestOrigin([url: TestFile.file(seconds: 12)])
         let test = TestCache(origin)
         let item = test.cache.item(url, format: .file)
-        origin.hold { request in
-            if (request.range?.lowerBound ?? 0) > 0 { try? await Task.sleep(for: .seconds(60)) }
-        }
+        let (held, cancelled) = holdWhatFollows(at: origin)
         item.start()
         await item.until { $0.status == .caching && $0.cachedSize > 0 }
+        for await _ in held { break }
         try await item.purgeAndWait()
+        for await _ in cancelled { break }
         origin.hold(nil)
         origin.forget()
         #expect(item.progress == CachedItem.Progress())

@@ -131,6 +131,24 @@ struct ManifestDownloadTests {
         #expect(whole.contains("high/4.m4s"))
     }
 
+    /// A player has gone to a position behind the cached part.
+    @Test func whatPlayersBringCountsUpToTheFirstGap() async throws {
+        let missing = base + "high/3.m4s"
+        let origin = TestOrigin(hls.filter { $0.key != missing })
+        let item = TestCache(origin).cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status.failure == .serverError && item.progress.cachedDuration == .seconds(4))
+        let had = item.progress.cachedSize
+        for name in ["high/4.m4s", "en/4.m4s"] { #expect(try await item.read(base + name).count == 3000) }
+        #expect(await item.refresh().cachedDuration == .seconds(4))
+        #expect(item.progress.cachedSize >= had + 6000)
+        origin.change(missing, [UInt8](repeating: 3, count: 3000), validator: "\"1\"")
+        origin.forget()
+        await item.download()
+        #expect(item.progress.status == .complete && item.progress.cachedDuration == .seconds(8))
+        #expect(!names(origin).contains("high/4.m4s") && names(origin).contains("high/3.m4s"))
+    }
+
     @Test func liveStreamsAreRefused() async throws {
         var files = hls
         for (url, bytes) in files where url.hasSuffix(".m3u8") {

@@ -87,7 +87,7 @@ struct CacheView {
     /// Starts it. Whether it is complete in the end.
     @discardableResult
     func follow(_ content: CachedContent) async -> Bool {
-        content.start()
+        content.start(acquiresLicense: options.agrees, delegate: options.delegate)
         var warning: CacheError?
         for await progress in content.updates {
             if let new = progress.warning, new != warning { print("warning: \(new)") }

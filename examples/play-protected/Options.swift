@@ -97,7 +97,8 @@ struct Options {
           --release-after MS   give the agent up in the middle of playback
           --cache DIR          where content is kept for playback offline, in the place of the user's cache
           --console            list, start, pause, resume, purge and play downloads by commands, and pause playback
-          --download           download the content, and do not play; several URLs are downloaded at once
+          --download           download the content, and do not play; several URLs are downloaded at once. With --yes,
+                               their licenses are acquired, too
           --cached             show what is in the cache, and do not play
           --purge              take the content out of the cache; without a URL, everything
           --bit-rate N         download the best variant up to N kbit/s

@@ -52,7 +52,7 @@ struct Playback {
             if options.onlyInforms { return .informed }
             if options.agent.acquisition == .manual, info.rightsStatus != .valid, !options.refuses {
                 guard mayAcquire() else { return .noRights }
-                let rights = try await agent.acquireLicense(delegate: delegate)
+                let rights = try await agent.acquireLicense(delegate: options.delegate)
                 print("acquired: \(rights)")
                 guard rights.kind == .valid else { return .noRights }
             }
@@ -79,10 +79,6 @@ struct Playback {
 
     private func mayAcquire() -> Bool {
         options.agrees || PlayProtected.ask("There are no rights to play this. Acquire a license? [y/N] ") == "y"
-    }
-
-    private var delegate: (any PlayReadyDelegate)? {
-        options.delegateHeader.map { HeaderDelegate(name: $0.name, value: $0.value) }
     }
 
     // MARK: Playing
@@ -195,7 +191,7 @@ struct Playback {
                 // The pipeline plays what it has, and waits.
                 Task {
                     do throws(AgentError) {
-                        let rights = try await agent.acquireLicense(delegate: delegate)
+                        let rights = try await agent.acquireLicense(delegate: options.delegate)
                         print("acquired: \(rights)")
                     } catch {
                         print("error: \(error)")
@@ -233,6 +229,12 @@ struct Playback {
 
     private func text(_ details: SessionErrorDetails) -> String {
         "HTTP \(details.httpStatus), \(details.code) \(details.message), \(details.reason)"
+    }
+}
+
+extension Options {
+    var delegate: (any PlayReadyDelegate)? {
+        delegateHeader.map { HeaderDelegate(name: $0.name, value: $0.value) }
     }
 }
 

@@ -296,8 +296,9 @@ def wrong_type_hls():
         for name, data in hls.files.items():
             if name != "master.m3u8":
                 hls.origin.files[name] = hls_origin.Answer(200, data, Content_Type="text/html")
-        run = hls.play().demand(0).states("playing", "ended")
+        run = hls.play("--log").demand(0).states("playing", "ended")
         demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+        demand(any(f"{hls.url('v_3.ts')} has the type" in line for line in run.values("log")), "the log does not name it")
 
 
 def _serve(kind, check):

@@ -15,6 +15,7 @@ import corpus
 import hls_origin
 import manifests
 import playready_scenes
+import traced
 from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
@@ -462,8 +463,10 @@ def wrong_type():
         for name in ("v_2.m4s", "a_2.m4s"):
             files[name] = hls_origin.Answer(200, files[name], Content_Type="text/html")
         with hls_origin.Origin(files) as mislabeled:
-            run = play("--yes", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
+            run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
             demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+            told = {line.split()[1] for line in run.values("log") if "has the type of a web page" in line}
+            demand(told == {f"{mislabeled.url}/{name}" for name in ("a_2.m4s", "v_2.m4s")}, f"log: {told}")
         demand(origin.url != mislabeled.url, "one origin")
 
 
@@ -552,9 +555,10 @@ def in_background():
         beats(1)
         demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
         console.until("playback: played")
+        # The application goes on.
+        scene.wait("sessions_active", 0, "the session is not ended with the playback")
         console.type("quit")
         demand(console.process.wait(20) == 0, f"status {console.process.returncode}")
-        scene.wait("sessions_active", 0, "the session is not ended")
 
 
 def teardown_error():
@@ -586,8 +590,9 @@ def session_lost():
                 demand(scene.server.end_sessions("anna") == 1, "there was no session")
 
         run = play("--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during)
-        run.demand(1, "event: session heartbeat error, final", "event: playback will be aborted")
-        run.states("playing", "aborted")
+        run.demand(1, "event: playback will be aborted").states("playing", "aborted")
+        told = events(run, "session heartbeat error")
+        demand(len(told) == 1 and told[0].startswith("session heartbeat error, final: HTTP 410, 1007 "), f"events {told}")
 
 
 def log_view():
@@ -599,6 +604,14 @@ def log_view():
             demand(any(wanted in line for line in lines), f"no line has “{wanted}”: {lines[:8]}")
         said = "\n".join(run.lines).lower()
         demand(not any(key in said for key in world.case.keys.values()), "a key is in the log")
+
+
+def debugged():
+    """A debugger's trace of the process does not matter to the ordinary build."""
+    with World(name=DASH) as world:
+        run = play("--automatic", url(world, "stream.mpd"), begun=lambda process: traced.seize(process.pid)).demand(0)
+        run.states("playing", "ended")
+        demand(world.asked() >= 1, "no license was acquired")
 
 
 ALL = {
@@ -614,5 +627,5 @@ ALL = {
     "invalid-content": invalid_content, "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
     "in-background": in_background, "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost,
     "teardown-error": teardown_error, "released": released,
-    "log-view": log_view,
+    "log-view": log_view, "debugged": debugged,
 }

@@ -246,12 +246,14 @@ def play_log():
                      r"info: the player has come to the end\n"):
             demand(re.search(text, shown), f"no “{text}”: {shown[-1500:]}")
         demand("firstexp" not in shown, "a query is shown")
+        demand(" debug: " not in shown, "what is below the threshold is shown")
         lines = latchkey("play", "--json", "--log", "debug", *SINKS, film).demand(0).output.splitlines()
         logged = [event for event in map(json.loads, lines) if event["event"] == "log"]
         demand({"debug", "info"} <= {event["level"] for event in logged} and all("time" in event for event in logged),
                f"{logged}")
         fetched = re.escape(film.replace("stream.mpd", "v_1.m4s")) + r": HTTP 200 in \d+ ms, \d+ bytes"
-        demand(any(re.search(fetched, event["text"]) for event in logged), f"no “{fetched}”: {logged}")
+        for text in (fetched, "^the agent is paused$", "^the agent is playing$"):
+            demand(any(re.search(text, event["text"]) for event in logged), f"no “{text}”: {logged}")
         demand(not re.search("^log: ", latchkey("play", *SINKS, film).demand(0).output, re.MULTILINE), "log without --log")
         latchkey("play", "--log", "loud", film).demand(64, "debug, info, warning, error")
 

@@ -261,6 +261,14 @@ def cached(_language):
         content, progress, items = latchkey_cache.CachedContent(film.url, "piff"), Answers(), Answers()
         demand(content.type == "piff" and content.url == film.url, f"{content.type} {content.url}")
         content.add_listener(progress)
+        film.origin.rate = 30_000
+        content.start(acquires_license=True)
+        while progress.take()[0].status != "caching":
+            pass
+        content.pause()
+        while progress.take()[0].status != "paused":
+            pass
+        film.origin.rate = None
         content.start(acquires_license=True)
         seen = [progress.take()[0]]
         while seen[-1].status not in ("complete", "failed"):

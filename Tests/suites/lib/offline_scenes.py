@@ -429,16 +429,34 @@ def seek():
         demand("/v_6.m4s" not in origin.paths(), "what playback brought was fetched again")
 
 
+def seek_file():
+    """The same in a file. What the player brings counts as soon as the download goes on, and is not fetched again."""
+    with Film(4, 100_000) as film:
+        _, total = film.download_part(2 << 20)
+        had = claimed(film.cache, film.bytes)
+        run = film.play("--seek", "14000", "--log", sink=PACED).demand(0, "seek: yes", "log: info: seek to 14000 ms")
+        run.states("playing", "ended")
+        demand(not events(run, "cache edge"), "it ended at an edge")
+        brought = claimed(film.cache, film.bytes)
+        demand(brought > had, "nothing was stored")
+        film.origin.forget()
+        download(film.cache, film.url).demand(0, f"complete {total} of {total} ms")
+        demand(film.origin.sent == len(film.bytes) - brought, f"{film.origin.sent} bytes were sent, {brought} were there")
+
+
 def fills():
     """Playback online brings the rest into the cache, and nothing that is there is asked for again."""
     with Film(4, 100_000) as film:
         film.download_part(2 << 20)
-        demand(claimed(film.cache, film.bytes) >= 1 << 20, "the first MiB is not there")
+        had = claimed(film.cache, film.bytes)
+        demand(had >= 1 << 20, "the first MiB is not there")
         film.play().demand(0).states("ended")
         asked = [part for _, part in film.origin.requests]
         demand(asked and all(part and part[0] >= 1 << 20 for part in asked), f"asked for {asked}, with the first MiB there")
+        demand(film.origin.sent <= len(film.bytes) - had, f"{film.origin.sent} bytes were sent, and {had} were there")
         film.origin.switch_off()
-        film.play().demand(0).states("ended")
+        run = film.play().demand(0).states("ended")
+        demand(not events(run, "cache edge"), "playback without the network ends before the end of the film")
 
 
 def purge_while_playing():
@@ -659,6 +677,24 @@ def without_session():
         demand(events(run, "session setup error"), f"events: {run.values('event')}")
 
 
+def license_by_delegate():
+    """The license comes with the download, and the application's delegate sends the challenge. Then nothing is asked for."""
+    from manual_scenes import Recorder
+
+    with World(name=DASH) as world, Recorder(world.server.url) as recorder, Origin(media(DASH)) as origin, \
+            children.Folder() as folder:
+        world.configure("", server=recorder.service())
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd"
+        run = download(cache, "--yes", "--delegate-header", "X-User: anna", url).demand(0, "complete")
+        demand(", ready" in run.lines[-1], run.lines[-1])
+        sent = recorder.of("AcquireLicense")
+        demand(sent and all(fields.get("X-User") == "anna" for fields, _ in sent), f"{[fields for fields, _ in sent]}")
+        origin.switch_off()
+        recorder.requests.clear()
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+        demand(not recorder.requests, "the license service was asked again")
+
+
 def twenty():
     """Twenty at once, four of them at a time."""
     films = {f"/{number}.ismv": piff(1, 2000 + number) for number in range(20)}
@@ -675,10 +711,11 @@ def twenty():
 ALL = {
     "kills": kills, "slow-kills": slow_kills, "console": console, "sleep": sleep,
     "sleep-without-inhibitor": sleep_without_inhibitor,
-    "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "fills": fills,
+    "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "seek-file": seek_file,
+    "fills": fills,
     "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
     "stored-keys-clock-set-back": stored_keys_clock_set_back, "stored-keys-reset": stored_keys_reset,
     "manifest-edge": manifest_edge, "twenty": twenty,
-    "without-session": without_session,
+    "without-session": without_session, "license-by-delegate": license_by_delegate,
 }

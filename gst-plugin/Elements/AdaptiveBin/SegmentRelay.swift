@@ -10,8 +10,8 @@ import Synchronization
 final class SegmentRelay: Sendable {
     /// What others may want to know. URLs may have queries.
     enum Notice: Sendable {
-        /// A segment was handed on, to its last byte, in so many nanoseconds.
-        case done(url: String, status: Int, size: Int, time: UInt64)
+        /// A segment was handed on, to its last byte, in so many nanoseconds. `type` is what the server calls it.
+        case done(url: String, status: Int, type: String?, size: Int, time: UInt64)
         /// A status that is no success. Each time.
         case serverError(url: String, status: Int)
         /// Once, until something else came from there.
@@ -174,7 +174,7 @@ final class SegmentRelay: Sendable {
         guard !isComplete, let part, part.sent.length.map({ $0 > bytes.count }) ?? true else {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
             didSucceed(url)
-            didHandOn(url, head.status, all.count, since: start)
+            didHandOn(url, head, all.count, since: start)
             return LoopbackResponse(
                 status: head.status, headers: headers(head), body: filters ? ID3Filter.filter(whole: all) : all)
         }
@@ -182,7 +182,7 @@ final class SegmentRelay: Sendable {
             url, request, download, head: head, start: bytes, part: part,
             filter: filters ? ID3Filter() : nil, relay: self, origin: origin
         ) { [weak self] size in
-            self?.didHandOn(url, head.status, size, since: start)
+            self?.didHandOn(url, head, size, since: start)
         }
         var headers = headers(head)
         if let range = part.contentRange { headers.append(HTTPHeader(name: "Content-Range", value: range)) }
@@ -241,10 +241,10 @@ final class SegmentRelay: Sendable {
             }
     }
 
-    private func didHandOn(_ url: String, _ status: Int, _ size: Int, since start: ContinuousClock.Instant) {
+    private func didHandOn(_ url: String, _ head: HTTPResponse, _ size: Int, since start: ContinuousClock.Instant) {
         let (seconds, attoseconds) = start.duration(to: now()).components
         let time = UInt64(clamping: seconds) &* 1_000_000_000 &+ UInt64(clamping: attoseconds / 1_000_000_000)
-        tell(.done(url: url, status: status, size: size, time: time))
+        tell(.done(url: url, status: head.status, type: head.header("Content-Type"), size: size, time: time))
     }
 }
 
@@ -277,9 +277,10 @@ extension SegmentRelay.Notice {
     /// Those of the message. Empty for what is lost.
     var fields: [(String, FieldValue)] {
         switch self {
-        case .done(let url, let status, let size, let time):
+        case .done(let url, let status, let type, let size, let time):
             Self.fields("done", url, status)
                 + [("size", .uint64(UInt64(clamping: size))), ("time", .uint64(time))]
+                + (type.map { [("content-type", .string($0))] } ?? [])
         case .serverError(let url, let status): Self.fields("server-error", url, status)
         case .webPage(let url): Self.fields("web-page", url, 200)
         case .noNetwork(let failure):

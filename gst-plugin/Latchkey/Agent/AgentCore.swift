@@ -499,7 +499,15 @@ extension AgentCore {
             return logRequest(answer.url, Int(answer.status), size: answer.length, nanoseconds: answer.elapsed ?? 0)
         }
         if answer.status >= 400 { serverDidFail(Int(answer.status), at: answer.url) }
-        if answer.status < 300, answer.contentType?.lowercased().hasPrefix("text/html") == true { check(answer.url) }
+        if answer.status < 300, Self.isPageType(answer.contentType ?? "") { check(answer.url) }
+    }
+
+    private static func isPageType(_ type: String) -> Bool { type.lowercased().hasPrefix("text/html") }
+
+    private func logWrongType(_ url: String) {
+        log(
+            .warning,
+            "\(HTTPRequest(url: url).printableURL) has the type of a web page and is none: it is read as media")
     }
 
     private func logRequest(_ url: String, _ status: Int, size: UInt64?, nanoseconds: UInt64) {
@@ -513,10 +521,13 @@ extension AgentCore {
 
     /// What adaptive demuxers tell of the segments that it fetches.
     private func segmentWasFetched(
-        _ outcome: String, _ url: String, _ reason: String, _ status: Int, _ size: UInt64, _ time: UInt64
+        _ outcome: String, _ url: String, _ reason: String, _ status: Int, _ type: String, _ size: UInt64,
+        _ time: UInt64
     ) {
         switch outcome {
-        case "done": logRequest(url, status, size: size, nanoseconds: time)
+        case "done":
+            logRequest(url, status, size: size, nanoseconds: time)
+            if Self.isPageType(type) { logWrongType(url) }
         case "server-error": serverDidFail(status, at: url)
         case "web-page":
             guarded.withLock { $0.webPageURL = url }
@@ -534,8 +545,8 @@ extension AgentCore {
         Task { [weak self] in
             let start = try? await ContentSource(transport: CurlTransport.shared).part(
                 url, offset: 0, count: WebPage.size)
-            guard let start, WebPage.isOne(start: start.bytes) else { return }
-            self?.webPageDidCome()
+            guard let start else { return }
+            if WebPage.isOne(start: start.bytes) { self?.webPageDidCome() } else { self?.logWrongType(url) }
         }
     }
 
@@ -636,7 +647,8 @@ extension AgentCore {
             if case .uint(let number)? = fields["http-status"] { status = number }
             if case .uint64(let number)? = fields["size"] { size = number }
             if case .uint64(let number)? = fields["time"] { time = number }
-            return segmentWasFetched(text("outcome"), text("url"), text("reason"), Int(status), size, time)
+            return segmentWasFetched(
+                text("outcome"), text("url"), text("reason"), Int(status), text("content-type"), size, time)
         case "latchkey-wrong-key":
             let keys = texts("key-ids").map { "KID \($0)" }.joined(separator: ", ")
             let name = keys.isEmpty ? "media without a KID" : keys

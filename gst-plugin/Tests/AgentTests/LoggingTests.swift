@@ -89,4 +89,20 @@ import Testing
         AgentLog.write(AgentLogMessage(.error, mark))
         #expect(mine().count == 3)
     }
+
+    /// What an agent's listener gets; the log itself has all lines.
+    @Test func anAgentTellsOfTheLinesFromItsThresholdOn() async {
+        var configuration = Agent.Configuration()
+        configuration.logThreshold = .warning
+        let agent = Agent(contentURL: "http://127.0.0.1:9/film.mpd", type: .dash, configuration: configuration)
+        let events = agent.events
+        for level in AgentLogMessage.Level.allCases { agent.core.log(level, "\(level)") }
+        agent.core.log(.error, "the last")
+        var told: [String] = []
+        for await case .logMessage(let message) in events {
+            told.append(message.text)
+            if message.text == "the last" { break }
+        }
+        #expect(told == ["warning", "error", "the last"])
+    }
 }

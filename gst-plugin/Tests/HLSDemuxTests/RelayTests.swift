@@ -92,7 +92,7 @@ struct RelayTests {
             ) { notice in
                 let text =
                     switch notice {
-                    case .done(_, let status, let size, _): "done \(status) \(size)"
+                    case .done(_, let status, _, let size, _): "done \(status) \(size)"
                     case .serverError(_, let status): "server error \(status)"
                     case .webPage: "web page"
                     case .noNetwork: "no network"
