@@ -299,6 +299,10 @@ def console():
         console.until("playback: played")
         console.type(f"purge {film.url}")
         console.until("purged: ")
+        console.type(f"purge {film.url}")
+        console.until("not cached: ")
+        told = [line for line in console.lines if "progress: complete" in line]
+        demand(len(told) == 1, f"{told}")
         console.type("quit")
         demand(console.process.wait(20) == 0 and not cached(film.cache), f"{console.lines[-5:]}")
 
