@@ -148,6 +148,7 @@
 
         func run() async throws {
             let items = try await chosen()
+            if all, items.isEmpty { print("nothing is cached") }
             try await confirm(items)
             for item in items {
                 do throws(CacheError) { try await item.purgeAndWait() } catch { throw ToolError(error.description) }

@@ -28,6 +28,8 @@ from playready_world import World, demand
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
 PIFF = "bento4-piff-ctr-ismv"
+ROTATION = "dash-cenc-keyrot"
+THREE_SYSTEMS = "hls-fmp4-cbcs-3drm"
 SINKS = ("--video-sink", "fakesink sync=false", "--audio-sink", "fakesink sync=false")
 DEADLINE = 60
 
@@ -380,6 +382,49 @@ def play_outage():
         film.demand_rest()
 
 
+def play_rotation():
+    """Keys that media alone names, each acquired when it comes: `acquire` says that there is nothing for it, `inspect` names
+    the service that playback asks, and playback gets each key once."""
+    for _ in range(3):
+        with World(name=ROTATION) as world:
+            film = url(world, "stream.mpd")
+            need, = latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]
+            demand(need["keySystem"] == "playready" and world.server.url in need.get("source", ""), f"{need}")
+            latchkey("acquire", film).demand(1, "no license for playback was acquired")
+            latchkey("play", "--yes", *SINKS, film).demand(0, "state: ended")
+            demand(world.asked() == 6, f"{world.asked()} licenses for six keys")
+
+
+def play_key_formats():
+    """A playlist offers FairPlay-style and PlayReady-style keys. What is configured is what `inspect` names and what is
+    asked: the only one, or the one that `key-formats` prefers."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case(THREE_SYSTEMS)
+    with children.Folder() as folder:
+        authority, store = (os.path.join(folder.path, name) for name in ("authority", "store"))
+        with ReferenceServer(case.key_server_file, case.folder, authority, playready=authority) as server:
+            film = f"{server.url}/media/master.m3u8"
+            playready = server.playready_configuration(store, f"{server.url}/playready/rightsmanager.asmx")
+            both = "[latchkey]\nkey-formats=com.microsoft.playready\n" + server.fairplay_configuration().replace(
+                "[latchkey]\n", "") + playready
+            for text in (playready, both):
+                os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", text)
+                systems = {need.get("keySystem") for need in latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]}
+                demand(systems == {"playready"}, f"{systems}")
+                latchkey("play", "--yes", *SINKS, film).demand(0, "state: ended")
+                latchkey("licenses", "reset", "--yes").demand(0, "removed: ")
+            demand(not any("fairplay" in entry["path"] for entry in server.log()), "the FairPlay-style server was asked")
+            # A service for any key is asked for those that no other one has.
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={server.url}/clearkey\n")
+            for need in latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]:
+                demand(need["keySystem"] == "clearkey" and "/clearkey" in need.get("source", ""), f"{need}")
+            without_configuration()
+            said = latchkey("play", "--yes", *SINKS, film).demand(2, "skd://host/path: no license service")
+            demand("KID" not in said.errors, said.errors)
+
+
 def play_json():
     """Each event is an object on a line of its own."""
     with World(name=DASH) as world:
@@ -474,6 +519,31 @@ def heartbeat_error():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def terminated():
+    """Ended by a service manager, it ends its viewing session."""
+    from session_scenes import Scene
+
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"terminated-{os.getpid()}.conf")
+    paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+    try:
+        with Scene() as scene:
+            player = subprocess.Popen(
+                ["latchkey", "play", "--yes", *paced, f"{scene.server.url}/media/stream.mpd"], stdout=subprocess.PIPE,
+                text=True)
+            try:
+                while "playing" not in player.stdout.readline():
+                    demand(player.poll() is None, "the player ended")
+                demand(scene.metric("sessions_active") == 1, "there is no session")
+                player.terminate()
+                player.communicate(timeout=DEADLINE)
+            finally:
+                player.kill()
+            demand(player.returncode == 143, f"status {player.returncode}")
+            demand(scene.metric("sessions_active") == 0, "the session is left")
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
 # cache
 
 
@@ -500,7 +570,7 @@ def cached():
             on_terminal("cache", "purge", film, answers=b"n\n").demand(1, film, "[y/N]", "nothing was removed")
             latchkey("play", *SINKS, film).demand(0, "state: ended")
             on_terminal("cache", "purge", film, answers=b"y\n").demand(0, "removed: ")
-            latchkey("cache", "purge", "--all").demand(0)
+            latchkey("cache", "purge", "--all").demand(0, "nothing is cached")
             latchkey("cache", "list").demand(0, "nothing is cached")
             latchkey("cache", "purge").demand(64, "--all")
         finally:
@@ -633,11 +703,11 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
+    "play/json": play_json, "play/rotation": play_rotation, "play/key-formats": play_key_formats, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
-    "heartbeat-error": heartbeat_error, "cache": cached,
+    "heartbeat-error": heartbeat_error, "terminated": terminated, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "cache-audio-tracks": cached_audio_tracks,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
