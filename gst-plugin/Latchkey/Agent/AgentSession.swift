@@ -198,6 +198,7 @@ final class AgentSession: Sendable {
             return (.playReady, Self.service("PlayReady-style", url))
         }
         if need.system == .fairPlay, settings.keySystem ?? .fairPlay == .fairPlay, let fairPlay = settings.fairPlay {
+            if rights.kind == .valid, !keyIDs(of: need).allSatisfy(isUsableNow) { return (.fairPlay, "a stored key") }
             let own = settings.keySystem == .fairPlay ? settings.licenseURL : nil
             return (
                 .fairPlay,
