@@ -383,8 +383,8 @@ def play_outage():
 
 
 def play_rotation():
-    """Keys that media alone names, each acquired when it comes: `acquire` says that there is nothing for it, `inspect` names
-    the service that playback asks, and playback gets each key once."""
+    """Keys that media alone names, each acquired when it comes: `acquire` says that there is nothing for it, `inspect`
+    names the service that playback asks, and playback gets each key once."""
     for _ in range(3):
         with World(name=ROTATION) as world:
             film = url(world, "stream.mpd")
@@ -417,7 +417,8 @@ def play_key_formats():
                 "[latchkey]\n", "") + playready
             for text in (playready, both):
                 os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", text)
-                systems = {need.get("keySystem") for need in latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]}
+                needs = latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]
+                systems = {need.get("keySystem") for need in needs}
                 demand(systems == {"playready"}, f"{systems}")
                 latchkey("play", "--yes", *SINKS, film).demand(0, "state: ended")
                 latchkey("licenses", "reset", "--yes").demand(0, "removed: ")
@@ -710,11 +711,13 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/rotation": play_rotation, "play/key-formats": play_key_formats, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
+    "play/json": play_json, "play/rotation": play_rotation, "play/key-formats": play_key_formats,
+    "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
     "heartbeat-error": heartbeat_error, "terminated": terminated, "cache": cached,
-    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "cache-audio-tracks": cached_audio_tracks,
+    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
+    "cache-audio-tracks": cached_audio_tracks,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
