@@ -625,6 +625,27 @@ def cached_elsewhere():
         latchkey("cache", "purge", *cache, "--yes", film).demand(0, "removed: ")
 
 
+def cached_in_use():
+    """What another process plays stays, and is named; the rest is purged."""
+    with World(name=DASH) as world, children.Folder() as folder:
+        film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
+        for name in (film, film + "?later"):
+            latchkey("cache", "add", *cache, name).demand(0, "complete: ")
+        paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+        player = subprocess.Popen(
+            ["latchkey", "play", "--yes", *cache, *paced, film], stdout=subprocess.PIPE, text=True)
+        try:
+            while "playing" not in player.stdout.readline():
+                demand(player.poll() is None, "the player ended")
+            latchkey("cache", "purge", *cache, "--yes", "--all").demand(
+                1, f"removed: {film}?later\n", f"Error: {film}: in use")
+        finally:
+            player.kill()
+            player.communicate()
+        latchkey("cache", "purge", *cache, "--yes", "--all").demand(0, f"removed: {film}\n")
+        latchkey("cache", "purge", *cache, "--all").demand(0, "nothing is cached")
+
+
 # The service of examples/systemd
 
 
@@ -718,6 +739,6 @@ ALL = {
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
     "heartbeat-error": heartbeat_error, "terminated": terminated, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
-    "cache-audio-tracks": cached_audio_tracks,
+    "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
