@@ -73,6 +73,9 @@ public struct HTTPError: Error, Sendable, Hashable {
     /// Any other failure.
     public static func other(_ url: String, _ detail: String = "") -> HTTPError { Self(.other, url, detail) }
 
+    /// The URL and the details without the kind, for an error that has a kind of its own.
+    package var reason: String { [url, detail].filter { !$0.isEmpty }.joined(separator: ": ") }
+
     /// The kind of failure alone.
     public var shortDescription: String { code.rawValue }
 
@@ -95,7 +98,7 @@ public struct HTTPError: Error, Sendable, Hashable {
 extension HTTPError: CustomStringConvertible {
     /// The kind, the URL without query and user information, and the details, as far as they are there.
     public var description: String {
-        [code.rawValue, url, detail].filter { !$0.isEmpty }.joined(separator: ": ")
+        [code.rawValue, reason].filter { !$0.isEmpty }.joined(separator: ": ")
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyCurl
+import LatchkeyProtection
 
 /// An absolute http or https URL, read by libcurl's own parser, so that what is checked is what is fetched.
 struct HTTPURL: Sendable {
@@ -19,7 +20,7 @@ struct HTTPURL: Sendable {
 
     init(_ text: String) throws(HTTPError) {
         guard let parts = URLParts(text, flags: 0, try .shared(for: text)) else {
-            throw .invalidURL(text, "give an absolute http or https URL")
+            throw .invalidURL(text, Self.problem(of: text))
         }
         try self.init(parts, origin: text)
     }
@@ -41,15 +42,24 @@ struct HTTPURL: Sendable {
         return try HTTPURL(parts, origin: text)
     }
 
+    /// What is wrong with a URL that cannot be read.
+    private static func problem(of text: String) -> String {
+        guard let scheme = URIReference(text).scheme?.lowercased() else { return "give an absolute http or https URL" }
+        return ["http", "https"].contains(scheme)
+            ? "its host or port cannot be read, or it has characters that URLs do not have" : onlyHTTP
+    }
+
+    private static let onlyHTTP = "only http and https are supported"
+
     private init(_ parts: URLParts, origin: String) throws(HTTPError) {
         guard let scheme = parts.get(CURLUPART_SCHEME)?.lowercased(), scheme == "http" || scheme == "https" else {
             throw .invalidURL(
-                parts.get(CURLUPART_URL) ?? origin, "only http and https are supported")
+                parts.get(CURLUPART_URL) ?? origin, Self.onlyHTTP)
         }
         guard parts.set(CURLUPART_FRAGMENT, nil, 0), let text = parts.get(CURLUPART_URL),
             let host = parts.get(CURLUPART_HOST), !host.isEmpty,
             let port = parts.get(CURLUPART_PORT, UInt32(CURLU_DEFAULT_PORT))
-        else { throw .invalidURL(origin, "give an absolute http or https URL") }
+        else { throw .invalidURL(origin, Self.problem(of: origin)) }
         self.text = text
         self.scheme = scheme
         self.host = host.lowercased()

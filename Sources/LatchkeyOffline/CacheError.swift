@@ -96,7 +96,8 @@ public struct CacheError: Error, Hashable, Sendable {
                 .unreachable
             }
         let hint = code == .unsupportedContent ? "; byte ranges have to be supported for large files" : ""
-        self.init(code, "\(error)\(hint)")
+        // The kind that the description begins with says the same.
+        self.init(code, (code == .invalidURL || code == .cancelled ? error.reason : "\(error)") + hint)
     }
 
     /// A URL for people: without query, fragment and user information.

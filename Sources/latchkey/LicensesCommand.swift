@@ -60,6 +60,15 @@ struct StorePlace: ParsableArguments {
     }
 }
 
+extension LicenseStoreConfiguration {
+    /// Whether there is a store. Throws `ToolError` if that cannot be seen, as in a folder of another user.
+    func exists() throws(ToolError) -> Bool {
+        if isThere { return true }
+        guard access(database, F_OK) != 0, errno != ENOENT else { return false }
+        throw ToolError("\(database) cannot be read: \(String(cString: strerror(errno)))")
+    }
+}
+
 /// What `latchkey licenses` is about.
 struct Stores {
     var licenses: LicenseStoreConfiguration
@@ -98,18 +107,27 @@ struct LicensesListCommand: AsyncParsableCommand {
         let licenses = try await Self.licenses(
             in: stores.licenses, isClockSecure: secureClock || stores.isClockSecure)
         guard !json else { return print(try LicenseTable(licenses).json()) }
-        if licenses.isEmpty { print("no licenses in \(stores.licenses.database)") }
-        for line in LicenseTable(licenses).lines where !licenses.isEmpty { print(line) }
+        for line in try Self.lines(licenses, in: stores.licenses) { print(line) }
         if let count = try await stores.keys?.count, count > 0 {
             print("stored FairPlay-style keys in \(stores.keysFolder): \(count)")
         }
+    }
+
+    static func lines(
+        _ licenses: [StoredPlayReadyLicense], in configuration: LicenseStoreConfiguration
+    ) throws(ToolError) -> [String] {
+        guard licenses.isEmpty else { return LicenseTable(licenses).lines }
+        guard try configuration.exists() else {
+            return ["no licenses: there is no license store yet at \(configuration.database)"]
+        }
+        return ["no licenses in \(configuration.database)"]
     }
 
     static func licenses(
         in configuration: LicenseStoreConfiguration, isClockSecure: Bool = false,
         clocks: any ClockSource = SystemClocks()
     ) async throws -> [StoredPlayReadyLicense] {
-        guard configuration.isThere else { return [] }
+        guard try configuration.exists() else { return [] }
         let store = try await LicenseStore.open(configuration)
         var policy = TrustedClockPolicy()
         policy.takesSystemClock = !isClockSecure
@@ -256,7 +274,7 @@ struct StoreReset {
     }
 
     private func resetStore(_ confirm: (String) throws -> Bool) async throws {
-        guard configuration.isThere else {
+        guard try configuration.exists() else {
             return report("there is no license store at \(configuration.database); nothing was removed")
         }
         do {

@@ -48,6 +48,17 @@ import Testing
         return lines
     }
 
+    /// Where there is no store, the place says so; a place that cannot be looked at is an error and no empty store.
+    @Test func saysWhereNoStoreIs() async throws {
+        let lines = try LicensesListCommand.lines([], in: configuration)
+        #expect(lines == ["no licenses: there is no license store yet at \(configuration.database)"])
+        try await fill()
+        _ = try await reset()
+        #expect(try LicensesListCommand.lines([], in: configuration) == ["no licenses in \(configuration.database)"])
+        try Data().write(to: URL(fileURLWithPath: scratch.path("file")))
+        await #expect(throws: ToolError.self) { try await LicensesListCommand.licenses(in: configuration("file")) }
+    }
+
     @Test func removesAllAndSaysWhatIsToBeAcquiredAgain() async throws {
         try await fill()
         let lines = try await reset()

@@ -129,6 +129,16 @@ struct FailureTests {
     }
 
     @Test(arguments: [
+        ("skd://key", "only http and https are supported"), ("license", "give an absolute http or https URL"),
+        ("http://host:99999/", "its host or port cannot be read, or it has characters that URLs do not have"),
+    ])
+    func whatIsWrongWithAURLIsSaidOnce(_ url: String, _ problem: String) async throws {
+        let error = try await transport.failure(url)
+        #expect(error.description == "invalid URL: \(url): \(problem)")
+        #expect(error.reason == "\(url): \(problem)")
+    }
+
+    @Test(arguments: [
         HTTPHeader(name: "", value: "a"), HTTPHeader(name: "X Y", value: "a"), HTTPHeader(name: "X:Y", value: "a"),
         HTTPHeader(name: "X", value: "a\r\nY: b"), HTTPHeader(name: "X\r\nY", value: "b"),
         HTTPHeader(name: "X", value: "a\0b"), HTTPHeader(name: "content-length", value: "5"),

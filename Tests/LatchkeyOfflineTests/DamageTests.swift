@@ -14,6 +14,12 @@ struct DamageTests {
     private let url = "https://media.example/film.ismv"
     private let file = TestFile.file(seconds: 12)
 
+    @Test func errorsSayTheirKindOnce() {
+        #expect(CacheError(.invalidURL("skd://a", "why")).description == "invalid URL: skd://a: why")
+        #expect(CacheError(.cancelled("http://a/b")).description == "cancelled: http://a/b")
+        #expect(CacheError(.refused("http://a/b")).description == "unreachable: no connection: http://a/b")
+    }
+
     private func complete(_ test: TestCache) async -> CachedItem {
         let item = test.cache.item(url, format: .file)
         await item.download()

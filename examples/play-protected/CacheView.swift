@@ -26,12 +26,11 @@ struct CacheView {
             case .show:
                 for content in try await contents() { show(content) }
             case .purge:
-                let urls = options.contents.map(\.url)
-                for content in try await contents()
-                where urls.isEmpty || urls.contains(content.contentURL) {
-                    try await content.purgeAndWait()
-                    print("purged: \(content.contentURL)")
+                guard !options.contents.isEmpty else {
+                    for content in try await contents() { try await purge(content) }
+                    break
                 }
+                for content in options.contents { try await purge(try cachedContent(content)) }
             }
             return true
         } catch {
@@ -46,6 +45,12 @@ struct CacheView {
         try CachedContent(
             url: content.url, type: content.type, selection: options.selection, cache: cache,
             configuration: options.agent)
+    }
+
+    func purge(_ content: CachedContent) async throws(CacheError) {
+        let isCached = (cache ?? .standard)?.isCached(content.contentURL) == true
+        try await content.purgeAndWait()
+        print("\(isCached ? "purged" : "not cached"): \(content.contentURL)")
     }
 
     func show(_ content: CachedContent) {

@@ -33,6 +33,8 @@ struct Console {
     /// Until `quit` or the end of the input.
     func run() async {
         var downloads: [String: CachedContent] = [:]
+        // What shows the progress of each: one, however often it is started.
+        var followers: [String: Task<Void, Never>] = [:]
         var playback: Task<Void, Never>?
         let remote = Remote()
         func download(of content: Options.Content) throws(CacheError) -> CachedContent {
@@ -53,15 +55,16 @@ struct Console {
                     guard let content = content(words) else { continue }
                     let download = try download(of: content)
                     downloads[content.url] = download
-                    Task { await view.follow(download) }
+                    followers[content.url]?.cancel()
+                    await followers[content.url]?.value
+                    followers[content.url] = Task { await view.follow(download) }
                 case ("pause", true):
                     guard let content = content(words) else { continue }
                     try download(of: content).pause()
                 case ("purge", true):
                     guard let content = content(words) else { continue }
-                    try await download(of: content).purgeAndWait()
+                    try await view.purge(try download(of: content))
                     downloads[content.url] = nil
-                    print("purged: \(content.url)")
                 case ("play", true):
                     guard let content = content(words) else { continue }
                     playback?.cancel()

@@ -92,7 +92,12 @@ public struct ElementReference: @unchecked Sendable {
     ) {
         if type == GST_MESSAGE_ERROR, let demuxer = ek_adaptive_demuxer_around(pointer) {
             defer { gst_object_unref(UnsafeMutableRawPointer(demuxer)) }
-            postError(beyond: demuxer, domain, code, text, "\(file)(\(line)): \(function):\n\(debug)")
+            // SAFETY: the path is this call's own.
+            let path = gst_object_get_path_string(ek_as_object(pointer))
+            defer { g_free(path) }
+            // As GStreamer writes it for the others.
+            let place = "\(file)(\(line)): \(function) (): \(path.map { String(cString: $0) } ?? ""):"
+            postError(beyond: demuxer, domain, code, text, "\(place)\n\(debug)")
             return
         }
         // SAFETY: gst_element_message_full takes over both g_malloc'ed texts; the static strings live for ever.

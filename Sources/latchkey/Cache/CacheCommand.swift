@@ -148,11 +148,19 @@
 
         func run() async throws {
             let items = try await chosen()
+            if all, items.isEmpty { print("nothing is cached") }
             try await confirm(items)
+            var isComplete = true
             for item in items {
-                do throws(CacheError) { try await item.purgeAndWait() } catch { throw ToolError(error.description) }
-                print("removed: \(item.contentURL)")
+                do throws(CacheError) {
+                    try await item.purgeAndWait()
+                    print("removed: \(item.contentURL)")
+                } catch {
+                    isComplete = false
+                    StandardStream.error.write("Error: \(item.contentURL): \(error)\n")
+                }
             }
+            if !isComplete { throw ExitCode.failure }
         }
 
         private func chosen() async throws -> [CachedContent] {

@@ -42,6 +42,12 @@
             } catch {
                 throw ToolError(error.description)
             }
+            // Content whose keys are named only in playback, or a license without the right to play.
+            guard rights.kind != .none else {
+                throw ToolError(
+                    "no license for playback was acquired: \(rights.reason); latchkey play acquires those for keys that are "
+                        + "named only in playback")
+            }
             let isStored = kept.kind == rights.kind
             guard !json else {
                 return print(try JSONText.of(Answer(rights: ContentDocument.Rights(rights), isStored: isStored)))

@@ -173,12 +173,15 @@
             let player: Player
             do throws(AgentError) { player = try agent.makePlayer() } catch { throw ToolError(error.description) }
             guard player.play() else { throw ToolError("GStreamer does not start to play it") }
-            let interrupt = Self.onInterrupt {
-                screen.finish()
-                player.stop()
-                Glibc.exit(130)
+            // The viewing session ends with the process. A service manager sends SIGTERM.
+            let interrupts = [SIGINT, SIGTERM].map { number in
+                Self.on(number) {
+                    screen.finish()
+                    player.stop()
+                    Glibc.exit(128 + number)
+                }
             }
-            defer { interrupt.cancel() }
+            defer { for interrupt in interrupts { interrupt.cancel() } }
             let standstill = StandstillWatch(agent, player)
             let clock = Task {
                 while !Task.isCancelled {
@@ -221,9 +224,11 @@
             return .failure(ToolError("playback ended without a reason"))
         }
 
-        private static func onInterrupt(_ action: @escaping @Sendable () -> Void) -> any DispatchSourceSignal {
-            signal(SIGINT, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: SIGINT, queue: .global())
+        private static func on(
+            _ number: Int32, _ action: @escaping @Sendable () -> Void
+        ) -> any DispatchSourceSignal {
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
             source.setEventHandler(handler: action)
             source.resume()
             return source

@@ -28,6 +28,8 @@ from playready_world import World, demand
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
 PIFF = "bento4-piff-ctr-ismv"
+ROTATION = "dash-cenc-keyrot"
+THREE_SYSTEMS = "hls-fmp4-cbcs-3drm"
 SINKS = ("--video-sink", "fakesink sync=false", "--audio-sink", "fakesink sync=false")
 DEADLINE = 60
 
@@ -395,6 +397,57 @@ def play_outage():
         film.demand_rest()
 
 
+def play_rotation():
+    """Keys that media alone names, each acquired when it comes: `acquire` says that there is nothing for it, `inspect`
+    names the service that playback asks, and playback gets each key once."""
+    for _ in range(3):
+        with World(name=ROTATION) as world:
+            film = url(world, "stream.mpd")
+            need, = latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]
+            demand(need["keySystem"] == "playready" and world.server.url in need.get("source", ""), f"{need}")
+            latchkey("acquire", film).demand(1, "no license for playback was acquired")
+            latchkey("play", "--yes", *SINKS, film).demand(0, "state: ended")
+            demand(world.asked() == 6, f"{world.asked()} licenses for six keys")
+    # The error comes from within GStreamer's demuxer.
+    kid, key = next(iter(corpus.case(ROTATION).keys.items()))
+    with World(name=ROTATION, keys=f"{kid} {key}\n") as world:
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
+        said = latchkey("play", "--yes", *SINKS, url(world, "stream.mpd")).demand(1, "No key for KID", "license-url=")
+        demand(".swift(" not in said.errors, said.errors)
+
+
+def play_key_formats():
+    """A playlist offers FairPlay-style and PlayReady-style keys. What is configured is what `inspect` names and what is
+    asked: the only one, or the one that `key-formats` prefers."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case(THREE_SYSTEMS)
+    with children.Folder() as folder:
+        authority, store = (os.path.join(folder.path, name) for name in ("authority", "store"))
+        with ReferenceServer(case.key_server_file, case.folder, authority, playready=authority) as server:
+            film = f"{server.url}/media/master.m3u8"
+            playready = server.playready_configuration(store, f"{server.url}/playready/rightsmanager.asmx")
+            both = "[latchkey]\nkey-formats=com.microsoft.playready\n" + server.fairplay_configuration().replace(
+                "[latchkey]\n", "") + playready
+            for text in (playready, both):
+                os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", text)
+                needs = latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]
+                systems = {need.get("keySystem") for need in needs}
+                demand(systems == {"playready"}, f"{systems}")
+                latchkey("play", "--yes", *SINKS, film).demand(0, "state: ended")
+                latchkey("licenses", "reset", "--yes").demand(0, "removed: ")
+            demand(not any("fairplay" in entry["path"] for entry in server.log()), "the FairPlay-style server was asked")
+            # A service for any key is asked for those that no other one has.
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={server.url}/clearkey\n")
+            for need in latchkey("inspect", "--json", film).demand(0).json["keyNeeds"]:
+                demand(need["keySystem"] == "clearkey" and "/clearkey" in need.get("source", ""), f"{need}")
+            without_configuration()
+            said = latchkey("play", "--yes", *SINKS, film).demand(2, "skd://host/path: no license service")
+            demand("KID" not in said.errors, said.errors)
+
+
 def play_json():
     """Each event is an object on a line of its own."""
     with World(name=DASH) as world:
@@ -489,6 +542,31 @@ def heartbeat_error():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def terminated():
+    """Ended by a service manager, it ends its viewing session."""
+    from session_scenes import Scene
+
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"terminated-{os.getpid()}.conf")
+    paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+    try:
+        with Scene() as scene:
+            player = subprocess.Popen(
+                ["latchkey", "play", "--yes", *paced, f"{scene.server.url}/media/stream.mpd"], stdout=subprocess.PIPE,
+                text=True)
+            try:
+                while "playing" not in player.stdout.readline():
+                    demand(player.poll() is None, "the player ended")
+                demand(scene.metric("sessions_active") == 1, "there is no session")
+                player.terminate()
+                player.communicate(timeout=DEADLINE)
+            finally:
+                player.kill()
+            demand(player.returncode == 143, f"status {player.returncode}")
+            demand(scene.metric("sessions_active") == 0, "the session is left")
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
 # cache
 
 
@@ -515,7 +593,7 @@ def cached():
             on_terminal("cache", "purge", film, answers=b"n\n").demand(1, film, "[y/N]", "nothing was removed")
             latchkey("play", *SINKS, film).demand(0, "state: ended")
             on_terminal("cache", "purge", film, answers=b"y\n").demand(0, "removed: ")
-            latchkey("cache", "purge", "--all").demand(0)
+            latchkey("cache", "purge", "--all").demand(0, "nothing is cached")
             latchkey("cache", "list").demand(0, "nothing is cached")
             latchkey("cache", "purge").demand(64, "--all")
         finally:
@@ -560,6 +638,27 @@ def cached_elsewhere():
         latchkey("play", *SINKS, film).demand(1, "unreachable")
         latchkey("play", *cache, *SINKS, film).demand(0, "rights: valid", "state: ended")
         latchkey("cache", "purge", *cache, "--yes", film).demand(0, "removed: ")
+
+
+def cached_in_use():
+    """What another process plays stays, and is named; the rest is purged."""
+    with World(name=DASH) as world, children.Folder() as folder:
+        film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
+        for name in (film, film + "?later"):
+            latchkey("cache", "add", *cache, name).demand(0, "complete: ")
+        paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+        player = subprocess.Popen(
+            ["latchkey", "play", "--yes", *cache, *paced, film], stdout=subprocess.PIPE, text=True)
+        try:
+            while "playing" not in player.stdout.readline():
+                demand(player.poll() is None, "the player ended")
+            latchkey("cache", "purge", *cache, "--yes", "--all").demand(
+                1, f"removed: {film}?later\n", f"Error: {film}: in use")
+        finally:
+            player.kill()
+            player.communicate()
+        latchkey("cache", "purge", *cache, "--yes", "--all").demand(0, f"removed: {film}\n")
+        latchkey("cache", "purge", *cache, "--all").demand(0, "nothing is cached")
 
 
 # The service of examples/systemd
@@ -648,11 +747,13 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
+    "play/json": play_json, "play/rotation": play_rotation, "play/key-formats": play_key_formats,
+    "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
-    "heartbeat-error": heartbeat_error, "cache": cached,
-    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio, "cache-audio-tracks": cached_audio_tracks,
+    "heartbeat-error": heartbeat_error, "terminated": terminated, "cache": cached,
+    "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
+    "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }

@@ -299,6 +299,10 @@ def console():
         console.until("playback: played")
         console.type(f"purge {film.url}")
         console.until("purged: ")
+        console.type(f"purge {film.url}")
+        console.until("not cached: ")
+        told = [line for line in console.lines if "progress: complete" in line]
+        demand(len(told) == 1, f"{told}")
         console.type("quit")
         demand(console.process.wait(20) == 0 and not cached(film.cache), f"{console.lines[-5:]}")
 
@@ -619,6 +623,9 @@ def stored_keys_of_one_uri():
             with sqlite3.connect(os.path.join(folder.path, "keys", "licenses.db")) as store:
                 (stored,) = store.execute("SELECT count(*) FROM record WHERE kind = 3").fetchone()
             demand(stored == 2, f"stored keys: {stored}")
+            seen = subprocess.run(["latchkey", "inspect", "--json", url], stdout=subprocess.PIPE, text=True)
+            sources = {need.get("source") for need in json.loads(seen.stdout)["keyNeeds"]}
+            demand(sources == {"a stored key"}, f"{sources}")
         origin.switch_off()
         play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
 

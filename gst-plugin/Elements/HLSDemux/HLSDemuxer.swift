@@ -230,9 +230,11 @@ extension HLSDemuxer {
 }
 
 /// What the user sets on the HLS demuxer.
-struct HLSSettings: Sendable {
+package struct HLSSettings: Sendable {
     /// KEYFORMATs, the preferred one first, separated by commas.
     var keyFormats: String?
+
+    package init(keyFormats: String? = nil) { self.keyFormats = keyFormats }
 
     static let known: [HLSKeyFormat] = [.identity, .fairPlay, .playReady, .widevine]
 
@@ -241,10 +243,7 @@ struct HLSSettings: Sendable {
     /// last.
     func keyFormats(preferring system: KeySystem?, provisioned: [KeySystem] = []) -> [HLSKeyFormat] {
         if let keyFormats {
-            return keyFormats.split(separator: ",").map { part in
-                let name = part.drop { $0 == " " }
-                return Self.known.first { $0.name == name } ?? HLSKeyFormat(String(name))
-            }
+            return keyFormats.split(separator: ",").map { Self.format(String($0.drop { $0 == " " })) }
         }
         func rank(_ format: HLSKeyFormat) -> Int {
             if format == .identity { return 1 }
@@ -252,6 +251,21 @@ struct HLSSettings: Sendable {
             return own == system ? 0 : provisioned.contains(own) ? 2 : 3
         }
         return (0...3).flatMap { wanted in Self.known.filter { rank($0) == wanted } }
+    }
+
+    /// The same for a configuration. Those that it prefers come first; the property says which are used at all.
+    package func keyFormats(for configuration: ControlSettings) -> [HLSKeyFormat] {
+        let provisioned: [KeySystem?] = [
+            configuration.fairPlay.map { _ in .fairPlay }, configuration.playReady.map { _ in .playReady },
+        ]
+        let usual = keyFormats(preferring: configuration.keySystem, provisioned: provisioned.compactMap(\.self))
+        guard keyFormats == nil else { return usual }
+        let preferred = configuration.keyFormats.map(Self.format)
+        return preferred + usual.filter { !preferred.contains($0) }
+    }
+
+    private static func format(_ name: String) -> HLSKeyFormat {
+        known.first { $0.name == name } ?? HLSKeyFormat(name)
     }
 }
 
@@ -299,13 +313,9 @@ final class HLSRun: AdaptiveRun {
             session: session, timeout: shared.keyWait,
             openRoute: { routes.refusal(of: $0) }, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
-        let provisioned: [KeySystem?] = [
-            shared.settings.fairPlay.map { _ in .fairPlay }, shared.settings.playReady.map { _ in .playReady },
-        ]
         presentation = HLSPresentation(
             origin: origin, keys: keys,
-            keyFormats: settings.keyFormats(
-                preferring: shared.settings.keySystem, provisioned: provisioned.compactMap(\.self)),
+            keyFormats: settings.keyFormats(for: shared.settings),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut)

@@ -40,6 +40,7 @@ extension AgentCore {
         source.onWhole = { [weak self] in self?.keepForPlayback($1, of: $0) }
         let inspector = ContentInspector(
             source: source, keySystem: parts.settings.keySystem,
+            keyFormats: HLSSettings().keyFormats(for: parts.settings),
             envelopes: EnvelopeParsers(includesOwn: parts.settings.readsEnvelopes),
             keyLimit: parts.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit)
         var content = try await inspector.inspect(contentURL, type)
@@ -150,7 +151,7 @@ extension AgentCore {
                 cookies: cookies, delegate: delegate)
         }
         await parts.gate?.reconsider()
-        for request in parts.gate?.held ?? [] where parts.playReady?.isFor(request) == true {
+        for request in parts.gate?.held ?? [] where parts.isForPlayReady(request) {
             try await client.acquireLicense(for: request, delegate: delegate)
         }
     }
@@ -160,8 +161,9 @@ extension AgentCore {
         _ needs: [InspectedContent.Need], _ cookies: CookieStore?, _ parts: AgentSession
     ) async throws(KeyError) {
         let session = parts.session
-        parts.gate?.beginAcquisition()
-        defer { parts.gate?.endAcquisition() }
+        let keyIDs = needs.flatMap { parts.keyIDs(of: $0) }
+        let acquisition = parts.gate?.beginAcquisition(of: keyIDs)
+        defer { acquisition.map { parts.gate?.end($0) } }
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
         defer { observation.cancel() }
@@ -172,7 +174,6 @@ extension AgentCore {
             session.demand(demand)
         }
         signal.yield()
-        let keyIDs = needs.flatMap { parts.keyIDs(of: $0) }
         let start = session.generation
         for await _ in changes {
             var isComplete = true
@@ -181,7 +182,9 @@ extension AgentCore {
                 case .usable: break
                 case .failed(let error, _): throw error
                 case .pending(let id) where session.isUntaken(requestID: id):
-                    let error = KeyError.noLoader("KID \(keyID): no license service is configured for it")
+                    let uri = needs.first { parts.keyIDs(of: $0).contains(keyID) }?.key?.printableURI
+                    let error = KeyError.noLoader(
+                        "\(uri ?? "KID \(keyID)"): no license service is configured for it")
                     session.fail(requestID: id, with: error)
                     throw error
                 case .absent, .pending: isComplete = false
@@ -200,6 +203,9 @@ extension AgentCore {
             rights: { [weak self] request in
                 guard let parts = self?.guarded.withLock({ $0.parts }) else { return .noLicense }
                 return await parts.rights(of: request)
+            },
+            needsLicense: { [weak self] request in
+                self?.guarded.withLock({ $0.parts })?.isForPlayReady(request) ?? false
             },
             didHold: { [weak self] request, status in self?.rightsAreMissing(status, request.keyIDs) },
             holdsDidChange: { [weak self] in self?.advance(.holds($0)) },

@@ -95,9 +95,7 @@ final class AgentSession: Sendable {
     func rights(of request: KeyLoadingRequest) async -> RightsStatus {
         if hasLocalKeys(request.keyIDs, uri: request.keyURI) { return Self.local }
         if request.keySystem == .fairPlay, let stored = await storedRights(request.keyURI) { return stored }
-        guard let playReady, playReady.isFor(request), !prefersClearKey || request.keySystem == .playReady else {
-            return .noLicense
-        }
+        guard let playReady, isForPlayReady(request) else { return .noLicense }
         do throws(PlayReadyAcquisitionError) {
             return try await playReady.client.rightsStatus(of: request)
         } catch {
@@ -163,13 +161,23 @@ final class AgentSession: Sendable {
 
     private var prefersClearKey: Bool { settings.keySystem == .clearKey && settings.licenseURL != nil }
 
+    /// Whether an installed license is what such a request waits for.
+    func isForPlayReady(_ request: KeyLoadingRequest) -> Bool {
+        guard let playReady, playReady.isFor(request) else { return false }
+        return !prefersClearKey || request.keySystem == .playReady
+    }
+
     /// Whether the license store has what such a need asks for.
     func isForPlayReady(_ need: InspectedContent.Need) -> Bool {
-        guard let playReady else { return false }
+        guard playReady != nil else { return false }
         if need.system == .playReady || need.data.contains(where: { $0.system == .playReady }) { return true }
-        // A configured service has licenses for whatever names a KID.
-        return playReady.client.configuration.licenseURL != nil && !prefersClearKey && need.key == nil
-            && need.system != .fairPlay && !need.keyIDs.isEmpty
+        return isForAnyService(need) && !need.keyIDs.isEmpty
+    }
+
+    /// Whether it is asked for at the configured service, which has licenses for whatever names a KID.
+    private func isForAnyService(_ need: InspectedContent.Need) -> Bool {
+        playReady?.client.configuration.licenseURL != nil && !prefersClearKey && need.key == nil
+            && need.system != .fairPlay
     }
 
     /// Who will be asked for the keys. `rights` are those of the content.
@@ -183,13 +191,14 @@ final class AgentSession: Sendable {
     private func source(of need: InspectedContent.Need, _ rights: RightsStatus) -> (KeySystem?, String?) {
         let named = need.key.map { KeySystem(HLSKeyFormat($0.keyFormat).protectionSystem) } ?? KeySystem(need.system)
         if hasLocalKeys(need.keyIDs, uri: need.key?.uri) { return (named, "the keys file") }
-        if isForPlayReady(need), let playReady {
+        // Where no KID is known yet, the media will tell one.
+        if let playReady, isForPlayReady(need) || isForAnyService(need) {
             if rights.kind == .valid { return (.playReady, "the license store") }
             let url = playReady.client.configuration.licenseURL ?? need.suggestedURL
             return (.playReady, Self.service("PlayReady-style", url))
         }
-        if need.system == .fairPlay {
-            guard let fairPlay = settings.fairPlay else { return (.fairPlay, nil) }
+        if need.system == .fairPlay, settings.keySystem ?? .fairPlay == .fairPlay, let fairPlay = settings.fairPlay {
+            if rights.kind == .valid, !keyIDs(of: need).allSatisfy(isUsableNow) { return (.fairPlay, "a stored key") }
             let own = settings.keySystem == .fairPlay ? settings.licenseURL : nil
             return (
                 .fairPlay,
@@ -239,6 +248,8 @@ final class AcquisitionGate: StoredKeyLoader {
     struct Hooks: Sendable {
         /// How the installed rights stand to a request.
         var rights: @Sendable (KeyLoadingRequest) async -> RightsStatus
+        /// Whether only an installed license answers a request: the loaders would deny it.
+        var needsLicense: @Sendable (KeyLoadingRequest) -> Bool
         /// A request is held, for want of rights.
         var didHold: @Sendable (KeyLoadingRequest, RightsStatus) -> Void
         /// Whether requests are held.
@@ -249,8 +260,9 @@ final class AcquisitionGate: StoredKeyLoader {
 
     private struct State {
         var held: [UInt64: KeyLoadingRequest] = [:]
-        /// Acquisitions under way: what is asked for meanwhile is part of them.
-        var acquisitions = 0
+        /// The keys of the acquisitions under way.
+        var acquisitions: [UInt64: [KeyID]] = [:]
+        var lastAcquisition: UInt64 = 0
     }
 
     private let state = Mutex(State())
@@ -259,7 +271,7 @@ final class AcquisitionGate: StoredKeyLoader {
     init(_ hooks: Hooks) { self.hooks = hooks }
 
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
-        guard !Self.isFree(request), state.withLock({ $0.acquisitions == 0 }) else { return false }
+        guard !Self.isFree(request), !isPartOfAcquisition(request) else { return false }
         state.withLock { $0.held[request.id] = request }
         Task { [weak self] in await self?.consider(request) }
         return true
@@ -280,21 +292,26 @@ final class AcquisitionGate: StoredKeyLoader {
         request.keySystem == nil && request.keyURI != nil
     }
 
-    /// Lets what is asked for from now on through, until `endAcquisition`. What is held stays so until `letGo`.
-    func beginAcquisition() { state.withLock { $0.acquisitions += 1 } }
-
-    func endAcquisition() { state.withLock { $0.acquisitions -= 1 } }
-
-    /// Lets all that is held go on to the loaders.
-    func letGo() {
-        let held = state.withLock { state in
-            defer { state.held = [:] }
-            return Array(state.held.values)
+    /// Lets what is asked for from now on through, until the `end` of what it returns: these keys, and what needs no license.
+    /// What is held stays so until `letGo`.
+    func beginAcquisition(of keyIDs: [KeyID]) -> UInt64 {
+        state.withLock { state in
+            state.lastAcquisition += 1
+            state.acquisitions[state.lastAcquisition] = keyIDs
+            return state.lastAcquisition
         }
-        guard !held.isEmpty else { return }
-        for request in held { request.passOn() }
-        hooks.holdsDidChange(false)
     }
+
+    func end(_ acquisition: UInt64) { state.withLock { $0.acquisitions[acquisition] = nil } }
+
+    private func isPartOfAcquisition(_ request: KeyLoadingRequest) -> Bool {
+        let acquisitions = state.withLock { Array($0.acquisitions.values) }
+        guard !acquisitions.isEmpty else { return false }
+        return acquisitions.joined().contains(where: request.keyIDs.contains) || !hooks.needsLicense(request)
+    }
+
+    /// Lets what is held and belongs to an acquisition go on to the loaders.
+    func letGo() { for request in held where isPartOfAcquisition(request) && forget(request) { request.passOn() } }
 
     /// The rights may be others now: looks at them anew for what is held.
     func reconsider() async {

@@ -13,6 +13,8 @@ struct ContentInspector: Sendable {
     let source: ContentSource
     /// The configured key system, for content that names several.
     var keySystem: KeySystem?
+    /// Those of HLS that are used, the preferred one first, as the demuxer has them.
+    var keyFormats = HLSSettings().keyFormats(for: ControlSettings())
     var envelopes = EnvelopeParsers()
     var keyLimit = HLSPlaylist.defaultKeyLimit
 
@@ -255,7 +257,7 @@ extension ContentInspector {
     ) throws(AgentError) -> HLSRewriting {
         try Self.refuseWebPage(answer, in: "playlist")
         var rewriter = HLSPlaylistRewriter(
-            keyFormats: Self.keyFormats(preferring: keySystem), importedVariables: variables, sessionKeys: sessionKeys)
+            keyFormats: keyFormats, importedVariables: variables, sessionKeys: sessionKeys)
         rewriter.keyLimit = keyLimit
         if envelopes.isEmpty { rewriter.isEnveloped = false }
         do throws(FormatError) {
@@ -266,15 +268,6 @@ extension ContentInspector {
         } catch {
             throw Self.failure(error, at: answer.url)
         }
-    }
-
-    /// As the demuxer prefers them.
-    private static func keyFormats(preferring system: KeySystem?) -> [HLSKeyFormat] {
-        let known: [HLSKeyFormat] = [.identity, .fairPlay, .playReady, .widevine]
-        let preferred = known.filter { format in
-            system != nil && format != .identity && KeySystem(format.protectionSystem) == system
-        }
-        return preferred + known.filter { !preferred.contains($0) }
     }
 
     /// Returns when which key is for its segments.

@@ -70,8 +70,12 @@ struct ContentSource: Sendable {
                         : "the server sends all of it where a part is asked for: byte ranges have to be supported",
                     at: url)
             }
-            if error.isSameKind(as: .invalidURL("")) { throw .invalidURL("\(error)") }
-            if error.isSameKind(as: .cancelled("")) { throw .cancelled("\(error)") }
+            if error.isSameKind(as: .invalidURL("")) {
+                let isFile = URIReference(url).scheme?.lowercased() == "file"
+                throw .invalidURL(
+                    isFile ? "\(request.printableURL): files are at file:///PATH, with three slashes" : error.reason)
+            }
+            if error.isSameKind(as: .cancelled("")) { throw .cancelled(error.reason) }
             throw .unreachable("\(error)")
         }
         onFetch(

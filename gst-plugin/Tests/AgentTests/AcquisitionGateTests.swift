@@ -22,7 +22,7 @@ import Testing
     private func gate(_ seen: Seen) -> AcquisitionGate {
         AcquisitionGate(
             AcquisitionGate.Hooks(
-                rights: { _ in seen.rights.withLock { $0 } },
+                rights: { _ in seen.rights.withLock { $0 } }, needsLicense: { $0.keySystem == .playReady },
                 didHold: { _, status in seen.held.withLock { $0.append(status.kind) } },
                 holdsDidChange: { change in seen.changes.withLock { $0.append(change) } }, didStartPlaying: {}))
     }
@@ -78,21 +78,43 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
-    func anAcquisitionLetsEverythingThrough() async throws {
+    func anAcquisitionLetsThroughWhatNeedsNoLicense() async throws {
         let seen = Seen()
         let gate = gate(seen)
         let session = try session(gate)
         session.demand(KeyDemand(keyIDs: [keyID], keySystem: .clearKey))
         while seen.held.withLock({ $0.isEmpty }) { await Task.yield() }
-        gate.beginAcquisition()
+        let acquisition = gate.beginAcquisition(of: [])
         gate.letGo()
         let other = KeyID(high: 3, low: 4)
         session.demand(KeyDemand(keyIDs: [other], keySystem: .clearKey))
         await wait(for: session) {
             if case .usable = session.status(of: other) { isUsable(session) } else { false }
         }
-        gate.endAcquisition()
+        gate.end(acquisition)
         #expect(gate.held.isEmpty)
+    }
+
+    /// The loaders would deny them: licenses are acquired for what is held. This is what a change of keys brings while an
+    /// acquisition for other keys is under way.
+    @Test(.timeLimit(.minutes(1)))
+    func anAcquisitionForOtherKeysKeepsWhatWaitsForALicense() async throws {
+        let seen = Seen()
+        let gate = gate(seen)
+        let session = try session(gate)
+        let others = [KeyID(high: 3, low: 4), KeyID(high: 5, low: 6)]
+        session.demand(KeyDemand(keyIDs: [keyID], keySystem: .playReady))
+        while gate.held.isEmpty { await Task.yield() }
+        let acquisition = gate.beginAcquisition(of: [others[0]])
+        gate.letGo()
+        for other in others { session.demand(KeyDemand(keyIDs: [other], keySystem: .playReady)) }
+        await wait(for: session) {
+            if case .usable = session.status(of: others[0]) { true } else { false }
+        }
+        while gate.held.count < 2 { await Task.yield() }
+        #expect(gate.held.map(\.keyIDs) == [[keyID], [others[1]]])
+        gate.end(acquisition)
+        session.close(.sessionClosed("over"))
     }
 
     @Test(.timeLimit(.minutes(1)))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import Foundation
 import LatchkeyProtection
 import LatchkeyTestSupport
@@ -96,6 +97,20 @@ import Testing
             let transport = StubTransport([url: bytes])
             _ = try? await ContentInspector(source: ContentSource(transport: transport)).inspect(url, .mp4)
             #expect(transport.requests.count < 10)
+        }
+    }
+
+    @Test(arguments: [
+        ("skd://key", "invalid URL: skd://key: only http and https are supported"),
+        ("file://movie.mp4", "invalid URL: file://movie.mp4: files are at file:///PATH, with three slashes"),
+    ])
+    func whatIsWrongWithAURLIsSaidOnce(_ url: String, _ text: String) async {
+        let source = ContentSource(transport: CurlTransport.shared)
+        do throws(AgentError) {
+            _ = try await source.whole(url, limit: 8)
+            Issue.record("\(url) was read")
+        } catch {
+            #expect(error.description == text)
         }
     }
 

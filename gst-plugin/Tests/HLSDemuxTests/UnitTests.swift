@@ -201,6 +201,12 @@ struct HLSUnitTests {
                 == [.fairPlay, .identity, .playReady, .widevine])
         let named = HLSSettings(keyFormats: "org.example.own, com.apple.streamingkeydelivery")
         #expect(named.keyFormats(preferring: .playReady) == [HLSKeyFormat("org.example.own"), .fairPlay])
+        let preferring = ControlSettings(
+            keySystem: .fairPlay, keyFormats: ["com.microsoft.playready", "org.example.own"])
+        #expect(
+            HLSSettings().keyFormats(for: preferring)
+                == [.playReady, HLSKeyFormat("org.example.own"), .fairPlay, .identity, .widevine])
+        #expect(named.keyFormats(for: preferring) == [HLSKeyFormat("org.example.own"), .fairPlay])
     }
 }
 
