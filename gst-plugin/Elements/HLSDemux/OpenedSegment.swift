@@ -37,9 +37,13 @@ struct OpenedSegment: ~Copyable {
         if let padding { return Array(block.dropLast(padding)) }
         take(block)
         guard HLSSegmentKind.isCertain(start: start) else { throw .paddingInvalid(size: cipher.size) }
-        // In place of zeros behind the last box, the parser would take a box without end.
-        let isFragmented = HLSSegmentKind(firstBytes: start) == .fragmentedMP4
-        return isFragmented ? Array(block.dropLast(boxes.zeroCount)) : block
+        return switch HLSSegmentKind(firstBytes: start) {
+        // For the parser, zeros behind the last box are a box without end.
+        case .fragmentedMP4: Array(block.dropLast(boxes.zeroCount))
+        // GStreamer's demuxer takes no text with a NUL.
+        case .webVTT: Array(block.prefix { $0 != 0 })
+        default: block
+        }
     }
 
     private mutating func take(_ clear: [UInt8]) {

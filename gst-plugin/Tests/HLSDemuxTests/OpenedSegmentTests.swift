@@ -76,6 +76,13 @@ import Testing
                 + [UInt8](repeating: 0, count: count))
     }
 
+    @Test func zerosBehindTextAreLeftOut() throws {
+        for text in ["WEBVTT\n", "WEBVTT\n\n00:00.000 --> 00:01.000\na\n"] {
+            let clear = Array(text.utf8)
+            #expect(try open(clear + [UInt8](repeating: 0, count: 16 - clear.count % 16)) == clear)
+        }
+    }
+
     @Test func boxSizesThatAreNoneDoNotTrap() throws {
         let start = [0, 0, 0, 16] + Array("styp".utf8) + [UInt8](repeating: 1, count: 8)
         for header: [UInt8] in [
