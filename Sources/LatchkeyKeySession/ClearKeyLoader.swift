@@ -8,8 +8,9 @@ import Synchronization
 /// Gets keys from a Clear Key license service over HTTP (W3C Encrypted Media Extensions, 9.1).
 ///
 /// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
-/// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID makes is left to others: the protocol has no
-/// way to say it. A lost connection is tried once more; a timeout and an HTTP status are not.
+/// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID
+/// makes is left to others: the protocol has no way to say it. A lost connection is tried once more; a timeout and an HTTP
+/// status are not. If a service refuses 2 to 16 keys together with status 400, 403 or 404, each is asked for alone, once.
 ///
 /// Thread-safe; exchanges run on tasks of their own.
 public final class ClearKeyLoader: ResourceLoader {
@@ -21,6 +22,10 @@ public final class ClearKeyLoader: ResourceLoader {
     private let mediaLicenseURLs: MediaLicenseURLs
     private let transport: any HTTPTransport
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
+    /// With these, a service may refuse one of several keys.
+    private static let refusalStatuses = [400, 403, 404]
+    /// So many keys of a request are asked for alone.
+    private static let aloneLimit = 16
 
     /// `headers` are sent to `url` only, and never to a URL that media names, because they may hold credentials.
     /// `timeout` is for one exchange; nil leaves the transport's own.
@@ -42,7 +47,8 @@ public final class ClearKeyLoader: ResourceLoader {
     /// Takes requests that name a KID and whose service is configured, or named by Clear Key media itself. Answers from
     /// a task of its own; any thread may call.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
-        guard var exchange = exchange(for: request) else { return false }
+        let keyIDs = keyIDs(of: request)
+        guard var exchange = exchange(for: request, keyIDs) else { return false }
         do throws(KeyError) {
             if url == nil { try mediaLicenseURLs.check(&exchange, mediaURL: request.mediaURL) }
         } catch {
@@ -54,7 +60,8 @@ public final class ClearKeyLoader: ResourceLoader {
             // Made inside the lock, so that its end cannot come before its entry.
             tasks[request.id] = Task { [weak self, exchange] in
                 do throws(KeyError) {
-                    request.finishLoading(with: .keys(try await Self.keys(for: exchange, over: transport)))
+                    let keys = try await Self.keys(keyIDs, for: request, exchange, over: transport)
+                    request.finishLoading(with: .keys(keys))
                 } catch {
                     request.finishLoading(with: error)
                 }
@@ -72,11 +79,13 @@ public final class ClearKeyLoader: ResourceLoader {
         tasks.withLock { $0.removeValue(forKey: request.id) }
     }
 
-    private func exchange(for request: KeyLoadingRequest) -> HTTPRequest? {
-        guard let target = url ?? namedByMedia(request) else { return nil }
+    private func keyIDs(of request: KeyLoadingRequest) -> [KeyID] {
         let missing = request.missingKeyIDs
-        let keyIDs = missing.isEmpty && request.keyIDs.isEmpty ? request.initializationData.flatMap(\.keyIDs) : missing
-        guard !keyIDs.isEmpty else { return nil }
+        return missing.isEmpty && request.keyIDs.isEmpty ? request.initializationData.flatMap(\.keyIDs) : missing
+    }
+
+    private func exchange(for request: KeyLoadingRequest, _ keyIDs: [KeyID]) -> HTTPRequest? {
+        guard let target = url ?? namedByMedia(request), !keyIDs.isEmpty else { return nil }
         let type =
             headers.contains { $0.name.lowercased() == "content-type" }
             ? [] : [HTTPHeader(name: "Content-Type", value: "application/json")]
@@ -99,16 +108,47 @@ public final class ClearKeyLoader: ResourceLoader {
         return scheme == "http" || scheme == "https" ? url : nil
     }
 
+    /// The keys. If the service refuses them together, those that it gives alone are provided one by one, and the error is that
+    /// of the others.
     private static func keys(
-        for exchange: HTTPRequest, over transport: any HTTPTransport
+        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ exchange: HTTPRequest, over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
+        let refusal: KeyError
+        switch try await answer(to: exchange, over: transport) {
+        case .success(let keys): return keys
+        case .failure(let error): refusal = error
+        }
+        guard (2...aloneLimit).contains(keyIDs.count) else { throw refusal }
+        var keys: [KeyID: ContentKey] = [:]
+        var refusalAlone: KeyError?
+        for keyID in keyIDs where keys[keyID] == nil {
+            var exchange = exchange
+            exchange.body = ClearKey.licenseRequest(for: [keyID])
+            switch try await answer(to: exchange, over: transport) {
+            case .success(let some):
+                request.provide(some)
+                keys.merge(some) { first, _ in first }
+            case .failure(let error): refusalAlone = error
+            }
+        }
+        if keys.isEmpty { throw refusal }
+        if let refusalAlone { throw refusalAlone }
+        return keys
+    }
+
+    /// The keys, or the refusal that may be for some of them alone.
+    private static func answer(
+        to exchange: HTTPRequest, over transport: any HTTPTransport
+    ) async throws(KeyError) -> Result<[KeyID: ContentKey], KeyError> {
         var (_, response) = try await transport.exchange { exchange }
         defer { wipe(&response.body) }
         guard 200..<300 ~= response.status else {
-            throw .serverStatus(response.refusal(of: exchange))
+            let refusal = KeyError.serverStatus(response.refusal(of: exchange))
+            if refusalStatuses.contains(response.status) { return .failure(refusal) }
+            throw refusal
         }
         do throws(KeyError) {
-            return try ClearKey.keys(inLicense: response.body)
+            return .success(try ClearKey.keys(inLicense: response.body))
         } catch {
             throw .malformedResponse("\(response.printableURL): \(error.reason)")
         }

@@ -201,6 +201,71 @@ struct ClearKeyLoaderTests {
         #expect(transport.requests.count == 1)
     }
 
+    /// Refuses each request for one of these KIDs as a whole.
+    private func refusing(_ refused: Set<KeyID>, status: Int = 403) -> FakeTransport {
+        FakeTransport { request, _ throws(HTTPError) in
+            let keyIDs = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []
+            guard refused.isDisjoint(with: keyIDs) else { return HTTPResponse(status: status, url: request.url) }
+            return Self.license(request)
+        }
+    }
+
+    private func asked(_ transport: FakeTransport) -> [[KeyID]] {
+        transport.requests.map { (try? ClearKey.keyIDs(inLicenseRequest: $0.body)) ?? [] }
+    }
+
+    @Test(arguments: [400, 403, 404]) func keysThatAreRefusedTogetherAreAskedForAlone(status: Int) async {
+        let transport = refusing([keyID(2), keyID(4)], status: status)
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        let keyIDs = (1...4).map { keyID($0) }
+        session.demand(KeyDemand(keyIDs: keyIDs, keySystem: .clearKey))
+        guard case .failed(_, let failed, let error)? = await watcher.next(where: \.isFailed) else { return }
+        #expect(Set(failed) == [keyID(2), keyID(4)])
+        #expect(error == .serverStatus("https://license.example/ck answers with status \(status)"))
+        #expect(session.status(of: keyID(1)).key != nil && session.status(of: keyID(3)).key != nil)
+        #expect(watcher.events.count(where: \.isFailed) == 1)
+        let asked = asked(transport)
+        #expect(asked.count == 5 && Set(asked[0]) == Set(keyIDs))
+        #expect(Set(asked.dropFirst()) == Set(keyIDs.map { [$0] }))
+        #expect(transport.requests.allSatisfy { $0.url == Self.url && $0.method == "POST" })
+    }
+
+    @Test func ifEachKeyIsRefusedTheFirstAnswerIsTheReason() async {
+        let transport = refusing([keyID(1), keyID(2)])
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(1), keyID(2)], keySystem: .clearKey))
+        guard case .failed(_, let failed, _)? = await watcher.next(where: \.isFailed) else { return }
+        #expect(Set(failed) == [keyID(1), keyID(2)])
+        #expect(asked(transport).count == 3)
+        #expect(watcher.events.count(where: \.isUsable) == 0)
+    }
+
+    /// Others do not speak of single keys, and neither do refusals of a great many.
+    @Test(arguments: [(2, 401), (2, 429), (2, 500), (17, 403)]) func onlyAFewRefusedKeysAreAskedForAlone(
+        count: Int, status: Int
+    ) async {
+        let transport = refusing([keyID(1)], status: status)
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: (1...count).map { keyID($0) }, keySystem: .clearKey))
+        _ = await watcher.next(where: \.isFailed)
+        #expect(transport.requests.count == 1)
+    }
+
+    /// What fails otherwise ends it.
+    @Test func aServiceThatFailsMeanwhileIsNotAskedOn() async {
+        let transport = FakeTransport { request, count throws(HTTPError) in
+            HTTPResponse(status: count == 0 ? 403 : 503, url: request.url)
+        }
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: (1...4).map { keyID($0) }, keySystem: .clearKey))
+        _ = await watcher.next(where: \.isFailed)
+        #expect(transport.requests.count == 2)
+    }
+
     @Test(arguments: [
         "", "null", "{", "[]", "<html>secret</html>", #"{"keys":1}"#,
         #"{"keys":[{"kty":"oct","kid":"secret","k":"secret"}]}"#,

@@ -104,6 +104,17 @@ import Testing
         #expect(try read(encoding.bytes("<a/>\n\0\0\0")) == XMLElement("a"))
     }
 
+    /// As libxml2 does, with which GStreamer reads manifests.
+    @Test(arguments: Encoding.allCases) func aZeroEndsAManifest(encoding: Encoding) throws {
+        for text in ["<a/>\0<b/>", "<a/>\0 ", "<a/>\n\0\0<a></b>", "<a/>\0<!DOCTYPE a>"] {
+            #expect(try read(encoding.bytes(text), .manifest) == XMLElement("a"))
+        }
+        for text in ["\0<a/>", "<a\0/>", "<a>\0</a>", "<a b='\0'/>", "<!--\0--><a/>", "<a/><!--\0-->"] {
+            isRefused(encoding.bytes(text), .manifest, as: .malformed)
+        }
+        #expect(try read(Array("<a/>\0".utf8) + [0xFF, 0xC0, 0x80], .manifest) == XMLElement("a"))
+    }
+
     // MARK: Limits
 
     @Test(arguments: [

@@ -187,6 +187,21 @@ import Testing
         #expect(Array(bytes[..<size]) == to)
     }
 
+    /// Places of a NAL unit where two zeros, an emulation prevention byte and `next` stand.
+    @Test(
+        arguments: [
+            (61, [1], true), (61, [2], true), (61, [3], false), (33, [1], false), (46, [1], false), (47, [1], false),
+            (48, [0], true), (189, [1], true), (190, [1], false), (20, [0], true), (60, [], false),
+        ] as [(Int, [UInt8], Bool)])
+    func clearPicturesAreNotEscapedTwice(place: Int, next: [UInt8], areClear: Bool) {
+        let front = [0x65] + [UInt8](repeating: 9, count: place - 1)
+        let back = next.isEmpty ? [] : [UInt8](repeating: 9, count: 200)
+        var bytes = [0, 0, 1] + front + [0, 0, 3] + next + back
+        var planner = SampleAESPlanner()
+        _ = bytes.withUnsafeMutableBytes { planner.planVideo($0) }
+        #expect(planner.areClearPictures == areClear)
+    }
+
     /// The scanner looks at 32 bytes at a time: patterns at every place, of every length of input.
     @Test func startCodesAreFoundEverywhere() {
         for size in 0...100 {

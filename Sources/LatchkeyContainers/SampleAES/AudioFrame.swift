@@ -7,7 +7,7 @@
 /// AC-3:    0B77, CRC, fscod(2) frmsizecod(6), bsid(5) …
 /// E-AC-3:  0B77, strmtyp(2) substreamid(3) frmsiz(11), …, bsid(5) in the sixth byte
 /// ```
-struct AudioFrame: Equatable {
+package struct AudioFrame: Equatable {
     enum Reading: Equatable {
         case frame(AudioFrame)
         /// More bytes are needed to tell.
@@ -69,6 +69,13 @@ struct AudioFrame: Equatable {
         guard left >= (isEnd ? 1 : headerSize) else { return .incomplete }
         let next = bytes[(offset + frame.size)...]
         return read(bytes, at: offset + frame.size) == .noFrame && !next.starts(with: "ID3".utf8) ? .noFrame : reading
+    }
+
+    /// Whether `bytes` start with a frame behind which another or a tag starts, or the end.
+    package static func areFrames(_ bytes: [UInt8]) -> Bool {
+        bytes.withUnsafeBytes { bytes in
+            if case .frame = read(bytes, at: 0, isLost: true, isEnd: true) { true } else { false }
+        }
     }
 
     /// TS 102 366, table 4.13: kbit/s for each pair of frame size codes.

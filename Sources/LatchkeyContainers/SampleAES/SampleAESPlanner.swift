@@ -11,6 +11,10 @@ struct SampleAESPlanner {
     /// How to decrypt the unit that was planned last.
     private(set) var plan = SamplePlan(scheme: .cbcs, initializationVector: InitializationVector(high: 0, low: 0))
 
+    /// The pictures that were planned last cannot have been encrypted: between encrypted blocks, their own emulation prevention
+    /// is not escaped a second time. In pictures that are clear, one such place comes in 4 MB.
+    private(set) var areClearPictures = false
+
     /// Positions of emulation prevention bytes in one NAL unit.
     private var escapes: [Int] = []
 
@@ -31,6 +35,7 @@ struct SampleAESPlanner {
     mutating func planVideo(_ bytes: UnsafeMutableRawBufferPointer) -> Int {
         plan.subsamples.removeAll(keepingCapacity: true)
         plan.pattern = BlockPattern(crypt: 1, skip: 9)
+        areClearPictures = false
         guard let base = bytes.baseAddress else { return 0 }
         let source = UnsafeRawPointer(base)
         let size = bytes.count
@@ -60,6 +65,11 @@ struct SampleAESPlanner {
                 for escape in escapes where escape < end {
                     Self.move(base, from: from, to: &target, count: escape - from)
                     from = escape + 1
+                    if from < end, source.load(fromByteOffset: from, as: UInt8.self) < 3,
+                        Self.isClear(target - 2 - unitTarget), Self.isClear(target - unitTarget)
+                    {
+                        areClearPictures = true
+                    }
                 }
                 Self.move(base, from: from, to: &target, count: end - from)
                 planUnit(from: unitTarget, to: target, &planned)
@@ -124,6 +134,11 @@ struct SampleAESPlanner {
         if size % Self.period == Self.blockSize { size -= Self.blockSize }
         append(clear: offset - planned, protected: size)
         planned = offset + size
+    }
+
+    /// Whether the byte at that place of a NAL unit is never encrypted.
+    private static func isClear(_ offset: Int) -> Bool {
+        offset < clearLeader || (offset - clearLeader) % period >= blockSize
     }
 
     private mutating func append(clear: Int, protected: Int) {

@@ -118,6 +118,9 @@ public final class SampleAESStream {
     /// The unit that waits is sound that the program map calls clear, beside encrypted pictures. It is to go on as it is.
     public var isUnitCalledClear: Bool { container == .transportStream && transport.isUnitCalledClear }
 
+    /// The unit that waits is pictures that are not encrypted, though `contradictsNote` has them for that.
+    public var isUnitNotedWrongly: Bool { container == .transportStream && transport.isUnitNotedWrongly }
+
     /// What to do next. Throws `tooLarge` for an ID3 tag above the limit, and as `append` does.
     public func next() throws(FormatError) -> SampleAESStep {
         switch container {

@@ -124,6 +124,9 @@ struct SampleAESTransportStream: ~Copyable {
         return unit.isCalledClear
     }
 
+    /// A note has that unit for encrypted, against the program map, and it is not.
+    var isUnitNotedWrongly: Bool { contradictsNote && unitContents == .pictures && planner.areClearPictures }
+
     /// Lends the unit that `next` announced, with the plan for it, and puts it back into its packets.
     mutating func withUnit<Failure: Error>(
         _ body: (SamplePlan, UnsafeMutableRawBufferPointer) throws(Failure) -> Void

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 public import LatchkeyProtection
 
 /// Something of a presentation that the demuxer is to fetch from this library and not from the origin.
@@ -174,6 +175,17 @@ public enum HLSSegmentKind: Hashable, Sendable {
             self = .packedAudio
         } else {
             return nil
+        }
+    }
+
+    /// Whether decrypted bytes are the start of media for certain: of wrong keys, one in 60,000 gives such bytes. Where frames
+    /// of sound are not behind an ID3 tag, two of them are needed.
+    package static func isCertain(start bytes: [UInt8]) -> Bool {
+        switch HLSSegmentKind(firstBytes: bytes) {
+        case .transportStream: bytes.count > 188
+        case .packedAudio: bytes.starts(with: "ID3".utf8) || AudioFrame.areFrames(bytes)
+        case .fragmentedMP4, .webVTT: true
+        case nil: false
         }
     }
 }

@@ -204,8 +204,8 @@ extension XMLElement {
     /// Reads a whole document in UTF-8 or UTF-16, with or without a byte order mark; what an XML declaration says of the
     /// encoding is not looked at. Zeros at the end are padding. Gives its root element.
     ///
-    /// With `limits.isLenient`, a prefix that is declared nowhere stands for itself as a namespace, and a document that is
-    /// neither and says so is read as ISO 8859-1.
+    /// With `limits.isLenient`, a prefix that is declared nowhere stands for itself as a namespace, a document that is
+    /// neither and says so is read as ISO 8859-1, and the first zero ends the document, as it does for libxml2.
     ///
     /// No document type is allowed, so there are no entities but the five of XML itself, nothing is loaded from a file
     /// or the network, and memory stays within a small multiple of the limits. Throws `tooLarge` for a document beyond
@@ -230,8 +230,12 @@ extension XMLElement {
 
     /// The document in UTF-8, without a byte order mark.
     private static func utf8(_ bytes: some Collection<UInt8>, _ limits: XMLLimits) throws(FormatError) -> [UInt8] {
-        var bytes = Array(bytes)
-        if let text = UTF16Text.decode(bytes) { return Array(text.utf8) }
+        let all = Array(bytes)
+        func document(_ bytes: [UInt8]) -> [UInt8] {
+            limits.isLenient ? Array(bytes.prefix { $0 != 0 }) : bytes
+        }
+        if let text = UTF16Text.decode(all) { return document(Array(text.utf8)) }
+        var bytes = document(all)
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
         guard String(validating: bytes, as: UTF8.self) != nil else {
             try XMLTagScan.checkUnread(bytes, limits: limits)

@@ -7,7 +7,8 @@ public struct SegmentCipher: ~Copyable {
     private let context: CipherContext
     /// What came and is not decrypted yet: the last block, or a part of it.
     private var held: [UInt8] = []
-    private var size = 0
+    /// Of what came, in bytes.
+    package private(set) var size = 0
     /// What is wanted of the clear bytes, in bytes from the first one; nil: all of it but the padding.
     private let part: Range<UInt64>?
     /// Of the next clear byte.
@@ -57,6 +58,15 @@ public struct SegmentCipher: ~Copyable {
     /// Throws `paddingInvalid` where the segment is no number of blocks or its padding is wrong: the key or the IV is not
     /// the segment's. Throws the same where a part is not all there.
     public mutating func finish() throws(DecryptionError) -> [UInt8] {
+        let (block, padding) = try lastBlock()
+        guard let padding else { throw .paddingInvalid(size: size) }
+        return Array(block.dropLast(padding))
+    }
+
+    /// The last block, and how many of its bytes are padding; nil: they are no PKCS#7 padding. In place of `finish`.
+    ///
+    /// Throws `paddingInvalid` where the segment is no number of blocks, or a part is not all there.
+    package mutating func lastBlock() throws(DecryptionError) -> (bytes: [UInt8], padding: Int?) {
         guard held.count == 16 else { throw .paddingInvalid(size: size) }
         var block = held
         held = []
@@ -64,14 +74,12 @@ public struct SegmentCipher: ~Copyable {
         if let part {
             let last = wanted(block)
             guard position >= part.upperBound else { throw .paddingInvalid(size: size) }
-            return last
+            return (last, 0)
         }
         // The time of the comparison tells nothing: its answer goes to no one who sends segments to try out.
         let padding = Int(block[15])
-        guard (1...16).contains(padding), block.suffix(padding).allSatisfy({ Int($0) == padding }) else {
-            throw .paddingInvalid(size: size)
-        }
-        return Array(block.dropLast(padding))
+        let isPadded = (1...16).contains(padding) && block.suffix(padding).allSatisfy { Int($0) == padding }
+        return (block, isPadded ? padding : nil)
     }
 
     /// The bytes of `part` among the next clear ones.

@@ -111,6 +111,7 @@ import Testing
             let bytes = try CorpusBoxes.corpusFile(file)
             #expect(HLSSegmentKind(firstBytes: bytes) == kind, "\(file)")
             #expect(HLSSegmentKind(firstBytes: bytes.prefix(377)) == kind, "\(file)")
+            #expect(HLSSegmentKind.isCertain(start: Array(bytes.prefix(4096))), "\(file)")
         }
         #expect(HLSSegmentKind(firstBytes: Array("\u{FEFF}WEBVTT\n".utf8)) == .webVTT)
         #expect(HLSSegmentKind(firstBytes: [0xFF, 0xF1]) == .packedAudio)

@@ -24,10 +24,29 @@ def aes_cbc(key, vector, data, encrypts):
     return worker.update(bytes(data)) + worker.finalize()
 
 
-def whole(segment, key, vector):
-    """METHOD=AES-128: the whole segment, with PKCS#7 padding."""
+def pkcs7(segment):
     count = 16 - len(segment) % 16
-    return aes_cbc(key, vector, segment + bytes([count]) * count, True)
+    return segment + bytes([count]) * count
+
+
+def zeros(segment):
+    """Filled up with zeros to whole blocks, as some packagers do."""
+    return segment + bytes(-len(segment) % 16)
+
+
+def unpadded(segment):
+    """As many packets of nothing, or a box of nothing, that the segment has whole blocks without padding."""
+    if segment[:1] == b"G":
+        null = b"G\x1f\xff\x10" + b"\xff" * 184
+        return segment + null * (-len(segment) // 4 * pow(47, -1, 4) % 4)
+    missing = -len(segment) % 16
+    missing += 16 if 0 < missing < 8 else 0
+    return segment + (struct.pack(">I4s", missing, b"free") + bytes(missing - 8) if missing else b"")
+
+
+def whole(segment, key, vector, padding=pkcs7):
+    """METHOD=AES-128: the whole segment."""
+    return aes_cbc(key, vector, padding(segment), True)
 
 
 def clear(segment, key, vector):
@@ -187,8 +206,8 @@ class TransportStream:
     def clear(self, number):
         return clear(self._segment(self._clear, number), self._key(self._clear), self.vector(number))
 
-    def encrypted_whole(self, number, key):
-        return whole(self.clear(number), key, self.vector(number))
+    def encrypted_whole(self, number, key, padding=pkcs7):
+        return whole(self.clear(number), key, self.vector(number), padding)
 
     def with_uri_key(self, number):
         """SAMPLE-AES, `uri_key` and the vector of that number."""

@@ -23,9 +23,9 @@ class Case:
     """A presentation of one kind, whose keys all come from the path `license` of the origin. `answer` is given the
     request and a function that returns what a server in order would say."""
 
-    def __init__(self, kind, answer, settings="", key_url=KEY, names_kid=False):
+    def __init__(self, kind, answer, settings="", key_url=KEY, names_kid=False, padding=media.pkcs7):
         """`names_kid`: the playlist names the KID beside a skd URI. Without that, a request may be made before the media has
-        said its KID, and once more when it has."""
+        said its KID, and once more when it has. `padding`: that of whole segments."""
         self.kind = kind
         stream = media.Fragmented("video") if kind in ("skd", "whole-mp4") else media.TransportStream()
         key = media.key_of(kind)
@@ -49,9 +49,9 @@ class Case:
                 lines.append(media.key_line(key_url, form=None, vector=stream.vector(number)))
                 segment = stream.with_uri_key(number)
             elif kind == "whole-ts":
-                segment = stream.encrypted_whole(number, key)
+                segment = stream.encrypted_whole(number, key, padding)
             else:
-                segment = media.whole(stream.segment(number), key, number.to_bytes(16, "big"))
+                segment = media.whole(stream.segment(number), key, number.to_bytes(16, "big"), padding)
             files[f"{number}.seg"] = segment
             lines += media.segment_lines(1, f"{number}.seg")
         files["v.m3u8"] = media.media_playlist(lines)
@@ -229,6 +229,23 @@ def wrong_key(kind):
         demand_stop(player)
 
 
+def other_padding(kind):
+    """Segments that are filled up with zeros or not at all are played to their end. A wrong key is told all the same."""
+    for padding in (media.zeros, media.unpadded):
+        case = Case(kind, lambda _request, right: right(), padding=padding)
+        with case:
+            player = case.play()
+            end_of_stream(player, 20.0)
+            same_frames(player, case.frames)
+    case = Case(kind, lambda _request, _right: media.key_of("another asset"), padding=media.unpadded)
+    with case:
+        player = case.play()
+        ends_with_error(
+            player, Gst.StreamError.quark(), Gst.StreamError.DEMUX, "what the key decrypts is no media", "/0.seg")
+        case.scene.origin.wait_until_quiet()
+        demand_stop(player)
+
+
 def answer_to_another(_kind):
     """The key server's answer to another request, for another asset."""
     first = []
@@ -265,6 +282,7 @@ BEHAVIOURS = {
     "key-garbage": (fails(lambda *_: GARBAGE, SIZES), KINDS),
     "key-page": (fails(lambda *_: PAGE, SIZES), KINDS),
     "key-wrong": (wrong_key, ("sample", "whole-ts", "whole-mp4")),
+    "other-padding": (other_padding, ("whole-ts", "whole-mp4")),
     "key-of-another-request": (answer_to_another, ("skd",)),
 }
 ALL = {

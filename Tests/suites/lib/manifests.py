@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MPL-2.0
 """Manifests that the checks make up: clear DASH, on demand and live, and the largest that are read."""
 
+import base64
 import datetime
+import json
 import os
 import re
 import time
@@ -288,12 +290,12 @@ def track_kid(kind):
     return kid
 
 
-def partial_sets(count):
+def partial_sets(count, service=""):
     """The pictures of `PROTECTED` in two Representations, of which the larger one has `LARGE_KID`, and the sound, with so
-    many segments."""
+    many segments. `service`: what says where the license service is."""
     def descriptors(kid):
         return f'<ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" cenc:default_KID="{uuid.UUID(kid)}"/>' \
-               '<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"/>'
+               f'<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e">{service}</ContentProtection>'
 
     inits = {"large": "large_init.mp4", "small": "v_init.mp4"}
     kids = {"large": LARGE_KID, "small": track_kid("video")}
@@ -305,17 +307,32 @@ def partial_sets(count):
     return f'<AdaptationSet contentType="video" segmentAlignment="true">{representations}</AdaptationSet>{sound}</AdaptationSet>'
 
 
-def partial_dash():
-    """Their files, on demand and live."""
+def refusing_license(request):
+    """Of a license service that refuses each request for `LARGE_KID` as a whole."""
+    keys = corpus.case(PROTECTED).keys
+    kids = [base64.urlsafe_b64decode(kid + "==").hex() for kid in json.loads(request.body)["kids"]]
+    if LARGE_KID in kids:
+        return 403
+
+    def text(value):
+        return base64.urlsafe_b64encode(bytes.fromhex(value)).rstrip(b"=").decode()
+
+    return json.dumps({"keys": [{"kty": "oct", "kid": text(kid), "k": text(keys[kid])} for kid in kids]}).encode()
+
+
+def partial_dash(service=None):
+    """Their files, on demand and live. `service` answers license requests."""
+    laurl = '<dashif:Laurl xmlns:dashif="https://dashif.org/CPS">license</dashif:Laurl>' if service else ""
     files = protected_files()
     large = bytearray(files["v_init.mp4"])
     place = large.index(b"tenc") + 12
     large[place:place + 16] = bytes.fromhex(LARGE_KID)
     live = Live()
     live.sets = partial_sets
-    return files | {
+    return files | ({"license": service} if service else {}) | {
         "large_init.mp4": bytes(large), "live.mpd": live,
-        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4)}</Period></MPD>'}
+        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4, laurl)}</Period>'
+                      '</MPD>'}
 
 
 def partial_hls(given):

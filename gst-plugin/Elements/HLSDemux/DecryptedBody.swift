@@ -7,19 +7,19 @@ import LatchkeyProtection
 /// The body of a segment that is encrypted as a whole, decrypted on its way to the stock demuxer.
 actor DecryptedBody {
     private let encrypted: LoopbackStream
-    private var cipher: SegmentCipher
+    private var segment: OpenedSegment
     private let onEnd: @Sendable (DecryptionError?) -> Void
     private var filter = ID3Filter()
     private var count: UInt64 = 0
     private var hasEnded = false
 
-    /// `onEnd` hears that all was decrypted and the padding was right, or why not.
+    /// `onEnd` hears that all was decrypted and the key is right, or why not.
     init(
-        _ encrypted: LoopbackStream, _ cipher: consuming SegmentCipher,
+        _ encrypted: LoopbackStream, _ segment: consuming OpenedSegment,
         onEnd: @escaping @Sendable (DecryptionError?) -> Void
     ) {
         self.encrypted = encrypted
-        self.cipher = cipher
+        self.segment = segment
         self.onEnd = onEnd
     }
 
@@ -44,10 +44,10 @@ actor DecryptedBody {
     private func decrypt(_ piece: [UInt8]?) throws(DecryptionError) -> [UInt8] {
         if let piece {
             count += UInt64(piece.count)
-            return filter.filter(try cipher.decrypt(piece))
+            return filter.filter(try segment.decrypt(piece))
         }
         hasEnded = true
-        let clear = filter.filter(try cipher.finish()) + filter.end()
+        let clear = filter.filter(try segment.finish()) + filter.end()
         onEnd(nil)
         return clear
     }

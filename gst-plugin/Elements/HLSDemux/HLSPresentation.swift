@@ -72,7 +72,7 @@ final class HLSPresentation: Sendable {
         var audioTrack: String?
         var audioTracks: [HLSAudioTracks.Track] = []
         var failure: HLSFailure?
-        /// The last key that a whole segment had the right padding with.
+        /// The last key that was right for a whole segment.
         var provenKey: HLSKey?
         /// What to say if the stock demuxer finds no media in a segment that is decrypted with another key.
         var doubt: HLSFailure?
@@ -683,10 +683,10 @@ extension HLSPresentation {
         let encrypted = try await encrypted(segment, request)
         // Such as 204. The stock demuxer leaves it out, as one of clear media.
         if encrypted.stream == nil, encrypted.body.isEmpty { return LoopbackResponse(status: encrypted.status) }
-        let cipher = try await cipher(for: segment.decryption, of: "segment", at: url, segment.byteRange)
+        let opened = try await opening(for: segment.decryption, of: "segment", at: url, segment.byteRange)
         guard let stream = encrypted.stream else {
             do throws(DecryptionError) {
-                return LoopbackResponse(body: ID3Filter.filter(whole: try cipher.decrypt(whole: encrypted.body)))
+                return LoopbackResponse(body: ID3Filter.filter(whole: try opened.decrypt(whole: encrypted.body)))
             } catch {
                 throw .wrongKey(key, at: url)
             }
@@ -697,7 +697,7 @@ extension HLSPresentation {
             if !isProven { state.doubt = .wrongKey(key, at: url) }
             return isProven
         }
-        let body = DecryptedBody(stream, cipher) { [weak self] error in
+        let body = DecryptedBody(stream, opened) { [weak self] error in
             // A part has no padding that would tell.
             let proves = !isProven && !segment.decryption.isPart
             if error != nil { self?.fail(.wrongKey(key, at: url)) } else if proves { self?.didProve(key) }
@@ -729,9 +729,9 @@ extension HLSPresentation {
         return response
     }
 
-    private func cipher(
+    private func opening(
         for decryption: HLSSegmentDecryption, of what: String, at url: String, _ range: HLSByteRange?
-    ) async throws(HLSFailure) -> SegmentCipher {
+    ) async throws(HLSFailure) -> OpenedSegment {
         let key = try await keys.contentKey(for: decryption.key)
         var part: Range<UInt64>?
         if decryption.isPart, let range {
@@ -742,7 +742,7 @@ extension HLSPresentation {
             throw .media(what, at: url, "neither the playlist nor the key has an IV")
         }
         do throws(DecryptionError) {
-            return try SegmentCipher(key: key, initializationVector: vector, part: part)
+            return OpenedSegment(try SegmentCipher(key: key, initializationVector: vector, part: part))
         } catch {
             throw .media(what, at: url, "\(error)")
         }
@@ -754,9 +754,9 @@ extension HLSPresentation {
         let range = segment.decryption.map { $0.encryptedRange(segment.byteRange) } ?? segment.byteRange
         var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: range)
         if let decryption = segment.decryption {
-            let cipher = try await cipher(for: decryption, of: "init segment", at: segment.url, segment.byteRange)
+            let opened = try await opening(for: decryption, of: "init segment", at: segment.url, segment.byteRange)
             do throws(DecryptionError) {
-                bytes = try cipher.decrypt(whole: bytes)
+                bytes = try opened.decrypt(whole: bytes)
             } catch {
                 throw .media("init segment", at: segment.url, "\(error)")
             }

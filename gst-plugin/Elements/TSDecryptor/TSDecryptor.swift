@@ -175,6 +175,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     private func decryptUnit() -> Outcome {
         let keyID = note?.keyID ?? stream.keys?.sources.namedKeyID
         if samples.isUnitCalledClear { return passClearUnit(of: keyID) }
+        if samples.isUnitNotedWrongly { return .failed(.malformedStream(Self.wronglyNoted)) }
         let contents = samples.unitContents
         switch cipher(for: keyID, of: contents) {
         case .failed(let failure):
@@ -226,9 +227,10 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     }
 
     private static let encrypted = "the program map says that the sound is clear, and it is not"
-    private static let notEncrypted =
-        "the playlist says that the segments are encrypted, the program map that they are not, and what the key makes of them "
-        + "is no media"
+    private static let contradiction =
+        "the playlist says that the segments are encrypted, the program map that they are not"
+    private static let notEncrypted = "\(contradiction), and what the key makes of them is no media"
+    private static let wronglyNoted = "\(contradiction), and the pictures show that they are not"
 
     /// Of both media, both have to be allowed. Nil: it may be pictures or sound, and one of them has to be allowed.
     private func cipher(for keyID: KeyID?, of contents: UnitContents?) -> KeyRing.Lookup {

@@ -227,6 +227,46 @@ extension ElementTests {
             #expect(error.code == Int(GST_STREAM_ERROR_DECRYPT.rawValue) && error.text.contains("no media"), "\(error)")
         }
 
+        /// Pictures alone have nothing that tells, but for the emulation prevention that encryption escapes.
+        @Test func clearPicturesUnderANoteAreAnError() throws {
+            let (key, vector) = ("0f1e2d3c4b5a69788796a5b4c3d2e1f0", "00112233445566778899aabbccddeeff")
+            let encrypted = try SampleAESCase.read("hls-ts-sampleaes-captions/v_1.ts")
+            let plain = try Harness("latchkeytsdec", [("keys", .string("*:\(key):\(vector)"))])
+            plain.start(caps: "application/x-latchkey-ts")
+            #expect(plain.push(encrypted) == .ok)
+            #expect(plain.pushEndOfStream())
+            let clear = plain.output.samples.flatMap(\.bytes)
+            let note = SegmentKey(
+                keyID: KeyID(Media.keyID), initializationVector: InitializationVector(Hex.decode(vector) ?? []))
+            for isEncrypted in [true, false] {
+                let harness = try Harness("latchkeytsdec", [("keys", .string("\(Media.keyIDText):\(key):\(vector)"))])
+                harness.start(caps: "application/x-latchkey-ts")
+                #expect(harness.push(note.transportStreamPackets()) == .ok)
+                _ = harness.push(isEncrypted ? Self.typed(encrypted, [0xDB: 0x1B]) : clear)
+                _ = harness.pushEndOfStream()
+                if isEncrypted {
+                    #expect(!harness.bus.all().contains { $0.type == "error" })
+                    let found = Self.pictures(harness.output.samples.flatMap(\.bytes))
+                    #expect(!found.isEmpty && found == Self.pictures(clear))
+                } else {
+                    let error = try harness.bus.nextError()
+                    #expect(error.text.contains("the pictures show"), "\(error)")
+                }
+            }
+        }
+
+        /// The packets of pictures, which are of the PID whose units have that stream ID.
+        private static func pictures(_ bytes: [UInt8]) -> [UInt8] {
+            let starts = stride(from: 0, to: bytes.count - 187, by: 188)
+            func identifier(_ start: Int) -> [UInt8] { [bytes[start + 1] & 0x1F, bytes[start + 2]] }
+            let first = starts.first { start in
+                let packet = bytes[start..<start + 188]
+                return packet[start + 1] & 0x40 != 0 && packet.firstRange(of: [0, 0, 1, 0xE0]) != nil
+            }
+            guard let wanted = first.map(identifier) else { return [] }
+            return starts.filter { identifier($0) == wanted }.flatMap { bytes[$0..<$0 + 188] }
+        }
+
         static let packed: [(file: String, end: String, size: Int, right: Int)] = [
             ("no-id3", "eos", 8517, 47), ("cut-mid-frame", "eos", 1073, 4),
             ("id3-size-max", "ID3 tag: 268435465 bytes", 0, 0),

@@ -25,7 +25,9 @@ import Testing
             clear = try SegmentCipher(key: key, initializationVector: vector).decrypt(whole: encrypted)
         }
 
-        func cipher() throws -> SegmentCipher { try SegmentCipher(key: key, initializationVector: vector) }
+        func opened() throws -> OpenedSegment {
+            OpenedSegment(try SegmentCipher(key: key, initializationVector: vector))
+        }
     }
 
     /// Gives bytes in pieces of a size, and notes how often it is asked.
@@ -65,7 +67,7 @@ import Testing
             let pieces = Pieces(segment.encrypted, of: size)
             let ends = Mutex<[DecryptionError?]>([])
             let stream = pieces.stream(length: isLengthKnown ? UInt64(segment.encrypted.count) : nil)
-            let body = DecryptedBody(stream, try segment.cipher()) { error in ends.withLock { $0.append(error) } }
+            let body = DecryptedBody(stream, try segment.opened()) { error in ends.withLock { $0.append(error) } }
             #expect(try await all(body) == segment.clear)
             #expect(ends.withLock { $0 } == [nil])
             // Behind a length that was announced, the stream is not asked again.
@@ -80,7 +82,7 @@ import Testing
         let ends = Mutex<[DecryptionError?]>([])
         let body = DecryptedBody(
             Pieces(segment.encrypted, of: 1000).stream(length: nil),
-            try SegmentCipher(key: other, initializationVector: segment.vector)
+            OpenedSegment(try SegmentCipher(key: other, initializationVector: segment.vector))
         ) { error in ends.withLock { $0.append(error) } }
         await #expect(throws: LoopbackStream.Broken.self) { try await all(body) }
         #expect(ends.withLock { $0 } == [.paddingInvalid(size: segment.encrypted.count)])
@@ -92,7 +94,7 @@ import Testing
         let stream = LoopbackStream(length: nil) { () async throws(LoopbackStream.Broken) in
             throw LoopbackStream.Broken()
         }
-        let body = DecryptedBody(stream, try segment.cipher()) { _ in ends.add(1, ordering: .relaxed) }
+        let body = DecryptedBody(stream, try segment.opened()) { _ in ends.add(1, ordering: .relaxed) }
         await #expect(throws: LoopbackStream.Broken.self) { try await all(body) }
         #expect(ends.load(ordering: .relaxed) == 0)
     }

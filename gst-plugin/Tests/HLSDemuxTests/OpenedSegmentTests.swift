@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyKeySystems
+import LatchkeyProtection
+import Testing
+
+@testable import LatchkeyElements
+
+/// Segments with METHOD=AES-128 whose end is no PKCS#7 padding.
+@Suite struct OpenedSegmentTests {
+    private static let vector: [UInt8] = [UInt8](repeating: 9, count: 16)
+
+    /// Starts of media, each a number of blocks.
+    private static let media: [String: [UInt8]] = [
+        "ts": [UInt8]([[0x47, 0x1F, 0xFF, 0x10], [UInt8](repeating: 0xFF, count: 184)].joined()).repeated(4),
+        "mp4": [0, 0, 0, 16] + Array("styp".utf8) + [UInt8](repeating: 1, count: 8)
+            + [0, 0, 0, 1] + Array("mdat".utf8) + [0, 0, 0, 0, 0, 0, 0, 32] + [UInt8](repeating: 0, count: 16),
+        "id3": Array("ID3".utf8) + [UInt8](repeating: 0x40, count: 29),
+        "adts": [0xFF, 0xF1, 0x50, 0x80, 0x01, 0x1F, 0xFC, 0x21].repeated(4),
+        "vtt": Array("WEBVTT\n\n".utf8) + Array("00:00.0\n".utf8),
+    ]
+
+    private func open(_ clear: [UInt8], key: [UInt8]? = nil, pieces: Int = .max) throws -> [UInt8] {
+        let right = try #require(ContentKey([UInt8](repeating: 3, count: 16)))
+        let used = try #require(key.map { ContentKey($0) } ?? right)
+        let bytes = try AES.cbc(.encrypt, key: right, iv: Self.vector, clear)
+        let vector = try #require(InitializationVector(Self.vector))
+        var segment = OpenedSegment(try SegmentCipher(key: used, initializationVector: vector))
+        var result: [UInt8] = []
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            result += try segment.decrypt(Array(rest.prefix(pieces)))
+            rest = rest.dropFirst(pieces)
+        }
+        return try result + segment.finish()
+    }
+
+    @Test(arguments: media.keys.sorted(), [1, 15, 16, 100, Int.max])
+    func whatBeginsAsMediaIsKept(_ name: String, pieces: Int) throws {
+        let clear = try #require(Self.media[name])
+        #expect(clear.count.isMultiple(of: 16))
+        #expect(try open(clear, pieces: pieces) == clear)
+        // PKCS#7 comes first.
+        #expect(try open(clear + [UInt8](repeating: 16, count: 16), pieces: pieces) == clear)
+    }
+
+    @Test(arguments: media.keys.sorted())
+    func aWrongKeyIsTold(_ name: String) throws {
+        let clear = try #require(Self.media[name])
+        for byte in UInt8(10)..<20 {
+            #expect(throws: DecryptionError.paddingInvalid(size: clear.count)) {
+                try open(clear, key: [UInt8](repeating: byte, count: 16))
+            }
+        }
+    }
+
+    @Test func whatIsNoMediaNeedsPadding() {
+        #expect(throws: DecryptionError.self) { try open([UInt8](repeating: 0, count: 64)) }
+        // One sync word alone is no proof.
+        #expect(throws: DecryptionError.self) { try open([0xFF, 0xF1] + [UInt8](repeating: 0, count: 62)) }
+        #expect(throws: DecryptionError.self) { try open([0x47] + [UInt8](repeating: 0, count: 63)) }
+    }
+
+    /// A parser would take zeros for a box without end.
+    @Test(arguments: 1...15) func zerosBehindTheLastBoxAreLeftOut(count: Int) throws {
+        let whole = try #require(Self.media["mp4"])
+        let size = UInt8(32 - count)
+        let box = [0, 0, 0, size] + Array("free".utf8) + [UInt8](repeating: 0, count: Int(size) - 8)
+        for pieces in [1, 16, 100] {
+            #expect(try open(whole + box + [UInt8](repeating: 0, count: count), pieces: pieces) == whole + box)
+        }
+        // Behind a box that is not all there, they are its own.
+        let cut = [0, 0, 0, 33] + box.dropFirst(4)
+        #expect(
+            try open(whole + cut + [UInt8](repeating: 0, count: count)) == whole + cut
+                + [UInt8](repeating: 0, count: count))
+    }
+
+    @Test func zerosBehindTextAreLeftOut() throws {
+        for text in ["WEBVTT\n", "WEBVTT\n\n00:00.000 --> 00:01.000\na\n"] {
+            let clear = Array(text.utf8)
+            #expect(try open(clear + [UInt8](repeating: 0, count: 16 - clear.count % 16)) == clear)
+        }
+    }
+
+    @Test func boxSizesThatAreNoneDoNotTrap() throws {
+        let start = [0, 0, 0, 16] + Array("styp".utf8) + [UInt8](repeating: 1, count: 8)
+        for header: [UInt8] in [
+            [0, 0, 0, 1, 1, 1, 1, 1] + [UInt8](repeating: 0xFF, count: 8),
+            [0, 0, 0, 1, 1, 1, 1, 1] + [0, 0, 0, 0, 0, 0, 0, 3],
+            [0, 0, 0, 0] + Array("mdat".utf8) + [UInt8](repeating: 0, count: 8),
+            [0, 0, 0, 7] + Array("mdat".utf8) + [UInt8](repeating: 0, count: 8), [UInt8](repeating: 0, count: 16),
+        ] {
+            let clear = start + header + [UInt8](repeating: 0, count: 16)
+            #expect(try open(clear) == clear)
+        }
+    }
+}
+
+extension [UInt8] {
+    fileprivate func repeated(_ count: Int) -> [UInt8] { (0..<count).flatMap { _ in self } }
+}
