@@ -75,7 +75,7 @@ struct DamageTests {
         let events = Mutex<[CacheGateway.Event]>([])
         let gateway = try CacheGateway(
             item, position: { .zero }, onEvent: { event in events.withLock { $0.append(event) } })
-        await #expect(throws: HTTPError.self) { try await CurlTransport().send(HTTPRequest(url: gateway.url)) }
+        await #expect(throws: HTTPError.self) { try await fetch(gateway.url) }
         guard case .edgeReached(let edge, let error)? = events.withLock({ $0.first }) else {
             Issue.record("no event")
             return

@@ -371,13 +371,12 @@ struct ManifestDownloadTests {
         }
         origin.switchOff()
         let gateway = try CacheGateway(item, position: { nil }, onEvent: { _ in })
-        let client = CurlTransport()
-        let playlist = String(decoding: try await client.send(HTTPRequest(url: gateway.url)).body, as: UTF8.self)
+        let playlist = String(decoding: try await fetch(gateway.url).body, as: UTF8.self)
         let urls = playlist.split(separator: "\n").filter { $0.hasPrefix("#EXT-X-KEY") }
             .compactMap { $0.split(separator: "\"").dropFirst().first.map(String.init) }
         #expect(urls.count == 3)
         var found: [[UInt8]] = []
-        for url in urls { found.append(try await client.send(HTTPRequest(url: url)).body) }
+        for url in urls { found.append(try await fetch(url).body) }
         #expect(found == [key, key, key.reversed()])
     }
 

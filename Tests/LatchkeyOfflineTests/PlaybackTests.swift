@@ -105,20 +105,15 @@ struct PlaybackTests {
         let item = test.cache.item(url, format: .file)
         await item.download()
         let gateway = try CacheGateway(item, position: { nil }, onEvent: { _ in })
-        let client = CurlTransport()
-        let whole = try await client.send(HTTPRequest(url: gateway.url))
+        let whole = try await fetch(gateway.url)
         #expect(whole.status == 200 && whole.body == file)
-        var request = HTTPRequest(url: gateway.url)
-        request.headers = [HTTPHeader(name: "Range", value: "bytes=5000-5999")]
-        let part = try await client.send(request)
+        let part = try await fetch(gateway.url, range: "5000-5999")
         #expect(part.status == 206 && part.body == Array(file[5000..<6000]))
         #expect(part.header("Content-Range") == "bytes 5000-5999/\(file.count)")
-        request.headers = [HTTPHeader(name: "Range", value: "bytes=\(file.count)-")]
-        #expect(try await client.send(request).status == 416)
-        request = HTTPRequest(url: gateway.url.replacing("film", with: "other"))
-        #expect(try await client.send(request).status == 404)
+        #expect(try await fetch(gateway.url, range: "\(file.count)-").status == 416)
+        #expect(try await fetch(gateway.url.replacing("film", with: "other")).status == 404)
         let stranger = gateway.url.split(separator: "/").prefix(2).joined(separator: "//") + "/0/a/film.ismv"
-        #expect(try await client.send(HTTPRequest(url: stranger)).status == 404)
+        #expect(try await fetch(stranger).status == 404)
     }
 
     /// A tag at which a stock demuxer crashes, larger than a block of the cache.
@@ -132,16 +127,13 @@ struct PlaybackTests {
         let item = test.cache.item(list, format: .hls)
         await item.download()
         let gateway = try CacheGateway(item, position: { nil }, onEvent: { _ in })
-        let client = CurlTransport()
-        #expect(try await client.send(HTTPRequest(url: gateway.url)).status == 200)
+        #expect(try await fetch(gateway.url).status == 200)
         var harmless = segment
         harmless[10] = UInt8(ascii: "X")
-        var request = HTTPRequest(url: gateway.url.replacing("list.m3u8", with: "1.aac"))
-        #expect(try await client.send(request).body == harmless)
-        request.headers = [HTTPHeader(name: "Range", value: "bytes=0-2999")]
-        #expect(try await client.send(request).body == Array(harmless[..<3000]))
-        request.headers = [HTTPHeader(name: "Range", value: "bytes=5-5999")]
-        #expect(try await client.send(request).body == Array(segment[5..<6000]))
+        let url = gateway.url.replacing("list.m3u8", with: "1.aac")
+        #expect(try await fetch(url).body == harmless)
+        #expect(try await fetch(url, range: "0-2999").body == Array(harmless[..<3000]))
+        #expect(try await fetch(url, range: "5-5999").body == Array(segment[5..<6000]))
     }
 
     @Test func theGatewayTellsOfTheEdge() async throws {
@@ -151,14 +143,11 @@ struct PlaybackTests {
         let events = Mutex<[CacheGateway.Event]>([])
         let gateway = try CacheGateway(
             item, position: { .seconds(100) }, onEvent: { event in events.withLock { $0.append(event) } })
-        let client = CurlTransport()
-        var request = HTTPRequest(url: gateway.url)
-        request.headers = [HTTPHeader(name: "Range", value: "bytes=0-99")]
         // The network is there at first.
-        #expect(try await client.send(request).status == 206)
+        #expect(try await fetch(gateway.url, range: "0-99").status == 206)
         #expect(gateway.edge == nil)
         origin.switchOff()
-        await #expect(throws: HTTPError.self) { try await client.send(HTTPRequest(url: gateway.url)) }
+        await #expect(throws: HTTPError.self) { try await fetch(gateway.url) }
         guard case .edgeReached(let edge, let error)? = events.withLock({ $0.last }) else {
             Issue.record("no event")
             return
@@ -205,7 +194,7 @@ struct PlaybackTests {
         let gateway = try CacheGateway(item, position: { nil }, onEvent: { _ in })
         let lower = gateway.url.replacing("%C3%A9", with: "%c3%a9")
         #expect(lower != gateway.url)
-        for url in [gateway.url, lower] { #expect(try await CurlTransport().send(HTTPRequest(url: url)).body == file) }
+        for url in [gateway.url, lower] { #expect(try await fetch(url).body == file) }
     }
 
     @Test func originsKeepTheirPaths() throws {

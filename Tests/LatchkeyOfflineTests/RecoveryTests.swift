@@ -136,7 +136,7 @@ struct RecoveryTests {
         let events = Mutex<[CacheGateway.Event]>([])
         let gateway = try CacheGateway(
             item(test, origin), position: { nil }, onEvent: { event in events.withLock { $0.append(event) } })
-        #expect(try await CurlTransport().send(HTTPRequest(url: gateway.url)).body == file)
+        #expect(try await fetch(gateway.url).body == file)
         guard case .failure(let error)? = events.withLock({ $0.first }) else {
             Issue.record("no event")
             return
@@ -154,7 +154,7 @@ struct RecoveryTests {
         let events = Mutex<[CacheGateway.Event]>([])
         let gateway = try CacheGateway(
             item(test, origin), position: { nil }, onEvent: { event in events.withLock { $0.append(event) } })
-        #expect(try await CurlTransport().send(HTTPRequest(url: gateway.url)).status == 504)
+        #expect(try await fetch(gateway.url).status == 504)
         let seen = events.withLock { $0 }
         guard seen.count == 2, case .failure(let error) = seen[0], case .edgeReached = seen[1] else {
             Issue.record("\(seen)")
@@ -270,12 +270,11 @@ struct RecoveryTests {
         let events = Mutex<[CacheGateway.Event]>([])
         let gateway = try CacheGateway(
             again, position: { .seconds(4) }, onEvent: { event in events.withLock { $0.append(event) } })
-        let client = CurlTransport()
-        let playlist = String(decoding: try await client.send(HTTPRequest(url: gateway.url)).body, as: UTF8.self)
+        let playlist = String(decoding: try await fetch(gateway.url).body, as: UTF8.self)
         #expect(playlist.contains("2.ts") && !playlist.contains("3.ts") && playlist.hasSuffix("#EXT-X-ENDLIST\n"))
         #expect(gateway.edge == .seconds(4))
         let third = gateway.url.replacing("a.m3u8", with: "3.ts")
-        #expect(try await client.send(HTTPRequest(url: third)).status == 504)
+        #expect(try await fetch(third).status == 504)
         guard case .edgeReached(let edge, _)? = events.withLock({ $0.first }) else {
             Issue.record("no event")
             return

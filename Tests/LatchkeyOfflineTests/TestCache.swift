@@ -111,6 +111,15 @@ extension CachedItem {
     }
 }
 
+/// What a gateway answers, or a range of it. Each block comes by itself, through several tasks, and all tests of the process
+/// share as many threads as there are processors: the usual timeout of a request would end whole answers on a busy machine.
+func fetch(_ url: String, range: String? = nil) async throws -> HTTPResponse {
+    var request = HTTPRequest(url: url)
+    request.timeout = .seconds(300)
+    if let range { request.headers = [HTTPHeader(name: "Range", value: "bytes=\(range)")] }
+    return try await CurlTransport().send(request)
+}
+
 extension CachedItem.Status {
     var failure: CacheError.Code? { if case .failed(let error) = self { error.code } else { nil } }
 }

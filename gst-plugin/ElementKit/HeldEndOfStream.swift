@@ -16,22 +16,31 @@ extension Pad {
         defer { gst_object_unref(element) }
         guard let demuxer = ek_adaptive_demuxer_around(element) else { return nil }
         defer { gst_object_unref(UnsafeMutableRawPointer(demuxer)) }
-        if let list = ek_pads_in_bin_behind(pointer, demuxer) {
-            defer { g_ptr_array_unref(list) }
-            return HeldEnd(Self.pads(in: list), until: nil)
-        }
+        let places = Self.placesOfEnd(behind: pointer, in: demuxer)
+        if !places.linked.isEmpty { return HeldEnd(places.linked, until: nil) }
         // Places of other streams are among these: the probes go before the demuxer's thread does anything else.
-        guard let context = g_main_context_get_thread_default(), let list = ek_unlinked_sinks_in_bin(demuxer) else {
-            return nil
-        }
-        defer { g_ptr_array_unref(list) }
-        let places = Self.pads(in: list)
-        return places.isEmpty ? nil : HeldEnd(places, until: context)
+        guard !places.unlinked.isEmpty, let context = g_main_context_get_thread_default() else { return nil }
+        return HeldEnd(places.unlinked, until: context)
+    }
+
+    /// The sink pads on children of the demuxer that wait for a link, and those to which the source pad leads.
+    ///
+    /// In this order: the thread that plays may link a place between the two looks, when the key has come. The other way round,
+    /// that one would be in neither. `between` is for tests.
+    static func placesOfEnd(
+        behind source: UnsafeMutablePointer<GstPad>, in demuxer: UnsafeMutablePointer<GstElement>,
+        between: () -> Void = {}
+    ) -> (unlinked: [PadReference], linked: [PadReference]) {
+        let unlinked = pads(in: ek_unlinked_sinks_in_bin(demuxer))
+        between()
+        return (unlinked, pads(in: ek_pads_in_bin_behind(source, demuxer)))
     }
 
     // SAFETY: the array holds pads, with references of its own.
-    private static func pads(in list: UnsafeMutablePointer<GPtrArray>) -> [PadReference] {
-        (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
+    private static func pads(in list: UnsafeMutablePointer<GPtrArray>?) -> [PadReference] {
+        guard let list else { return [] }
+        defer { g_ptr_array_unref(list) }
+        return (0..<Int(list.pointee.len)).compactMap { list.pointee.pdata[$0] }
             .map { PadReference(sharing: $0.assumingMemoryBound(to: GstPad.self)) }
     }
 }

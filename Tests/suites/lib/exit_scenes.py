@@ -40,8 +40,8 @@ def end_in_the_middle(language, microseconds, content, played, label):
 
 
 def crash(errors):
-    """The thread that crashed comes first."""
-    return errors[max(errors.find("CRASH STACK"), 0):][:2000]
+    """What was said last and the stack of the thread that crashed, which tell a race of stock elements."""
+    return (children.stack_of(errors) or errors)[:2000]
 
 
 def in_calls(language, rounds, seed):
