@@ -51,9 +51,7 @@ class Run:
 
 
 def latchkey(*arguments):
-    done = subprocess.run(
-        ["latchkey", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=DEADLINE)
+    done = children.completed(["latchkey", *arguments], DEADLINE)
     return Run(done.returncode, done.stdout, done.stderr)
 
 
@@ -68,7 +66,7 @@ def on_terminal(*arguments, columns=80, answers=b"", interrupt=None, **variables
     if answers:
         os.write(terminal, answers)
     try:
-        while time.monotonic() < end:
+        while len(screen) < children.MOST_PRINTED and time.monotonic() < end:
             if not select.select([terminal], [], [], 0.2)[0]:
                 continue
             try:
@@ -413,7 +411,7 @@ def sessions():
             latchkey("session", "check").demand(0, "setup: ", "teardown: ")
             demand(scene.metric("sessions_active") == 0, "the trial is counted")
             paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
-            player = subprocess.Popen(
+            player = children.Process(
                 ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
                 stdout=subprocess.PIPE, text=True)
             while '"playing"' not in player.stdout.readline():
@@ -451,7 +449,7 @@ def heartbeat_error():
     paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
     try:
         with Scene(count=8) as scene:
-            player = subprocess.Popen(
+            player = children.Process(
                 ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
                 stdout=subprocess.PIPE, text=True)
             try:
@@ -597,11 +595,10 @@ def confined():
         command = [url(world, "stream.mpd") if word == "%I" else word for word in command]
         demand(command[0] == "/usr/bin/latchkey", command[0])
         locked = int(limit[:-1]) << 20
-        done = subprocess.run(
+        done = children.completed(
             ["prlimit", "--core=0", f"--memlock={locked}", "setpriv", "--no-new-privs", *account, "latchkey",
              *command[1:]],
-            env={**os.environ, "HOME": "/", **values}, preexec_fn=deny_write_execute, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+            DEADLINE, env={**os.environ, "HOME": "/", **values}, preexec_fn=deny_write_execute)
         Run(done.returncode, done.stdout, done.stderr).demand(0, '"state":"ended"', '"event":"acquired"')
         kept = [name for _, _, names in os.walk(os.path.join(world.folder.path, "state")) for name in names]
         demand(kept, "no license was kept")
