@@ -170,6 +170,36 @@ def screens():
     demand("\x1b" not in on_terminal("inspect", path, TERM="dumb").demand(0).output, "colors on a dumb terminal")
 
 
+# It gives the environment a new place before the Swift runtime is loaded, as libfaketime does.
+MOVER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+
+char *
+getenv (const char *name)
+{
+  static int is_moved;
+  char *(*real) (const char *) = (char *(*) (const char *)) dlsym (RTLD_NEXT, "getenv");
+
+  if (!is_moved) {
+    is_moved = 1;
+    setenv ("LATCHKEY_TEST_MOVED", "1", 1);
+  }
+  return real (name);
+}
+"""
+
+
+def preloaded():
+    """The command has its arguments although a preloaded library moves the environment."""
+    with children.Folder() as folder:
+        source, library = folder.write("mover.c", MOVER), os.path.join(folder.path, "libmover.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        done = children.completed(["latchkey", "--version"], DEADLINE, env={**os.environ, "LD_PRELOAD": library})
+        demand(done.stdout == latchkey("--version").demand(0).output, f"status {done.returncode}: {done.stdout}")
+
+
 def wrong_inputs():
     """What is wrong is said in one line on standard error, with the place."""
     without_configuration()
@@ -628,7 +658,7 @@ def deny_write_execute():
 
 ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
-    "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
+    "inspect/screens": screens, "wrong-inputs": wrong_inputs, "preloaded": preloaded, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
