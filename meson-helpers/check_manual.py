@@ -90,12 +90,22 @@ def is_skipped(text, place):
     return SKIPPED.search(COMMENT.sub("", text[:place].rsplit("\n\n", 1)[-1])) is not None
 
 
+# What is longer than a line comes first.
+LITERAL = re.compile(r'"""[\s\S]*?"""|#"[^\n]*?"#|"(?:\\.|[^"\\\n])*"')
+
+
+@functools.cache
+def without_braces_in_strings(text):
+    return LITERAL.sub(lambda literal: re.sub("[{}]", " ", literal[0]), text)
+
+
 def body(text, start):
     """What stands between the first brace behind `start` and the one that closes it."""
-    opening = text.find("{", start)
+    code = without_braces_in_strings(text)
+    opening = code.find("{", start)
     depth = 0
-    for place in range(opening, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for place in range(opening, len(code)):
+        depth += {"{": 1, "}": -1}.get(code[place], 0)
         if depth == 0:
             return text[opening + 1:place]
     return ""
