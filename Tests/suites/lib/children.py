@@ -95,6 +95,9 @@ class Pipe(io.RawIOBase):
     def readable(self):
         return True
 
+    def fileno(self):
+        return self._descriptor
+
     def readinto(self, buffer):
         size = os.readv(self._descriptor, [buffer])
         self._process.count(size)
