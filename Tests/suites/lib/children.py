@@ -189,7 +189,7 @@ class Process(subprocess.Popen):
 
 
 def completed(arguments, timeout, check=False, **options):
-    """As subprocess.run() of text, with a `Process`. Its output is read, and so are its errors if `options` do not say otherwise."""
+    """As subprocess.run() of text, with a `Process`. Output and errors are read if `options` do not say otherwise."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     process = Process(arguments, text=True, **options)
     try:
