@@ -93,11 +93,21 @@ def is_skipped(text, place):
     return SKIPPED.search(COMMENT.sub("", text[:place].rsplit("\n\n", 1)[-1])) is not None
 
 
+# What is longer than a line comes first.
+LITERAL = re.compile(r'"""[\s\S]*?"""|#"[^\n]*?"#|"(?:\\.|[^"\\\n])*"')
+
+
+@functools.cache
+def without_braces_in_strings(text):
+    return LITERAL.sub(lambda literal: re.sub("[{}]", " ", literal[0]), text)
+
+
 def body(text, start):
     """What stands between the first brace behind `start` and the one that closes it."""
-    opening = text.find("{", start)
+    code = without_braces_in_strings(text)
+    opening = code.find("{", start)
     depth = 0
-    for brace in BRACE.finditer(text, opening) if opening >= 0 else ():
+    for brace in BRACE.finditer(code, opening) if opening >= 0 else ():
         depth += 1 if brace[0] == "{" else -1
         if depth == 0:
             return text[opening + 1:brace.start()]

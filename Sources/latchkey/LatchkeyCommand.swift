@@ -6,10 +6,12 @@ import Dispatch
 import Glibc
 
 /// What the main function of the executable (gst-plugin/command.c) calls. It ends the process. No header declares it.
+/// `CommandLine` is empty if a preloaded library has moved the environment before the Swift runtime was loaded.
 @c(latchkey_command_main)
-public func runCommand() {
+public func runCommand(_ count: CInt, _ words: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) {
+    let arguments = (1..<max(1, Int(count))).compactMap { words[$0].map { String(cString: $0) } }
     Task {
-        await LatchkeyCommand.main()
+        await LatchkeyCommand.main(arguments)
         exit(0)
     }
     dispatchMain()

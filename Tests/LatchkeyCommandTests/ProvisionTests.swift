@@ -63,6 +63,28 @@ import Testing
         #expect(configuration.provisioning.rootKey == bundle.rootKey)
     }
 
+    /// Nor by players, whose settings are the lines that it prints.
+    @Test func filesThatOthersMayWriteAreNotUsed() throws {
+        let folder = scratch.path("provisioning")
+        try provision("--authority", try authority(), folder)
+        let target = ProvisioningFolder(path: folder)
+        var entries = ["store": scratch.path("store")]
+        for line in ProvisionCommand.configuration(of: target).dropFirst() {
+            let parts = line.split(separator: "=", maxSplits: 1).map(String.init)
+            entries[parts[0]] = parts[1]
+        }
+        for path in entries.values where path != scratch.path("store") {
+            let wanted = try mode(path)
+            #expect(chmod(path, 0o602) == 0)
+            let error = #expect(throws: KeyError.self) { try PlayReadySettings(entries).makeConfiguration() }
+            #expect(error?.description.contains("\(path): others may write to it") == true)
+            #expect(throws: ProvisioningError.self, "\(path)") { try target.provisioning() }
+            #expect(chmod(path, mode_t(wanted)) == 0)
+        }
+        _ = try PlayReadySettings(entries).makeConfiguration()
+        _ = try target.provisioning()
+    }
+
     @Test func keepsTheDeviceOfTheSameModel() throws {
         let (folder, authority) = (scratch.path("provisioning"), try authority())
         try provision("--authority", authority, folder)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 import LatchkeyTestAuthorities
 import LatchkeyHTTP
 import LatchkeyKeySystems
@@ -52,6 +53,13 @@ struct ApplicationCertificateTests {
         } throws: { error in
             "\(error)".contains(path) && (error as? KeyError)?.isSameKind(as: .invalidConfiguration("")) == true
         }
+    }
+
+    @Test func aFileThatOthersMayWriteIsRefused() async throws {
+        let path = folder.write(pem(der), to: "fps.cer")
+        #expect(chmod(path, 0o602) == 0)
+        let error = await #expect(throws: KeyError.self) { try await ApplicationCertificate(.file(path)).der() }
+        #expect(error?.description.contains("\(path): others may write to it") == true)
     }
 
     @Test func anyBytesEndInACertificateOrAnError() throws {

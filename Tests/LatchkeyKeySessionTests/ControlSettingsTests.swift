@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 import LatchkeyTestAuthorities
 import LatchkeyHTTP
 import LatchkeyKeySystems
@@ -42,5 +43,14 @@ struct ControlSettingsTests {
         let settings = ControlSettings(licenseURL: "https://host/fps", keySystem: .fairPlay)
         #expect(settings.makeLoaders(transport: transport()).isEmpty)
         #expect(ControlSettings().makeLoaders(transport: transport()).map(\.name) == ["Clear Key"])
+    }
+
+    @Test(arguments: ["adapter", "credential-file"]) func aFileThatOthersMayWriteIsRefused(setting: String) throws {
+        let path = folder.write("{}", to: "settings.json")
+        #expect(chmod(path, 0o602) == 0)
+        let error = #expect(throws: KeyError.self) {
+            try ViewingSettings(["server-url": "https://s.example", setting: path], environment: [:])
+        }
+        #expect(error?.description.contains("\(path): others may write to it") == true)
     }
 }

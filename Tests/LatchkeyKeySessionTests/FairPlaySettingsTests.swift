@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
 import LatchkeyTestAuthorities
 import LatchkeyHTTP
 import LatchkeyKeySystems
@@ -102,6 +103,17 @@ struct FairPlaySettingsTests {
         var configuration = KeySessionConfiguration()
         let error = #expect(throws: KeyError.self) { try wrong.apply(to: &configuration) }
         #expect(error?.description.contains("secret:") == false)
+    }
+
+    @Test func aFileThatOthersMayWriteIsRefused() throws {
+        let digits = try FairPlayServer.authority.get().ask.withBytes { Hex.encode($0) }
+        let path = folder.write("\(digits)\n", to: "writable.hex")
+        let settings = try FairPlaySettings(["test-ask-file": path])
+        var configuration = KeySessionConfiguration()
+        try settings.apply(to: &configuration)
+        #expect(chmod(path, 0o602) == 0)
+        let error = #expect(throws: KeyError.self) { try settings.apply(to: &configuration) }
+        #expect(error?.description.contains("\(path): others may write to it") == true)
     }
 
     @Test func storedKeysAreInAStoreOfTheirOwnOrTheOneInTheSameFolder() throws {

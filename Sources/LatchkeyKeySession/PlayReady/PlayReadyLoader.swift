@@ -324,6 +324,10 @@ public final class PlayReadyLoader: StoredKeyLoader {
         } catch {
             client.configuration.log("the first play of license \(installed.id) is not noted: \(error)")
             inUse.withLock { $0.forgetStart(of: installed.id, in: license.session) }
+            // A rental whose first play cannot be noted would begin anew each time.
+            session?.withdraw(
+                license.names.reduce(into: [:]) { $0[$1] = installed.license.contentKey },
+                because: .leaseExpired("KID \(installed.license.keyID): its first play cannot be noted: \(error)"))
         }
     }
 }

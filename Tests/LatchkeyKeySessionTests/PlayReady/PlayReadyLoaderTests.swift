@@ -165,6 +165,23 @@ struct PlayReadyLoaderTests {
         #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
     }
 
+    @Test func withoutANoteOfItsFirstPlayARentalDoesNotPlayOn() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60")
+        let session = session(world)
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        try world.folder.alter("DROP TABLE record")
+        session.didStartPlaying(keyID(1))
+        await session.unwrittenPlays.finish()
+        #expect(session.status(of: keyID(1)).key == nil)
+        let ends = watcher.events.compactMap { event -> String? in
+            guard case .expired(_, let error, _) = event else { return nil }
+            return error.reason
+        }
+        #expect(ends.count == 1 && ends.first?.contains("first play cannot be noted") == true)
+    }
+
     /// Rentals that are used up do not pile up in the store. The mark stays: the same license would not begin anew.
     @Test func whatIsUsedUpGoesWhenANewLicenseComes() async throws {
         let world = try PlayReadyWorld()

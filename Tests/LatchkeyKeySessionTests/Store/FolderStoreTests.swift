@@ -79,6 +79,34 @@ import Testing
         #expect(try await count(configuration()) == 2)
     }
 
+    /// The same database under another name is no other store either.
+    @Test func aHardLinkElsewhereIsRefused() async throws {
+        try await fill(configuration(), 1...2)
+        try folder.copy("store", to: "copy")
+        try folder.remove("copy/licenses.db")
+        try FileManager.default.linkItem(
+            atPath: folder.path + "/store/licenses.db", toPath: folder.path + "/copy/licenses.db")
+        #expect(await opening(configuration("copy")) == "missing")
+        #expect(try await count(configuration()) == 2)
+    }
+
+    @Test func aFolderThatBecomesALinkToAnOlderCopyIsRefused() async throws {
+        try await fill(configuration(), 1...2)
+        try folder.copy("store", to: "older")
+        let store = try await LicenseStore.open(configuration())
+        try await store.put(license(3))
+        try FileManager.default.moveItem(atPath: folder.path + "/store", toPath: folder.path + "/latest")
+        try FileManager.default.createSymbolicLink(
+            atPath: folder.path + "/store", withDestinationPath: folder.path + "/older")
+        #expect(await failure { try await store.put(license(4)) } == "missing")
+        #expect(await failure { try await store.list() } == "missing")
+        await store.close()
+        #expect(await opening(configuration()) == "missing")
+        try folder.remove("store")
+        try FileManager.default.moveItem(atPath: folder.path + "/latest", toPath: folder.path + "/store")
+        #expect(try await count(configuration()) == 3)
+    }
+
     @Test func thePathMayBeWrittenInAnyWay() async throws {
         try await fill(configuration(), 1...1)
         try FileManager.default.createSymbolicLink(

@@ -63,15 +63,13 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
     comes."""
     command = [*program, "--video-sink", sink, "--audio-sink", sink, *arguments]
     # The process's own test of what it was given: a GLib warning ends it.
-    process = subprocess.Popen(
+    process = children.Process(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     if begun:
         begun(process)
     timer = threading.Timer(deadline, process.kill)
     timer.start()
-    errors = []
-    reader = threading.Thread(target=lambda: errors.extend(process.stderr))
-    reader.start()
+    reader = children.Reader(process.stderr)
     try:
         process.stdin.write(answers)
         process.stdin.close()
@@ -85,7 +83,9 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         timer.cancel()
         process.kill()
         reader.join()
-    said = "".join(errors)
+    if reader.failure:
+        raise reader.failure
+    said = reader.read
     # What GLib says stands in front of the stack, and tells a race of stock elements.
     demand(process.returncode >= 0,
            f"ended by signal {-process.returncode}: {lines[-3:]} {children.stack_of(said) or said[-600:]}")

@@ -3,6 +3,7 @@
 
 import atexit
 import concurrent.futures
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 RESULT = "RESULT "
 
@@ -28,7 +30,7 @@ class Child:
         self.results = results
         self.output = output
         self.errors = errors
-        # None: it ended by itself with status 0. Else words, beginning with "crash", "timeout" or "status".
+        # None: it ended by itself with status 0. Else words, beginning with "crash", "timeout", "status" or "printed".
         self.ending = ending
 
     def complete(self, names):
@@ -70,17 +72,150 @@ def environment(**extra):
     return variables
 
 
+# What a process may print, in all.
+MOST_PRINTED = 64 << 20
+
+
+class PrintedTooMuch(subprocess.SubprocessError):
+    """`output` and `errors`: what was read until then."""
+
+    output = errors = None
+
+    def __str__(self):
+        return f"printed more than {MOST_PRINTED >> 20} MiB"
+
+
+class Pipe(io.RawIOBase):
+    """What a `Process` prints."""
+
+    def __init__(self, descriptor, process):
+        self._descriptor = descriptor
+        self._process = process
+
+    def readable(self):
+        return True
+
+    def fileno(self):
+        return self._descriptor
+
+    def readinto(self, buffer):
+        size = os.readv(self._descriptor, [buffer])
+        self._process.count(size)
+        return size
+
+    def close(self):
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
+
+class Reader(threading.Thread):
+    """Reads a stream to its end."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._parts = []
+        self._empty = "" if isinstance(stream, io.TextIOBase) else b""
+        self.failure = None
+        self.start()
+
+    def run(self):
+        try:
+            while part := self._stream.read(1 << 16):
+                self._parts.append(part)
+        except PrintedTooMuch as failure:
+            self.failure = failure
+
+    @property
+    def read(self):
+        return self._empty.join(self._parts)
+
+
+class Process(subprocess.Popen):
+    """A process that is killed when it has printed more than `MOST_PRINTED`, in whatever way it is read. Reading fails then."""
+
+    def __init__(self, arguments, **options):
+        super().__init__(arguments, **options)
+        self._printed = 0
+        self._readers = []
+        self.stdout = self._counted(self.stdout)
+        self.stderr = self._counted(self.stderr)
+
+    def _counted(self, stream):
+        if stream is None:
+            return None
+        pipe = io.BufferedReader(Pipe(os.dup(stream.fileno()), self))
+        is_text = isinstance(stream, io.TextIOBase)
+        counted = io.TextIOWrapper(pipe, stream.encoding, stream.errors) if is_text else pipe
+        stream.close()
+        return counted
+
+    def count(self, size):
+        self._printed += size
+        if self._printed > MOST_PRINTED:
+            self.end()
+            raise PrintedTooMuch()
+
+    def end(self):
+        """Kills it, and the others of its group if the group was made for it."""
+        try:
+            if os.getpgid(self.pid) == self.pid:
+                os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.kill()
+
+    def communicate(self, input=None, timeout=None):
+        end = None if timeout is None else time.monotonic() + timeout
+        if self.stdin:
+            try:
+                if input:
+                    self.stdin.write(input)
+                self.stdin.close()
+            except BrokenPipeError:
+                pass
+        self._readers = self._readers or [stream and Reader(stream) for stream in (self.stdout, self.stderr)]
+        for reader in filter(None, self._readers):
+            reader.join(None if end is None else max(0, end - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout)
+        read = [reader and reader.read for reader in self._readers]
+        for failure in (reader.failure for reader in self._readers if reader and reader.failure):
+            failure.output, failure.errors = read
+            raise failure
+        self.wait(None if end is None else max(0, end - time.monotonic()))
+        return tuple(read)
+
+
+def completed(arguments, timeout, check=False, **options):
+    """As subprocess.run() of text, with a `Process`. Output and errors are read if `options` do not say otherwise."""
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    process = Process(arguments, text=True, **options)
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    done = subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+    if check:
+        done.check_returncode()
+    return done
+
+
 def run(arguments, deadline, variables=None):
     """Runs a program. It and all that it started end with it, at the latest after `deadline` seconds."""
-    process = subprocess.Popen(
+    process = Process(
         arguments, env=variables or environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True, errors="replace")
     ending = None
     try:
         output, errors = process.communicate(timeout=deadline)
+    except PrintedTooMuch as failure:
+        ending, output, errors = str(failure), failure.output, failure.errors
+        process.wait()
     except subprocess.TimeoutExpired:
         ending = f"timeout: not finished after {deadline} s"
-        os.killpg(process.pid, signal.SIGKILL)
+        process.end()
         output, errors = process.communicate()
     if ending is None and process.returncode < 0:
         ending = f"crash: {signal.Signals(-process.returncode).name}"

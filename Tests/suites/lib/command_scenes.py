@@ -53,9 +53,7 @@ class Run:
 
 
 def latchkey(*arguments):
-    done = subprocess.run(
-        ["latchkey", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=DEADLINE)
+    done = children.completed(["latchkey", *arguments], DEADLINE)
     return Run(done.returncode, done.stdout, done.stderr)
 
 
@@ -70,7 +68,7 @@ def on_terminal(*arguments, columns=80, answers=b"", interrupt=None, **variables
     if answers:
         os.write(terminal, answers)
     try:
-        while time.monotonic() < end:
+        while len(screen) < children.MOST_PRINTED and time.monotonic() < end:
             if not select.select([terminal], [], [], 0.2)[0]:
                 continue
             try:
@@ -172,6 +170,36 @@ def screens():
         demand("\x1b[1m" in colored, "no colors on a terminal")
         demand(re.sub("\x1b\\[[0-9;]*m", "", colored) == plain, "colors change the words")
     demand("\x1b" not in on_terminal("inspect", path, TERM="dumb").demand(0).output, "colors on a dumb terminal")
+
+
+# It gives the environment a new place before the Swift runtime is loaded, as libfaketime does.
+MOVER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+
+char *
+getenv (const char *name)
+{
+  static int is_moved;
+  char *(*real) (const char *) = (char *(*) (const char *)) dlsym (RTLD_NEXT, "getenv");
+
+  if (!is_moved) {
+    is_moved = 1;
+    setenv ("LATCHKEY_TEST_MOVED", "1", 1);
+  }
+  return real (name);
+}
+"""
+
+
+def preloaded():
+    """The command has its arguments although a preloaded library moves the environment."""
+    with children.Folder() as folder:
+        source, library = folder.write("mover.c", MOVER), os.path.join(folder.path, "libmover.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        done = children.completed(["latchkey", "--version"], DEADLINE, env={**os.environ, "LD_PRELOAD": library})
+        demand(done.stdout == latchkey("--version").demand(0).output, f"status {done.returncode}: {done.stdout}")
 
 
 def wrong_inputs():
@@ -481,7 +509,7 @@ def sessions():
             latchkey("session", "check").demand(0, "setup: ", "teardown: ")
             demand(scene.metric("sessions_active") == 0, "the trial is counted")
             paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
-            player = subprocess.Popen(
+            player = children.Process(
                 ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
                 stdout=subprocess.PIPE, text=True)
             while '"playing"' not in player.stdout.readline():
@@ -519,7 +547,7 @@ def heartbeat_error():
     paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
     try:
         with Scene(count=8) as scene:
-            player = subprocess.Popen(
+            player = children.Process(
                 ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
                 stdout=subprocess.PIPE, text=True)
             try:
@@ -711,11 +739,10 @@ def confined():
         command = [url(world, "stream.mpd") if word == "%I" else word for word in command]
         demand(command[0] == "/usr/bin/latchkey", command[0])
         locked = int(limit[:-1]) << 20
-        done = subprocess.run(
+        done = children.completed(
             ["prlimit", "--core=0", f"--memlock={locked}", "setpriv", "--no-new-privs", *account, "latchkey",
              *command[1:]],
-            env={**os.environ, "HOME": "/", **values}, preexec_fn=deny_write_execute, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+            DEADLINE, env={**os.environ, "HOME": "/", **values}, preexec_fn=deny_write_execute)
         Run(done.returncode, done.stdout, done.stderr).demand(0, '"state":"ended"', '"event":"acquired"')
         kept = [name for _, _, names in os.walk(os.path.join(world.folder.path, "state")) for name in names]
         demand(kept, "no license was kept")
@@ -745,7 +772,7 @@ def deny_write_execute():
 
 ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
-    "inspect/screens": screens, "wrong-inputs": wrong_inputs, "acquire/stored": acquire,
+    "inspect/screens": screens, "wrong-inputs": wrong_inputs, "preloaded": preloaded, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/rotation": play_rotation, "play/key-formats": play_key_formats,
     "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,

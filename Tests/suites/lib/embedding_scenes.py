@@ -4,7 +4,6 @@
 import os
 import queue
 import re
-import subprocess
 import sys
 import threading
 import urllib.request
@@ -419,7 +418,7 @@ def sessions(_language):
 
 def records(*arguments):
     """What examples/records.c says."""
-    done = subprocess.run(["records-example", *arguments], capture_output=True, text=True, timeout=agent_scenes.DEADLINE)
+    done = children.completed(["records-example", *arguments], agent_scenes.DEADLINE)
     return agent_scenes.Run(done.returncode, done.stdout.splitlines())
 
 

@@ -163,7 +163,7 @@ def of_command(rounds, seed, at_once=1, played=1_500_000):
 
 def run(arguments, microseconds, label, variables, status=None):
     """Runs the command with this environment. It is interrupted after so many microseconds, if it still runs."""
-    process = subprocess.Popen(
+    process = children.Process(
         ["latchkey", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=children.with_stack(variables), errors="replace")
     label = f"{arguments} of {label}, interrupted after {microseconds} µs"

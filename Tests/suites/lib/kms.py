@@ -4,6 +4,8 @@
 import os
 import subprocess
 
+import children
+
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kms_emulator.c")
 
 
@@ -21,7 +23,7 @@ class Emulator:
     it."""
 
     def __init__(self, program, environment):
-        self.process = subprocess.Popen(
+        self.process = children.Process(
             ["umockdev-wrapper", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.environment = {**environment, "UMOCKDEV_DIR": self.process.stdout.readline().strip()}
 

@@ -97,7 +97,7 @@ def two_processes():
     """One writes. Another download is refused by name, and another player reads what is there."""
     with Film(4, 300_000) as film:
         film.origin.rate = 500_000
-        first = subprocess.Popen(
+        first = children.Process(
             command(film.cache, "--download", film.url), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             while "caching" not in first.stdout.readline():

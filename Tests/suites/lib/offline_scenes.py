@@ -50,16 +50,14 @@ def command(cache, *arguments):
 
 
 def download(cache, *arguments, status=0, prepare=None):
-    done = subprocess.run(
-        command(cache, "--download", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=90, preexec_fn=prepare, check=False)
+    done = children.completed(command(cache, "--download", *arguments), 90, preexec_fn=prepare)
     demand(done.returncode == status, f"status {done.returncode}: {done.stdout[-600:]} {done.stderr[-600:]}")
     return Run(done.returncode, done.stdout.splitlines())
 
 
 def cached(cache):
     """(status, cached and total milliseconds, bytes) of each item, by URL."""
-    done = subprocess.run(command(cache, "--cached"), stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    done = children.completed(command(cache, "--cached"), 60, check=True)
     found = {}
     for line in done.stdout.splitlines():
         match = re.match(r"cached: ([a-z ]+?) (\d+) of (\d+|\?) ms, (\d+) bytes(?:, ready)? \w+ (\S+)", line)
@@ -125,7 +123,7 @@ def kill_rounds(rounds, seed, size):
         url = f"{origin.url}/film.ismv"
         kills, before, starts = 0, 0, 0
         while kills < rounds:
-            process = subprocess.Popen(
+            process = children.Process(
                 command(cache, "--download", url), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             starts += 1
             try:
@@ -245,7 +243,7 @@ class Console:
 
     def __init__(self, cache):
         self.lines = []
-        self.process = subprocess.Popen(
+        self.process = children.Process(
             [*command(cache, "--yes", "--console"), "--video-sink", PACED, "--audio-sink", PACED],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
@@ -313,7 +311,7 @@ class SleepingDownload:
     def __init__(self, logind, film):
         self.lines = []
         os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = logind.address
-        self.process = subprocess.Popen(
+        self.process = children.Process(
             command(film.cache, "--download", film.url), stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):
@@ -543,7 +541,7 @@ def stored_keys_reset():
                     (["latchkey", "licenses", "reset", "--yes"], f"removed: 1 stored FairPlay-style key from {keys}")):
                 download(cache, url).demand(0, "complete")
                 play("--cache", cache, "--info", url).demand(0, "rights: valid")
-                done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+                done = children.completed(program, 60)
                 demand(done.returncode == 0 and said in done.stdout, f"{program}: {done.returncode}, {done.stdout}")
                 play("--cache", cache, "--info", url).demand(0, "rights: none")
                 play("--cache", cache, "--purge", url).demand(0)
@@ -599,9 +597,7 @@ def stored_keys_clock_set_back():
                 (1, "expired", ["inspect"]), (1 - 300, "expired", ["play", "--cache", cache]),
                 (1 - 24 * 60 * 60, "none", ["inspect"])):
             with preloaded_clock(folder.path, -rental - seconds):
-                done = subprocess.run(
-                    ["latchkey", *command, url], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60,
-                    check=False)
+                done = children.completed(["latchkey", *command, url], 60)
             demand(re.search(f"(?i)^rights: +{status}", done.stdout, re.MULTILINE), f"{seconds} s after the end: {done.stdout}")
             demand(command[0] == "inspect" or done.returncode == 2, f"it plays: {done.returncode}")
         demand("the system clock was set back" in done.stdout, f"set back by a day: {done.stdout}")

@@ -8,6 +8,7 @@ import tempfile
 import time
 import urllib.request
 
+import children
 from bounds import PATIENCE
 
 
@@ -28,7 +29,7 @@ class ReferenceServer:
         self._file = tempfile.NamedTemporaryFile("w", prefix="latchkey-suite-")
         self._file.write(self._keys)
         self._file.flush()
-        self._process = subprocess.Popen(
+        self._process = children.Process(
             ["latchkey-server", "--port", "0", "--keys-file", self._file.name, "--media", self._media,
              "--stop-on-stdin-eof", *(["--fairplay", self._authority] if self._authority else []),
              *(["--playready", self._playready] if self._playready else []), *self._options],

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+import children
 from report import Report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -58,16 +59,17 @@ def environment(options, registry):
 
 
 def swift(*arguments, deadline, env=None):
-    """Returns the exit status (None at the deadline) and what was printed."""
-    process = subprocess.Popen(
+    """Returns the exit status (None if it had to be ended) and what was printed."""
+    process = children.Process(
         ["swift", *arguments], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, process_group=0)
     try:
         output, _ = process.communicate(timeout=deadline)
         return process.returncode, output.decode("utf-8", "replace")
+    except children.PrintedTooMuch as failure:
+        return None, f"{failure.output.decode('utf-8', 'replace')}\n{failure}"
     except subprocess.TimeoutExpired:
-        # The group was made for this command, so no other processes are in it.
-        os.killpg(process.pid, 9)
+        process.end()
         output, _ = process.communicate()
         return None, output.decode("utf-8", "replace")
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import children
 import hls_media as media
 import pipelines
 from behavior_scenes import demand
@@ -422,7 +423,7 @@ def hold(url_file):
 def held(scene):
     """Starts such a process and waits until it plays."""
     url = scene.folder.write("url", f"{scene.server.url}/media/stream.mpd")
-    process = subprocess.Popen(
+    process = children.Process(
         [sys.executable, os.path.abspath(sys.argv[0]), "--hold", url], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True)
     said = process.stdout.readline()
@@ -539,7 +540,7 @@ def standstill(how):
     """The command tells the session server of sleep, by logind's signal, and of a process that is stopped. The machine
     sleeps when the session is ended."""
     with Scene(settings="end-before-sleep=true\n") as scene, Logind() as logind:
-        process = subprocess.Popen(
+        process = children.Process(
             ["latchkey", "play", "--yes", "--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true",
              f"{scene.server.url}/media/stream.mpd"],
             env=dict(os.environ, DBUS_SYSTEM_BUS_ADDRESS=logind.address), stdout=subprocess.PIPE,

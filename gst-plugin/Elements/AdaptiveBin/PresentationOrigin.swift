@@ -85,8 +85,8 @@ final class PresentationOrigin: Sendable {
 
     /// The response, whatever its status.
     ///
-    /// What the stock demuxer sent goes along as it was, but for its cookies, which may be those that servers set: `cookies`
-    /// has these. The source element's go everywhere, as with the stock demuxer. What else only the source element knows,
+    /// What the stock demuxer sent goes along as it was, but for what is secret in its referrer, and for its cookies, which may
+    /// be those that servers set: `cookies` has these. The source element's go everywhere, as with the stock demuxer. What else only the source element knows,
     /// such as Authorization, stays with the origin that it was sent to.
     func response(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
@@ -150,8 +150,10 @@ final class PresentationOrigin: Sendable {
     ) -> HTTPRequest {
         var headers = request.map { $0.headers.filter(Self.isPassedOn) } ?? state.withLock { $0.demuxerHeaders }
         headers.removeAll(where: Self.isCookie)
+        let target = URIReference(url)
+        headers = headers.compactMap { Self.isReferrer($0) ? Self.referrer($0, for: target) : $0 }
         let (own, home) = state.withLock { ($0.headers, $0.home) }
-        let isHome = URIReference(url).origin == home
+        let isHome = target.origin == home
         headers += own.filter { mine in
             Self.isCookie(mine) || isHome && !headers.contains { $0.isSameField(as: mine) }
         }
@@ -189,6 +191,26 @@ final class PresentationOrigin: Sendable {
     /// Fields that belong to one connection, or that the transport or the rewriting decides about.
     private static func isPassedOn(_ header: HTTPHeader) -> Bool {
         !unpassed.contains { header.isSameField(as: HTTPHeader(name: $0, value: "")) }
+    }
+
+    private static func isReferrer(_ header: HTTPHeader) -> Bool { header.name.lowercased() == "referer" }
+
+    /// Without user name and fragment (RFC 9110, 10.1.3), and for another origin without path and query, where tokens are, as
+    /// browsers do. Nil from https to http.
+    private static func referrer(_ header: HTTPHeader, for target: URIReference) -> HTTPHeader? {
+        var referrer = URIReference(header.value)
+        guard let origin = referrer.origin, let authority = referrer.authority,
+            referrer.scheme?.lowercased() != "https" || target.scheme?.lowercased() == "https"
+        else { return nil }
+        if let sign = authority.utf8.lastIndex(of: UInt8(ascii: "@")) {
+            referrer.authority = String(authority[authority.utf8.index(after: sign)...])
+        }
+        referrer.fragment = nil
+        if origin != target.origin {
+            referrer.path = "/"
+            referrer.query = nil
+        }
+        return HTTPHeader(name: header.name, value: referrer.text)
     }
 
     private static func isCookie(_ header: HTTPHeader) -> Bool { header.name.lowercased() == "cookie" }

@@ -259,6 +259,25 @@ struct HLSOriginTests {
         }
     }
 
+    /// User name, password and query of the presentation's URL, which the stock demuxer sends with every request.
+    @Test(arguments: [
+        ("https://a.test/v", "https://a.test/master.m3u8?token=t"), ("https://b.test/v", "https://a.test/"),
+        ("https://a.test:8443/v", "https://a.test/"), ("http://a.test/v", nil),
+    ])
+    func theReferrerHasNoCredentialForOthers(url: String, referrer: String?) async throws {
+        let transport = Transport()
+        let origin = HLSOrigin(transport: transport)
+        origin.setHome("https://user:password@a.test/master.m3u8?token=t")
+        let request = LoopbackRequest(
+            path: "x",
+            headers: [HTTPHeader(name: "Referer", value: "https://user:password@a.test/master.m3u8?token=t#end")])
+        for content in [PresentationOrigin.Content.playlist, .segment, .key] {
+            _ = try await origin.response(content, url, for: request)
+        }
+        let sent = transport.sent.withLock { $0 }
+        #expect(sent.map { header($0, "Referer") } == [referrer, referrer, referrer])
+    }
+
     /// A redirect does not take them along either.
     @Test func theApplicationsCookiesDoNotMoveToAnotherOrigin() async throws {
         let transport = Transport(moved: [
