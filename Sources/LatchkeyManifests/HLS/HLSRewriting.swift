@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
+import LatchkeyProtection
 
 /// A rewritten playlist, and what was found in it. A value; thread-safe.
 public struct HLSRewriting: Sendable {
@@ -151,6 +152,13 @@ public struct HLSRewriting: Sendable {
         public var kind: HLSSegmentKind
         /// A note stands right in front.
         public var isFirst: Bool
+    }
+
+    /// Whether it names something on a server, such as a segment, a key or another playlist.
+    package var namesServers: Bool {
+        let keys = (keys.map(\.key) + sessionKeys).compactMap(\.uri)
+        return !origins.isEmpty || initURLs.contains { URIReference($0).isHTTP }
+            || keys.contains { URIReference($0).isHTTP }
     }
 
     /// Of a playlist that names one alone, which is what a player fetches next.

@@ -264,7 +264,8 @@ final class KeySources: Sendable {
         retryFailuresUpTo generation: UInt64? = nil
     ) {
         let mediaURL = pipeline.manifestURL ?? streamURL()
-        playback?.setPlaysFile(!hasOwnKeys && mediaURL.map(ViewingPermit.isFile) ?? false)
+        let playsFiles = pipeline.playsFiles ?? mediaURL.map(ViewingPermit.isFile) ?? false
+        playback?.setPlaysFile(!hasOwnKeys && playsFiles)
         let place = pipeline.licensePlace(for: system, media)
         var demand = KeyDemand(
             keyIDs: keyIDs, keySystem: system ?? place?.keySystem, initializationData: data, suggestedURL: place?.url,

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyManifests
+import LatchkeyTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(8))) struct LocalManifestTests {
+    private static let home = "file:///films/a%20b/stream.mpd"
+
+    private func isLocal(_ text: String, from url: String = home) -> Bool {
+        LocalManifest.namesFilesOnly(Array(text.utf8), from: url)
+    }
+
+    @Test(arguments: [
+        ("", true), ("<BaseURL>video/</BaseURL>", true), ("<BaseURL>file:///other/</BaseURL>", true),
+        ("<BaseURL> https://a.test/</BaseURL>", false), ("<Location>HTTP://a.test/x.mpd</Location>", false),
+        (
+            "<Period><AdaptationSet><Representation><BaseURL>http://a.test/v</BaseURL></Representation></AdaptationSet></Period>",
+            false
+        ),
+        ("<Period><SegmentTemplate media=\"v_$Number$.m4s\" initialization=\"i\"/></Period>", true),
+        ("<Period><SegmentTemplate media=\"http://a.test/$Number$\"/></Period>", false),
+        ("<Period><SegmentTemplate media=\"v\" initialization=\"https://a.test/i\"/></Period>", false),
+        ("<Period><SegmentList><SegmentURL media=\"https://a.test/1\"/></SegmentList></Period>", false),
+        ("<Period xlink:href=\"https://a.test/period\"/>", false),
+        ("<Period xlink:href=\"urn:mpeg:dash:resolve-to-zero:2013\"/>", true),
+        // No media.
+        ("<ProgramInformation moreInformationURL=\"https://a.test/\"/>", true),
+        ("<Period><AdaptationSet><Role schemeIdUri=\"http://a.test/role\"/></AdaptationSet></Period>", true),
+    ])
+    func dash(_ body: String, _ result: Bool) {
+        let text =
+            "<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" xmlns:xlink=\"http://www.w3.org/1999/xlink\">\(body)</MPD>"
+        #expect(isLocal(text) == result)
+        #expect(!isLocal(text, from: "https://a.test/stream.mpd"))
+        // Later versions may name anything.
+        #expect(!isLocal(text.replacing("<MPD", with: "<MPD type=\"dynamic\"")))
+    }
+
+    @Test(arguments: [
+        ("Q({bitrate})/F(video={start time})", true), ("http://a.test/Q({bitrate})/F(video={start time})", false),
+    ])
+    func smoothStreaming(_ url: String, _ result: Bool) {
+        let text = "<SmoothStreamingMedia><StreamIndex Url=\"\(url)\"/></SmoothStreamingMedia>"
+        #expect(isLocal(text) == result)
+        #expect(!isLocal(text.replacing("Media>", with: "Media IsLive=\"TRUE\">", maxReplacements: 1)))
+    }
+
+    @Test func whatCannotBeReadIsNoLocalManifest() {
+        for text in ["", "<MPD>", "#EXTM3U"] { #expect(!isLocal(text)) }
+    }
+
+    @Test(arguments: [
+        ("#EXTINF:1,\nv.ts\n", false), ("#EXTINF:1,\nfile:///a/v.ts\n", false),
+        ("#EXTINF:1,\nhttps://a.test/v.ts\n", true),
+        ("#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:1,\nv.mp4\n", false),
+        ("#EXT-X-MAP:URI=\"http://a.test/i.mp4\"\n#EXTINF:1,\nv.mp4\n", true),
+        (
+            "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n#EXTINF:1,\nv.ts\n",
+            false
+        ),
+        ("#EXT-X-KEY:METHOD=AES-128,URI=\"key.bin\"\n#EXTINF:1,\nv.ts\n", false),
+        ("#EXT-X-KEY:METHOD=AES-128,URI=\"https://a.test/key\"\n#EXTINF:1,\nv.ts\n", true),
+        (
+            "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n"
+                + "#EXT-X-MAP:URI=\"http://a.test/i.mp4\"\n#EXTINF:1,\nv.mp4\n", true
+        ),
+        ("#EXT-X-BYTERANGE:10@0\n#EXTINF:1,\nhttp://a.test/v.ts\n", true),
+    ])
+    func mediaPlaylists(_ body: String, _ namesServers: Bool) throws {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.identity, .fairPlay])
+        rewriter.relaysFiles = true
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(body)#EXT-X-ENDLIST\n"
+        let result = try rewriter.rewrite(text, from: "file:///films/v.m3u8", routes: TestRoutes()).result
+        #expect(result.namesServers == namesServers)
+    }
+
+    @Test(arguments: [
+        ("v.m3u8", false), ("file:///films/v.m3u8", false), ("https://a.test/v.m3u8", true),
+    ])
+    func masterPlaylists(_ url: String, _ namesServers: Bool) throws {
+        for line in [
+            "#EXT-X-STREAM-INF:BANDWIDTH=1\n\(url)\n",
+            "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"a\",URI=\"\(url)\"\n",
+        ] {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+            let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=2\nother.m3u8\n\(line)"
+            let result = try rewriter.rewrite(text, from: "file:///films/master.m3u8", routes: TestRoutes()).result
+            #expect(result.namesServers == namesServers)
+        }
+    }
+
+    /// Those with keys alone, and of playlists in files alone.
+    @Test func segmentsInFilesAreRelayed() throws {
+        let key = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n"
+        for (isKeyed, relaysFiles) in [(true, true), (true, false), (false, true)] {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.fairPlay])
+            rewriter.relaysFiles = relaysFiles
+            let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(isKeyed ? key : "")#EXTINF:1,\nv.ts\n#EXT-X-ENDLIST\n"
+            let result = try rewriter.rewrite(text, from: "file:///films/v.m3u8", routes: TestRoutes()).result
+            let isRelayed = result.resources.contains(.relayedSegment(url: "file:///films/v.ts"))
+            #expect(isRelayed == (isKeyed && relaysFiles))
+        }
+    }
+}
