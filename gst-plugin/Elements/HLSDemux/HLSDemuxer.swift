@@ -286,7 +286,8 @@ final class HLSRun: AdaptiveRun {
 
     /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these. `makeRelay` gives what
     /// fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that pictures of a key which is used
-    /// in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and `onWrongKey` that such a key is not that of the media.
+    /// in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and `onWrongKey` that such
+    /// a key is not that of the media.
     init(
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
         makeRelay: (PresentationOrigin) -> SegmentRelay?,

@@ -277,7 +277,7 @@ final class HLSPresentation: Sendable {
             rewriter.relaysFiles = isLocal
             rewriter.relayedOrigin = relayedOrigin
             // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
-            if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies }
+            if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies || isLocal }
             rewriter.audioTrack = state.audioTrack
             rewriter.tellsLanguagesOnce = takesLanguagesForTracks
             if let kind { rewriter.segmentKind = kind }
