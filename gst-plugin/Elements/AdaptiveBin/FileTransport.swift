@@ -23,11 +23,11 @@ struct FileTransport: HTTPTransport {
         guard let body = try? file.part(at: UInt64(bounds.lowerBound), count: bounds.count) else {
             return HTTPResponse(status: 404, url: request.url)
         }
-        guard range != nil else { return HTTPResponse(status: 200, body: body, url: request.url) }
+        var headers = [HTTPHeader(name: "Content-Length", value: "\(body.count)")]
+        guard range != nil else { return HTTPResponse(status: 200, headers: headers, body: body, url: request.url) }
         let place = bounds.isEmpty ? "*" : "\(bounds.lowerBound)-\(bounds.upperBound - 1)"
-        return HTTPResponse(
-            status: bounds.isEmpty ? 416 : 206,
-            headers: [HTTPHeader(name: "Content-Range", value: "bytes \(place)/\(size)")], body: body, url: request.url)
+        headers.append(HTTPHeader(name: "Content-Range", value: "bytes \(place)/\(size)"))
+        return HTTPResponse(status: bounds.isEmpty ? 416 : 206, headers: headers, body: body, url: request.url)
     }
 }
 

@@ -301,6 +301,9 @@ final class IdentityKeyLoader: ResourceLoader {
 
     init(origin: HLSOrigin) { self.origin = origin }
 
+    /// A presentation in files that names a server, as for a key, waits for its viewing session anyway.
+    var needsNoNetwork: Bool { origin?.isLocal == true }
+
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard let origin, let key = Self.key(in: request), let uri = key.uri else { return false }
         if DataURI.isOne(uri) {
@@ -309,7 +312,8 @@ final class IdentityKeyLoader: ResourceLoader {
                 with: .malformedResponse("the data: URI of the key in the playlist has no \(ContentKey.size) bytes"))
             return true
         }
-        guard URIReference(uri).isHTTP else { return false }
+        let reference = URIReference(uri)
+        guard reference.isHTTP || origin.isLocal && reference.filePath != nil else { return false }
         Task {
             do throws(HLSFailure) {
                 var bytes = try await origin.bytes(.key, uri)
