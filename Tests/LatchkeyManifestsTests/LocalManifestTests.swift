@@ -25,6 +25,19 @@ import Testing
         ("<Period><SegmentList><SegmentURL media=\"https://a.test/1\"/></SegmentList></Period>", false),
         ("<Period xlink:href=\"https://a.test/period\"/>", false),
         ("<Period xlink:href=\"urn:mpeg:dash:resolve-to-zero:2013\"/>", true),
+        // It may name anything.
+        ("<Period xlink:href=\"period.xml\"/>", false),
+        // What becomes a URL of a server once bases are joined and templates are filled in.
+        ("<BaseURL>https:</BaseURL><Period><BaseURL>//a.test/</BaseURL></Period>", false),
+        ("<Period><BaseURL>//a.test/</BaseURL></Period>", false), ("<BaseURL>ftp://a.test/</BaseURL>", false),
+        ("<BaseURL>file://a.test/</BaseURL>", false), ("<BaseURL>FILE:///other/</BaseURL>", true),
+        ("<BaseURL><b>https://a.test/</b></BaseURL>", false), ("<BaseURL>ht<!-- -->tps://a.test/</BaseURL>", false),
+        ("<BaseURL>&#104;ttps://a.test/</BaseURL>", false), ("<BaseURL><![CDATA[https://a.test/]]></BaseURL>", false),
+        ("<Period><SegmentTemplate xlink:media=\"http://a.test/$Number$\"/></Period>", false),
+        ("<Period><SegmentTemplate media=\"$RepresentationID$://a.test/v\"/></Period>", false),
+        ("<Period><SegmentTemplate media=\"$RepresentationID$/a:b\"/></Period>", true),
+        ("<Period><Representation id=\"https://a.test\"/></Period>", false),
+        ("<Period id=\"a:b\"><Representation id=\"v\"/></Period>", true),
         // No media.
         ("<ProgramInformation moreInformationURL=\"https://a.test/\"/>", true),
         ("<Period><AdaptationSet><Role schemeIdUri=\"http://a.test/role\"/></AdaptationSet></Period>", true),
@@ -35,7 +48,9 @@ import Testing
         #expect(isLocal(text) == result)
         #expect(!isLocal(text, from: "https://a.test/stream.mpd"))
         // Later versions may name anything.
-        #expect(!isLocal(text.replacing("<MPD", with: "<MPD type=\"dynamic\"")))
+        for type in ["dynamic", "Live"] {
+            #expect(!isLocal(text.replacing("<MPD", with: "<MPD type=\"\(type)\"")))
+        }
     }
 
     @Test(arguments: [
@@ -67,6 +82,7 @@ import Testing
                 + "#EXT-X-MAP:URI=\"http://a.test/i.mp4\"\n#EXTINF:1,\nv.mp4\n", true
         ),
         ("#EXT-X-BYTERANGE:10@0\n#EXTINF:1,\nhttp://a.test/v.ts\n", true),
+        ("#EXTINF:1,\nhttps:///a.test/v.ts\n", true), ("#EXTINF:1,\n//a.test/v.ts\n", true),
     ])
     func mediaPlaylists(_ body: String, _ namesServers: Bool) throws {
         var rewriter = HLSPlaylistRewriter(keyFormats: [.identity, .fairPlay])

@@ -157,8 +157,9 @@ public struct HLSRewriting: Sendable {
     /// Whether it names something on a server, such as a segment, a key or another playlist.
     package var namesServers: Bool {
         let keys = (keys.map(\.key) + sessionKeys).compactMap(\.uri)
-        return !origins.isEmpty || initURLs.contains { URIReference($0).isHTTP }
-            || keys.contains { URIReference($0).isHTTP }
+        // libcurl finds a host in `https:///media.example` too.
+        return !origins.isEmpty || keys.contains { URIReference($0).isHTTP }
+            || urls.union(initURLs).union(children.map(\.url)).contains { URIReference($0).filePath == nil }
     }
 
     /// Of a playlist that names one alone, which is what a player fetches next.
