@@ -181,6 +181,35 @@ struct SegmentServerTests {
         #expect(await server.answer(LoopbackRequest(path: "0/dev/zero")).status == 404)
     }
 
+    /// Of a large file, no more is read than there is room for.
+    @Test func filesComeInPieces() async throws {
+        let bytes = (0..<600_000).map { UInt8(truncatingIfNeeded: $0 / 256) }
+        let place = FileManager.default.temporaryDirectory.appending(path: "latchkey-\(UInt64.random(in: 0 ... .max))")
+        try Data(bytes).write(to: place)
+        defer { try? FileManager.default.removeItem(at: place) }
+        let received = Mutex<[UInt8]>([])
+        let request = HTTPRequest(url: "file://\(place.path)")
+        let response = try await FileTransport().send(request) { _, piece in received.withLock { $0 += piece } }
+        #expect(response.status == 200 && response.body.isEmpty && received.withLock { $0 == bytes })
+
+        let gate = HTTPBodyGate()
+        let (pieces, sender) = AsyncStream.makeStream(of: Int.self)
+        let task = Task {
+            try await FileTransport().send(request, through: gate) { _, piece in
+                gate.close()
+                sender.yield(piece.count)
+            }
+        }
+        var iterator = pieces.makeAsyncIterator()
+        let first = await iterator.next() ?? 0
+        #expect(0 < first && first < bytes.count)
+        gate.open()
+        #expect(await iterator.next() != nil)
+        // One that waits ends too.
+        task.cancel()
+        await #expect(throws: HTTPError.self) { try await task.value }
+    }
+
     @Test func anOutageHasAnEnd() async throws {
         let (server, _, time) = try server(.failure(.refused("")), limit: .seconds(30))
         defer { server.close() }
