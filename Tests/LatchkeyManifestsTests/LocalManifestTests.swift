@@ -107,6 +107,29 @@ import Testing
         }
     }
 
+    /// In a presentation that is a file, only playlists in files may name files.
+    @Test(arguments: [
+        ("#EXTINF:1,\nfile:///a/v.ts\n", true), ("#EXTINF:1,\nv.ts\n", false),
+        ("#EXT-X-MAP:URI=\"FILE:///a/i.mp4\"\n#EXTINF:1,\nv.mp4\n", true),
+        ("#EXT-X-KEY:METHOD=AES-128,URI=\"file:///a/key\"\n#EXTINF:1,\nv.ts\n", true),
+        (
+            "#EXT-X-KEY:METHOD=AES-128,URI=\"file:///a/key\",IV=0x1\n#EXT-X-MAP:URI=\"i.mp4\"\n"
+                + "#EXT-X-KEY:METHOD=AES-128,URI=\"key\"\n#EXTINF:1,\nv.mp4\n", true
+        ),
+    ])
+    func playlistsOnServers(_ body: String, _ namesFiles: Bool) throws {
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(body)#EXT-X-ENDLIST\n"
+        for (url, isRefused) in [("https://b.test/v.m3u8", namesFiles), ("file:///films/v.m3u8", false)] {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+            let result = try rewriter.rewrite(text, from: url, routes: TestRoutes()).result
+            if isRefused {
+                #expect(throws: FormatError.self) { try result.checkFiles(from: url) }
+            } else {
+                try result.checkFiles(from: url)
+            }
+        }
+    }
+
     /// Those with keys alone, and of playlists in files alone.
     @Test func segmentsInFilesAreRelayed() throws {
         let key = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n"

@@ -156,10 +156,28 @@ public struct HLSRewriting: Sendable {
 
     /// Whether it names something on a server, such as a segment, a key or another playlist.
     package var namesServers: Bool {
-        let keys = (keys.map(\.key) + sessionKeys).compactMap(\.uri)
         // libcurl finds a host in `https:///media.example` too.
-        return !origins.isEmpty || keys.contains { URIReference($0).isHTTP }
-            || urls.union(initURLs).union(children.map(\.url)).contains { URIReference($0).filePath == nil }
+        !origins.isEmpty || keyURIs.contains { URIReference($0).isHTTP }
+            || places.contains { URIReference($0).filePath == nil }
+    }
+
+    /// Throws where the playlist came from a server, `url`, and names files of this device.
+    package func checkFiles(from url: String) throws(FormatError) {
+        guard URIReference(url).filePath == nil,
+            let file = places.union(keyURIs).first(where: { URIReference($0).filePath != nil })
+        else { return }
+        throw .malformed(
+            "playlist \(URIReference.printable(url)), on a server, names \(URIReference.printable(file)), a file of this device"
+        )
+    }
+
+    private var places: Set<String> { urls.union(initURLs).union(children.map(\.url)) }
+
+    private var keyURIs: [String] {
+        let ofSections = resources.compactMap {
+            if case .initSegment(let section) = $0 { section.decryption?.key } else { nil }
+        }
+        return (keys.map(\.key) + sessionKeys + ofSections + [upcomingKey].compactMap(\.self)).compactMap(\.uri)
     }
 
     /// Of a playlist that names one alone, which is what a player fetches next.

@@ -292,6 +292,7 @@ final class HLSPresentation: Sendable {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
                     servers.map { self.address(of: resource, at: $0) } ?? ""
                 }
+                if isLocal { try rewriting.checkFiles(from: url) }
             } catch {
                 table.forgetUnused()
                 throw .format(error)
