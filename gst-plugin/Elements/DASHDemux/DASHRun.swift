@@ -222,7 +222,10 @@ final class DASHRun: AdaptiveRun {
             if let routed = segments.routed(ordered, from: url) {
                 segments.didHandOut()
                 guard isDynamic else { return (routed, nil, true) }
+                let isLocal = origin.isLocal
                 let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
+                    // What a server says names no files.
+                    if isLocal, URIReference(response.url).filePath == nil { return nil }
                     let chosen = self?.chosenLater(response.body) ?? response.body
                     return segments?.routed(Self.ordered(chosen, audioTrack), from: response.url)
                 }
