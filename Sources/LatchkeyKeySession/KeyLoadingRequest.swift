@@ -24,7 +24,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// A license URL that the media names. Not trusted: send no credentials there.
     public let suggestedURL: String?
     /// Where the media that names these keys came from. Nil: not known.
-    let mediaURL: String?
+    package let mediaURL: String?
     /// Those of the presentation, for a license service at its hosts.
     let cookies: CookieStore?
     /// Whether the request extends a license that the session has. Clear Key licenses do not end, so theirs are not.

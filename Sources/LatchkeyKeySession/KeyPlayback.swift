@@ -27,6 +27,7 @@ public final class KeyPlayback: Sendable {
         var cookies: [CookieStore] = []
         var licensePlaces: [LicensePlace] = []
         var manifestFailure: String?
+        var playsFiles: Bool?
     }
 
     /// Media names its KIDs: the most of them, and of notices, that are remembered.
@@ -51,8 +52,15 @@ public final class KeyPlayback: Sendable {
             if state.manifestURLs.count < Self.manifestLimit, !state.manifestURLs.contains(url) {
                 state.manifestURLs.append(url)
             }
+            if URIReference(url).filePath == nil { state.playsFiles = false }
         }
     }
+
+    /// Whether a manifest or playlist that plays is a file of this device, and names media in files alone.
+    package func note(playsFiles: Bool) { state.withLock { $0.playsFiles = playsFiles && $0.playsFiles != false } }
+
+    /// Whether all that were noted are such. Nil: none was.
+    package var playsFiles: Bool? { state.withLock(\.playsFiles) }
 
     /// A manifest that plays could not be read here: what it says of keys is not known. With the words for people, which show no
     /// secret.

@@ -24,6 +24,8 @@ package struct RegularFile: ~Copyable {
     }
 
     package let stamp: Stamp
+    /// In bytes, when it was opened.
+    package var size: UInt64 { UInt64(clamping: stamp.size) }
     /// Others may read it.
     package let othersMayRead: Bool
     private let subject: String
@@ -86,7 +88,6 @@ package struct RegularFile: ~Copyable {
 
     /// The bytes from `offset` on, `count` of them; fewer only if the file ends before.
     package func part(at offset: UInt64, count: Int) throws(KeyError) -> [UInt8] {
-        let size = UInt64(clamping: stamp.size)
         guard offset < size else { return [] }
         return try read(at: Int64(offset), count: min(count, Int(size - offset)))
     }

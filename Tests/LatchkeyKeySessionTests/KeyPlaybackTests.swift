@@ -166,4 +166,19 @@ struct KeyPlaybackTests {
         for number in 0..<20 { long.note(manifestURL: "https://media.example/\(number).mpd") }
         #expect(long.manifestURL == "")
     }
+
+    /// Once something else was named, it stays so.
+    @Test func manifestsInFilesPlayFilesUntilOneNamesServers() {
+        let playback = KeySession().playback(of: 1)
+        playback.note(manifestURL: "file:///films/a.mpd")
+        #expect(playback.playsFiles == nil)
+        for (isAll, result) in [(true, true), (true, true), (false, false), (true, false)] {
+            playback.note(playsFiles: isAll)
+            #expect(playback.playsFiles == result)
+        }
+        let remote = KeySession().playback(of: 1)
+        remote.note(playsFiles: true)
+        remote.note(manifestURL: "https://media.example/a.mpd")
+        #expect(remote.playsFiles == false)
+    }
 }

@@ -183,7 +183,8 @@ public final class ViewingPermit: Sendable {
         owner?.playedFilesDidChange()
     }
 
-    /// Whether the URL is that of an MP4 or PIFF file on this device. A manifest on disk may name media on servers.
+    /// Whether the URL is that of an MP4 or PIFF file on this device. A manifest on disk may name media on servers: what reads
+    /// it tells (`KeyPlayback.note(playsFiles:)`).
     package static func isFile(_ url: String) -> Bool {
         let path = url.prefix { $0 != "?" && $0 != "#" }.lowercased()
         return URIReference(url).scheme?.lowercased() == "file"

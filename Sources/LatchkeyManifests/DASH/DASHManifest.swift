@@ -478,7 +478,9 @@ private struct DASHRouting {
     }
 
     private mutating func note(_ base: URIReference) {
-        guard let origin = OriginRoutes.origin(of: base), !isDynamic || routes.route(origin) != nil else {
+        guard let origin = OriginRoutes.origin(of: base),
+            !isDynamic && origin != OriginRoutes.files || routes.route(origin) != nil
+        else {
             isSound = false
             return
         }

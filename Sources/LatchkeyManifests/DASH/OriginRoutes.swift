@@ -11,8 +11,12 @@ struct OriginRoutes {
     /// Gives what stands for `scheme://authority`, without a slash at the end. Nil: URLs of that origin stay.
     let route: (String) -> String?
 
-    /// Nil where it is no http or https URL.
+    /// What stands in front of the paths of files.
+    static let files = "file://"
+
+    /// Nil where it is no http or https URL, and no `file:///` URL.
     static func origin(of url: URIReference) -> String? {
+        if url.scheme == "file", url.authority == "" { return files }
         guard url.isHTTP, let scheme = url.scheme, let authority = url.authority else { return nil }
         return "\(scheme)://\(authority)"
     }

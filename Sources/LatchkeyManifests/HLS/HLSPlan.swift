@@ -25,6 +25,7 @@ struct HLSPlan {
 
     private let relaysSegments: Bool
     private let relayedOrigin: String?
+    private let relaysFiles: Bool
 
     private let window: HLSWindow
     private let kinds: [HLSSegmentKind]
@@ -38,6 +39,7 @@ struct HLSPlan {
             rewriter.relaysSegments || rewriter.relaysClearPlaylists
             || rewriter.relaysLiveSegments && !media.isEnded
         relayedOrigin = rewriter.relayedOrigin
+        relaysFiles = rewriter.relaysFiles
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
         if rewriter.isEnveloped == true {
@@ -272,8 +274,9 @@ extension HLSPlan {
     }
 
     private func isRelayed(_ url: String) -> Bool {
-        guard relaysSegments || relayedOrigin != nil else { return false }
+        guard relaysSegments || relaysFiles || relayedOrigin != nil else { return false }
         let reference = URIReference(url)
+        if relaysFiles, reference.filePath != nil { return true }
         return reference.isHTTP && (relaysSegments || reference.origin == relayedOrigin)
     }
 

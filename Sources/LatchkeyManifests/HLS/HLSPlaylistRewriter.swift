@@ -49,6 +49,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// The same for playlists without keys and their maps, too.
     package var relaysClearPlaylists = false
 
+    /// Whether segments in files count among those, as of a playlist in a file.
+    package var relaysFiles = false
+
     /// As `relaysSegments`, for live playlists alone. A segment that is known keeps its URL.
     package var relaysLiveSegments = false
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
+import LatchkeyProtection
 
 /// A rewritten playlist, and what was found in it. A value; thread-safe.
 public struct HLSRewriting: Sendable {
@@ -151,6 +152,32 @@ public struct HLSRewriting: Sendable {
         public var kind: HLSSegmentKind
         /// A note stands right in front.
         public var isFirst: Bool
+    }
+
+    /// Whether it names something on a server, such as a segment, a key or another playlist.
+    package var namesServers: Bool {
+        // libcurl finds a host in `https:///media.example` too.
+        !origins.isEmpty || keyURIs.contains { URIReference($0).isHTTP }
+            || places.contains { URIReference($0).filePath == nil }
+    }
+
+    /// Throws where the playlist came from a server, `url`, and names files of this device.
+    package func checkFiles(from url: String) throws(FormatError) {
+        guard URIReference(url).filePath == nil,
+            let file = places.union(keyURIs).first(where: { URIReference($0).filePath != nil })
+        else { return }
+        throw .malformed(
+            "playlist \(URIReference.printable(url)), on a server, names \(URIReference.printable(file)), a file of this device"
+        )
+    }
+
+    private var places: Set<String> { urls.union(initURLs).union(children.map(\.url)) }
+
+    private var keyURIs: [String] {
+        let ofSections = resources.compactMap {
+            if case .initSegment(let section) = $0 { section.decryption?.key } else { nil }
+        }
+        return (keys.map(\.key) + sessionKeys + ofSections + [upcomingKey].compactMap(\.self)).compactMap(\.uri)
     }
 
     /// Of a playlist that names one alone, which is what a player fetches next.

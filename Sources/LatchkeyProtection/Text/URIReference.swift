@@ -63,6 +63,12 @@ public struct URIReference: Hashable, Sendable {
         return authority?.isEmpty == false
     }
 
+    /// The path of a `file` URL (RFC 8089) on this machine; nil for every other URL.
+    package var filePath: String? {
+        guard scheme?.lowercased() == "file", ["", "localhost"].contains(authority ?? "") else { return nil }
+        return PercentEncoding.decode(path.utf8).map { String(decoding: $0, as: UTF8.self) }
+    }
+
     /// `reference` as seen from `base` (RFC 3986, 5.2).
     ///
     /// A reference that has a scheme comes back to the letter, whatever it is. In http and https URLs, characters that

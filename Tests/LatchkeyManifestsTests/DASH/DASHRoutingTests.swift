@@ -107,6 +107,17 @@ import Testing
         #expect(try routed(text)?.hasSuffix(text) == true)
     }
 
+    /// Only a manifest that is a file has its files led elsewhere: `route` gives nothing for them otherwise.
+    @Test func files() throws {
+        let text = Array("<MPD><Period><SegmentTemplate media=\"v\"></SegmentTemplate></Period></MPD>".utf8)
+        let routed = try DASHManifest.routed(text, from: "file:///x/y.mpd") { $0 == "file://" ? "http://r/0" : nil }
+        #expect(routed.map { String(decoding: $0, as: UTF8.self) }?.contains(">http://r/0/x/y.mpd<") == true)
+        let base = Array("<MPD><BaseURL>file:///x/</BaseURL><Period></Period></MPD>".utf8)
+        for url in ["https://a.test/y.mpd", "file:///x/y.mpd"] {
+            #expect(try DASHManifest.routed(base, from: url) { $0 == "file://" ? nil : "http://r/0" } == nil)
+        }
+    }
+
     @Test(arguments: [
         // What comes from elsewhere may have references of its own.
         "<Period xlink:href=\"period.xml\"></Period>",
@@ -122,7 +133,8 @@ import Testing
     func whatHasToStay(_ text: String) throws { #expect(try routed(text) == nil) }
 
     @Test func onlyWhatIsFetched() throws {
-        #expect(try routed("", from: "file:///x/y.mpd") == nil)
+        #expect(try routed("", from: "ftp://a.test/x/y.mpd") == nil)
+        #expect(try routed("", from: "file://a.test/x/y.mpd") == nil)
         #expect(try routed("", from: "https://no.test/y.mpd") == nil)
         #expect(try routed("<Period xlink:href=\"urn:mpeg:dash:resolve-to-zero:2013\"></Period>") != nil)
         #expect(throws: FormatError.self) { try DASHManifest.routed(Array("<x/>".utf8), from: Self.home) { $0 } }

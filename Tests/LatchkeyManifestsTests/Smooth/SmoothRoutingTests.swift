@@ -37,7 +37,9 @@ import Testing
     @Test func withoutARouteNothingChanges() throws {
         var manifest = try manifest("a")
         #expect(!manifest.route(from: "https://a.test/Manifest") { _ in nil })
-        #expect(!manifest.route(from: "file:///a/Manifest") { _ in "http://r" })
+        #expect(!manifest.route(from: "ftp://a.test/Manifest") { _ in "http://r" })
         #expect(try url(in: manifest) == "a")
+        #expect(manifest.route(from: "file:///b/Manifest") { $0 == "file://" ? "http://r" : nil })
+        #expect(try url(in: manifest) == "http://r/b/a")
     }
 }

@@ -39,6 +39,7 @@ final class PresentationOrigin: Sendable {
         var headers: [HTTPHeader] = []
         /// Scheme, host and port of the presentation's first URL.
         var home: String?
+        var isLocal = false
         /// The last request of the stock demuxer, whose fields also go with what it does not ask for itself.
         var demuxerHeaders: [HTTPHeader] = []
         /// Where playlists and manifests have moved for good.
@@ -76,7 +77,17 @@ final class PresentationOrigin: Sendable {
 
     private static let takenOver = ["Accept", "Cache-Control", "Cookie", "Pragma", "Referer", "User-Agent"]
 
-    func setHome(_ url: String) { state.withLock { $0.home = URIReference(url).origin } }
+    func setHome(_ url: String) {
+        let reference = URIReference(url)
+        state.withLock { ($0.home, $0.isLocal) = (reference.origin, reference.filePath != nil) }
+    }
+
+    /// Whether the presentation is a file of this device: only such a one may name other files.
+    var isLocal: Bool { state.withLock(\.isLocal) }
+
+    private func transport(for url: String) -> any HTTPTransport {
+        isLocal && URIReference(url).filePath != nil ? FileTransport() : transport
+    }
 
     /// Remembers the fields of a request of the stock demuxer.
     func note(_ request: LoopbackRequest) {
@@ -99,7 +110,7 @@ final class PresentationOrigin: Sendable {
             outgoing.headers.removeAll(where: Self.isCookie)
         }
         do {
-            let response = try await transport.send(outgoing)
+            let response = try await transport(for: place).send(outgoing)
             if content.isText { note(response, of: url) }
             return response
         } catch {
@@ -133,7 +144,7 @@ final class PresentationOrigin: Sendable {
         outgoing.maximumResponseSize = ContentRange.limit
         outgoing.stallTimeout = Self.stallTimeout
         do {
-            return try await transport.send(outgoing, through: gate, to: receiver)
+            return try await transport(for: url).send(outgoing, through: gate, to: receiver)
         } catch {
             throw .transport(error, of: medium)
         }

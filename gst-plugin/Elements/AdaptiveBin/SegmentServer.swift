@@ -4,6 +4,7 @@ import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// Serves the media of a presentation to the stock demuxer: each of its URLs stands for one of an origin that the manifest
@@ -86,7 +87,7 @@ final class SegmentServer: Sendable {
     /// here.
     func route(_ origin: String) -> String? {
         // What goes with a name and a password in URLs is the stock demuxer's matter.
-        guard !origin.contains("@") else { return nil }
+        guard !origin.contains("@"), URIReference(origin).filePath == nil || self.origin.isLocal else { return nil }
         return state.withLock { state in
             guard let servers = state.servers else { return nil }
             var place = state.origins.firstIndex(of: origin)

@@ -50,6 +50,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
+        noteFiles(of: bytes, from: url)
         try run.start(bytes, from: url, source: manifest.source)
         if let choice = run.choice { waitForAnswers(to: run.decidingKeyIDs, choice) }
         let track = audioTrack

@@ -214,13 +214,18 @@ final class DASHRun: AdaptiveRun {
         // Later versions may bring other keys, and need this order. And the stock demuxer would send the manifest's cookies to
         // every host, and no others.
         let servesLater = isDynamic == true && (!alternatives.isEmpty || ordered != bytes)
-        if servesLater || mayBeProtected && origin.cookies.hasBeenUsed { serveSegments() }
+        // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
+        let servesProtected = origin.cookies.hasBeenUsed || origin.isLocal
+        if servesLater || mayBeProtected && servesProtected { serveSegments() }
         segments?.setHome(source)
         if let segments, let isDynamic {
             if let routed = segments.routed(ordered, from: url) {
                 segments.didHandOut()
                 guard isDynamic else { return (routed, nil, true) }
+                let isLocal = origin.isLocal
                 let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
+                    // What a server says names no files.
+                    if isLocal, URIReference(response.url).filePath == nil { return nil }
                     let chosen = self?.chosenLater(response.body) ?? response.body
                     return segments?.routed(Self.ordered(chosen, audioTrack), from: response.url)
                 }

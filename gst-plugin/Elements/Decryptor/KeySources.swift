@@ -263,8 +263,12 @@ final class KeySources: Sendable {
         _ keyIDs: [KeyID], system: KeySystem?, data: [InitializationData], for media: OutputPolicy.Media? = nil,
         retryFailuresUpTo generation: UInt64? = nil
     ) {
-        let mediaURL = pipeline.manifestURL ?? streamURL()
-        playback?.setPlaysFile(!hasOwnKeys && mediaURL.map(ViewingPermit.isFile) ?? false)
+        let streamURL = streamURL()
+        let mediaURL = pipeline.manifestURL ?? streamURL
+        // The pipeline may play a manifest in a file first, and then a file at a server.
+        let isRemote = streamURL.map { URIReference($0).isHTTP } ?? false
+        let playsFiles = !isRemote && (pipeline.playsFiles ?? mediaURL.map(ViewingPermit.isFile) ?? false)
+        playback?.setPlaysFile(!hasOwnKeys && playsFiles)
         let place = pipeline.licensePlace(for: system, media)
         var demand = KeyDemand(
             keyIDs: keyIDs, keySystem: system ?? place?.keySystem, initializationData: data, suggestedURL: place?.url,

@@ -36,6 +36,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             shared: shared, settings: monitor.withLock { settings },
             choice: KeyChoice(partialLicenses(shared), shared), makeRelay: makeRelay,
             onLeftOut: { refusals in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals) } },
+            onFiles: { isAll in weak.withElement { ($0 as? HLSDemuxer)?.note(playsFiles: isAll) } },
             onOpenRoute: { keyID, error in weak.withElement { ($0 as? HLSDemuxer)?.end(keyID, because: error) } },
             onWrongKey: { keyID in weak.withElement { ($0 as? HLSDemuxer)?.tellWrongKey(keyID) } })
         do throws(HTTPError) {
@@ -299,11 +300,12 @@ final class HLSRun: AdaptiveRun {
 
     /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these. `makeRelay` gives what
     /// fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that pictures of a key which is used
-    /// in the loopback server came to where no guard is, and `onWrongKey` that such a key is not that of the media.
+    /// in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and `onWrongKey` that such
+    /// a key is not that of the media.
     init(
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
         makeRelay: (PresentationOrigin) -> SegmentRelay?,
-        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void,
+        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void, onFiles: @escaping @Sendable (Bool) -> Void,
         onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, onWrongKey: @escaping @Sendable (KeyID) -> Void
     ) {
         session = shared.session
@@ -318,7 +320,8 @@ final class HLSRun: AdaptiveRun {
             keyFormats: settings.keyFormats(for: shared.settings),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
-            outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut)
+            outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut,
+            onFiles: onFiles)
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)
     }

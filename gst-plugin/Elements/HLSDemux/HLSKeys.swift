@@ -301,6 +301,9 @@ final class IdentityKeyLoader: ResourceLoader {
 
     init(origin: HLSOrigin) { self.origin = origin }
 
+    /// Before it asks a server for a key, a presentation in files waits for the viewing session.
+    var needsNoNetwork: Bool { origin?.isLocal == true }
+
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard let origin, let key = Self.key(in: request), let uri = key.uri else { return false }
         if DataURI.isOne(uri) {
@@ -309,8 +312,17 @@ final class IdentityKeyLoader: ResourceLoader {
                 with: .malformedResponse("the data: URI of the key in the playlist has no \(ContentKey.size) bytes"))
             return true
         }
-        guard URIReference(uri).isHTTP else { return false }
+        let isRemote = URIReference(uri).isHTTP
+        guard isRemote || origin.isLocal && Self.mayReadFile(uri, for: request) else { return false }
         Task {
+            if isRemote, origin.isLocal {
+                do throws(KeyError) {
+                    try await request.establishViewing()
+                } catch {
+                    request.finishLoading(with: error)
+                    return
+                }
+            }
             do throws(HLSFailure) {
                 var bytes = try await origin.bytes(.key, uri)
                 let count = bytes.count
@@ -325,6 +337,11 @@ final class IdentityKeyLoader: ResourceLoader {
             }
         }
         return true
+    }
+
+    /// The session offers a loader the requests of other presentations too: those at servers may not name files.
+    private static func mayReadFile(_ uri: String, for request: KeyLoadingRequest) -> Bool {
+        URIReference(uri).filePath != nil && request.mediaURL.map { URIReference($0).filePath != nil } == true
     }
 
     private static func keyError(_ failure: HLSFailure) -> KeyError {

@@ -30,6 +30,8 @@ final class HLSPresentation: Sendable {
     private let choice: KeyChoice?
     /// Hears of the keys for which variants are left out.
     private let onLeftOut: @Sendable ([KeyID: KeyError]) -> Void
+    /// Hears of each playlist of a presentation that is a file, whether it names media in files alone.
+    private let onFiles: @Sendable (Bool) -> Void
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
     let relay: SegmentRelay?
     /// `relay`, or one that tries once: for segments that want fields which the stock demuxer does not send.
@@ -97,11 +99,13 @@ final class HLSPresentation: Sendable {
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
         relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
-        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in }
+        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in },
+        onFiles: @escaping @Sendable (Bool) -> Void = { _ in }
     ) {
         self.outputLevel = outputLevel
         self.choice = choice
         self.onLeftOut = onLeftOut
+        self.onFiles = onFiles
         self.envelopes = envelopes
         table = HLSResourceTable()
         segments = AnnouncedSegments(table, watch.output)
@@ -241,18 +245,7 @@ final class HLSPresentation: Sendable {
     }
 
     private func address(of resource: HLSResource, at servers: PresentationServers) -> String {
-        servers.url(table.name(of: resource) + Self.suffix(resource), from: resource.mediaOrigin)
-    }
-
-    /// What a URL's path ends with, for people who read logs: the stock demuxer looks at the bytes.
-    private static func suffix(_ resource: HLSResource) -> String {
-        switch resource {
-        case .playlist: ".m3u8"
-        case .initSegment: ".mp4"
-        case .segment, .relayedSegment: ""
-        case .envelope(let segment): segment.kind == .fragmentedMP4 ? "" : ".ts"
-        case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
-        }
+        servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
     }
 
     /// Of the master playlist.
@@ -270,7 +263,7 @@ final class HLSPresentation: Sendable {
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, relaysSegments, relayedOrigin) = (table, relay != nil, origin.originOfOwnFields)
-        let hasCookies = origin.cookies.hasBeenUsed
+        let (hasCookies, isLocal) = (origin.cookies.hasBeenUsed, origin.isLocal)
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
@@ -280,9 +273,11 @@ final class HLSPresentation: Sendable {
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = relaysSegments
             rewriter.relaysLiveSegments = state.absent != nil
+            // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
+            rewriter.relaysFiles = isLocal
             rewriter.relayedOrigin = relayedOrigin
             // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
-            if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies }
+            if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies || isLocal }
             rewriter.audioTrack = state.audioTrack
             rewriter.tellsLanguagesOnce = takesLanguagesForTracks
             if let kind { rewriter.segmentKind = kind }
@@ -297,6 +292,7 @@ final class HLSPresentation: Sendable {
                 rewriting = try rewriter.rewrite(bytes, from: url) { resource in
                     servers.map { self.address(of: resource, at: $0) } ?? ""
                 }
+                if isLocal { try rewriting.checkFiles(from: url) }
             } catch {
                 table.forgetUnused()
                 throw .format(error)
@@ -332,6 +328,7 @@ final class HLSPresentation: Sendable {
             watch.didRead(name, refresh)
         }
         segments.update(rewriting, of: name, servers: servers)
+        if isLocal { onFiles(URIReference(url).filePath != nil && !rewriting.namesServers) }
         for key in wanted { keys.demand(key) }
         return rewriting
     }

@@ -91,6 +91,17 @@ final class HLSResourceTable: Sendable {
 }
 
 extension HLSResource {
+    /// What a URL's path ends with, for people who read logs: the stock demuxer looks at the bytes.
+    var suffix: String {
+        switch self {
+        case .playlist: ".m3u8"
+        case .initSegment: ".mp4"
+        case .segment, .relayedSegment: ""
+        case .envelope(let segment): segment.kind == .fragmentedMP4 ? "" : ".ts"
+        case .keyNote(let note): note.kind == .transportStream ? ".ts" : ".id3"
+        }
+    }
+
     /// Scheme, host and port of where it comes from. Nil where it is made here.
     var mediaOrigin: String? { originURL.flatMap { URIReference($0).origin } }
 

@@ -30,6 +30,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return bytes }
         run.watch.setManifests([manifest.source, url])
         let track = audioTrack
+        noteFiles(of: bytes, from: url)
         let result = try run.start(bytes, from: url, audioTrack: track)
         run.segments?.setHome(manifest.source)
         if let read = run.manifest {

@@ -64,8 +64,9 @@ final class SmoothRun: AdaptiveRun {
         }
         if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
         // The stock demuxer would send the manifest's cookies to every host, and no others.
-        let servesForCookies = manifest.isProtected && origin.cookies.hasBeenUsed
-        let segments = segments ?? (servesForCookies ? SegmentServer.plain(for: origin) : nil)
+        // Workaround (GStreamer <1.26): it fetches no files.
+        let servesProtected = manifest.isProtected && (origin.cookies.hasBeenUsed || origin.isLocal)
+        let segments = segments ?? (servesProtected ? SegmentServer.plain(for: origin) : nil)
         state.withLock { $0.segments = segments }
         // Later versions of a live manifest bring times alone.
         if let segments {

@@ -30,13 +30,13 @@ struct ContentSource: Sendable {
     /// there are more, and `invalidURL`.
     func whole(_ url: String, limit: Int) async throws(AgentError) -> Answer {
         let answer = try await fetch(url, range: nil, limit: limit)
-        if Self.path(ofFile: url) == nil { onWhole(url, answer) }
+        if URIReference(url).filePath == nil { onWhole(url, answer) }
         return answer
     }
 
     /// A part of a resource; shorter only where the resource ends.
     func part(_ url: String, offset: UInt64, count: Int) async throws(AgentError) -> Answer {
-        if let path = Self.path(ofFile: url) {
+        if let path = URIReference(url).filePath {
             return Answer(bytes: try Self.read(path, offset: offset, count: count), url: url)
         }
         guard let range = HLSByteRange(offset: offset, length: UInt64(max(count, 1))) else {
@@ -46,7 +46,7 @@ struct ContentSource: Sendable {
     }
 
     private func fetch(_ url: String, range: HLSByteRange?, limit: Int) async throws(AgentError) -> Answer {
-        if let path = Self.path(ofFile: url) {
+        if let path = URIReference(url).filePath {
             let bytes = try Self.read(path, offset: 0, count: limit + 1)
             guard bytes.count <= limit else { throw .invalidContent("it has more than \(limit) bytes", at: url) }
             return Answer(bytes: bytes, url: url)
@@ -97,15 +97,6 @@ struct ContentSource: Sendable {
     private static let unrangedLimit = 64 << 20
 
     // MARK: Files
-
-    /// The path of a `file:` URL (RFC 8089) on this machine; nil for every other URL.
-    static func path(ofFile url: String) -> String? {
-        let reference = URIReference(url)
-        guard reference.scheme?.lowercased() == "file", ["", "localhost"].contains(reference.authority ?? "") else {
-            return nil
-        }
-        return PercentEncoding.decode(reference.path.utf8).map { String(decoding: $0, as: UTF8.self) }
-    }
 
     private static func read(_ path: String, offset: UInt64, count: Int) throws(AgentError) -> [UInt8] {
         if FileAccess(ofTarget: path)?.isRegularFile == false { throw .invalidURL("\(path) is no regular file") }

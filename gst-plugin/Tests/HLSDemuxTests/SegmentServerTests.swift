@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Foundation
 import LatchkeyHTTP
 import Synchronization
 import Testing
@@ -154,6 +155,59 @@ struct SegmentServerTests {
         server.manifestDidMove(to: "https://b.test/film.mpd")
         #expect(await server.answer(LoopbackRequest(path: "m")).body == Array("new".utf8))
         #expect(script.sent.withLock { $0.map(\.url) } == ["https://a.test/film.mpd", "https://b.test/film.mpd"])
+    }
+
+    /// Only for a presentation that is a file.
+    @Test func filesAreServed() async throws {
+        let path = FileManager.default.temporaryDirectory.appending(path: "latchkey \(UInt64.random(in: 0 ... .max))")
+            .path
+        try Data("0123456789".utf8).write(to: URL(filePath: path))
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let origin = PresentationOrigin(transport: Script([Self.response(500)]))
+        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        try server.open()
+        defer { server.close() }
+        let file = "0" + path.replacing(" ", with: "%20")
+        for (home, status) in [("https://a.test/film.mpd", 404), ("file:///film.mpd", 200)] {
+            origin.setHome(home)
+            #expect((server.route("file://") != nil) == (status == 200))
+            let answer = await server.answer(LoopbackRequest(path: file))
+            #expect(answer.status == status && (status == 404 || answer.body == Array("0123456789".utf8)))
+        }
+        let range = LoopbackRequest(path: file, headers: [HTTPHeader(name: "Range", value: "bytes=3-5")])
+        let part = await server.answer(range)
+        #expect(part.status == 206 && part.body == Array("345".utf8))
+        #expect(await server.answer(LoopbackRequest(path: file + "x")).status == 404)
+        #expect(await server.answer(LoopbackRequest(path: "0/dev/zero")).status == 404)
+    }
+
+    /// Of a large file, no more is read than there is room for.
+    @Test func filesComeInPieces() async throws {
+        let bytes = (0..<600_000).map { UInt8(truncatingIfNeeded: $0 / 256) }
+        let place = FileManager.default.temporaryDirectory.appending(path: "latchkey-\(UInt64.random(in: 0 ... .max))")
+        try Data(bytes).write(to: place)
+        defer { try? FileManager.default.removeItem(at: place) }
+        let received = Mutex<[UInt8]>([])
+        let request = HTTPRequest(url: "file://\(place.path)")
+        let response = try await FileTransport().send(request) { _, piece in received.withLock { $0 += piece } }
+        #expect(response.status == 200 && response.body.isEmpty && received.withLock { $0 == bytes })
+
+        let gate = HTTPBodyGate()
+        let (pieces, sender) = AsyncStream.makeStream(of: Int.self)
+        let task = Task {
+            try await FileTransport().send(request, through: gate) { _, piece in
+                gate.close()
+                sender.yield(piece.count)
+            }
+        }
+        var iterator = pieces.makeAsyncIterator()
+        let first = await iterator.next() ?? 0
+        #expect(0 < first && first < bytes.count)
+        gate.open()
+        #expect(await iterator.next() != nil)
+        // One that waits ends too.
+        task.cancel()
+        await #expect(throws: HTTPError.self) { try await task.value }
     }
 
     @Test func anOutageHasAnEnd() async throws {
