@@ -121,7 +121,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// `KeySession.names(of:)`.
     func names(of keyIDs: [KeyID]) -> [KeyID] { session?.names(of: keyIDs) ?? keyIDs }
 
-    /// Whether the key is wanted to be stored, and nothing plays (`KeyStoring`): answer with `.persistableKey`, or with an error that says why there is none.
+    /// Whether the key is wanted to be stored, and nothing plays (`KeyStoring`): answer with `.persistableKey`, or with an error
+    /// that says why there is none.
     public var isForStorage: Bool { configuration?.isForStorage ?? false }
 
     /// Answers, once; a second call does nothing but write to the session's log. Keys that the answer lacks fail.

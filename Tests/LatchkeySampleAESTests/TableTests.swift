@@ -202,6 +202,17 @@ import Testing
         #expect(planner.areClearPictures == areClear)
     }
 
+    /// Zeros that are escaped once: those behind the slice (ITU-T H.264, 7.4.2.10), or behind the unit.
+    @Test(arguments: [[0, 0, 3, 0, 0, 3], [0, 0, 3, 0, 0, 3, 0, 0, 3, 0, 0]] as [[UInt8]])
+    func zerosAtTheEndTellNothing(end: [UInt8]) {
+        for (back, areClear) in [([], false), ([9], true)] as [([UInt8], Bool)] {
+            var bytes = [0, 0, 1, 0x65] + [UInt8](repeating: 9, count: 60) + end + back
+            var planner = SampleAESPlanner()
+            _ = bytes.withUnsafeMutableBytes { planner.planVideo($0) }
+            #expect(planner.areClearPictures == areClear)
+        }
+    }
+
     /// The scanner looks at 32 bytes at a time: patterns at every place, of every length of input.
     @Test func startCodesAreFoundEverywhere() {
         for size in 0...100 {

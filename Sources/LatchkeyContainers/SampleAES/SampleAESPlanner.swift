@@ -61,11 +61,14 @@ struct SampleAESPlanner {
 
             let unitTarget = target
             if mayBeEncrypted, end - first > Self.largestClearUnit {
+                // Zeros at the end, and what escapes them, tell nothing: encryptors treat them in several ways.
+                var told = end
+                while told > first, source.load(fromByteOffset: told - 1, as: UInt8.self) <= 3 { told -= 1 }
                 var from = first
                 for escape in escapes where escape < end {
                     Self.move(base, from: from, to: &target, count: escape - from)
                     from = escape + 1
-                    if from < end, source.load(fromByteOffset: from, as: UInt8.self) < 3,
+                    if from < told, source.load(fromByteOffset: from, as: UInt8.self) < 3,
                         Self.isClear(target - 2 - unitTarget), Self.isClear(target - unitTarget)
                     {
                         areClearPictures = true

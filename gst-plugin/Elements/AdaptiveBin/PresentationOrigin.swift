@@ -97,8 +97,8 @@ final class PresentationOrigin: Sendable {
     /// The response, whatever its status.
     ///
     /// What the stock demuxer sent goes along as it was, but for what is secret in its referrer, and for its cookies, which may
-    /// be those that servers set: `cookies` has these. The source element's go everywhere, as with the stock demuxer. What else only the source element knows,
-    /// such as Authorization, stays with the origin that it was sent to.
+    /// be those that servers set: `cookies` has these. The source element's go everywhere, as with the stock demuxer. What else
+    /// only the source element knows, such as Authorization, stays with the origin that it was sent to.
     func response(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         method: String = "GET"
