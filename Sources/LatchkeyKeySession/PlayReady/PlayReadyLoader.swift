@@ -231,6 +231,10 @@ public final class PlayReadyLoader: StoredKeyLoader {
         // A header may bring more licenses. Each key goes out with terms of its own, when it is asked for.
         let usable = need.keyIDs.compactMap { found[$0] }
         let session = request.playbackSessionID
+        // While only reading works, such a key would come back each time that it is taken away.
+        for judged in usable where inUse.withLock({ $0.lacksNote(of: judged.installed.id, in: session) }) {
+            _ = try await client.markFirstPlay(judged.installed)
+        }
         inUse.withLock { inUse in
             for judged in usable {
                 inUse.add(
@@ -390,6 +394,8 @@ struct LicensesInUse {
         let origin: Origin
         /// Its first play in this session is noted, or being so.
         var hasStarted = false
+        /// It has been played, and that could not be noted.
+        var lacksNote = false
     }
 
     struct Origin: Sendable {
@@ -443,7 +449,13 @@ struct LicensesInUse {
     mutating func forgetStart(of license: RecordID, in session: UInt64) {
         for index in entries.indices where entries[index].session == session && entries[index].license.id == license {
             entries[index].hasStarted = false
+            entries[index].lacksNote = true
         }
+    }
+
+    /// Whether its first play has to be noted before it may be used again.
+    func lacksNote(of license: RecordID, in session: UInt64) -> Bool {
+        entries.contains { $0.session == session && $0.license.id == license && $0.lacksNote }
     }
 
     private mutating func remove(_ name: KeyID, in session: UInt64) {

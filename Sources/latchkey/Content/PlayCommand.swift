@@ -30,6 +30,7 @@
                   1    it failed; standard error says why
                   2    there are no rights to play it, and none were acquired
                   130  ended by Ctrl-C
+                  143  ended by SIGTERM
                 """)
 
         @OptionGroup var place: ContentPlace
@@ -173,9 +174,11 @@
             let player: Player
             do throws(AgentError) { player = try agent.makePlayer() } catch { throw ToolError(error.description) }
             guard player.play() else { throw ToolError("GStreamer does not start to play it") }
-            // The viewing session ends with the process. A service manager sends SIGTERM.
+            // The viewing session ends with the process. A service manager sends SIGTERM. One queue: two threads that exit would
+            // cut each other short.
+            let queue = DispatchQueue(label: "latchkey.interrupts")
             let interrupts = [SIGINT, SIGTERM].map { number in
-                Self.on(number) {
+                Self.on(number, queue) {
                     screen.finish()
                     player.stop()
                     Glibc.exit(128 + number)
@@ -225,10 +228,10 @@
         }
 
         private static func on(
-            _ number: Int32, _ action: @escaping @Sendable () -> Void
+            _ number: Int32, _ queue: DispatchQueue, _ action: @escaping @Sendable () -> Void
         ) -> any DispatchSourceSignal {
             signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler(handler: action)
             source.resume()
             return source

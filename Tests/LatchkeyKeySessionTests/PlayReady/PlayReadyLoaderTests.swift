@@ -182,6 +182,24 @@ struct PlayReadyLoaderTests {
         #expect(ends.count == 1 && ends.first?.contains("first play cannot be noted") == true)
     }
 
+    /// The license can still be read then, and would bring the key back each time.
+    @Test func aRentalWhosePlayIsNotNotedComesBackOnlyWithTheNote() async throws {
+        let world = try PlayReadyWorld { $0.store.busyTimeout = .milliseconds(20) }
+        world.service.setPolicy("firstexp:60")
+        let session = session(world)
+        #expect(try await world.outcome(in: session) == nil)
+        try await world.noAcknowledgementIsDue()
+        let other = try SQLiteAccess(world.folder.configuration.database)
+        try other.execute("BEGIN IMMEDIATE")
+        session.didStartPlaying(keyID(1))
+        await session.unwrittenPlays.finish()
+        #expect(session.status(of: keyID(1)).key == nil)
+        #expect(try await world.outcome(in: session) != nil)
+        try other.execute("ROLLBACK")
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
+    }
+
     /// Rentals that are used up do not pile up in the store. The mark stays: the same license would not begin anew.
     @Test func whatIsUsedUpGoesWhenANewLicenseComes() async throws {
         let world = try PlayReadyWorld()

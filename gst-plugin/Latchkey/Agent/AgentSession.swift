@@ -273,7 +273,11 @@ final class AcquisitionGate: StoredKeyLoader {
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard !Self.isFree(request), !isPartOfAcquisition(request) else { return false }
         state.withLock { $0.held[request.id] = request }
-        Task { [weak self] in await self?.consider(request) }
+        Task { [weak self] in
+            // An acquisition may have begun, and let go what was held, just before. It waits for its keys.
+            self?.letGo()
+            await self?.consider(request)
+        }
         return true
     }
 
@@ -293,7 +297,7 @@ final class AcquisitionGate: StoredKeyLoader {
     }
 
     /// Lets what is asked for from now on through, until the `end` of what it returns: these keys, and what needs no license.
-    /// What is held stays so until `letGo`.
+    /// `letGo` does the same for what is held.
     func beginAcquisition(of keyIDs: [KeyID]) -> UInt64 {
         state.withLock { state in
             state.lastAcquisition += 1
