@@ -20,11 +20,11 @@ import Testing
             TestProcess.prepare
             bin = try #require(gst_bin_new(nil))
             gst_object_ref_sink(bin)
-            parser = try #require(
-                gst_parse_bin_from_description_full("identity name=i", 1, nil, GST_PARSE_FLAG_NONE, nil))
-            let element = try #require(gst_bin_get_by_name(ek_as_bin(parser), "i"))
-            defer { gst_object_unref(element) }
+            parser = try #require(gst_bin_new(nil))
+            let element = try #require(gst_element_factory_make("identity", nil))
+            gst_bin_add(ek_as_bin(parser), element)
             source = try #require(ElementReference(element).pad("src"))
+            gst_element_add_pad(parser, gst_ghost_pad_new("src", source.pointer))
             gst_bin_add(ek_as_bin(bin), parser)
             place = try Self.place(in: bin)
             other = try Self.place(in: bin)
