@@ -109,9 +109,8 @@ def one_refusal(kind):
             demand(len(failed) == len(set(failed)), f"latchkey-key-failed again: {failed}")
             demand(len(errors) == len(set(errors)), f"an error again: {errors}")
             asked = len(scene.server.license_requests()) - asked
-            # Files name the key of each track in a box of its own.
             count = len(scene.case.keys)
-            limit = count + (kind != "file" and count > 1)
+            limit = count + (count > 1)
             demand(1 <= asked <= limit, f"{asked} requests in playback {playback}")
             watched.stop()
             watched.bus.set_flushing(True)
