@@ -109,6 +109,18 @@
         private func run(_ configuration: Agent.Configuration, _ screen: PlaybackScreen) async throws {
             var agent: Agent? = place.agent(configuration)
             guard let events = agent?.events else { return }
+            let playing = Mutex<Player?>(nil)
+            // The viewing session ends with the process. A service manager sends SIGTERM. One queue: two threads that exit would
+            // cut each other short.
+            let queue = DispatchQueue(label: "latchkey.interrupts")
+            let interrupts = [SIGINT, SIGTERM].map { number in
+                Self.on(number, queue) {
+                    screen.finish()
+                    playing.withLock { $0 }?.stop()
+                    Glibc.exit(128 + number)
+                }
+            }
+            defer { for interrupt in interrupts { interrupt.cancel() } }
             let (shown, forward) = AsyncStream.makeStream(of: AgentEvent.self)
             let showing = Task {
                 var hasEnded = false
@@ -125,7 +137,7 @@
             }
             let result: Result<Void, any Error>
             do {
-                if let agent { try await play(with: agent, shown, screen) }
+                if let agent { try await play(with: agent, shown, screen, playing) }
                 result = .success(())
             } catch {
                 result = .failure(error)
@@ -137,17 +149,18 @@
         }
 
         private func play(
-            with agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen
+            with agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen,
+            _ playing: borrowing Mutex<Player?>
         ) async throws {
             if let mode = hdmiMode.flatMap({ HDMIMode(rawValue: $0) }) { agent.hdmiMode = mode }
             let info = try await agent.contentInfo()
             if let audio { try AudioNames(info.audioTrackNames).require(audio) }
             agent.selectedAudioTrack = audio
             screen.show(.rights, info.rights)
-            if info.rightsStatus == .valid { return try await play(agent, events, screen) }
+            if info.rightsStatus == .valid { return try await play(agent, events, screen, playing) }
             if !mayAcquire(screen) { throw ExitCode(2) }
             screen.show(.acquired, try await agent.acquireLicense())
-            try await play(agent, events, screen)
+            try await play(agent, events, screen, playing)
         }
 
         private func fail(_ error: AgentError) throws {
@@ -169,22 +182,14 @@
         private func complain(_ text: String) { StandardStream.error.write("Error: \(text)\n") }
 
         private func play(
-            _ agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen
+            _ agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen,
+            _ playing: borrowing Mutex<Player?>
         ) async throws {
             let player: Player
             do throws(AgentError) { player = try agent.makePlayer() } catch { throw ToolError(error.description) }
+            playing.withLock { $0 = player }
+            defer { playing.withLock { $0 = nil } }
             guard player.play() else { throw ToolError("GStreamer does not start to play it") }
-            // The viewing session ends with the process. A service manager sends SIGTERM. One queue: two threads that exit would
-            // cut each other short.
-            let queue = DispatchQueue(label: "latchkey.interrupts")
-            let interrupts = [SIGINT, SIGTERM].map { number in
-                Self.on(number, queue) {
-                    screen.finish()
-                    player.stop()
-                    Glibc.exit(128 + number)
-                }
-            }
-            defer { for interrupt in interrupts { interrupt.cancel() } }
             let standstill = StandstillWatch(agent, player)
             let clock = Task {
                 while !Task.isCancelled {

@@ -10,6 +10,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -595,6 +596,20 @@ def terminated():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def terminated_early():
+    """The same while it waits for the manifest."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE)
+        player = subprocess.Popen(["latchkey", "play", f"http://127.0.0.1:{server.getsockname()[1]}/film.mpd"])
+        try:
+            with server.accept()[0]:
+                player.terminate()
+                player.wait(DEADLINE)
+        finally:
+            player.kill()
+        demand(player.returncode == 143, f"status {player.returncode}")
+
+
 # cache
 
 
@@ -779,7 +794,8 @@ ALL = {
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
-    "heartbeat-error": heartbeat_error, "terminated": terminated, "cache": cached,
+    "heartbeat-error": heartbeat_error, "terminated/session": terminated,
+    "terminated/early": terminated_early, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use,
     "service/unit": unit, "service/confined": confined, "exits": exits,

@@ -506,7 +506,7 @@ extension AgentCore {
 
     private func logWrongType(_ url: String) {
         log(
-            .warning,
+            .info,
             "\(HTTPRequest(url: url).printableURL) has the type of a web page and is none: it is read as media")
     }
 
