@@ -187,9 +187,10 @@
         ) async throws {
             let player: Player
             do throws(AgentError) { player = try agent.makePlayer() } catch { throw ToolError(error.description) }
+            guard player.play() else { throw ToolError("GStreamer does not start to play it") }
+            // No earlier: it would be stopped while it starts.
             playing.withLock { $0 = player }
             defer { playing.withLock { $0 = nil } }
-            guard player.play() else { throw ToolError("GStreamer does not start to play it") }
             let standstill = StandstillWatch(agent, player)
             let clock = Task {
                 while !Task.isCancelled {
