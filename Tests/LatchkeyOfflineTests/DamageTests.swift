@@ -110,13 +110,7 @@ struct DamageTests {
         let test = TestCache(origin, blockSize: 1024, files: faults.files)
         let item = test.cache.item(url, format: .file)
         // The first answer brings everything that is wanted at once.
-        let count = Mutex(0)
-        origin.fail { request in
-            count.withLock { count in
-                count += 1
-                return count > 1 ? HTTPResponse(status: 404, url: request.url) : nil
-            }
-        }
+        origin.failRequests(after: 1)
         await item.download()
         let had = item.progress.cachedSize
         #expect(had > 0)
@@ -150,13 +144,7 @@ struct DamageTests {
         let test = TestCache(origin, files: faults.files)
         let item = test.cache.item(url, format: .file)
         let most = Int(generator.next() % 12)
-        let count = Mutex(0)
-        origin.fail { request in
-            count.withLock { count in
-                count += 1
-                return count > most ? HTTPResponse(status: 404, url: request.url) : nil
-            }
-        }
+        origin.failRequests(after: most)
         faults.fail(EIO, after: Int(generator.next() % 8))
         await item.download()
         try faults.losePower()

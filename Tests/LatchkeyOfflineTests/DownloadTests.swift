@@ -125,13 +125,7 @@ struct DownloadTests {
         var seen: [CachedItem.Progress] = []
         // Each time it comes one request further.
         while item.progress.status != .complete, seen.count < 20 {
-            let count = Mutex(0)
-            origin.fail { request in
-                count.withLock { count in
-                    count += 1
-                    return count > 1 ? HTTPResponse(status: 404, url: request.url) : nil
-                }
-            }
+            origin.failRequests(after: 1)
             await item.download()
             seen.append(item.progress)
         }
@@ -184,13 +178,7 @@ struct DownloadTests {
         let origin = TestOrigin([url: file])
         let test = TestCache(origin)
         let item = test.cache.item(url, format: .file)
-        let count = Mutex(0)
-        origin.fail { request in
-            count.withLock { count in
-                count += 1
-                return count > 2 ? HTTPResponse(status: 404, url: request.url) : nil
-            }
-        }
+        origin.failRequests(after: 2)
         await item.download()
         #expect(item.progress.status.failure == .serverError)
         let had = item.progress.cachedSize
@@ -273,13 +261,7 @@ struct DownloadTests {
         let origin = TestOrigin([url: file])
         let test = TestCache(origin)
         let item = test.cache.item(url, format: .file)
-        let count = Mutex(0)
-        origin.fail { request in
-            count.withLock { count in
-                count += 1
-                return count > 1 ? HTTPResponse(status: 404, url: request.url) : nil
-            }
-        }
+        origin.failRequests(after: 1)
         await item.download()
         let had = item.progress.cachedSize
         origin.fail(nil)
@@ -380,7 +362,7 @@ struct DownloadTests {
         }
     }
 
-    /// However long nothing of it was used, and whatever else is downloaded.
+    /// An item is not used for a long time, and others are downloaded.
     @Test func nothingExpiresAndNothingIsCleanedUp() async throws {
         let file = TestFile.file(seconds: 4)
         let other = "https://media.example/other.ismv"

@@ -14,13 +14,7 @@ struct PlaybackTests {
     /// An item of which so many requests were answered.
     private func partial(_ test: TestCache, _ origin: TestOrigin, requests: Int) async -> CachedItem {
         let item = test.cache.item(url, format: .file)
-        let count = Mutex(0)
-        origin.fail { request in
-            count.withLock { count in
-                count += 1
-                return count > requests ? HTTPResponse(status: 404, url: request.url) : nil
-            }
-        }
+        origin.failRequests(after: requests)
         await item.download()
         origin.fail(nil)
         origin.forget()

@@ -46,6 +46,16 @@ final class TestOrigin: HTTPTransport {
         }
     }
     func fail(_ fault: (@Sendable (Request) -> HTTPResponse?)?) { state.withLock { $0.fault = fault } }
+    /// Answers the next `count` requests, and those behind them with 404.
+    func failRequests(after count: Int) {
+        let asked = Mutex(0)
+        fail { request in
+            asked.withLock { asked in
+                asked += 1
+                return asked > count ? HTTPResponse(status: 404, url: request.url) : nil
+            }
+        }
+    }
     func hold(_ gate: (@Sendable (Request) async -> Void)?) { state.withLock { $0.gate = gate } }
     func forgetRanges() { state.withLock { $0.knowsRanges = false } }
     /// The next answer ends behind so many bytes.

@@ -133,7 +133,7 @@ class Reader(threading.Thread):
 
 
 class Process(subprocess.Popen):
-    """A process that is killed when it has printed more than `MOST_PRINTED`, in whatever way it is read. Reading fails then."""
+    """A process that is killed when it has printed more than `MOST_PRINTED`. Each way of reading it fails then."""
 
     def __init__(self, arguments, **options):
         super().__init__(arguments, **options)
@@ -322,7 +322,7 @@ RACES = {
     # there; of 317 on 1.28, one failed one.
     r"^crash: SIG(SEGV|ABRT|TRAP) (?!.*latchkey).*libsoup-3\.0\.so.*libgstadaptivedemux2": ">=1.26",
     # hlsdemux2 is stopped while the thread that brought the playlist waits for its first stream (wait_prepared): the stop wakes
-    # that thread, which takes the stream's lock, and frees the stream. The lock is the demuxer's own, whoever stopped it. Of
+    # that thread, which takes the stream's lock, and frees the stream. The lock is the demuxer's own. Of
     # 2,138 of these playbacks: 2 on 1.26.
     r"(SIGABRT|status -6).*g_mutex_clear\(\) called on [^|]*(\| *lib(crash|c\.|glib)[^|]*)+\| *libgstadaptivedemux2":
         ">=1.26 <1.28",

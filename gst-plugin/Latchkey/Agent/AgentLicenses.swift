@@ -163,7 +163,7 @@ extension AgentCore {
         let session = parts.session
         let keyIDs = needs.flatMap { parts.keyIDs(of: $0) }
         let acquisition = parts.gate?.beginAcquisition(of: keyIDs)
-        defer { acquisition.map { parts.gate?.end($0) } }
+        defer { if let acquisition { parts.gate?.end(acquisition) } }
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
         defer { observation.cancel() }

@@ -174,7 +174,7 @@ final class AgentSession: Sendable {
         return isForAnyService(need) && !need.keyIDs.isEmpty
     }
 
-    /// Whether it is asked for at the configured service, which has licenses for whatever names a KID.
+    /// Whether it is asked for at the configured service, which has licenses for all that names a KID.
     private func isForAnyService(_ need: InspectedContent.Need) -> Bool {
         playReady?.client.configuration.licenseURL != nil && !prefersClearKey && need.key == nil
             && need.system != .fairPlay

@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    /// Whatever asks for keys meanwhile.
+    /// Several keys are asked for meanwhile.
     @Test func missingRightsAreToldOnceForAllKeys() async {
         let agent = makeAgent()
         let events = agent.events
