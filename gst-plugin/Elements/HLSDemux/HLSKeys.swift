@@ -349,7 +349,7 @@ final class IdentityKeyLoader: ResourceLoader {
         let text = failure.text.hasSuffix(".") ? String(failure.text.dropLast()) : failure.text
         return switch (failure.cause, failure.kind) {
         case (.status, _): .serverStatus(text)
-        case (_, .format), (.webPage, _): .malformedResponse(text)
+        case (_, .format), (.foreign, _): .malformedResponse(text)
         default: .network(text)
         }
     }

@@ -42,6 +42,17 @@ import Testing
     }
 
     @Test(arguments: ContentType.allCases)
+    func namesWhatCameInItsPlace(_ type: ContentType) async {
+        for (text, name) in [
+            (#"{"error": "busy"}"#, "JSON"), ("Please log in", "plain text"), ("<Error/>", "an XML document"),
+        ] {
+            let error = await failure("a", type, ["a": text])
+            #expect(error?.code == .invalidContent, "\(text)")
+            #expect(error?.reason.contains(name) == true, "\(error?.reason ?? "nothing")")
+        }
+    }
+
+    @Test(arguments: ContentType.allCases)
     func namesWhatTheServerSaid(_ type: ContentType) async {
         let missing = await failure("b", type, [:])
         #expect(missing?.code == .serverError && missing?.httpStatus == 404 && missing?.isTemporary == false)
