@@ -105,6 +105,8 @@ struct ClearKeyLoaderTests {
         arguments: [
             ("http://media.example/ck", nil, false), ("http://media.example/ck", "https://media.example/a.mpd", false),
             ("http://media.example/ck", "http://media.example:81/a.mpd", false), ("HTTP://10.0.0.1/ck", "", false),
+            ("http://media.example/ck", "file://media.example/a.mpd", false),
+            ("https://media.example/ck", "file:///a.mpd", true),
             ("http://media.example/ck", "http://media.example/a.mpd", true),
             ("http://127.0.0.1:81/ck", "http://127.0.0.1:81/a.mpd", true),
             ("https://media.example/ck", "http://other.example/a.mpd", true),

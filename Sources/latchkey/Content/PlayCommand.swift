@@ -410,7 +410,7 @@
                 defer { state.hasPosition = false }
                 return state.hasPosition
             }
-            write((clear ? "\r\u{1B}[K" : "") + text + "\n")
+            write((clear ? "\r\u{1B}[K" : "") + text.withoutControls + "\n")
         }
 
         /// In nanoseconds.
