@@ -189,6 +189,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
                 let part = try await answer(to: request, need.limited(to: playable), place, found, start: start)
                 do throws(KeyError) { try request.provide(part) } catch { throw .init(error) }
             }
+            if need.hasHeaders(for: missing) { request.noteAloneIsNoUse() }
             throw refusal
         }
         if let failure, need.keyIDs.contains(where: { found[$0] == nil }) { throw .init(failure) }

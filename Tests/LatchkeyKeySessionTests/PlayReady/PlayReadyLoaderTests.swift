@@ -413,6 +413,21 @@ struct PlayReadyLoaderTests {
         #expect(world.service.requests(.acquireLicense).count == 2)
     }
 
+    /// The content's header goes out as a whole, for one of its keys too.
+    @Test func aRefusalOfAHeaderStandsForEachOfItsKeys() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.serviceSpecific, customData: "no subscription"))
+        try world.demand(session, [1, 2])
+        #expect(await watcher.next { $0.isFailed } != nil)
+        for number in [1, 2] {
+            #expect(session.status(of: keyID(number)).error?.isRefusal == true)
+            #expect(!session.failedWithUnused(keyID(number)))
+        }
+        #expect(world.service.requests(.acquireLicense).count == 1)
+    }
+
     @Test func otherRequestsAreLeftToOthers() async throws {
         let world = try PlayReadyWorld()
         let session = session(world)
