@@ -332,9 +332,6 @@ public final class KeySession: Sendable {
         }
     }
 
-    /// After a refusal, the keys of the request are not asked for one by one.
-    func noteAloneIsNoUse(ofRequest id: UInt64) { core.withLock { $0.state.noteAloneIsNoUse(id) } }
-
     /// Some of the keys of a request, with their terms. The request stays open.
     func provide(_ answer: KeyAnswer, for request: KeyLoadingRequest) throws(KeyError) {
         install(try answer.keys(for: request.keySystem, of: request), for: request.id)

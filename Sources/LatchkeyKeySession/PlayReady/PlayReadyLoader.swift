@@ -132,6 +132,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
 
     private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
         let (need, place) = try need(of: request)
+        if need.isNamedByURI { request.noteSaysNoKeyID() }
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
