@@ -153,8 +153,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// For loaders that ask by what the playlist has for the key, whatever the KID is that stands for it.
     func noteSaysNoKeyID() { session?.noteSaysNoKeyID(ofRequest: id) }
 
-    /// For loaders that have asked for each of the keys alone, or would ask the same: after a refusal, no one asks for one of them
-    /// alone.
+    /// For loaders that have asked for each of the keys alone, or would ask the same again: after a refusal, no one asks for one
+    /// of them alone.
     func noteAloneIsNoUse() { session?.noteAloneIsNoUse(ofRequest: id) }
 
     /// For loaders that keep stored keys: what the one of this request says now could not be written. Observers get
