@@ -83,6 +83,8 @@ struct KeySessionState {
         var untold: Set<Slot> = []
         /// Whether the request tells KIDs to the answering party.
         var saysKeyIDs = true
+        /// Whether to ask for one of its keys alone, after a refusal, would bring the same refusal.
+        var aloneIsNoUse = false
         let start: ContinuousClock.Instant
         /// The leases that it is to renew; nil where it is no renewal. The keys of one are usable while it is pending.
         var renewedLeases: [UInt64]?
@@ -286,6 +288,9 @@ extension KeySessionState {
         requests[id]?.saysKeyIDs = false
         requests[id]?.untold = []
     }
+
+    /// To ask for one of its keys alone is of no use: if they fail, each does for itself.
+    mutating func noteAloneIsNoUse(_ id: UInt64) { requests[id]?.aloneIsNoUse = true }
 
     /// Whether a key is missing under a KID that the answering party may not know of.
     func isUntold(_ id: UInt64) -> Bool {
@@ -693,7 +698,10 @@ extension KeySessionState {
         if error.isRefusal, requests[id]?.saysKeyIDs == false, namelessRefusals.count < limits.slots {
             namelessRefusals.insert(generation)
         }
-        for slot in slots { set(slot, .failed(error, generation)) }
+        for (index, slot) in slots.enumerated() {
+            if index > 0, requests[id]?.aloneIsNoUse == true { generation += 1 }
+            set(slot, .failed(error, generation))
+        }
         settle(id, into: &action)
         action.changesStatus = true
         action.events.append(.failed(requestID: id, slots.compactMap(\.self), error))

@@ -242,6 +242,8 @@ struct ClearKeyLoaderTests {
         #expect(Set(failed) == [keyID(1), keyID(2)])
         #expect(asked(transport).count == 3)
         #expect(watcher.events.count(where: \.isUsable) == 0)
+        // No key of which the content makes no use has part in it.
+        #expect(!session.failedWithUnused(keyID(1)) && !session.failedWithUnused(keyID(2)))
     }
 
     /// Others do not speak of single keys, and neither do refusals of a great many.
@@ -254,6 +256,7 @@ struct ClearKeyLoaderTests {
         session.demand(KeyDemand(keyIDs: (1...count).map { keyID($0) }, keySystem: .clearKey))
         _ = await watcher.next(where: \.isFailed)
         #expect(transport.requests.count == 1)
+        #expect(session.failedWithUnused(keyID(1)))
     }
 
     /// What fails otherwise ends it.

@@ -126,6 +126,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
 
     private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
         let (need, place) = try need(of: request)
+        if need.isNamedByURI { request.noteSaysNoKeyID() }
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
@@ -183,6 +184,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
                 let part = try await answer(to: request, need.limited(to: playable), place, found, start: start)
                 do throws(KeyError) { try request.provide(part) } catch { throw .init(error) }
             }
+            if need.hasHeaders(for: missing) { request.noteAloneIsNoUse() }
             throw refusal
         }
         if let failure, need.keyIDs.contains(where: { found[$0] == nil }) { throw .init(failure) }

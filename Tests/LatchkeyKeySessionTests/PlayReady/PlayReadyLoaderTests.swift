@@ -436,6 +436,20 @@ struct PlayReadyLoaderTests {
         #expect(hex(session.status(of: name).key) == keyHex(1))
     }
 
+    /// What the media says of the KID later is no news for the service, which has the header.
+    @Test func aRefusalForAPlaylistsHeaderStandsWhenTheMediaSaysItsKID() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.serviceSpecific, customData: "no subscription"))
+        session.demand(KeyDemand(keyIDs: [session.keyID(forURI: uri)], keySystem: .playReady))
+        #expect(await watcher.next { $0.isFailed } != nil)
+        #expect(session.keyID(forURI: uri, mediaKeyID: keyID(1)) == keyID(1))
+        #expect(session.status(of: keyID(1)).error?.isRefusal == true)
+        #expect(world.service.requests(.acquireLicense).count == 1)
+    }
+
     /// One license of two is refused: it is asked for once, and the other key comes all the same.
     @Test func aRefusedLicenseLeavesTheOthersTheirs() async throws {
         let world = try PlayReadyWorld()
@@ -452,6 +466,21 @@ struct PlayReadyLoaderTests {
         #expect(session.status(of: keyID(1)).error?.isRefusal == true)
         #expect(hex(session.status(of: keyID(2)).key) == keyHex(2))
         #expect(world.service.requests(.acquireLicense).count == 2)
+    }
+
+    /// The content's header goes out as a whole, for one of its keys too.
+    @Test func aRefusalOfAHeaderStandsForEachOfItsKeys() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.serviceSpecific, customData: "no subscription"))
+        try world.demand(session, [1, 2])
+        #expect(await watcher.next { $0.isFailed } != nil)
+        for number in [1, 2] {
+            #expect(session.status(of: keyID(number)).error?.isRefusal == true)
+            #expect(!session.failedWithUnused(keyID(number)))
+        }
+        #expect(world.service.requests(.acquireLicense).count == 1)
     }
 
     @Test func otherRequestsAreLeftToOthers() async throws {

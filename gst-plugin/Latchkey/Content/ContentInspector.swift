@@ -114,7 +114,12 @@ struct ContentInspector: Sendable {
             content.add(system)
             content.note(PSSHBox(system: system, data: header.data ?? []))
         }
+        content.lacksKeyIDs = manifest.lacksKeyIDs
         for group in manifest.keyGroups(choose: choose) { content.add(group, origin: "smooth-streaming") }
+        // Headers of other systems alone: a source of keys by KID may have these.
+        if content.isProtected, content.needs.isEmpty {
+            content.add(.init(system: content.systems.first ?? .common, keyIDs: content.keyIDs, data: []))
+        }
         return content
     }
 

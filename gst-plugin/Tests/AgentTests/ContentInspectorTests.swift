@@ -168,6 +168,18 @@ import Testing
         #expect(try await inspect("Manifest", .smoothStreaming, smooth(video + two + audio)).audioTrackNames.count == 2)
     }
 
+    @Test func aManifestMayNameNoKey() async throws {
+        let protection =
+            "<Protection><ProtectionHeader SystemID='EDEF8BA9-79D6-4ACE-A3C8-27DCD51D21ED'>CAESBHRlc3Q="
+            + "</ProtectionHeader></Protection>"
+        for (text, system) in [(protection, ProtectionSystem.widevine), ("<Protection/>", .common)] {
+            let content = try await inspect("Manifest", .smoothStreaming, smooth(video + audio + text))
+            #expect(content.isProtected && content.lacksKeyIDs)
+            #expect(content.needs.map(\.system) == [system])
+        }
+        #expect(try await !inspect("Manifest", .smoothStreaming, smooth(video + audio)).lacksKeyIDs)
+    }
+
     @Test func nothingTraps() async {
         var generator = SeededGenerator(seed: 35)
         let seeds = [
