@@ -17,7 +17,8 @@ import re
 import sys
 
 MODULES = {
-    "Latchkey": ("AgentTests", False), "Elements": ("AgentTests", True), "ElementKit": ("ElementKitTests", True),
+    "Latchkey": ("AgentTests", False), "LatchkeyLogging": ("AgentTests", False), "Elements": ("AgentTests", True),
+    "ElementKit": ("ElementKitTests", True),
 }
 TYPE = re.compile(r"\b(?:class|struct|enum|actor|protocol|extension) ([\w.]+)[^{}]*\{")
 MODIFIERS = r"(?:@\w+ )*public (?P<modifiers>(?:static |final |convenience |override |mutating |borrowing |consuming )*)"

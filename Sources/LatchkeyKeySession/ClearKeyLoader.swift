@@ -119,6 +119,7 @@ public final class ClearKeyLoader: ResourceLoader {
         case .failure(let error): refusal = error
         }
         guard (2...aloneLimit).contains(keyIDs.count) else { throw refusal }
+        request.noteAloneIsNoUse()
         var keys: [KeyID: ContentKey] = [:]
         var refusalAlone: KeyError?
         for keyID in keyIDs where keys[keyID] == nil {

@@ -73,6 +73,8 @@ public struct KeyTerms: Sendable, Hashable {
     /// What the license of each key says of outputs, in full, where it says anything. What these want of a digital video
     /// link counts for their keys in the place of `outputRequirement`.
     public var outputPolicies: [KeyID: OutputPolicy] = [:]
+    /// Of keys whose license counts from a first play that is not written down yet.
+    var playNotes: [KeyID: PlayNote] = [:]
 
     /// Without arguments: no limits. Durations count from the request on.
     public init(
@@ -99,6 +101,11 @@ public struct KeyTerms: Sendable, Hashable {
 
     func requirement(of keyID: KeyID?, amongKeys count: Int) -> OutputRequirement? {
         policy(of: keyID, amongKeys: count)?.requirement ?? outputRequirement
+    }
+
+    func playNote(of keyID: KeyID?, amongKeys count: Int) -> PlayNote? {
+        if let keyID, let note = playNotes[keyID] { return note }
+        return count == 1 && playNotes.count == 1 ? playNotes.first?.value : nil
     }
 
     var isLimited: Bool { end != nil || rental != nil }

@@ -150,6 +150,13 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Hands over some of the keys. The request stays open for a loader that has the rest.
     public func provide(_ keys: [KeyID: ContentKey]) { session?.provide(keys, for: id) }
 
+    /// For loaders that ask by what the playlist has for the key, whatever the KID is that stands for it.
+    func noteSaysNoKeyID() { session?.noteSaysNoKeyID(ofRequest: id) }
+
+    /// For loaders that have asked for each of the keys alone, or would ask the same again: after a refusal, no one asks for one
+    /// of them alone.
+    func noteAloneIsNoUse() { session?.noteAloneIsNoUse(ofRequest: id) }
+
     /// For loaders that keep stored keys: what the one of this request says now could not be written. Observers get
     /// `KeyEvent.notStored`, the application a message, and the session's log a line. The keys stay usable.
     public func didNotStore(_ error: KeyError) { session?.didNotStore(self, error) }

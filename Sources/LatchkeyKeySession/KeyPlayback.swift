@@ -162,6 +162,12 @@ extension KeySession {
     /// left this one out because it was one of several.
     package func failedWithoutAny(_ keyID: KeyID) -> Bool { core.withLock { $0.state.failedWithoutAny(keyID) } }
 
+    /// The answering party gets no KID of the request.
+    func noteSaysNoKeyID(ofRequest id: UInt64) { core.withLock { $0.state.noteSaysNoKeyID(id) } }
+
+    /// After a refusal, the keys of the request are not asked for one by one.
+    func noteAloneIsNoUse(ofRequest id: UInt64) { core.withLock { $0.state.noteAloneIsNoUse(id) } }
+
     struct WeakPlayback {
         weak var playback: KeyPlayback?
     }

@@ -293,6 +293,7 @@ public final class KeySession: Sendable {
     /// play samples that were decrypted before. The session's loaders are notified on a task. Neither looking at media nor
     /// preroll in PAUSED is playing.
     public func didStartPlaying(_ keyID: KeyID?) {
+        _ = mayPlay(keyID)
         let loaders = core.withLock(\.loaders)
         guard !loaders.isEmpty else { return }
         plays.add { [weak self] in
@@ -302,6 +303,26 @@ public final class KeySession: Sendable {
                 await loader.finishNotingPlays()
             }
         }
+    }
+
+    /// Whether the key may be used for playing now. False if its license counts from the first play and that is not written down:
+    /// it is from now on, once for all users of the key. Then the key is usable, or has failed, and observers hear of it.
+    package func mayPlay(_ keyID: KeyID?) -> Bool {
+        guard core.withLock({ !$0.state.playNotes(of: keyID).isEmpty }) else { return true }
+        let notes = perform { core -> (KeySessionState.Action, Set<PlayNote>) in
+            let notes = core.state.beginPlayNotes(of: keyID)
+            // Elements may decrypt with the key since before they played: they have to look again.
+            return (KeySessionState.Action(changesStatus: !notes.isEmpty), notes)
+        }
+        for note in notes {
+            plays.add { [weak self] in
+                guard let self else { return }
+                var failure: KeyError?
+                do throws(KeyError) { try await note.write(self) } catch { failure = error }
+                perform { [failure] core in (core.state.endPlayNote(note, failure), ()) }
+            }
+        }
+        return false
     }
 
     /// What `didStartPlaying` was told of, and is not written down yet. A license that ends some time after its first play
@@ -785,12 +806,10 @@ extension KeySession {
 }
 
 extension KeySessionState {
-    /// As events name them: the KIDs, and an empty list for the key of media without a KID.
     fileprivate var usableKeyIDs: [[KeyID]] {
         let usable = entries.compactMap { slot, value -> Slot? in
             if case .usable = value.entry { slot } else { nil }
         }
-        let keyIDs = Self.sorted(usable)
-        return (keyIDs.isEmpty ? [] : [keyIDs]) + (usable.contains(nil) ? [[]] : [])
+        return Self.names(usable)
     }
 }

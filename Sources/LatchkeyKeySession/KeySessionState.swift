@@ -61,6 +61,7 @@ struct KeySessionState {
         mutating func rename(_ old: KeyID, to new: KeyID) {
             if let key = byID.removeValue(forKey: old) { byID[new] = key }
             if let policy = terms?.outputPolicies.removeValue(forKey: old) { terms?.outputPolicies[new] = policy }
+            if let note = terms?.playNotes.removeValue(forKey: old) { terms?.playNotes[new] = note }
         }
     }
 
@@ -82,6 +83,8 @@ struct KeySessionState {
         var untold: Set<Slot> = []
         /// Whether the request tells KIDs to the answering party.
         var saysKeyIDs = true
+        /// Whether to ask for one of its keys alone, after a refusal, would bring the same refusal.
+        var aloneIsNoUse = false
         let start: ContinuousClock.Instant
         /// The leases that it is to renew; nil where it is no renewal. The keys of one are usable while it is pending.
         var renewedLeases: [UInt64]?
@@ -111,6 +114,9 @@ struct KeySessionState {
     /// What the licenses want of outputs, and whether these have it.
     var requirements: [Slot: OutputRequirement] = [:]
     var outputPolicies: [Slot: OutputPolicy] = [:]
+    /// What has to be written down before a key may be played, and what of it is being so.
+    var playNotes: [Slot: PlayNote] = [:]
+    var playNotesUnderWay: Set<PlayNote> = []
     /// KIDs under which keys and rules may still come, and for which they are now.
     var secondNames: [KeyID: KeyID] = [:]
     var protection: [Slot: ExternalProtectionStatus] = [:]
@@ -261,6 +267,7 @@ extension KeySessionState {
         requirements[new] = requirements.removeValue(forKey: old)
         outputPolicies[new] = outputPolicies.removeValue(forKey: old)
         protection[new] = protection.removeValue(forKey: old)
+        playNotes[new] = playNotes.removeValue(forKey: old)
         let owner: UInt64? =
             if case .pending(let id) = entry { id } else { renewals.removeValue(forKey: old) }
         if let id = owner, var request = requests[id] {
@@ -281,6 +288,9 @@ extension KeySessionState {
         requests[id]?.saysKeyIDs = false
         requests[id]?.untold = []
     }
+
+    /// To ask for one of its keys alone is of no use: if they fail, each does for itself.
+    mutating func noteAloneIsNoUse(_ id: UInt64) { requests[id]?.aloneIsNoUse = true }
 
     /// Whether a key is missing under a KID that the answering party may not know of.
     func isUntold(_ id: UInt64) -> Bool {
@@ -310,6 +320,7 @@ extension KeySessionState {
         outputPolicies = [:]
         secondNames = [:]
         protection = [:]
+        playNotes = [:]
         settled = [:]
         settledOrder = []
         generation += 1
@@ -532,6 +543,52 @@ extension KeySessionState {
     }
 }
 
+/// What playing does to keys.
+extension KeySessionState {
+    /// What has to be written down before the key may be played. Without a KID, that may be any key of the session.
+    func playNotes(of slot: Slot) -> Set<PlayNote> {
+        slot == nil ? Set(playNotes.values) : playNotes[slot].map { [$0] } ?? []
+    }
+
+    /// The same, without what is being written down already.
+    mutating func beginPlayNotes(of slot: Slot) -> Set<PlayNote> {
+        let new = playNotes(of: slot).subtracting(playNotesUnderWay)
+        playNotesUnderWay.formUnion(new)
+        return new
+    }
+
+    /// It is written down, or could not be: then its keys fail.
+    mutating func endPlayNote(_ note: PlayNote, _ error: KeyError?) -> Action {
+        playNotesUnderWay.remove(note)
+        var action = Action()
+        var slots: [Slot] = []
+        for (slot, present) in playNotes where present == note {
+            playNotes[slot] = nil
+            if case .usable = entries[slot]?.entry { slots.append(slot) }
+        }
+        guard !slots.isEmpty else { return action }
+        action.changesStatus = true
+        if let error {
+            generation += 1
+            for slot in slots {
+                _ = endLease(of: slot, into: &action)
+                set(slot, .failed(error, generation))
+            }
+        }
+        for keyIDs in Self.names(slots) {
+            action.events.append(
+                error.map { .failed(requestID: 0, keyIDs, $0) } ?? .usable(requestID: nil, keyIDs, elapsed: .zero))
+        }
+        return action
+    }
+
+    /// As events name them: the KIDs, and an empty list for the key of media without a KID.
+    static func names(_ slots: [Slot]) -> [[KeyID]] {
+        let keyIDs = sorted(slots)
+        return (keyIDs.isEmpty ? [] : [keyIDs]) + (slots.contains(nil) ? [[]] : [])
+    }
+}
+
 /// The steps that events are made of.
 extension KeySessionState {
     var overflow: KeyError {
@@ -616,6 +673,9 @@ extension KeySessionState {
             }
             requirements[slot] = requirement
             outputPolicies[slot] = policy
+            let note = terms?.playNote(of: slot, amongKeys: count)
+            if playNotes[slot] != note { action.changesStatus = true }
+            playNotes[slot] = note
         }
         if let terms, terms.isLimited {
             action.begun.append((begin(terms, for: Set(keys.keys), from: start ?? now, id, random), id))
@@ -638,7 +698,10 @@ extension KeySessionState {
         if error.isRefusal, requests[id]?.saysKeyIDs == false, namelessRefusals.count < limits.slots {
             namelessRefusals.insert(generation)
         }
-        for slot in slots { set(slot, .failed(error, generation)) }
+        for (index, slot) in slots.enumerated() {
+            if index > 0, requests[id]?.aloneIsNoUse == true { generation += 1 }
+            set(slot, .failed(error, generation))
+        }
         settle(id, into: &action)
         action.changesStatus = true
         action.events.append(.failed(requestID: id, slots.compactMap(\.self), error))
@@ -678,6 +741,7 @@ extension KeySessionState {
             requirements[slot] = nil
             outputPolicies[slot] = nil
             protection[slot] = nil
+            playNotes[slot] = nil
         }
     }
 

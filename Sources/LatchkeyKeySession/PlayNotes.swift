@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import Synchronization
+
+/// What has to be written down before a key may be played, because its license counts from the first play. One object for all
+/// names of the key.
+final class PlayNote: Sendable, Hashable {
+    /// Returns when it is written down. Throws why it cannot be.
+    let write: @Sendable (KeySession) async throws(KeyError) -> Void
+
+    init(_ write: @escaping @Sendable (KeySession) async throws(KeyError) -> Void) { self.write = write }
+
+    static func == (one: PlayNote, other: PlayNote) -> Bool { one === other }
+    func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}
 
 /// Tasks that write down that something is played, so that the end of playback can wait for them. Thread-safe.
 public final class PlayNotes: Sendable {

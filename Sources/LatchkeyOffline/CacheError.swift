@@ -116,5 +116,6 @@ extension CacheError: SQLiteFailure {
     package static func inputOutput(_ detail: String) -> Self { Self(.inputOutput, detail) }
     package static func readOnly(_ detail: String) -> Self { Self(.notPermitted, detail) }
     package static func cannotOpen(_ detail: String) -> Self { Self(.notPermitted, detail) }
-    package static func recordTooLarge(_ detail: String) -> Self { Self(.inputOutput, detail) }
+    // No manifest is long enough for a URL like that.
+    package static func recordTooLarge(_ detail: String) -> Self { Self(.damaged, detail) }
 }

@@ -124,7 +124,7 @@ public final class ContentCache: Sendable {
 
     /// Everything that is in the cache, as a whole or in part, in the order of the URLs. Items whose index does not give
     /// their URL any more are left out; with the URL they can be downloaded and purged. Throws `notPermitted` and
-    /// `inputOutput` if the folder cannot be read, or no item in it can be opened.
+    /// `inputOutput` if the folder cannot be read, or no item in it can be opened, and `notPermitted` if others may write to it.
     public func allItems() async throws(CacheError) -> [CachedItem] {
         var found: [CachedItem] = []
         for record in try await parts.disk.records() {
@@ -179,6 +179,10 @@ actor CacheDisk {
     }
 
     func records() async throws(CacheError) -> [ItemRecord] {
+        // Before anything is removed: others may have put it there.
+        if let flaw = FileAccess.flaw(files: [], folders: [configuration.folder]) {
+            throw CacheError(.notPermitted, flaw)
+        }
         // What a process that ended left behind.
         for name in try CacheFolder.names(in: configuration.folder, hidden: true) where name.hasPrefix(".purged-") {
             do throws(CacheError) {
@@ -197,7 +201,7 @@ actor CacheDisk {
                 await store.close()
             } catch {
                 if error.code == .notPermitted || error.code == .inputOutput { failure = error }
-                guard error.code == .damaged, let record = IndexRecovery.record(at: "\(folder)/index.db") else {
+                guard error.code == .damaged, let record = IndexRecovery.record(in: folder) else {
                     continue
                 }
                 records.append(record)
@@ -208,9 +212,10 @@ actor CacheDisk {
         return records
     }
 
-    /// Takes the folder of an item away. Throws `inUse` where another process has it open.
+    /// Takes the folder of an item away. Throws `inUse` where another process has it open, and `notPermitted` for a link.
     func remove(_ folder: String) throws(CacheError) {
         guard CacheFolder.exists(folder) else { return }
+        try CacheFolder.refuseLink(folder)
         let lock: CacheFolder.Lock
         do throws(CacheError) {
             lock = try CacheFolder.Lock(folder, for: .removal)

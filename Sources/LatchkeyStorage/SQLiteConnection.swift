@@ -40,9 +40,9 @@ package final class SQLiteConnection<Failure: SQLiteFailure> {
     }
 
     /// Opens the file, and follows no link in its place; folders on the way may be links. `fileSystem` names a registered
-    /// VFS; nil is SQLite's own.
+    /// VFS; nil is SQLite's own. `largestRow`: what has more bytes fails with `recordTooLarge`; nil: SQLite's own limit.
     package init(
-        path: String, access: Access = .readWrite, fileSystem: String?, busyTimeout: Duration
+        path: String, access: Access = .readWrite, fileSystem: String?, busyTimeout: Duration, largestRow: Int32? = nil
     ) throws(Failure) {
         var opened: OpaquePointer?
         // SQLite would refuse links in the place of folders too.
@@ -59,6 +59,7 @@ package final class SQLiteConnection<Failure: SQLiteFailure> {
         self.handle = handle
         failures = Failures(handle: handle, path: path)
         sqlite3_extended_result_codes(handle, 1)
+        if let largestRow { sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, largestRow) }
         sqlite3_busy_timeout(handle, Int32(clamping: Int64(min(busyTimeout / .milliseconds(1), 1e9))))
         guard code == SQLITE_OK else { throw failures.failure(code) }
     }

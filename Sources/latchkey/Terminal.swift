@@ -29,9 +29,25 @@ struct Terminal {
 
     func bold(_ text: String) -> String { hasColor ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
 
-    /// At most as wide as the terminal; what is cut off is told by an ellipsis.
+    /// At most as wide as the terminal; what is cut off is told by an ellipsis. Without control characters.
     func fit(_ line: String) -> String {
-        line.count <= width || !isInteractive ? line : line.prefix(max(width - 1, 1)) + "…"
+        let line = line.withoutControls
+        return line.count <= width || !isInteractive ? line : line.prefix(max(width - 1, 1)) + "…"
+    }
+}
+
+extension String {
+    /// For people: names and reasons may come from media and servers, and a terminal takes control characters for commands.
+    /// Each but the end of a line is shown as U+FFFD.
+    var withoutControls: String {
+        guard unicodeScalars.contains(where: Self.isControl) else { return self }
+        var shown = UnicodeScalarView()
+        for scalar in unicodeScalars { shown.append(Self.isControl(scalar) ? "\u{FFFD}" : scalar) }
+        return String(shown)
+    }
+
+    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        scalar.properties.generalCategory == .control && scalar != "\n"
     }
 }
 
@@ -56,9 +72,10 @@ struct TextTable {
     private let rows: [[String]]
     private let isRight: Set<Int>
 
-    /// Each row has as many cells as there are titles. The columns `right` are aligned at their right side.
+    /// Each row has as many cells as there are titles. The columns `right` are aligned at their right side. What is shown has
+    /// no control characters.
     init(titles: [String], rows: [[String]], right: Set<Int> = []) {
-        self.rows = [titles] + rows
+        self.rows = [titles] + rows.map { $0.map(\.withoutControls) }
         isRight = right
     }
 
@@ -95,8 +112,8 @@ enum JSONText {
 struct ToolError: Error, Hashable, CustomStringConvertible {
     let description: String
 
-    init(_ description: String) { self.description = description }
+    init(_ description: String) { self.description = description.withoutControls }
 }
 
 /// Says something beside the result.
-func warn(_ text: String) { StandardStream.error.write("Warning: \(text)\n") }
+func warn(_ text: String) { StandardStream.error.write("Warning: \(text.withoutControls)\n") }

@@ -138,6 +138,24 @@
             #expect(table.lines == ["A     NUMBER  LAST", "xyz        1  some words", "x    1000000  -"])
         }
 
+        /// Names of tracks and reasons of servers could give a terminal commands: its title, colors, or what to type.
+        @Test func noControlCharacterIsShown() {
+            let hostile = "a\u{1B}]0;title\u{7}\u{9B}31mred\u{7F}\r\u{0}z"
+            let lines = Mutex<[String]>([])
+            let screen = PlaybackScreen(isJSON: false) { line in lines.withLock { $0.append(line) } }
+            screen.show(.rights, RightsStatus(kind: .none, reason: hostile))
+            screen.show(AgentEvent.invalidContent(url: "https://a.example/", reason: hostile))
+            let shown = lines.withLock { $0 }
+            #expect(shown.count == 2 && shown.allSatisfy { $0.hasSuffix("z\n") })
+            let texts = [
+                Terminal(isInteractive: true, hasColor: true, width: 80).fit(hostile), ToolError(hostile).description,
+            ]
+            for text in texts + shown + TextTable(titles: ["A"], rows: [[hostile]]).lines {
+                let controls = text.unicodeScalars.filter { $0 != "\n" && $0.properties.generalCategory == .control }
+                #expect(controls.isEmpty, "\(text.debugDescription)")
+            }
+        }
+
         @Test func whatIsTooWideIsCutOnATerminalAlone() {
             let line = String(repeating: "x", count: 100)
             #expect(Terminal(isInteractive: true, hasColor: false, width: 80).fit(line).count == 80)

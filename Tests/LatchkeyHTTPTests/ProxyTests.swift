@@ -54,6 +54,22 @@ struct ProxyTests {
         }
     }
 
+    /// Such a proxy gets an address that was looked up here, which is not checked; or the name, where its scheme says so.
+    @Test(arguments: ["socks4", "socks5", "socks4a", "socks5h"])
+    func aSOCKSProxyGetsAnAddressThatIsNotChecked(scheme: String) async {
+        await #expect(processExitsWith: .success) { [scheme] in
+            let proxy = try SOCKSProxy()
+            clearProxyEnvironment()
+            setenv("http_proxy", "\(scheme)://127.0.0.1:\(proxy.port)", 1)
+            var settings = CurlSettings()
+            settings.addresses = ["media.example:80:10.1.2.3"]
+            var request = HTTPRequest.patient(url: "http://media.example/")
+            request.forbidsLocalAddresses = true
+            #expect(try await CurlTransport(settings: settings).send(request).text == "from the proxy")
+            #expect(proxy.places == [["socks4", "socks5"].contains(scheme) ? "10.1.2.3" : "media.example"])
+        }
+    }
+
     @Test func thePasswordOfAProxyIsInNoError() async {
         await #expect(processExitsWith: .success) {
             clearProxyEnvironment()

@@ -105,6 +105,8 @@ struct ClearKeyLoaderTests {
         arguments: [
             ("http://media.example/ck", nil, false), ("http://media.example/ck", "https://media.example/a.mpd", false),
             ("http://media.example/ck", "http://media.example:81/a.mpd", false), ("HTTP://10.0.0.1/ck", "", false),
+            ("http://media.example/ck", "file://media.example/a.mpd", false),
+            ("https://media.example/ck", "file:///a.mpd", true),
             ("http://media.example/ck", "http://media.example/a.mpd", true),
             ("http://127.0.0.1:81/ck", "http://127.0.0.1:81/a.mpd", true),
             ("https://media.example/ck", "http://other.example/a.mpd", true),
@@ -240,6 +242,8 @@ struct ClearKeyLoaderTests {
         #expect(Set(failed) == [keyID(1), keyID(2)])
         #expect(asked(transport).count == 3)
         #expect(watcher.events.count(where: \.isUsable) == 0)
+        // No key of which the content makes no use has part in it.
+        #expect(!session.failedWithUnused(keyID(1)) && !session.failedWithUnused(keyID(2)))
     }
 
     /// Others do not speak of single keys, and neither do refusals of a great many.
@@ -252,6 +256,7 @@ struct ClearKeyLoaderTests {
         session.demand(KeyDemand(keyIDs: (1...count).map { keyID($0) }, keySystem: .clearKey))
         _ = await watcher.next(where: \.isFailed)
         #expect(transport.requests.count == 1)
+        #expect(session.failedWithUnused(keyID(1)))
     }
 
     /// What fails otherwise ends it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 @testable import LatchkeyTestAuthorities
+import Foundation
 import LatchkeyHTTP
 import LatchkeyContainers
 import LatchkeyProtection
@@ -203,7 +204,13 @@ struct IntegrityRuleTests {
             exchange.keyServer = "https://\(number).example"
             senders.add(exchange) { Issue.record("\($0)") }
         }
-        #expect(try store.names().count == IntegritySenders.limit)
+        let names = try store.names()
+        #expect(IntegritySenders.limit == 256 && names.count == IntegritySenders.limit)
+        // Neither the names nor the contents of the files tell of the services.
+        for name in try FileManager.default.contentsOfDirectory(atPath: folder.path + "/a/b") {
+            #expect(name.wholeMatch(of: #/sender-[0-9a-f]{64}\.\w+/#) != nil, "\(name)")
+            #expect(FileManager.default.contents(atPath: folder.path + "/a/b/" + name) == Data())
+        }
         // The last one is there, for a process that comes later.
         #expect(IntegritySenders(memory: .init(), store: store).contains(exchange))
         exchange.keyServer = "https://unknown.example"
@@ -238,6 +245,19 @@ struct IntegrityRuleTests {
         #expect(try FairPlaySettings(["integrity": "if-offered"]).integrity == .ifOffered)
         let error = #expect(throws: KeyError.self) { try FairPlaySettings(["integrity": "no"]) }
         #expect(error?.reason.contains("required, if-offered") == true)
+    }
+
+    /// From the first answer on.
+    @Test func theTestAuthoritysOwnCertificateRequiresTheCode() async throws {
+        let authority = try FairPlayServer.authority.get()
+        let server = FairPlayServer(authority)
+        #expect(try await process(authority, state: nil).failure(server) == nil)
+        server.setLeavesOutCode(true)
+        let error = try await process(authority, state: nil).failure(server)
+        #expect(
+            error?.reason.contains("the code over the whole message, is missing") == true,
+            "\(String(describing: error))")
+        #expect(try await process(authority, integrity: "if-offered", state: nil).failure(server) == nil)
     }
 
     /// A service that does not know the code, with a provider that is not the test authority's: the rule has it sent.

@@ -55,6 +55,34 @@ struct KeySessionStateTests {
         #expect(action.events.count == 1)
     }
 
+    /// The key of media without a KID has its own name beside that, and a name may be replaced.
+    @Test(arguments: [nil, KeyError.leaseExpired("no note")])
+    func aPlayNoteIsOneForAllNamesOfAKey(error: KeyError?) {
+        var state = KeySessionState()
+        let note = PlayNote { _ in }
+        _ = demand(&state, [nil], as: 10)
+        var answer = keys(1)
+        answer.terms = KeyTerms()
+        answer.terms?.playNotes[keyID(1)] = note
+        _ = state.answer(10, with: answer, at: later)
+        #expect(state.playNotes(of: nil) == [note])
+        _ = state.rename(keyID(1), to: keyID(2))
+        #expect(state.playNotes(of: keyID(1)).isEmpty)
+        #expect(state.beginPlayNotes(of: keyID(2)) == [note])
+        #expect(state.beginPlayNotes(of: nil).isEmpty)
+        #expect(state.playNotes(of: nil) == [note])
+        let action = state.endPlayNote(note, error)
+        #expect(action.changesStatus)
+        #expect(
+            action.events.map(\.summary)
+                == (error == nil
+                    ? ["usable 1", "usable 0"] : ["failed 1: lease expired", "failed 0: lease expired"]))
+        #expect(state.playNotes(of: nil).isEmpty)
+        for name in [nil, keyID(2)] { #expect((state.status(of: name).key == nil) == (error != nil)) }
+        // Nothing is left to tell.
+        #expect(state.endPlayNote(note, nil).events.isEmpty)
+    }
+
     @Test func keysThatTheAnswerLacksFailByName() {
         var state = KeySessionState()
         _ = demand(&state, [1, 2], as: 10)

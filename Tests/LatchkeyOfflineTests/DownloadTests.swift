@@ -278,9 +278,10 @@ struct DownloadTests {
         #expect(item.progress.status == .complete)
     }
 
-    @Test func aWebPageIsNoContent() async throws {
+    @Test(arguments: ["<!DOCTYPE html><html>", #"{"error": "not authorized"}"#])
+    func whatCameInItsPlaceIsNoContent(_ text: String) async throws {
         let origin = TestOrigin([:])
-        origin.fail { HTTPResponse(status: 200, body: Array("<!DOCTYPE html><html>".utf8), url: $0.url) }
+        origin.fail { HTTPResponse(status: 200, body: Array(text.utf8), url: $0.url) }
         let test = TestCache(origin)
         let item = test.cache.item(url, format: .file)
         await item.download()

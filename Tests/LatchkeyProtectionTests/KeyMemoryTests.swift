@@ -63,6 +63,8 @@ import Testing
         let address = try key.withBytes { try #require($0.baseAddress.map { UInt(bitPattern: $0) }) }
         let flags = try #require(try Self.flags(ofPageAt: address))
         #expect(flags.contains("dd"))
+        // A process that forks copies it, as SECURITY.md says: it is neither left out (`dc`) nor wiped there (`wf`).
+        #expect(flags.isDisjoint(with: ["dc", "wf"]))
         // AddressSanitizer answers mlock itself, without locking.
         let isLockedForReal = key.isLocked && dlsym(nil, "__asan_init") == nil
         #expect(flags.contains("lo") == isLockedForReal)

@@ -61,6 +61,17 @@ import Testing
         #expect(!server.errors.contains(Self.key))
     }
 
+    @Test func aKeysFileThatOthersMayWriteIsRefused() async throws {
+        let folder = try TemporaryFolder()
+        try folder.write("\(Self.keyID) \(Self.key)\n", to: "keys.txt")
+        let keys = folder.root.appendingPathComponent("keys.txt").path
+        #expect(chmod(keys, 0o602) == 0)
+        let server = try Program(["--keys-file", keys])
+        #expect(await server.firstLine() == nil)
+        #expect(await server.exitStatus() != 0)
+        #expect(server.errors.contains("\(keys): others may write to it"), "\(server.errors)")
+    }
+
     @Test func theKeyServerGivesTheKeysOfItsFileToClientsOfItsFolder() async throws {
         let folder = try TemporaryFolder()
         try folder.write("skd://asset \(Self.key) 0x000102030405060708090a0b0c0d0e0f\n", to: "keys.txt")

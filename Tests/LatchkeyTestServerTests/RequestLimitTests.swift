@@ -2,6 +2,7 @@
 
 import Glibc
 import LatchkeyKeySystems
+import LatchkeyTestAuthorities
 import NIOCore
 import NIOPosix
 import Testing
@@ -49,13 +50,15 @@ import Testing
         }
     }
 
-    /// A byte at a time, each in time, of what never ends: a head, a body with a length, and one in chunks.
+    /// A byte at a time, each in time, of what never ends: a head, a body with a length, and one in chunks; and a head behind
+    /// a request that is answered.
     @Test(arguments: [
         ("POST /clearkey HTTP/1.1\r\nX: ", "a"), ("POST /clearkey HTTP/1.1\r\nContent-Length: 9999\r\n\r\n", "a"),
         (
             "POST /clearkey HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
             "1\r\na\r\n"
         ),
+        ("GET /health HTTP/1.1\r\nHost: a\r\n\r\nPOST /clearkey HTTP/1.1\r\nX: ", "a"),
     ])
     func slowBytesDoNotKeepAConnection(beginning: String, piece: String) async throws {
         let server = try TestServer(requestTimeout: .milliseconds(300))
@@ -97,12 +100,43 @@ import Testing
         }
     }
 
-    /// With the type that the search for session tokens reads, and without it.
-    @Test(arguments: ["application/json", "text/plain"])
-    func aBodyThatIsTooLargeIsRefusedBeforeItComes(type: String) async throws {
-        let server = try TestServer()
+    /// The time runs from the last answer on, not from the start of the connection.
+    @Test func aConnectionThatIsInUseStaysOpen() async throws {
+        let server = try TestServer(requestTimeout: .seconds(1))
         try await server.test { client in
-            let head = "POST /clearkey HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: 99999999\r\n\r\n"
+            let channel = try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+                .connect(host: "127.0.0.1", port: client.port) { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                    }
+                }
+            try await channel.executeThenClose { inbound, outbound in
+                var answers = inbound.makeAsyncIterator()
+                let start = ContinuousClock.now
+                while ContinuousClock.now - start < .milliseconds(1500) {
+                    try await outbound.write(ByteBuffer(string: "HEAD /health HTTP/1.1\r\nHost: a\r\n\r\n"))
+                    var answer = ""
+                    while !answer.hasSuffix("\r\n\r\n") {
+                        answer += String(buffer: try #require(try await answers.next(), "it is closed"))
+                    }
+                    #expect(answer.hasPrefix("HTTP/1.1 200 "))
+                }
+            }
+        }
+    }
+
+    /// With the type that the search for session tokens reads, and without it, at each address that takes a long body.
+    @Test(
+        arguments: ["application/json", "text/plain"],
+        [
+            "POST /clearkey", "POST /fairplay/license", "POST /token/rights", "POST /playready/rightsmanager.asmx",
+            "PUT /faults",
+        ])
+    func aBodyThatIsTooLargeIsRefusedBeforeItComes(type: String, place: String) async throws {
+        let server = try TestServer(
+            playReadyAuthority: Self.playReady.get(), fairPlayAuthorities: [Self.fairPlay.get()])
+        try await server.test { client in
+            let head = "\(place) HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: 99999999\r\n\r\n"
             let answer = try await answer(to: head, client) { $0.contains("}") }
             #expect(answer.hasPrefix("HTTP/1.1 413 "))
         }
@@ -121,6 +155,9 @@ import Testing
             #expect(answer.hasPrefix("HTTP/1.1 413 "))
         }
     }
+
+    private static let playReady = Result { try PlayReadyTestAuthority.generate() }
+    private static let fairPlay = Result { try FairPlayTestAuthority.generate(.v1) }
 
     @Test func theDefaultTimesAreTenSeconds() {
         #expect(ServerSettings().requestTimeout == .seconds(10) && ServerSettings().idleTimeout == .seconds(10))

@@ -37,7 +37,8 @@ final class TestServer: Sendable {
     var state: ServerState { server.state }
 
     init(
-        media: TemporaryFolder? = nil, playReadyAuthority: PlayReadyTestAuthority? = nil, faults: [FaultRule] = [],
+        media: TemporaryFolder? = nil, playReadyAuthority: PlayReadyTestAuthority? = nil,
+        fairPlayAuthorities: [FairPlayTestAuthority] = [], faults: [FaultRule] = [],
         idleTimeout: Duration = .seconds(10), requestTimeout: Duration = .seconds(60)
     ) throws {
         var keys: [KeyID: ContentKey] = [:]
@@ -46,7 +47,8 @@ final class TestServer: Sendable {
         let waits = Pauses()
         self.waits = waits
         var settings = ServerSettings(
-            keys: keys, mediaFolder: media?.media.path, playReadyAuthority: playReadyAuthority, faults: faults)
+            keys: keys, fairPlayAuthorities: fairPlayAuthorities, mediaFolder: media?.media.path,
+            playReadyAuthority: playReadyAuthority, faults: faults)
         settings.idleTimeout = idleTimeout
         settings.requestTimeout = requestTimeout
         server = try #require(

@@ -48,6 +48,14 @@ public struct ElementReference: @unchecked Sendable {
         }
     }
 
+    /// Whether the pipeline plays, or was asked to.
+    package var isAskedToPlay: Bool {
+        withTopLevel {
+            UnsafeMutableRawPointer($0).assumingMemoryBound(to: GstElement.self).pointee.target_state
+                == GST_STATE_PLAYING
+        }
+    }
+
     /// Whether messages come to a bus that takes them: that of a pipeline at NULL does not.
     public var hasListener: Bool { ek_has_listener(pointer) != 0 }
 

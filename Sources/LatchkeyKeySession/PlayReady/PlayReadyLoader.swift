@@ -22,7 +22,6 @@ public final class PlayReadyLoader: StoredKeyLoader {
     private let renews: Bool
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
     let inUse = Mutex(LicensesInUse())
-    private let plays = PlayNotes()
     private let clockWatch: ClockWatch
 
     /// Without `acquires`, only what is in the store counts, as where the application acquires licenses by itself. Without
@@ -77,21 +76,16 @@ public final class PlayReadyLoader: StoredKeyLoader {
     /// Ends the acquisition, if one is under way.
     public func didCancel(_ request: KeyLoadingRequest) { forget(request)?.cancel() }
 
-    /// The first sample of a key is decrypted for playing: from here on counts the time after the first play.
+    /// A key is used for playing: from here on the clock is looked at. The first play is noted before.
     public func didStartPlaying(_ keyID: KeyID?, in session: KeySession) {
         let names = keyID.map { session.names(of: [$0]) }
-        let licenses = inUse.withLock { $0.start(names, in: session.playbackSessionID) }
-        guard !licenses.isEmpty else { return }
-        if licenses.contains(where: { $0.license.license.terms.dependsOnTime }) {
-            clockWatch.begin(for: session) { [weak self] in await self?.withdrawUntrusted(in: $0) }
+        let licenses = inUse.withLock { inUse in
+            names.map { inUse.entries(for: $0, in: session.playbackSessionID) }
+                ?? inUse.entries(in: session.playbackSessionID)
         }
-        plays.add { [weak self, weak session] in
-            for license in licenses { await self?.notePlay(license, in: session) }
-        }
+        guard licenses.contains(where: { $0.license.license.terms.dependsOnTime }) else { return }
+        clockWatch.begin(for: session) { [weak self] in await self?.withdrawUntrusted(in: $0) }
     }
-
-    /// Returns when the first plays are in the store.
-    public func finishNotingPlays() async { await plays.finish() }
 
     /// Whether it would take the request.
     package func isFor(_ request: KeyLoadingRequest) -> Bool {
@@ -132,6 +126,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
 
     private func keys(for request: KeyLoadingRequest) async throws(PlayReadyAcquisitionError) -> KeyAnswer {
         let (need, place) = try need(of: request)
+        if need.isNamedByURI { request.noteSaysNoKeyID() }
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
@@ -189,6 +184,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
                 let part = try await answer(to: request, need.limited(to: playable), place, found, start: start)
                 do throws(KeyError) { try request.provide(part) } catch { throw .init(error) }
             }
+            if need.hasHeaders(for: missing) { request.noteAloneIsNoUse() }
             throw refusal
         }
         if let failure, need.keyIDs.contains(where: { found[$0] == nil }) { throw .init(failure) }
@@ -231,10 +227,6 @@ public final class PlayReadyLoader: StoredKeyLoader {
         // A header may bring more licenses. Each key goes out with terms of its own, when it is asked for.
         let usable = need.keyIDs.compactMap { found[$0] }
         let session = request.playbackSessionID
-        // While only reading works, such a key would come back each time that it is taken away.
-        for judged in usable where inUse.withLock({ $0.lacksNote(of: judged.installed.id, in: session) }) {
-            _ = try await client.markFirstPlay(judged.installed)
-        }
         inUse.withLock { inUse in
             for judged in usable {
                 inUse.add(
@@ -247,7 +239,14 @@ public final class PlayReadyLoader: StoredKeyLoader {
         // Where it ended meanwhile, they go now.
         forgetAtEnd(of: request)
         var terms = KeyTerms(usable, from: start, renews: acquires && renews)
-        for judged in usable { terms.outputPolicies[need.name(of: judged.keyID)] = judged.outputPolicy }
+        for judged in usable {
+            let name = need.name(of: judged.keyID)
+            terms.outputPolicies[name] = judged.outputPolicy
+            guard judged.verdict.expiresAfterFirstPlay != nil else { continue }
+            terms.playNotes[name] = PlayNote { [self] session throws(KeyError) in
+                try await notePlay(judged.installed, in: session)
+            }
+        }
         if need.isNamedByURI, let key = found[need.keyIDs[0]]?.installed.license.contentKey {
             return .limited(.key(key), terms)
         }
@@ -308,30 +307,27 @@ public final class PlayReadyLoader: StoredKeyLoader {
 
     // MARK: First play
 
-    private func notePlay(_ license: LicensesInUse.Entry, in session: KeySession?) async {
-        let installed = license.license
-        guard installed.license.terms.limitsPlaying else { return }
+    /// From here on counts the time after the first play. The key is not used before: a rental whose first play cannot be noted
+    /// would begin anew each time.
+    private func notePlay(_ installed: InstalledLicense, in session: KeySession) async throws(KeyError) {
         do throws(PlayReadyAcquisitionError) {
             let first = try await client.markFirstPlay(installed)
             guard installed.license.terms.hasRealTimeExpiration else { return }
             // From now on the license has an end that also stops what is being played.
             let now = try await client.trustedTime().time
             let judged = try await client.judge(acquired: [installed]).first
-            guard let session, let judged, judged.verdict.rights.stops != nil, first <= now else { return }
+            guard let judged, judged.verdict.rights.stops != nil, first <= now else { return }
             let key = installed.license.contentKey
             var terms = KeyTerms([judged], from: now, renews: acquires && renews)
             // It may have ended while the first play was written down. A key with no time at all would not be taken.
             terms.lease = terms.lease.map { max($0, .milliseconds(100)) }
             terms.expiry = terms.expiry.map { max($0, .milliseconds(100)) }
-            for name in license.names { terms.outputPolicies[name] = judged.outputPolicy }
-            session.install(license.names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
+            let names = inUse.withLock { $0.names(of: installed.id, in: session.playbackSessionID) }
+            for name in names { terms.outputPolicies[name] = judged.outputPolicy }
+            session.install(names.reduce(into: [:]) { $0[$1] = key }, terms: terms)
         } catch {
             client.configuration.log("the first play of license \(installed.id) is not noted: \(error)")
-            inUse.withLock { $0.forgetStart(of: installed.id, in: license.session) }
-            // A rental whose first play cannot be noted would begin anew each time.
-            session?.withdraw(
-                license.names.reduce(into: [:]) { $0[$1] = installed.license.contentKey },
-                because: .leaseExpired("KID \(installed.license.keyID): its first play cannot be noted: \(error)"))
+            throw .leaseExpired("KID \(installed.license.keyID): its first play cannot be noted: \(error)")
         }
     }
 }
@@ -383,7 +379,7 @@ extension KeyError {
     var isOfService: Bool { isSameKind(as: .denied("")) || isSameKind(as: .serverStatus("")) }
 }
 
-/// The licenses whose keys sessions have, as a value: to find them again at the first play.
+/// The licenses whose keys sessions have, as a value: to find them again when they are played.
 struct LicensesInUse {
     struct Entry: Sendable {
         let license: InstalledLicense
@@ -392,10 +388,6 @@ struct LicensesInUse {
         let session: UInt64
         /// What brought it, for a renewal that has nothing of the media's.
         let origin: Origin
-        /// Its first play in this session is noted, or being so.
-        var hasStarted = false
-        /// It has been played, and that could not be noted.
-        var lacksNote = false
     }
 
     struct Origin: Sendable {
@@ -433,29 +425,11 @@ struct LicensesInUse {
         entries.contains { $0.session == session && !$0.names.isDisjoint(with: names) }
     }
 
-    /// Those whose key, by any of its names, is played for the first time. Nil: all of the session's, for media without a
-    /// KID.
-    mutating func start(_ names: [KeyID]?, in session: UInt64) -> [Entry] {
-        var started: [Entry] = []
-        for index in entries.indices where entries[index].session == session && !entries[index].hasStarted {
-            guard names.map({ !entries[index].names.isDisjoint(with: $0) }) ?? true else { continue }
-            entries[index].hasStarted = true
-            started.append(entries[index])
+    /// What the session calls the license's key.
+    func names(of license: RecordID, in session: UInt64) -> Set<KeyID> {
+        entries.reduce(into: []) { names, entry in
+            if entry.session == session, entry.license.id == license { names.formUnion(entry.names) }
         }
-        return started
-    }
-
-    /// The first play could not be noted: the next one counts.
-    mutating func forgetStart(of license: RecordID, in session: UInt64) {
-        for index in entries.indices where entries[index].session == session && entries[index].license.id == license {
-            entries[index].hasStarted = false
-            entries[index].lacksNote = true
-        }
-    }
-
-    /// Whether its first play has to be noted before it may be used again.
-    func lacksNote(of license: RecordID, in session: UInt64) -> Bool {
-        entries.contains { $0.session == session && $0.license.id == license && $0.lacksNote }
     }
 
     private mutating func remove(_ name: KeyID, in session: UInt64) {

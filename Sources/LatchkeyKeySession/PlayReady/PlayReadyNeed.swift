@@ -78,6 +78,9 @@ struct PlayReadyNeed {
     /// What the session calls the key of this KID.
     func name(of keyID: KeyID) -> KeyID { keyID == keyIDs[0] ? requested ?? keyID : keyID }
 
+    /// Whether the content's headers name all of these KIDs. Then the same headers go out for one of them alone.
+    func hasHeaders(for keyIDs: [KeyID]) -> Bool { Set(found.flatMap(\.keys).map(\.keyID)).isSuperset(of: keyIDs) }
+
     /// Those that name the KIDs, each once, as they are; one of our own for the KIDs that none names, as where keys change
     /// while the content plays.
     func headers(for keyIDs: [KeyID]) throws(PlayReadyAcquisitionError) -> [WRMHeader] {

@@ -147,6 +147,7 @@ final class OpenStore {
 
     /// Compares all rows with the code over them.
     private func verifySet(_ meta: StoreMeta) throws(LicenseStoreError) {
+        try Self.refuseAdditions(connection, path)
         var set = RecordSetCode()
         var count: UInt64 = 0
         let rows = try connection.statement("SELECT \(StoredRow.columns) FROM record")
@@ -161,12 +162,7 @@ final class OpenStore {
             let coded = StoredRow.codedKey(keys.bytes(0), record: keys.integer(1), place: keys.integer(2))
             set.add(RecordSetCode(try setCode.code(of: coded)))
         }
-        let additions = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')")
-        guard set == meta.set, count == meta.count, additions == 0 else {
-            throw .altered(
-                "\(path): rows were added, changed or taken out by something that is no license store; put a right "
-                    + "copy back, or reset the license store")
-        }
+        guard set == meta.set, count == meta.count else { throw Self.altered(path) }
     }
 
     func verifyAll() throws(LicenseStoreError) {
@@ -194,6 +190,7 @@ extension OpenStore {
         let path = configuration.database
         try connection.execute("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY")
         try checkOwner(connection, configuration)
+        try refuseAdditions(connection, path)
         // Truncating the journal ends a transaction, and is on disk before COMMIT returns. Deleting it would not be.
         try connection.execute(
             "PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON")
@@ -219,6 +216,19 @@ extension OpenStore {
             connection.rollBack()
             throw error
         }
+    }
+
+    /// A view in the place of a table could give rows without an end, and a trigger could change what is written.
+    static func refuseAdditions(_ connection: SQLiteConnection, _ path: String) throws(LicenseStoreError) {
+        let additions = try connection.integer(
+            "SELECT count(*) FROM sqlite_schema WHERE sql NOT LIKE 'CREATE TABLE %' AND sql NOT LIKE 'CREATE INDEX %'")
+        guard additions == 0 else { throw altered(path) }
+    }
+
+    static func altered(_ path: String) -> LicenseStoreError {
+        .altered(
+            "\(path): rows were added, changed or taken out by something that is no license store; put a right copy back, or "
+                + "reset the license store")
     }
 
     /// Throws `foreign` for another program's database, and `newerSchema` for one from the future.

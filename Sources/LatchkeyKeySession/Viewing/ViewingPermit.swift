@@ -193,15 +193,23 @@ public final class ViewingPermit: Sendable {
 
     /// The last one to go ends the session.
     func leave(_ user: UInt64) {
-        let (isLast, ended, owner) = state.withLock { state -> (Bool, ViewingSession?, KeySession?) in
+        let (isLast, session, owner) = state.withLock { state -> (Bool, ViewingSession?, KeySession?) in
+            let wasPlaying = state.isPlaying
             state.files[user] = nil
-            guard state.users.removeValue(forKey: user) != nil, state.users.isEmpty else { return (false, nil, nil) }
+            guard state.users.removeValue(forKey: user) != nil else { return (false, nil, nil) }
+            guard state.users.isEmpty else {
+                return (false, wasPlaying == state.isPlaying ? nil : state.current, nil)
+            }
             defer { state.current = nil }
             return (true, state.current, state.owner)
         }
-        guard isLast else { return change { _ in } }
+        guard isLast else {
+            // Those that are left are paused.
+            session?.pause()
+            return
+        }
         owner?.endViewing()
-        if let ended { end(ended) }
+        if let session { end(session) }
     }
 
     private func end(_ session: ViewingSession) {

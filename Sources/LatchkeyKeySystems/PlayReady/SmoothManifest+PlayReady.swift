@@ -19,6 +19,9 @@ extension SmoothManifest {
     /// Whether the PlayReady header leaves it to the fragments to name their keys: DECRYPTORSETUP is ONDEMAND.
     public var namesKeysInFragments: Bool { (try? playReadyHeader())?.details.isOnDemand == true }
 
+    /// Whether nothing tells which keys the fragments are encrypted with.
+    package var lacksKeyIDs: Bool { isProtected && keyIDs.isEmpty && !namesKeysInFragments }
+
     /// The KIDs of all headers that can be read, each once: the ones of PlayReady first.
     public var keyIDs: [KeyID] {
         let ready = (try? playReadyHeader())?.keys.map(\.keyID) ?? []

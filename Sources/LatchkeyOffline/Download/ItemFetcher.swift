@@ -371,7 +371,7 @@ struct RangeAnswer: Sendable {
     /// With its size and its validator.
     let resource: CachedResource
 
-    /// Throws `serverError`, `invalidContent` for a web page and for a malformed answer, and `contentChanged` where size or
+    /// Throws `serverError`, `invalidContent` for what is no content and for a malformed answer, and `contentChanged` where size or
     /// validator are others than before: bytes of two versions never come together. `isWhole`: whether all of the body is
     /// there, and not only its start.
     init(
@@ -400,9 +400,9 @@ struct RangeAnswer: Sendable {
             throw .invalidContent("the server tells a size of \(total) bytes", at: response.url)
         }
         let body = response.status == 416 ? [] : response.body
-        if WebPage.isOne(start: body.prefix(WebPage.size)) {
+        if let foreign = ForeignContent(start: body, isPart: offset > 0) {
             throw .invalidContent(
-                "a web page came in the place of media, such as the log-in page of a network: open the URL in a browser",
+                "\(foreign.rawValue) came in the place of media, as from the log-in page of a network: open the URL in a browser",
                 at: response.url)
         }
         let validator = response.header("ETag") ?? response.header("Last-Modified") ?? ""

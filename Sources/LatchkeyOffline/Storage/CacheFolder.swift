@@ -49,22 +49,26 @@ enum CacheFolder {
         return lstat(path, &status) == 0 ? Int(status.st_size) : 0
     }
 
-    /// The names in a folder, without those that start with a point. Empty where there is no folder.
+    /// The names in a folder: those that start with a point, or those that do not. Empty where there is no folder.
     static func names(in path: String, hidden: Bool = false) throws(CacheError) -> [String] {
         guard let folder = opendir(path) else {
             if errno == ENOENT { return [] }
             throw CacheError(system: errno, path)
         }
         defer { closedir(folder) }
+        return names(of: folder).filter { $0.hasPrefix(".") == hidden }.sorted()
+    }
+
+    private static func names(of folder: OpaquePointer) -> [String] {
         var names: [String] = []
         while let entry = readdir(folder) {
             // SAFETY: the name ends in NUL, within the entry.
             let name = withUnsafePointer(to: &entry.pointee.d_name) {
                 $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
             }
-            if name != ".", name != "..", name.hasPrefix(".") == hidden { names.append(name) }
+            if name != ".", name != ".." { names.append(name) }
         }
-        return names.sorted()
+        return names
     }
 
     /// Takes a folder of files away: under another name at once, so that it is never there by half.
@@ -78,10 +82,25 @@ enum CacheFolder {
 
     /// Removes a folder with its files.
     static func clear(_ path: String) throws(CacheError) {
-        for hidden in [false, true] {
-            for name in try names(in: path, hidden: hidden) { unlink("\(path)/\(name)") }
+        try refuseLink(path)
+        // What is open is the same folder to the end, whatever has its name by then.
+        let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0, let folder = fdopendir(descriptor) else {
+            let code = errno
+            if descriptor >= 0 { close(descriptor) }
+            if code == ENOENT { return }
+            throw CacheError(system: code, path)
         }
+        defer { closedir(folder) }
+        for name in names(of: folder) { unlinkat(descriptor, name, 0) }
         guard rmdir(path) == 0 || errno == ENOENT else { throw CacheError(system: errno, path) }
+    }
+
+    /// Throws `notPermitted` for a link, which could lead to any folder of the user.
+    static func refuseLink(_ path: String) throws(CacheError) {
+        guard FileAccess(of: path)?.isLink != true else {
+            throw CacheError(.notPermitted, "\(path) is a symbolic link, which no removal follows; remove it by hand")
+        }
     }
 
     /// When this returns, the names in the folder survive a loss of power.
@@ -160,6 +179,12 @@ struct ItemFolder: Sendable {
         guard let older, !Self.hasIndex(path), Self.hasIndex(older) else { return path }
         guard let lock = try? CacheFolder.Lock(older, for: .removal) else { return older }
         return withExtendedLifetime(lock) { rename(older, path) == 0 ? path : older }
+    }
+
+    /// Whether an item with this URL may be in the folder.
+    static func isPlace(_ folder: String, of url: String) -> Bool {
+        let name = folder.split(separator: "/").last.map(String.init)
+        return [URIReference.normalized(url), url].contains { (try? BlockDigest.name(of: $0)) == name }
     }
 
     private static func hasIndex(_ folder: String) -> Bool { CacheFolder.exists(folder + "/index.db") }

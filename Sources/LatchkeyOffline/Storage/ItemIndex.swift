@@ -41,7 +41,7 @@ struct ItemIndex {
     /// who may write creates. Throws `damaged` for what is none, and `laterVersion`.
     init(path: String, blockSize: Int, creating: Bool) throws(CacheError) {
         if creating { try CacheFolder.createFile(path) }
-        let connection = try SQLiteConnection<CacheError>(path: path, fileSystem: nil, busyTimeout: Self.busyTimeout)
+        let connection = try Self.connection(path)
         // With a write-ahead log, other processes read while this one writes. A loss of power may cost the last blocks,
         // and never brings rows for blocks that are not there.
         try connection.statement("PRAGMA journal_mode = WAL").run()
@@ -59,19 +59,24 @@ struct ItemIndex {
     init(readOnly path: String, blockSize: Int) throws(CacheError) {
         do throws(CacheError) {
             // As long as another process writes, there are the files that a reader needs.
-            try self.init(
-                SQLiteConnection(path: path, access: .readOnly, fileSystem: nil, busyTimeout: Self.busyTimeout), path,
-                blockSize)
+            try self.init(Self.connection(path, .readOnly), path, blockSize)
         } catch {
             // Without its log, what is there would be of several times.
             guard error.code == .notPermitted, CacheFolder.size(path + "-wal") == 0 else { throw error }
-            try self.init(
-                SQLiteConnection(path: path, access: .immutable, fileSystem: nil, busyTimeout: Self.busyTimeout), path,
-                blockSize)
+            try self.init(Self.connection(path, .immutable), path, blockSize)
         }
     }
 
-    private static let busyTimeout = Duration.seconds(5)
+    /// In bytes: more than two URLs that a manifest has room for.
+    static let largestRow: Int32 = 40 << 20
+
+    private static func connection(
+        _ path: String, _ access: SQLiteConnection<CacheError>.Access = .readWrite,
+        busyTimeout: Duration = .seconds(5)
+    ) throws(CacheError) -> SQLiteConnection<CacheError> {
+        try SQLiteConnection(
+            path: path, access: access, fileSystem: nil, busyTimeout: busyTimeout, largestRow: largestRow)
+    }
 
     private init(
         _ connection: SQLiteConnection<CacheError>, _ path: String, _ blockSize: Int
@@ -84,6 +89,7 @@ struct ItemIndex {
             throw CacheError(
                 .laterVersion, "\(path) is of version \(version), and this is \(Self.version): use the later program")
         }
+        guard try Self.hasTablesAlone(connection) else { throw CacheError(.damaged, "\(path) has more than tables") }
         self.connection = connection
         self.blockSize = try Self.blockSize(connection).flatMap(Self.usable) ?? blockSize
     }
@@ -94,10 +100,19 @@ struct ItemIndex {
         return try statement.step() ? Int(statement.text(0)) : nil
     }
 
-    /// What is left of a damaged index, to be read as far as that goes.
-    init(_ connection: SQLiteConnection<CacheError>) {
+    /// What is left of a damaged index, to be read as far as that goes. Nil for what is none.
+    init?(remainsOf path: String) {
+        guard let connection = try? Self.connection(path, busyTimeout: .zero),
+            (try? connection.integer("PRAGMA application_id")) == Int64(Self.applicationID),
+            (try? Self.hasTablesAlone(connection)) == true
+        else { return nil }
         self.connection = connection
         blockSize = 0
+    }
+
+    /// A view in the place of a table could give rows without an end, and a trigger could change what is written.
+    private static func hasTablesAlone(_ connection: SQLiteConnection<CacheError>) throws(CacheError) -> Bool {
+        try connection.integer("SELECT count(*) FROM sqlite_schema WHERE sql NOT LIKE 'CREATE TABLE %'") == 0
     }
 
     /// Nil for a size that no index has.
@@ -364,7 +379,7 @@ struct IndexRecovery {
         let found = Remains(of: aside)
         let size = found.values["block-size"].flatMap { Int($0) }.flatMap(ItemIndex.usable) ?? blockSize
         let index = try ItemIndex(path: path, blockSize: size, creating: true)
-        var known = ItemRecord(values: found.values) ?? record
+        var known = found.record(in: folder) ?? record
         // All pieces, or none: what is missing in the middle would never be fetched.
         known?.isPlanned = false
         known?.isComplete = false
@@ -394,8 +409,8 @@ struct IndexRecovery {
                 + "fetched again")
     }
 
-    /// What the index at `path` says the item is, where that much can be read. Changes nothing.
-    static func record(at path: String) -> ItemRecord? { ItemRecord(values: Remains(of: path).values) }
+    /// What the index in `folder` says the item is, where that much can be read. Changes nothing.
+    static func record(in folder: String) -> ItemRecord? { Remains(of: folder + "/index.db").record(in: folder) }
 
     private static func size(_ path: String) -> UInt64 {
         var status = stat()
@@ -409,14 +424,16 @@ struct IndexRecovery {
         var blocks: [(resource: Int64, number: UInt64, digest: [UInt8])] = []
 
         init(of path: String) {
-            guard let connection = try? SQLiteConnection<CacheError>(path: path, fileSystem: nil, busyTimeout: .zero),
-                (try? connection.integer("PRAGMA application_id")) == Int64(ItemIndex.applicationID)
-            else { return }
-            let index = ItemIndex(connection)
+            guard let index = ItemIndex(remainsOf: path) else { return }
             defer { index.close() }
             try? index.values { values[$0] = $1 }
             try? index.resources { resources.append($0) }
             try? index.digests { blocks.append(($0, $1, $2)) }
+        }
+
+        /// Nil where that of another item is told.
+        func record(in folder: String) -> ItemRecord? {
+            ItemRecord(values: values).flatMap { ItemFolder.isPlace(folder, of: $0.url) ? $0 : nil }
         }
     }
 }

@@ -81,7 +81,7 @@ extension ItemRecord {
         self.init(
             url: url, format: format,
             selection: TrackSelection(maximumBitRate: values["bit-rate"].flatMap { UInt64($0) }, audioTracks: tracks),
-            totalDuration: values["duration"].flatMap { Int64($0) }.map { .microseconds($0) },
+            totalDuration: values["duration"].flatMap { UInt64($0) }.map { .microseconds(Int64(clamping: $0)) },
             isPlanned: values["planned"] == "yes", isComplete: values["complete"] == "yes")
     }
 

@@ -121,7 +121,7 @@ actor ItemStore {
         var writer = isDownloading ? try CacheFolder.Lock(folder, for: .writing) : nil
         do throws(CacheError) {
             let index = try ItemIndex(path: folder + "/index.db", blockSize: blockSize, creating: isDownloading)
-            return Files(index: index, contents: try index.contents(), use: use, writer: writer)
+            return Files(index: index, contents: try contents(of: index, in: folder), use: use, writer: writer)
         } catch {
             guard error.code == .damaged, purpose != .looking else { throw error }
             if writer == nil { writer = try CacheFolder.Lock(folder, for: .writing) }
@@ -139,9 +139,18 @@ actor ItemStore {
         let use = CacheFolder.exists(folder + "/lock") ? try CacheFolder.Lock(readOnly: folder) : nil
         let index = try ItemIndex(readOnly: folder + "/index.db", blockSize: blockSize)
         return Files(
-            index: index, contents: try index.contents(), use: use,
+            index: index, contents: try contents(of: index, in: folder), use: use,
             readOnlyReason: CacheError(
                 .notPermitted, "nothing more is stored of what plays: the cache cannot be written: \(reason.reason)"))
+    }
+
+    /// Throws `damaged` for the index of another item, such as a copy: its bytes are not those of this item's URLs.
+    private static func contents(of index: ItemIndex, in folder: String) throws(CacheError) -> IndexContents {
+        let contents = try index.contents()
+        if let url = contents.record?.url, !ItemFolder.isPlace(folder, of: url) {
+            throw CacheError(.damaged, "the index in \(folder) is of another item: \(CacheError.printable(url))")
+        }
+        return contents
     }
 
     /// An item of which nothing is on disk, and nothing will be.
@@ -190,7 +199,7 @@ actor ItemStore {
 
     private func reload(_ index: ItemIndex) throws(CacheError) {
         version = try index.version()
-        let contents = try index.contents()
+        let contents = try Self.contents(of: index, in: folder)
         if !contents.pieces.isEmpty { isPlanUnstored = false }
         if !isPlanUnstored { record = contents.record ?? record }
         tables.take(contents, keepingPlan: isPlanUnstored)

@@ -32,7 +32,11 @@ public final class DRMCard: KMSDevice {
     deinit { if isOwned, descriptor >= 0 { close(descriptor) } }
 
     public func connectors() throws(OutputError) -> [KMSConnector] {
-        guard let resources = drmModeGetResources(descriptor) else { throw .failed("drmModeGetResources", errno) }
+        guard let resources = drmModeGetResources(descriptor) else {
+            let number = errno
+            if number == EOPNOTSUPP, onlyDraws { return [] }
+            throw .failed("drmModeGetResources", number)
+        }
         defer { drmModeFreeResources(resources) }
         var list: [KMSConnector] = []
         // SAFETY: libdrm gives as many numbers as it counts.
@@ -43,6 +47,17 @@ public final class DRMCard: KMSDevice {
             if let connector = try connector(id) { list.append(connector) }
         }
         return list
+    }
+
+    /// Drivers of processors that draw and show nothing, as boards have them beside the display's. Others without connectors
+    /// may show pictures in a way of their own, as NVIDIA's do.
+    private static let drawing: Set = ["asahi", "etnaviv", "lima", "panfrost", "panthor", "powervr", "v3d"]
+
+    private var onlyDraws: Bool {
+        guard let version = drmGetVersion(descriptor) else { return false }
+        defer { drmFreeVersion(version) }
+        // SAFETY: libdrm ends the name with zero.
+        return version.pointee.name.map { Self.drawing.contains(String(cString: $0)) } ?? false
     }
 
     private func connector(_ id: UInt32) throws(OutputError) -> KMSConnector? {

@@ -65,7 +65,9 @@
             let table = TextTable(
                 titles: ["STATUS", "TYPE", "CACHED", "OF", "SIZE", "URL"], rows: states.map(\.cells), right: [2, 3, 4])
             for line in table.lines { print(line) }
-            for state in states { if let warning = state.warning { print("warning: \(state.url): \(warning)") } }
+            for state in states {
+                if let warning = state.warning { print("warning: \(state.url): \(warning)".withoutControls) }
+            }
         }
     }
 
@@ -154,10 +156,10 @@
             for item in items {
                 do throws(CacheError) {
                     try await item.purgeAndWait()
-                    print("removed: \(item.contentURL)")
+                    print("removed: \(item.contentURL)".withoutControls)
                 } catch {
                     isComplete = false
-                    StandardStream.error.write("Error: \(item.contentURL): \(error)\n")
+                    StandardStream.error.write("Error: \(item.contentURL): \(error)\n".withoutControls)
                 }
             }
             if !isComplete { throw ExitCode.failure }
@@ -188,7 +190,7 @@
             for item in items {
                 let state = CacheState(item, await item.refresh())
                 size += state.cachedBytes
-                print("\(state.url): \(state.status), \(CacheState.size(state.cachedBytes))")
+                print("\(state.url): \(state.status), \(CacheState.size(state.cachedBytes))".withoutControls)
             }
             let count = items.count == 1 ? "this" : "these \(items.count)"
             guard try LicensesResetCommand.agrees("Remove \(count) from the disk, \(CacheState.size(size))?") else {
@@ -258,11 +260,11 @@
                 case .caching, .waiting: isUnderWay = true
                 case .complete:
                     line.finish()
-                    if let warning = progress.warning { print("warning: \(warning)") }
+                    if let warning = progress.warning { print("warning: \(warning)".withoutControls) }
                     print("complete: \(CacheState.size(progress.cachedSize))")
                     guard progress.isReadyToPlay else {
                         let reason = progress.warning?.description ?? "it does not play without the network"
-                        StandardStream.error.write("Error: not ready to play: \(reason)\n")
+                        StandardStream.error.write("Error: not ready to play: \(reason)\n".withoutControls)
                         throw ExitCode(3)
                     }
                     return

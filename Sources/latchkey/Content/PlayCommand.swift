@@ -410,7 +410,7 @@
                 defer { state.hasPosition = false }
                 return state.hasPosition
             }
-            write((clear ? "\r\u{1B}[K" : "") + text + "\n")
+            write((clear ? "\r\u{1B}[K" : "") + text.withoutControls + "\n")
         }
 
         /// In nanoseconds.
@@ -460,16 +460,19 @@
             sleep = SleepWatch { [weak agent] isAboutToSleep in
                 if isAboutToSleep { await agent?.suspend() } else { agent?.resume() }
             }
+            let stopping = Stopping()
             let stop = Self.source(SIGTSTP) { [weak agent, weak player] in
-                Task {
+                stopping.begin { [weak agent, weak player] in
                     player?.pause()
                     await agent?.suspend()
-                    kill(getpid(), SIGSTOP)
                 }
             }
             let resume = Self.source(SIGCONT) { [weak agent, weak player] in
-                agent?.resume()
-                player?.play()
+                Task { [weak agent, weak player] in
+                    await stopping.end()
+                    agent?.resume()
+                    player?.play()
+                }
             }
             signals = [stop, resume]
         }
@@ -487,6 +490,32 @@
             source.setEventHandler(handler: handler)
             source.resume()
             return source
+        }
+
+        /// The stop of the process. One that is called off before it comes does not come. Thread-safe.
+        private final class Stopping: Sendable {
+            private let task = Mutex<Task<Void, Never>?>(nil)
+
+            /// Stops the process behind `preparation`.
+            func begin(_ preparation: @escaping @Sendable () async -> Void) {
+                task.withLock { task in
+                    task = Task {
+                        guard !Task.isCancelled else { return }
+                        await preparation()
+                        if !Task.isCancelled { kill(getpid(), SIGSTOP) }
+                    }
+                }
+            }
+
+            /// Calls the stop off, or returns when the process was stopped and goes on.
+            func end() async {
+                let task = task.withLock { task in
+                    defer { task = nil }
+                    return task
+                }
+                task?.cancel()
+                await task?.value
+            }
         }
     }
 #endif

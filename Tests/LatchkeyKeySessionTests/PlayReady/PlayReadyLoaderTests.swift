@@ -165,6 +165,41 @@ struct PlayReadyLoaderTests {
         #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
     }
 
+    /// Another process holds the database: the key is there, and may not be played.
+    @Test func theKeyOfARentalWaitsForTheNote() async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy("firstexp:60")
+        let session = session(world)
+        let watcher = Watcher(session)
+        #expect(try await world.outcome(in: session) == nil)
+        _ = await watcher.next { $0.isUsable }
+        try await world.noAcknowledgementIsDue()
+        let other = try SQLiteAccess(world.folder.configuration.database)
+        try other.execute("BEGIN IMMEDIATE")
+        for _ in 0..<2 { #expect(!session.mayPlay(keyID(1))) }
+        let revision = session.revision
+        session.didStartPlaying(keyID(1))
+        #expect(session.revision == revision)
+        #expect(!session.unwrittenPlays.isEmpty)
+        try other.execute("ROLLBACK")
+        #expect(await watcher.next { $0.isUsable || $0.isFailed }?.summary == "usable 1")
+        #expect(session.mayPlay(keyID(1)))
+        #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
+        // The next session has it noted.
+        let next = self.session(world)
+        #expect(try await world.outcome(in: next) == nil)
+        #expect(next.mayPlay(keyID(1)))
+    }
+
+    @Test(arguments: ["", "enddate:@+100"]) func whatDoesNotCountPlaysWaitsForNothing(policy: String) async throws {
+        let world = try PlayReadyWorld()
+        world.service.setPolicy(policy)
+        let session = session(world)
+        #expect(try await world.outcome(in: session) == nil)
+        #expect(session.mayPlay(keyID(1)))
+        #expect(session.unwrittenPlays.isEmpty)
+    }
+
     @Test func withoutANoteOfItsFirstPlayARentalDoesNotPlayOn() async throws {
         let world = try PlayReadyWorld()
         world.service.setPolicy("firstexp:60")
@@ -176,13 +211,13 @@ struct PlayReadyLoaderTests {
         await session.unwrittenPlays.finish()
         #expect(session.status(of: keyID(1)).key == nil)
         let ends = watcher.events.compactMap { event -> String? in
-            guard case .expired(_, let error, _) = event else { return nil }
+            guard case .failed(_, _, let error) = event else { return nil }
             return error.reason
         }
         #expect(ends.count == 1 && ends.first?.contains("first play cannot be noted") == true)
     }
 
-    /// The license can still be read then, and would bring the key back each time.
+    /// The license can still be read then, and brings the key back each time.
     @Test func aRentalWhosePlayIsNotNotedComesBackOnlyWithTheNote() async throws {
         let world = try PlayReadyWorld { $0.store.busyTimeout = .milliseconds(20) }
         world.service.setPolicy("firstexp:60")
@@ -191,12 +226,18 @@ struct PlayReadyLoaderTests {
         try await world.noAcknowledgementIsDue()
         let other = try SQLiteAccess(world.folder.configuration.database)
         try other.execute("BEGIN IMMEDIATE")
-        session.didStartPlaying(keyID(1))
-        await session.unwrittenPlays.finish()
-        #expect(session.status(of: keyID(1)).key == nil)
-        #expect(try await world.outcome(in: session) != nil)
+        for _ in 0..<2 {
+            #expect(!session.mayPlay(keyID(1)))
+            await session.unwrittenPlays.finish()
+            #expect(session.status(of: keyID(1)).key == nil)
+            #expect(try await world.outcome(in: session) == nil)
+        }
         try other.execute("ROLLBACK")
-        #expect(try await world.outcome(in: session) == nil)
+        // Acquiring starts no time.
+        #expect(try await world.client.firstPlay(ofKey: keyID(1)) == nil)
+        #expect(!session.mayPlay(keyID(1)))
+        await session.unwrittenPlays.finish()
+        #expect(session.mayPlay(keyID(1)))
         #expect(try await world.client.firstPlay(ofKey: keyID(1)) != nil)
     }
 
@@ -395,6 +436,20 @@ struct PlayReadyLoaderTests {
         #expect(hex(session.status(of: name).key) == keyHex(1))
     }
 
+    /// What the media says of the KID later is no news for the service, which has the header.
+    @Test func aRefusalForAPlaylistsHeaderStandsWhenTheMediaSaysItsKID() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        let uri = "data:text/plain;charset=UTF-16;base64," + Base64.encode(try PlayReadyWorld.data())
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.serviceSpecific, customData: "no subscription"))
+        session.demand(KeyDemand(keyIDs: [session.keyID(forURI: uri)], keySystem: .playReady))
+        #expect(await watcher.next { $0.isFailed } != nil)
+        #expect(session.keyID(forURI: uri, mediaKeyID: keyID(1)) == keyID(1))
+        #expect(session.status(of: keyID(1)).error?.isRefusal == true)
+        #expect(world.service.requests(.acquireLicense).count == 1)
+    }
+
     /// One license of two is refused: it is asked for once, and the other key comes all the same.
     @Test func aRefusedLicenseLeavesTheOthersTheirs() async throws {
         let world = try PlayReadyWorld()
@@ -411,6 +466,21 @@ struct PlayReadyLoaderTests {
         #expect(session.status(of: keyID(1)).error?.isRefusal == true)
         #expect(hex(session.status(of: keyID(2)).key) == keyHex(2))
         #expect(world.service.requests(.acquireLicense).count == 2)
+    }
+
+    /// The content's header goes out as a whole, for one of its keys too.
+    @Test func aRefusalOfAHeaderStandsForEachOfItsKeys() async throws {
+        let world = try PlayReadyWorld()
+        let session = session(world)
+        let watcher = Watcher(session)
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.serviceSpecific, customData: "no subscription"))
+        try world.demand(session, [1, 2])
+        #expect(await watcher.next { $0.isFailed } != nil)
+        for number in [1, 2] {
+            #expect(session.status(of: keyID(number)).error?.isRefusal == true)
+            #expect(!session.failedWithUnused(keyID(number)))
+        }
+        #expect(world.service.requests(.acquireLicense).count == 1)
     }
 
     @Test func otherRequestsAreLeftToOthers() async throws {

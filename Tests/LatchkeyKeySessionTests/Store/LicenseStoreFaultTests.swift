@@ -117,6 +117,10 @@ struct LicenseStoreFaultTests {
         "INSERT INTO record SELECT number + 10, zeroblob(16), kind, key_system, 0, content_id, begins, ends, removal,"
             + " generation, tag, sealed FROM record WHERE number = 1",
         "CREATE TRIGGER forget AFTER INSERT ON record BEGIN DELETE FROM record WHERE kind = 4; END",
+        """
+        ALTER TABLE record RENAME TO kept; CREATE VIEW record AS WITH RECURSIVE endless(n) AS
+        (SELECT 1 UNION ALL SELECT n FROM endless) SELECT kept.* FROM kept, endless
+        """,
     ])
     func alteredRowsAreNoticed(sql: String) async throws {
         try await fill()

@@ -499,6 +499,20 @@ struct ViewingPermitTests {
         #expect(viewing.state.awaySince == nil)
     }
 
+    @Test func theEndOfThePlaybackThatPlayedIsAPauseForTheOthers() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let (playing, paused) = (try #require(world.session.beginPlayback()), world.session.beginPlayback())
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        playing.setPlaying(true)
+        #expect(viewing.state.awaySince == nil)
+        playing.end()
+        #expect(viewing.state.awaySince != nil && viewing.state.phase == .active)
+        withExtendedLifetime(paused) {}
+    }
+
     /// Who wants a key while something plays brings a session back that was ended for a pause.
     @Test func whatWasDecryptedIsWithheldWhileTheSessionIsReleased() async throws {
         let world = try World()

@@ -20,6 +20,9 @@ HLS = "hls-ts-sampleaes-skd-aac"
 OUTAGE = 21
 PAGE = b"<!DOCTYPE html><html><head><title>Log in</title></head><body>Welcome to the hotel</body></html>"
 PORTAL = hls_origin.Answer(200, PAGE, Content_Type="text/html")
+# In the place of content as well, by servers and networks.
+JSON = hls_origin.Answer(200, b'{"error": "not authorized"}', Content_Type="application/json")
+WORDS = hls_origin.Answer(200, b"Please log in", Content_Type="text/plain")
 
 
 class Trouble:
@@ -198,6 +201,24 @@ def film_unavailable():
         demand(told and set(told) == {f"server error: 503 {film.origin.url}/video.mp4"}, f"{run.values('event')}")
 
 
+def film_foreign():
+    """JSON in the place of the rest of a file: told once, asked for again, and playback goes on."""
+    with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
+        film.breaks(0)
+        seen = []
+
+        def content(request):
+            if not film.gap.begun or seen:
+                return film.gap(request)
+            seen.append(request)
+            # With 203, the origin leaves it whole though a range was asked for.
+            return hls_origin.Answer(203, JSON.body)
+
+        film.origin.files[film.manifest] = content
+        run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
+        demand_told(run, film.url("video.mp4"), "JSON")
+
+
 def film_missing():
     """A file that is not there is not waited for."""
     with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
@@ -221,6 +242,29 @@ def portal_segment():
                    f"events: {run.values('event')}, logged: {told}")
         count, seconds = hls.asked("v_3.ts")
         demand(3 <= count <= 6 and seconds >= 3, f"asked {count} times in {seconds} s")
+
+
+def demand_told(run, url, what):
+    """`what` came in the place of content: an event, once, and a line of the log."""
+    told = events(run, "invalid content")
+    demand(len(told) == 1 and url in told[0], f"events: {run.values('event')}")
+    lines = [line for line in run.values("log") if f"{what} came" in line]
+    demand(len(lines) == 1 and url in lines[0], f"logged: {lines}")
+
+
+def foreign(place, name_of, answer, what, passed=0):
+    """Something else than a web page in the place of content: told, and asked for again until content comes."""
+
+    def check():
+        with place() as presentation:
+            name = name_of(presentation)
+            presentation.trouble(name, answer, 0.9, passed)
+            run = presentation.play("--log", sink=FREE).demand(0).states("playing", "ended")
+            demand_told(run, presentation.url(name), what)
+            count = len(presentation.origin.asked(name))
+            demand(passed + 2 <= count <= passed + 4, f"asked {count} times")
+
+    return check
 
 
 def portal_playlist():
@@ -422,6 +466,11 @@ def hdmi_later():
 
 ALL = {
     "portal-segment": portal_segment, "portal-playlist": portal_playlist, "portal-for-good": portal_for_good,
+    "foreign-segment": foreign(Presentation, lambda _hls: "v_2.ts", JSON, "JSON"),
+    "foreign-playlist": foreign(Presentation, lambda _hls: "a.m3u8", WORDS, "plain text", passed=1),
+    "dash-foreign": foreign(functools.partial(Served, "dash"), lambda dash: dash.segments[0], WORDS, "plain text"),
+    "smooth-foreign": foreign(functools.partial(Served, "smooth"), lambda smooth: smooth.segments[0], JSON, "JSON"),
+    "mp4-foreign": film_foreign,
     "server-unavailable": server_unavailable, "segment-missing": segment_missing,
     "playlist-missing": playlist_missing, "slow-network": slow_network, "outage": outage,
     "wrong-type-hls": wrong_type_hls, "hdmi-later": hdmi_later,

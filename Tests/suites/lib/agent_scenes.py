@@ -456,17 +456,19 @@ def server_error():
 
 
 def wrong_type():
-    """Media that is called a web page, and is none, plays."""
+    """Media that is called a web page or JSON, and is none, plays."""
+    types = {"v_2.m4s": "application/json", "a_2.m4s": "text/html"}
     with World(name=DASH), hls_origin.Origin(protected(
             lambda name: None)) as origin:
         files = protected(lambda name: None)
-        for name in ("v_2.m4s", "a_2.m4s"):
-            files[name] = hls_origin.Answer(200, files[name], Content_Type="text/html")
+        for name, type_ in types.items():
+            files[name] = hls_origin.Answer(200, files[name], Content_Type=type_)
         with hls_origin.Origin(files) as mislabeled:
             run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
             demand(not events(run, "invalid content"), f"events: {run.values('event')}")
-            told = {line.split()[1] for line in run.values("log") if "has the type of a web page" in line}
-            demand(told == {f"{mislabeled.url}/{name}" for name in ("a_2.m4s", "v_2.m4s")}, f"log: {told}")
+            told = {line for line in run.values("log") if "has the type" in line}
+            demand(told == {f"info: {mislabeled.url}/{name} has the type {type_}, and is read as media"
+                            for name, type_ in types.items()}, f"log: {told}")
         demand(origin.url != mislabeled.url, "one origin")
 
 
@@ -481,6 +483,17 @@ def page_in_playback():
         told = events(run, "invalid content")
         demand(len(told) == 1, f"events: {run.values('event')}")
         demand(f"{origin.url}/v_2.m4s" in told[0], f"events: {told}")
+
+
+def json_in_playback():
+    """There, JSON in the place of a segment is told once, too."""
+    answer = hls_origin.Answer(200, b'{"error": "not authorized"}', Content_Type="application/json")
+    files = protected(lambda name: answer if name == "v_2.m4s" else None)
+    # Playback does not end before the agent has looked.
+    files["v_4.m4s"] = hls_origin.Paced(files["v_4.m4s"], 1 << 24, 1)
+    with World(name=DASH), hls_origin.Origin(files) as origin:
+        told = events(play("--yes", "--outage", "0", f"{origin.url}/stream.mpd").demand(0), "invalid content")
+        demand(len(told) == 1 and f"{origin.url}/v_2.m4s" in told[0] and "JSON" in told[0], f"events: {told}")
 
 
 # Viewing sessions and ends
@@ -625,6 +638,7 @@ ALL = {
     "expired": expired,
     "untrusted-time": untrusted_time, "clock-set-back": clock_set_back, "captive-portal": captive_portal,
     "invalid-content": invalid_content, "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
+    "json-in-playback": json_in_playback,
     "in-background": in_background, "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost,
     "teardown-error": teardown_error, "released": released,
     "log-view": log_view, "debugged": debugged,

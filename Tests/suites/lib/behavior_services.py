@@ -13,7 +13,7 @@ import corpus
 from behavior_scenes import (
     CASES, EVERYWHERE, Scene, context, demand, demand_stop, end_well, end_without_key, kids_of)
 from bounds import PATIENCE
-from pipelines import Gst, structure_name
+from pipelines import Gst, structure_name, whole_file
 
 # License services
 
@@ -118,15 +118,15 @@ def one_refusal(kind):
 
 
 @contextlib.contextmanager
-def empty_service():
-    """A license service that answers 200 without a key: its URL, and the KIDs of each request so far."""
+def service(status):
+    """A license service that answers without a key: its URL, and the KIDs of each request so far."""
     requests = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["kids"])
             body = b'{"keys":[]}'
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -145,7 +145,7 @@ def empty_service():
 
 def one_empty_answer(kind):
     """An answer with none of the keys stands for each of them: none is asked for alone after that."""
-    with Scene(kind) as scene, empty_service() as (url, requests):
+    with Scene(kind) as scene, service(200) as (url, requests):
         watched = scene.pipeline(**{"license-url": url})
         watched.play()
         failed, errors = refusals(watched, scene.case.keys if kind != "file" else ())
@@ -158,6 +158,20 @@ def one_empty_answer(kind):
         demand(kind == "file" or [len(kids) for kids in requests] == [len(scene.case.keys)], f"the requests: {requests}")
         demand(sorted(failed) == sorted(scene.case.keys) or kind == "file" and len(failed) == len(set(failed)) > 0,
                f"latchkey-key-failed for {failed}")
+
+
+def one_refusal_beside_unused(kind):
+    """The initialization data names keys that the file does not use. After a refusal of all, each is asked for alone, once."""
+    with Scene(kind, "shaka-cenc-3kids-2video-audio") as scene, service(403) as (url, requests):
+        watched = whole_file(scene.expected["video"].files[0], None)
+        watched.pipeline.set_context(context({"license-url": url}))
+        watched.play()
+        failed, errors = refusals(watched)
+        watched.stop()
+        demand(len(errors) == 1, f"not one KID is named: {failed} {errors}")
+        demand(len(failed) == len(set(failed)), f"latchkey-key-failed again: {failed}")
+        demand([len(kids) for kids in requests] == [3, 1, 1, 1], f"the requests: {requests}")
+        demand(len({kids[0] for kids in requests[1:]}) == 3, f"a KID was asked for alone twice: {requests}")
 
 
 CHECKSUM = "it has another checksum than the content's PlayReady header says"
@@ -270,6 +284,7 @@ ALL = {
     "server-never": (server_never, EVERYWHERE),
     "one-request": (one_request, EVERYWHERE),
     "one-refusal": (one_refusal, EVERYWHERE),
+    "one-refusal-beside-unused": (one_refusal_beside_unused, ("file",)),
     "one-empty-answer": (one_empty_answer, EVERYWHERE),
     "wrong-key": (wrong_key, EVERYWHERE),
     "configuration-only": (configuration_only, EVERYWHERE),

@@ -52,6 +52,7 @@ def in_calls(language, rounds, seed):
             content = f"{world.server.url}/media/stream.mpd"
             end_in_the_middle(
                 language, wait(chance, 3_000, 30_000, 300_000), content, (), f"round {number} of seed {seed}")
+        demand(any(entry["path"].startswith("/media/") for entry in world.server.log()), "no call was under way")
 
 
 def in_playback(system, language, rounds, seed, stop=()):

@@ -12,6 +12,7 @@
  *   authenticate   what was asked for and can be had becomes enabled, with an event
  *   connector TYPE the connector is another one: a number of DRM_MODE_CONNECTOR_…
  *   fail on|off    every call fails
+ *   renders NAME   the device has no connectors any more, and that is its driver
  */
 #include <drm_mode.h>
 #include <errno.h>
@@ -29,6 +30,7 @@ static GMutex lock;
 static guint64 protection, type;
 static int is_connected = 1, capable = 1, is_failing;
 static guint32 connector = DRM_MODE_CONNECTOR_HDMIA;
+static char driver[32];
 
 static void tell(void) {
   umockdev_testbed_set_property(bed, card, "HOTPLUG", "1");
@@ -44,6 +46,17 @@ static void put_array(UMockdevIoctlData *data, gsize offset, const void *bytes, 
   if (!target) return;
   put(target, 0, bytes, size);
   umockdev_ioctl_data_unref(target);
+}
+
+static void get_version(UMockdevIoctlData *data) {
+  struct drm_version answer;
+  gsize length = strlen(driver);
+  memcpy(&answer, data->data, sizeof answer);
+  if (answer.name_len) put_array(data, offsetof(struct drm_version, name), driver, length);
+  if (answer.date_len) put_array(data, offsetof(struct drm_version, date), driver, length);
+  if (answer.desc_len) put_array(data, offsetof(struct drm_version, desc), driver, length);
+  answer.name_len = answer.date_len = answer.desc_len = length;
+  put(data, 0, &answer, sizeof answer);
 }
 
 static void get_resources(UMockdevIoctlData *data) {
@@ -147,6 +160,8 @@ static gboolean on_ioctl(UMockdevIoctlBase *base, UMockdevIoctlClient *client, g
   if (is_failing) error = EIO;
   else if (request == DRM_IOCTL_SET_MASTER || request == DRM_IOCTL_DROP_MASTER) error = 0;
   else if (!data) error = EFAULT;
+  else if (request == DRM_IOCTL_VERSION) get_version(data);
+  else if (*driver && request == DRM_IOCTL_MODE_GETRESOURCES) error = EOPNOTSUPP;
   else if (request == DRM_IOCTL_MODE_GETRESOURCES) get_resources(data);
   else if (request == DRM_IOCTL_MODE_GETCONNECTOR) get_connector(data);
   else if (request == DRM_IOCTL_MODE_GETENCODER) get_encoder(data);
@@ -177,6 +192,9 @@ static void obey(const char *line) {
   } else if (!strcmp(line, "authenticate")) {
     tells = protection == 1 && is_connected && capable >= (int)type;
     if (tells) protection = 2;
+  } else if (g_str_has_prefix(line, "renders ")) {
+    tells = FALSE;
+    g_strlcpy(driver, line + 8, sizeof driver);
   } else {
     tells = FALSE;
     is_failing = !strcmp(line, "fail on");

@@ -457,10 +457,28 @@ def refused_headers():
         refused_once(DASH, "status", make_uri, licenses=2)
 
 
+def refused_hls():
+    """Each playlist has a header, and the media says the KIDs. No header goes out twice."""
+    import pipelines
+
+    with World(name="hls-fmp4-cbcs-3drm") as world:
+        refuse(world, "status")
+        watched = pipelines.Player(f"{world.server.url}/media/master.m3u8")
+        watched.play()
+        error = watched.until_end(20)
+        # What further elements would ask comes at once.
+        watched.next_message(lambda _message: False, 1.0)
+        watched.stop()
+        demand(error is not None and "403" in error, f"the end: {error}")
+        demand(requests(world) == len(world.case.keys), f"{requests(world)} requests for {len(world.case.keys)} keys")
+        told = sum(pipelines.structure_name(message) == "latchkey-key-failed" for message in watched.messages)
+        demand(told == len(world.case.keys), f"{told} times latchkey-key-failed")
+
+
 ALL = {
     **{f"refused-once/dash-{how}": lambda h=how: refused_dash(h) for how in REFUSALS},
     **{f"refused-once/smooth-{how}": lambda h=how: refused_smooth(h) for how in REFUSALS},
-    "refused-once/headers": refused_headers,
+    "refused-once/headers": refused_headers, "refused-once/hls": refused_hls,
     **{f"first-play/{how}": lambda h=how: first_play(h) for how in ("envelope", "aes-128")},
     "manifest-laurl": manifest_laurl, "manifest-pro": manifest_pro,
     "manifest-elsewhere": manifest_elsewhere, "manifest-without-service": manifest_without_service, "on-demand-smooth": on_demand_smooth,

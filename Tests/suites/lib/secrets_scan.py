@@ -37,6 +37,9 @@ def in_text(data, key):
     for separator in (b" ", b":", b"-", b", ", b",", b", 0x", b" 0x"):
         if key.hex(" ").encode().replace(b" ", separator) in lower:
             return "hexadecimal with separators"
+    # As Swift and Python print an array of bytes.
+    if any(separator.join(map(str, key)).encode() in data for separator in (", ", ",", " ")):
+        return "numbers"
     dumps = b"".join(re.sub(rb"\s", b"", match.group(1)) for match in DUMP_LINE.finditer(lower))
     if key.hex().encode() in dumps:
         return "a hexadecimal dump"

@@ -559,6 +559,16 @@ def standstill(how):
                 demand(logind.wait(lambda it: it.held == 1), "no delay inhibitor is held when the machine is awake")
                 wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
                 demand(len(logind.asked) == 2, f"inhibitors were asked for: {logind.asked}")
+            elif how == "overtaken":
+                # SIGCONT comes while the session is being ended.
+                scene.server.set_faults({"prefix": "/sessions", "fault": "delay:1000", "times": 1})
+                process.send_signal(signal.SIGTSTP)
+                demand(any(line == "state: paused\n" for line in process.stdout), "it does not pause")
+                process.send_signal(signal.SIGCONT)
+                wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
+                process.terminate()
+                demand(process.wait(20) == 128 + signal.SIGTERM, "it ends in another way")
+                return
             else:
                 process.send_signal(signal.SIGTSTP)
                 wait_until(lambda: state_of(process.pid) == "T", "the process is not stopped")
@@ -631,7 +641,7 @@ ALL = {
     "background": background,
     **{f"background-plays/{kind}": lambda k=kind: background_plays(k) for kind in WITH_SMOOTH},
     **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("dash", "hls", "smooth")},
-    **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop")},
+    **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop", "overtaken")},
     "bad-settings": bad_settings,
 }
 

@@ -696,7 +696,7 @@ extension AdaptiveBin {
     /// How long playback waits where the network fails.
     static let outageLimit = Property(
         "outage-limit", nick: "Outage limit",
-        blurb: "How long, in milliseconds, playback waits where the network fails or answers with a web page; media "
+        blurb: "How long, in milliseconds, playback waits where the network fails or sends something else; media "
             + "segments come through this element then, and latchkey-fetch messages tell of them. 0: GStreamer's demuxer "
             + "fetches segments and decides; set it before the demuxer starts",
         kind: .uint(default: 0, range: 0...UInt32.max),

@@ -26,8 +26,8 @@ struct PresentationFailure: Error, Sendable {
         case status(Int)
         /// No connection, or one that broke.
         case connection
-        /// A web page came, as where a network wants a log-in.
-        case webPage
+        /// Something else came, as where a network wants a log-in.
+        case foreign(ForeignContent)
         case other
     }
 
@@ -51,7 +51,7 @@ struct PresentationFailure: Error, Sendable {
     var mayPass: Bool {
         switch cause {
         case .status(let status): status >= 500
-        case .connection, .webPage: true
+        case .connection, .foreign: true
         case .other: false
         }
     }
@@ -96,6 +96,15 @@ extension PresentationFailure {
             status: status, cause: .status(status))
     }
 
+    /// Something else came in the place of a playlist, a manifest or media.
+    static func foreign(_ content: ForeignContent, inPlaceOf what: String, at url: String) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format, text: "\(HTTPRequest(url: url).printableURL) is no \(what) but \(content.rawValue).",
+            advice:
+                "Open the URL in a browser: a log-in page of the network or an error of the server may be in its place.",
+            cause: .foreign(content))
+    }
+
     static func transport(_ error: HTTPError, of what: String) -> PresentationFailure {
         if error.isSameKind(as: .invalidURL("")) {
             return PresentationFailure(
@@ -124,15 +133,6 @@ typealias HLSFailure = PresentationFailure
 typealias HLSOrigin = PresentationOrigin
 
 extension HLSFailure {
-    /// A web page where a playlist should be.
-    static func webPage(at url: String) -> HLSFailure {
-        HLSFailure(
-            kind: .format,
-            text: "\(HTTPRequest(url: url).printableURL) is no playlist but a web page.",
-            advice: "A log-in page of the network or an error page of the server may answer in place of the playlist: "
-                + "open the URL in a browser.", cause: .webPage)
-    }
-
     static func format(_ error: FormatError) -> HLSFailure {
         if error.isSameKind(as: .unsupported("")) {
             return HLSFailure(

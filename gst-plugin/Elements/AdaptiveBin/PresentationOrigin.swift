@@ -122,9 +122,9 @@ final class PresentationOrigin: Sendable {
     /// A playlist or manifest that has moved for good (301, 308) is asked for there from now on, as long as it is there.
     private func note(_ response: HTTPResponse, of url: String) {
         // A network that wants a log-in may lead to its page for good.
-        let isWebPage = WebPage.isOne(start: response.body.prefix(WebPage.size))
+        let isForeign = ForeignContent(start: response.body) != nil
         state.withLock { state in
-            if response.status >= 400 || isWebPage {
+            if response.status >= 400 || isForeign {
                 state.moved[url] = nil
             } else if let place = response.movedURL, state.moved.count < Self.movedLimit || state.moved[url] != nil {
                 state.moved[url] = place
@@ -185,9 +185,9 @@ final class PresentationOrigin: Sendable {
     ) async throws(HLSFailure) -> [UInt8] {
         let response = try await response(content, url, for: request, range: range)
         if content == .segment || content == .initSegment, response.status < 300,
-            WebPage.isOne(start: response.body.prefix(WebPage.size))
+            let foreign = ForeignContent(start: response.body)
         {
-            throw .webPageInPlaceOfMedia(at: url)
+            throw .foreign(foreign, inPlaceOf: "media", at: url)
         }
         switch response.status {
         case 206: return response.body

@@ -5,7 +5,7 @@ import LatchkeyElementKit
 import LatchkeyHTTP
 import Synchronization
 
-/// Fetches media segments in the stock demuxer's place, and tries on where the network fails or a web page comes in the
+/// Fetches media segments in the stock demuxer's place, and tries on where the network fails or something else comes in the
 /// place of media: the stock demuxer gives up after four attempts within a twentieth of a second. Thread-safe.
 final class SegmentRelay: Sendable {
     /// What others may want to know. URLs may have queries.
@@ -14,8 +14,8 @@ final class SegmentRelay: Sendable {
         case done(url: String, status: Int, type: String?, size: Int, time: UInt64)
         /// A status that is no success. Each time.
         case serverError(url: String, status: Int)
-        /// Once, until something else came from there.
-        case webPage(url: String)
+        /// No media. Once, until media came from there.
+        case foreign(ForeignContent, url: String)
         /// Nothing can be had from the network. Once for each URL, until something came from there.
         case noNetwork(PresentationFailure)
         /// A segment that was handed on in part breaks off for good.
@@ -41,25 +41,25 @@ final class SegmentRelay: Sendable {
 
     /// Of each URL that fails: another one may be had meanwhile.
     private struct Outages {
+        enum News { case noNetwork, foreignContent }
         struct Entry {
             let url: String
             let start: ContinuousClock.Instant
-            var isTold = false
+            var told: Set<News> = []
         }
 
         /// Streams that fail at one time, and more.
         private static let limit = 32
         private var entries: [Entry] = []
 
-        /// Whether this is what is to be told of the URL's outage, which begins now unless it has begun.
-        mutating func begin(_ url: String, at now: ContinuousClock.Instant, isTold: Bool) -> Bool {
+        /// Whether this is news of the URL's outage, which begins now unless it has begun.
+        mutating func begin(_ url: String, at now: ContinuousClock.Instant, _ news: News?) -> Bool {
             if !entries.contains(where: { $0.url == url }) {
                 if entries.count >= Self.limit { entries.removeFirst() }
                 entries.append(Entry(url: url, start: now))
             }
-            guard isTold, let index = entries.firstIndex(where: { $0.url == url }) else { return false }
-            defer { entries[index].isTold = true }
-            return !entries[index].isTold
+            guard let news, let index = entries.firstIndex(where: { $0.url == url }) else { return false }
+            return entries[index].told.insert(news).inserted
         }
 
         mutating func end(_ url: String) { entries.removeAll { $0.url == url } }
@@ -106,11 +106,11 @@ final class SegmentRelay: Sendable {
     @discardableResult
     func didFail(_ failure: PresentationFailure, at url: String) -> Bool {
         switch failure.cause {
-        case .webPage: if begin(url, isTold: true) { tell(.webPage(url: url)) }
+        case .foreign(let content): if begin(url, .foreignContent) { tell(.foreign(content, url: url)) }
         case .status(let status):
             tell(.serverError(url: url, status: status))
-            if failure.mayPass { _ = begin(url, isTold: false) }
-        case .connection: if begin(url, isTold: true) { tell(.noNetwork(failure)) }
+            if failure.mayPass { _ = begin(url, nil) }
+        case .connection: if begin(url, .noNetwork) { tell(.noNetwork(failure)) }
         case .other: break
         }
         return failure.mayPass
@@ -139,9 +139,9 @@ final class SegmentRelay: Sendable {
         return outages.withLock { $0.duration(of: url, at: now) >= limit }
     }
 
-    private func begin(_ url: String, isTold: Bool) -> Bool {
+    private func begin(_ url: String, _ news: Outages.News?) -> Bool {
         let now = now()
-        return outages.withLock { $0.begin(url, at: now, isTold: isTold) }
+        return outages.withLock { $0.begin(url, at: now, news) }
     }
 
     // MARK: Segments
@@ -156,7 +156,7 @@ final class SegmentRelay: Sendable {
         while true {
             let start = now()
             do throws(PresentationFailure) {
-                return try await attempt(url, request, filters: !isForPlayers && !isEncrypted, since: start)
+                return try await attempt(url, request, isEncrypted, since: start)
             } catch {
                 guard await triesAgain(error, at: url) else { throw ended(error, at: url) }
                 if case .status = error.cause, !isForPlayers { throw error }
@@ -165,11 +165,15 @@ final class SegmentRelay: Sendable {
     }
 
     private func attempt(
-        _ url: String, _ request: LoopbackRequest, filters: Bool, since start: ContinuousClock.Instant
+        _ url: String, _ request: LoopbackRequest, _ isEncrypted: Bool, since start: ContinuousClock.Instant
     ) async throws(PresentationFailure) -> LoopbackResponse {
+        let filters = !isForPlayers && !isEncrypted
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
-        if WebPage.isOne(start: bytes) { throw .webPageInPlaceOfMedia(at: url) }
+        let isPart = head.status == 206 && head.contentRange?.first ?? 0 > 0
+        if let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
+            throw .foreign(foreign, inPlaceOf: "media", at: url)
+        }
         let part = RelayedPart(of: head, for: request)
         guard !isComplete, let part, part.sent.length.map({ $0 > bytes.count }) ?? true else {
             let all = isComplete ? bytes : try await rest(of: download, after: bytes, url)
@@ -180,7 +184,7 @@ final class SegmentRelay: Sendable {
         }
         let body = RelayedBody(
             url, request, download, head: head, start: bytes, part: part,
-            filter: filters ? ID3Filter() : nil, relay: self, origin: origin
+            isEncrypted: isEncrypted, filter: filters ? ID3Filter() : nil, relay: self, origin: origin
         ) { [weak self] size in
             self?.didHandOn(url, head, size, since: start)
         }
@@ -203,7 +207,7 @@ final class SegmentRelay: Sendable {
             switch event {
             case .piece(let head, let piece):
                 bytes += piece
-                if bytes.count >= WebPage.size { return (head, bytes, false) }
+                if bytes.count >= ForeignContent.size { return (head, bytes, false) }
             case .end(let response):
                 guard 200...299 ~= response.status else {
                     throw .status(response.status, of: origin.medium, at: response.url)
@@ -249,13 +253,6 @@ final class SegmentRelay: Sendable {
 }
 
 extension PresentationFailure {
-    /// A web page where media should be.
-    static func webPageInPlaceOfMedia(at url: String) -> PresentationFailure {
-        PresentationFailure(
-            kind: .format, text: "\(HTTPRequest(url: url).printableURL) is no media but a web page.",
-            advice: "Open the URL in a browser: the network may want a log-in.", cause: .webPage)
-    }
-
     /// As the stock demuxer is to hear of it: where all was tried, with a status after which it gives up.
     fileprivate func givenUp(_ isOver: Bool) -> PresentationFailure {
         var failure = self
@@ -282,7 +279,8 @@ extension SegmentRelay.Notice {
                 + [("size", .uint64(UInt64(clamping: size))), ("time", .uint64(time))]
                 + (type.map { [("content-type", .string($0))] } ?? [])
         case .serverError(let url, let status): Self.fields("server-error", url, status)
-        case .webPage(let url): Self.fields("web-page", url, 200)
+        case .foreign(let content, let url):
+            Self.fields("invalid-content", url, 200) + [("reason", .string(content.rawValue))]
         case .noNetwork(let failure):
             [("outcome", .string("no-network")), ("reason", .string(failure.text))]
         case .lost: []
@@ -309,6 +307,9 @@ actor RelayedBody {
     private let relay: SegmentRelay
     private let origin: PresentationOrigin
     private let onEnd: @Sendable (Int) -> Void
+    private let isEncrypted: Bool
+    /// The connection broke, and nothing came since.
+    private var isResumed = false
     /// Nil: everything goes on as it comes.
     private var filter: ID3Filter?
     private var hasEnded = false
@@ -316,11 +317,12 @@ actor RelayedBody {
     /// `start` is what came of it already; `onEnd` hears how many bytes were handed on, when all were.
     init(
         _ url: String, _ request: LoopbackRequest, _ download: SegmentDownload, head: HTTPResponse, start: [UInt8],
-        part: RelayedPart, filter: ID3Filter?, relay: SegmentRelay, origin: PresentationOrigin,
+        part: RelayedPart, isEncrypted: Bool, filter: ID3Filter?, relay: SegmentRelay, origin: PresentationOrigin,
         onEnd: @escaping @Sendable (Int) -> Void
     ) {
         (self.url, self.request, self.download, self.head) = (url, request, download, head)
         (self.start, self.filter, self.relay, self.origin, self.onEnd) = (start, filter, relay, origin, onEnd)
+        self.isEncrypted = isEncrypted
         body = ResumableBody(head, part)
     }
 
@@ -335,6 +337,11 @@ actor RelayedBody {
         while let event = await download.next() {
             switch event {
             case .piece(let head, let piece):
+                if isResumed, let foreign = foreign(piece, head) {
+                    try await goOn(after: .foreign(foreign, inPlaceOf: "media", at: url))
+                    continue
+                }
+                isResumed = false
                 let left = try take(piece, of: head)
                 if !left.isEmpty { return left }
             case .end(let response):
@@ -365,8 +372,15 @@ actor RelayedBody {
         return filtered
     }
 
+    /// What came in the place of the rest: all of something else. A first piece may be too short to tell.
+    private func foreign(_ piece: [UInt8], _ head: HTTPResponse) -> ForeignContent? {
+        guard head.status != 206, piece.count >= 16 else { return nil }
+        return ForeignContent(start: piece, isEncrypted: isEncrypted)
+    }
+
     private func goOn(after failure: PresentationFailure) async throws(LoopbackStream.Broken) {
         guard await relay.triesAgain(failure, at: url) else { throw lost(failure) }
+        isResumed = true
         let range = body.resume(request.header("Range"))
         download = SegmentDownload(url, for: request, range: range, from: origin)
     }

@@ -197,7 +197,9 @@ final class SegmentServer: Sendable {
         do throws(PresentationFailure) {
             let response = try await origin.response(.manifest, url, for: request)
             guard response.status == 200 else { throw .status(response.status, of: "manifest", at: response.url) }
-            if WebPage.isOne(start: response.body) { throw .webPageInPlaceOfMedia(at: url) }
+            if let foreign = ForeignContent(start: response.body) {
+                throw .foreign(foreign, inPlaceOf: "manifest", at: url)
+            }
             relay.didSucceed(url)
             guard let bytes = rewrite(response) else {
                 return LoopbackResponse(status: 302, headers: [HTTPHeader(name: "Location", value: response.url)])

@@ -223,7 +223,8 @@ class Decryptor: Element, @unchecked Sendable {
                 streamURL: {
                     weak.map { $0.reference.pad("sink")?.peerURI()?.base } ?? nil
                 },
-                openRoute: { [weak route] in route?.refusal(of: $0) }
+                openRoute: { [weak route] in route?.refusal(of: $0) },
+                isAskedToPlay: { weak.map { $0.reference.isAskedToPlay } ?? false }
             ) { keyID in
                 weak.withElement { ($0 as? Decryptor)?.tellWrongKey(keyID, because: DecryptorFailure.otherChecksum) }
             }

@@ -77,7 +77,7 @@ struct DecryptorSettings: Sendable {
     static let outageLimit = Property(
         "outage-limit", nick: "Outage limit",
         blurb:
-            "How long, in milliseconds, playback of a whole file waits where the network fails or answers with a web page, "
+            "How long, in milliseconds, playback of a whole file waits where the network fails or sends something else, "
             + "in playbin3, which makes the HTTP source itself; the file comes through this element then, and latchkey-fetch "
             + "messages tell of it. 0: the source decides; set it before the file starts",
         kind: .uint(default: defaultOutageLimit, range: 0...UInt32.max),

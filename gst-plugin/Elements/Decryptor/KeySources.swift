@@ -35,6 +35,8 @@ final class KeySources: Sendable {
     private let streamURL: @Sendable () -> String?
     /// Why pictures of a key with rules for these may not leave the element; nil where they may.
     private let openRoute: @Sendable (KeyID?) -> KeyError?
+    /// Whether the pipeline is to play what it prerolls.
+    private let isAskedToPlay: @Sendable () -> Bool
     /// Hears of keys that contradict the checksum of a PlayReady header.
     private let onWrongKey: @Sendable (KeyID) -> Void
     private let state = Mutex(State())
@@ -65,10 +67,12 @@ final class KeySources: Sendable {
         settings: DecryptorSettings, shared: SharedSession, playback pipeline: KeyPlayback, observer: UInt64,
         streamURL: @escaping @Sendable () -> String? = { nil },
         openRoute: @escaping @Sendable (KeyID?) -> KeyError? = { _ in nil },
+        isAskedToPlay: @escaping @Sendable () -> Bool = { false },
         onWrongKey: @escaping @Sendable (KeyID) -> Void = { _ in }
     ) throws(KeyError) {
         self.streamURL = streamURL
         self.openRoute = openRoute
+        self.isAskedToPlay = isAskedToPlay
         self.onWrongKey = onWrongKey
         session = shared.session
         self.pipeline = pipeline
@@ -164,9 +168,13 @@ final class KeySources: Sendable {
         return session.refusal(of: keyID, for: media, by: observer, openRoute: openRoute)
     }
 
-    /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed.
-    func use(_ keyID: KeyID?) {
-        if state.withLock({ $0.played.use(keyID) }) { didStartPlaying(keyID) }
+    /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. False if that is
+    /// for playing and the first play has to be written down before: the session tells when it is, or why it cannot be.
+    func use(_ keyID: KeyID?) -> Bool {
+        let isPlaying = state.withLock { $0.played.use(keyID) }
+        guard !isPlaying && !isAskedToPlay() || session.mayPlay(keyID) else { return false }
+        if isPlaying { didStartPlaying(keyID) }
+        return true
     }
 
     /// Compares a key, when it is there, with what the content's headers say of it.
@@ -294,9 +302,15 @@ final class KeySources: Sendable {
             ? "; for license-url to be asked, [fairplay] in the configuration file has to name the application certificate"
             : ""
         let hint = certificate + (pipeline.manifestFailure.map { "; \($0)" } ?? "")
-        let error = KeyError.late(
-            after: .nanoseconds(Int64(clamping: waited)), isUntaken: isUntaken, hint: hint)
-        if case .pending(let requestID) = session.status(of: keyID) { session.fail(requestID: requestID, with: error) }
+        let waited = Duration.nanoseconds(Int64(clamping: waited))
+        let error = KeyError.late(after: waited, isUntaken: isUntaken, hint: hint)
+        switch session.status(of: keyID) {
+        case .pending(let requestID): session.fail(requestID: requestID, with: error)
+        case .usable:
+            return .key(
+                keyID, .timedOut("its first play is not written down after \(waited); the license store is busy"))
+        case .absent, .failed: break
+        }
         return .key(keyID, error)
     }
 }
@@ -371,8 +385,9 @@ struct KeyRing {
         .warning, nil,
         "The kernel does not lock the memory of keys, so that they may be swapped out: raise RLIMIT_MEMLOCK.")
 
-    /// `media` is what is decrypted. What may hold pictures is video.
-    mutating func cipher(for keyID: KeyID?, of media: OutputPolicy.Media) -> Lookup {
+    /// `media` is what is decrypted. What may hold pictures is video. `hasBegun`: the key was found a moment ago, for the same
+    /// bytes, and may have been for preroll then.
+    mutating func cipher(for keyID: KeyID?, of media: OutputPolicy.Media, hasBegun: Bool = false) -> Lookup {
         let use = Use(keyID: keyID, media: media)
         let current = sources.session.revision
         if current != revision {
@@ -395,14 +410,17 @@ struct KeyRing {
         case .usable(let key):
             if !key.isLocked { Self.warnOnce }
             if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
+            let mayPlay = sources.use(keyID)
+            guard mayPlay || hasBegun else { return .missing }
             do {
+                // Not kept: the next look asks again.
+                guard mayPlay else { return .usable(try SampleCipher(key: key)) }
                 let entry = Entry(
                     use: use, cipher: try SampleCipher(key: key), key: key,
                     initializationVector: key.initializationVector)
                 entries[use] = entry
                 last = entry
                 sources.check(key, of: keyID)
-                sources.use(keyID)
                 return .usable(entry.cipher)
             } catch {
                 return .failed(.cipher("\(error)", keyID))

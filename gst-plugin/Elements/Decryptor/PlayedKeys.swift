@@ -7,7 +7,7 @@ import LatchkeyProtection
 /// Which keys are played. What is decrypted before the pipeline plays counts when it begins to, and not at all if it never
 /// does. A value.
 struct PlayedKeys {
-    private var isPlaying = false
+    private(set) var isPlaying = false
     /// Keys of what was decrypted before the pipeline played.
     private var prerolled: Set<KeyID?> = []
 

@@ -38,6 +38,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             onLeftOut: { refusals in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals) } },
             onFiles: { isAll in weak.withElement { ($0 as? HLSDemuxer)?.note(playsFiles: isAll) } },
             onOpenRoute: { keyID, error in weak.withElement { ($0 as? HLSDemuxer)?.end(keyID, because: error) } },
+            isAskedToPlay: { weak.map { $0.reference.isAskedToPlay } ?? false },
             onWrongKey: { keyID in weak.withElement { ($0 as? HLSDemuxer)?.tellWrongKey(keyID) } })
         do throws(HTTPError) {
             try run.presentation.open { failure in weak.withElement { ($0 as? HLSDemuxer)?.fail(failure) } }
@@ -301,19 +302,20 @@ final class HLSRun: AdaptiveRun {
     /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these. `makeRelay` gives what
     /// fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that pictures of a key which is used
     /// in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and `onWrongKey` that such
-    /// a key is not that of the media.
+    /// a key is not that of the media. `isAskedToPlay` is for `HLSKeys`.
     init(
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
         makeRelay: (PresentationOrigin) -> SegmentRelay?,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void, onFiles: @escaping @Sendable (Bool) -> Void,
-        onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, onWrongKey: @escaping @Sendable (KeyID) -> Void
+        onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, isAskedToPlay: @escaping @Sendable () -> Bool,
+        onWrongKey: @escaping @Sendable (KeyID) -> Void
     ) {
         session = shared.session
         let routes = PictureRoutes(session: session, onOpen: onOpenRoute)
         self.routes = routes
         keys = HLSKeys(
             session: session, timeout: shared.keyWait,
-            openRoute: { routes.refusal(of: $0) }, onWrongKey: onWrongKey)
+            openRoute: { routes.refusal(of: $0) }, isAskedToPlay: isAskedToPlay, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
         presentation = HLSPresentation(
             origin: origin, keys: keys,

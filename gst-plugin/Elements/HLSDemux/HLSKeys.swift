@@ -19,6 +19,8 @@ final class HLSKeys: Sendable {
     private let uses = Mutex(Uses())
     /// Why pictures of a key with rules for these may not leave the demuxer; nil if they may.
     private let openRoute: @Sendable (KeyID?) -> KeyError?
+    /// Whether the pipeline is to play what it prerolls.
+    private let isAskedToPlay: @Sendable () -> Bool
     /// Hears of keys that contradict the checksum of a PlayReady header.
     private let onWrongKey: @Sendable (KeyID) -> Void
 
@@ -34,11 +36,13 @@ final class HLSKeys: Sendable {
     /// `timeout` is how long `contentKey(for:)` waits.
     init(
         session: KeySession, timeout: Duration, openRoute: @escaping @Sendable (KeyID?) -> KeyError? = { _ in nil },
+        isAskedToPlay: @escaping @Sendable () -> Bool = { false },
         onWrongKey: @escaping @Sendable (KeyID) -> Void = { _ in }
     ) {
         self.session = session
         self.timeout = timeout
         self.openRoute = openRoute
+        self.isAskedToPlay = isAskedToPlay
         self.onWrongKey = onWrongKey
         startGeneration = session.generation
     }
@@ -178,13 +182,16 @@ final class HLSKeys: Sendable {
     private func contentKey(
         _ keyID: KeyID, called name: String, _ demand: () -> Void
     ) async throws(HLSFailure) -> ContentKey {
-        let key = try await usableKey(keyID, called: name, demand)
-        // Segments that are decrypted here may have pictures and sound.
-        let user = observer.load(ordering: .acquiring)
-        for media in [OutputPolicy.Media.video, .audio] {
-            if let error = session.refusal(of: keyID, for: media, by: user, openRoute: openRoute) {
-                throw .key(name, error)
+        let key = try await usableKey(keyID, called: name, demand) { () throws(HLSFailure) in
+            // Segments that are decrypted here may have pictures and sound.
+            let user = observer.load(ordering: .acquiring)
+            for media in [OutputPolicy.Media.video, .audio] {
+                if let error = session.refusal(of: keyID, for: media, by: user, openRoute: openRoute) {
+                    throw .key(name, error)
+                }
             }
+            // The first play may have to be written down before.
+            return !uses.withLock({ $0.played.isPlaying }) && !isAskedToPlay() || session.mayPlay(keyID)
         }
         use(key, keyID)
         return key
@@ -214,8 +221,10 @@ final class HLSKeys: Sendable {
         for keyID in uses.withLock({ $0.played.setPlaying(isPlaying) }) { session.didStartPlaying(keyID) }
     }
 
+    /// `mayUse` is asked about a key that is there, again after each event of the session.
     private func usableKey(
-        _ keyID: KeyID, called name: String, _ demand: () -> Void
+        _ keyID: KeyID, called name: String, _ demand: () -> Void,
+        mayUse: () throws(HLSFailure) -> Bool = { true }
     ) async throws(HLSFailure) -> ContentKey {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
@@ -233,7 +242,7 @@ final class HLSKeys: Sendable {
         signal.yield()
         for await _ in changes {
             switch session.status(of: keyID) {
-            case .usable(let contentKey): return contentKey
+            case .usable(let contentKey): if try mayUse() { return contentKey }
             case .failed(let error, _): throw .key(name, error)
             case .absent, .pending: continue
             }
@@ -349,7 +358,7 @@ final class IdentityKeyLoader: ResourceLoader {
         let text = failure.text.hasSuffix(".") ? String(failure.text.dropLast()) : failure.text
         return switch (failure.cause, failure.kind) {
         case (.status, _): .serverStatus(text)
-        case (_, .format), (.webPage, _): .malformedResponse(text)
+        case (_, .format), (.foreign, _): .malformedResponse(text)
         default: .network(text)
         }
     }

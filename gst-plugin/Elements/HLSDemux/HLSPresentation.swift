@@ -259,7 +259,8 @@ final class HLSPresentation: Sendable {
         isEnveloped: Bool? = nil
     ) throws(HLSFailure) -> HLSRewriting {
         let name = name ?? url
-        if let first = bytes.first(where: { $0 > 0x20 }), first == UInt8(ascii: "<") { throw .webPage(at: url) }
+        let foreign = ForeignContent(start: bytes) ?? (bytes.first { $0 > 0x20 } == UInt8(ascii: "<") ? .xml : nil)
+        if let foreign { throw .foreign(foreign, inPlaceOf: "playlist", at: url) }
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, relaysSegments, relayedOrigin) = (table, relay != nil, origin.originOfOwnFields)

@@ -614,7 +614,7 @@ extension ISODecryptor {
         do throws(DecryptorFailure) {
             let result = try file.decrypt(bytes) { plan, key, sample throws(DecryptorFailure) in
                 let cipher: SampleCipher
-                switch stream.keys?.cipher(for: key.keyID, of: key.media) ?? .missing {
+                switch stream.keys?.cipher(for: key.keyID, of: key.media, hasBegun: true) ?? .missing {
                 case .usable(let usable): cipher = usable
                 case .failed(let failure): throw failure
                 // Withdrawn since it was looked at.

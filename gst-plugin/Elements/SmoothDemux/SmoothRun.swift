@@ -62,7 +62,7 @@ final class SmoothRun: AdaptiveRun {
         } catch {
             throw .manifest(error, at: url)
         }
-        if manifest.isProtected, manifest.keyIDs.isEmpty, !manifest.namesKeysInFragments { throw .noKeyIDs(in: url) }
+        if manifest.lacksKeyIDs { throw .noKeyIDs(in: url) }
         // The stock demuxer would send the manifest's cookies to every host, and no others.
         // Workaround (GStreamer <1.26): it fetches no files.
         let servesProtected = manifest.isProtected && (origin.cookies.hasBeenUsed || origin.isLocal)

@@ -48,7 +48,7 @@ public final class Agent: Sendable {
         /// How long samples wait for a license, with `.manual`, before playback ends.
         public var holdTimeout = Duration.seconds(120)
         /// How long playback of HLS with keys, DASH, Smooth Streaming and protected files waits where the network fails, or
-        /// answers with web pages, before it ends. Zero: GStreamer decides, as it does for all other media.
+        /// something else comes than media, before it ends. Zero: GStreamer decides, as it does for all other media.
         public var outageTimeout = Duration.seconds(300)
         /// The players' sinks, in the words of gst-launch.
         public var videoSink = "autovideosink"
@@ -92,7 +92,7 @@ public final class Agent: Sendable {
     ///
     /// Checks that the content is what its type says: a playlist names segments, or variants that do; a manifest has
     /// streams that are played; a file has tracks. Throws `invalidURL`, `unreachable`, `serverError`, `invalidContent`
-    /// (whose text says so if a web page came), `unsupportedContent` and `configuration`.
+    /// (whose text says what came, if it is a web page or the like), `unsupportedContent` and `configuration`.
     public func contentInfo() async throws(AgentError) -> ContentInfo { try await core.contentInfo() }
 
     /// Acquires the licenses for the content and installs them. Whatever waits for one goes on. Returns how the rights

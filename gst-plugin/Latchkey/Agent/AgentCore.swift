@@ -46,8 +46,10 @@ final class AgentCore: Sendable {
         var hasToldEnd = false
         /// The number of the last seek that was logged.
         var lastSeek: UInt32?
-        /// The URL of the last answer that was a web page.
-        var webPageURL: String?
+        /// The last answer that was no content, or is called a web page.
+        var foreign: (content: ForeignContent, url: String)?
+        /// Types of no content that media had all the same.
+        var typesOfMedia: Set<String> = []
     }
 
     /// A pipeline that plays this content.
@@ -431,7 +433,8 @@ extension AgentCore {
             sink.probeBuffers { [weak self] buffer in
                 switch check.look(at: buffer) {
                 case .webPage:
-                    self?.webPageDidCome()
+                    guard let self else { return nil }
+                    foreignContentDidCome(.webPage, at: guarded.withLock { $0.foreign?.url } ?? contentURL)
                     return nil
                 case .start: self?.guarded.withLock { $0.frequency.contentWasRead() }
                 case .rest: break
@@ -470,9 +473,10 @@ extension AgentCore {
         return UInt32(clamping: configuration.outageTimeout.milliseconds)
     }
 
-    private func webPageDidCome() {
-        let url = guarded.withLock { $0.webPageURL } ?? contentURL
-        contentIsInvalid(Self.webPageReason, at: url)
+    private func foreignContentDidCome(_ content: ForeignContent, at url: String) {
+        guarded.withLock { $0.foreign = (content, url) }
+        contentIsInvalid(
+            "\(content.rawValue) came in the place of media, as from the log-in page of a network", at: url)
     }
 
     var selectedAudioTrack: String? {
@@ -499,15 +503,21 @@ extension AgentCore {
             return logRequest(answer.url, Int(answer.status), size: answer.length, nanoseconds: answer.elapsed ?? 0)
         }
         if answer.status >= 400 { serverDidFail(Int(answer.status), at: answer.url) }
-        if answer.status < 300, Self.isPageType(answer.contentType ?? "") { check(answer.url) }
+        if answer.status < 300, let type = ForeignContent.type(answer.contentType ?? ""),
+            type == "text/html" || !type.hasPrefix("image/") && isBesideContent(answer.url)
+        {
+            check(answer.url, type)
+        }
     }
 
-    private static func isPageType(_ type: String) -> Bool { type.lowercased().hasPrefix("text/html") }
+    /// What else the application fetches from the content's server may have such a type by right.
+    private func isBesideContent(_ url: String) -> Bool {
+        let content = URIReference(contentURL).printable
+        return content.lastIndex(of: "/").map { URIReference(url).printable.hasPrefix(content[...$0]) } ?? false
+    }
 
-    private func logWrongType(_ url: String) {
-        log(
-            .info,
-            "\(HTTPRequest(url: url).printableURL) has the type of a web page and is none: it is read as media")
+    private func logWrongType(_ type: String, of url: String) {
+        log(.info, "\(HTTPRequest(url: url).printableURL) has the type \(type), and is read as media")
     }
 
     private func logRequest(_ url: String, _ status: Int, size: UInt64?, nanoseconds: UInt64) {
@@ -527,26 +537,30 @@ extension AgentCore {
         switch outcome {
         case "done":
             logRequest(url, status, size: size, nanoseconds: time)
-            if Self.isPageType(type) { logWrongType(url) }
+            if let type = ForeignContent.type(type) { logWrongType(type, of: url) }
         case "server-error": serverDidFail(status, at: url)
-        case "web-page":
-            guarded.withLock { $0.webPageURL = url }
-            contentIsInvalid(Self.webPageReason, at: url)
+        case "invalid-content": ForeignContent(rawValue: reason).map { foreignContentDidCome($0, at: url) }
         case "no-network": log(.warning, "\(reason) Playback waits, and it is asked for again.")
         default: break
         }
     }
 
-    private static let webPageReason = "a web page came in the place of media, as from the log-in page of a network"
-
-    /// Looks whether it is a web page that a server sends there, or media with a wrong type: demuxers may swallow either.
-    private func check(_ url: String) {
-        guarded.withLock { $0.webPageURL = url }
+    /// Looks whether it is no content that a server sends there, or media with a wrong type: demuxers may swallow either. Of a
+    /// server that gives media such a type, web pages alone are expected.
+    private func check(_ url: String, _ type: String) {
+        let isPage = type == "text/html"
+        let isKnown = guarded.withLock { guarded in
+            if isPage { guarded.foreign = (.webPage, url) }
+            return !isPage && guarded.typesOfMedia.contains(type)
+        }
+        if isKnown { return logWrongType(type, of: url) }
         Task { [weak self] in
             let start = try? await ContentSource(transport: CurlTransport.shared).part(
-                url, offset: 0, count: WebPage.size)
-            guard let start else { return }
-            if WebPage.isOne(start: start.bytes) { self?.webPageDidCome() } else { self?.logWrongType(url) }
+                url, offset: 0, count: ForeignContent.size)
+            guard let self, let start else { return }
+            if let content = ForeignContent(start: start.bytes) { return foreignContentDidCome(content, at: url) }
+            guarded.withLock { _ = $0.typesOfMedia.insert(type) }
+            logWrongType(type, of: url)
         }
     }
 
@@ -606,8 +620,8 @@ extension AgentCore {
         func isOne(of codes: GstStreamError...) -> Bool { isStream && codes.contains { $0.number == code } }
         // What the decoders of libvpx and libaom say of a frame that they cannot decode, with one code or another.
         let isUndecoded = domain == "gst-library-error-quark"
-        let (hasToldEnd, blocked, webPage, isProtected) = guarded.withLock {
-            ($0.hasToldEnd, $0.outputsBlocked, $0.webPageURL, $0.content?.isProtected ?? true)
+        let (hasToldEnd, blocked, foreign, isProtected) = guarded.withLock {
+            ($0.hasToldEnd, $0.outputsBlocked, $0.foreign, $0.content?.isProtected ?? true)
         }
         // A session may have been closed before there was a pipeline to tell it to. A guard closes keys before it tells.
         let session = guarded.withLock { $0.parts }?.session
@@ -616,9 +630,9 @@ extension AgentCore {
             if !hasToldEnd { playbackWillBeAborted(violation ?? text) }
             return advance(.aborted)
         }
-        if let webPage, isOne(of: GST_STREAM_ERROR_TYPE_NOT_FOUND, GST_STREAM_ERROR_WRONG_TYPE, GST_STREAM_ERROR_DEMUX)
+        if let foreign, isOne(of: GST_STREAM_ERROR_TYPE_NOT_FOUND, GST_STREAM_ERROR_WRONG_TYPE, GST_STREAM_ERROR_DEMUX)
         {
-            contentIsInvalid("it is a web page, as the log-in page of a network", at: webPage)
+            contentIsInvalid("it is \(foreign.content.rawValue), as from the log-in page of a network", at: foreign.url)
         } else if isProtected,
             isUndecoded
                 || isOne(

@@ -105,6 +105,14 @@ extension AgentCore {
     func acquire(
         _ content: InspectedContent, _ parts: AgentSession, _ delegate: (any PlayReadyDelegate)?
     ) async throws(AgentError) {
+        if content.lacksKeyIDs {
+            let systems = content.systems.map(\.name).joined(separator: ", ")
+            throw .licenseNotAcquired(
+                .malformedRequest(
+                    "the manifest \(printableURL) names no key, and has protection headers "
+                        + (systems.isEmpty ? "of no system" : "of \(systems) alone")
+                        + "; a PlayReady header with a KID is needed"))
+        }
         let others = content.needs.filter { !parts.isForPlayReady($0) }
         guard others.isEmpty || delegate == nil else {
             throw .licenseNotAcquired(
@@ -123,7 +131,7 @@ extension AgentCore {
                     throw error.keyError
                 }
             }
-            if !others.isEmpty { try await demand(others, content.cookies, parts) }
+            try await demand(others, content.cookies, parts)
             keep(use)
         } catch {
             use?.end()
@@ -156,7 +164,7 @@ extension AgentCore {
         }
     }
 
-    /// Has the loaders asked, and waits for the keys.
+    /// Has the loaders asked, also for what is held and needs no license, and waits for the keys of `needs`.
     private func demand(
         _ needs: [InspectedContent.Need], _ cookies: CookieStore?, _ parts: AgentSession
     ) async throws(KeyError) {
@@ -173,6 +181,8 @@ extension AgentCore {
             demand.cookies = cookies
             session.demand(demand)
         }
+        // The media will name its keys.
+        guard !keyIDs.isEmpty else { return }
         signal.yield()
         let start = session.generation
         for await _ in changes {

@@ -12,8 +12,8 @@ final class FragmentCheck: @unchecked Sendable {
     enum Finding { case start, rest, webPage }
 
     func look(at buffer: borrowing Buffer) -> Finding {
-        let start = buffer.withBytesOfFirstMemory { Array($0.prefix(WebPage.size)) } ?? []
-        if WebPage.isOne(start: start) {
+        let start = buffer.withBytesOfFirstMemory { Array($0.prefix(ForeignContent.size)) } ?? []
+        if ForeignContent.isWebPage(start: start) {
             isInPage = true
             return .webPage
         }

@@ -18,7 +18,7 @@ struct ContentInspector: Sendable {
     var envelopes = EnvelopeParsers()
     var keyLimit = HLSPlaylist.defaultKeyLimit
 
-    /// Throws `invalidContent` for what is something else, and names a web page as such; `unsupportedContent` for what
+    /// Throws `invalidContent` for what is something else, and names what came in its place; `unsupportedContent` for what
     /// is not played; and what `ContentSource` throws.
     func inspect(_ url: String, _ type: ContentType) async throws(AgentError) -> InspectedContent {
         switch type {
@@ -31,15 +31,15 @@ struct ContentInspector: Sendable {
 
     private func text(_ url: String, _ type: ContentType) async throws(AgentError) -> ContentSource.Answer {
         let answer = try await source.whole(url, limit: XMLLimits.manifest.size)
-        try Self.refuseWebPage(answer, in: type.name)
+        try Self.refuseForeign(answer, in: type.name)
         return answer
     }
 
     /// A log-in page of the network, or an error page, in the place of what was asked for.
-    private static func refuseWebPage(_ answer: ContentSource.Answer, in place: String) throws(AgentError) {
-        guard WebPage.isOne(start: answer.bytes) else { return }
+    private static func refuseForeign(_ answer: ContentSource.Answer, in place: String) throws(AgentError) {
+        guard let foreign = ForeignContent(start: answer.bytes) else { return }
         throw .invalidContent(
-            "it is no \(place) but a web page, such as the log-in page of a network: open the URL in a browser",
+            "it is no \(place) but \(foreign.rawValue), as from the log-in page of a network: open the URL in a browser",
             at: answer.url)
     }
 
@@ -114,7 +114,12 @@ struct ContentInspector: Sendable {
             content.add(system)
             content.note(PSSHBox(system: system, data: header.data ?? []))
         }
+        content.lacksKeyIDs = manifest.lacksKeyIDs
         for group in manifest.keyGroups(choose: choose) { content.add(group, origin: "smooth-streaming") }
+        // Headers of other systems alone: a source of keys by KID may have these.
+        if content.isProtected, content.needs.isEmpty {
+            content.add(.init(system: content.systems.first ?? .common, keyIDs: content.keyIDs, data: []))
+        }
         return content
     }
 
@@ -128,7 +133,7 @@ struct ContentInspector: Sendable {
             switch step {
             case .fetch(let offset, let count):
                 let answer = try await source.part(url, offset: offset, count: count)
-                if isFirst { try Self.refuseWebPage(answer, in: type.name) }
+                if isFirst { try Self.refuseForeign(answer, in: type.name) }
                 isFirst = false
                 do throws(FormatError) {
                     step = try search.take(answer.bytes)
@@ -255,7 +260,7 @@ extension ContentInspector {
     private func read(
         _ answer: ContentSource.Answer, variables: [String: String], sessionKeys: [HLSKey]
     ) throws(AgentError) -> HLSRewriting {
-        try Self.refuseWebPage(answer, in: "playlist")
+        try Self.refuseForeign(answer, in: "playlist")
         var rewriter = HLSPlaylistRewriter(
             keyFormats: keyFormats, importedVariables: variables, sessionKeys: sessionKeys)
         rewriter.keyLimit = keyLimit
@@ -289,7 +294,7 @@ extension ContentInspector {
             probe.url, offset: probe.byteRange?.offset ?? 0,
             count: min(Self.probeSize, Int(clamping: probe.byteRange?.length ?? .max)))
         guard let start = fetched else { return periods }
-        try Self.refuseWebPage(start, in: "segment")
+        try Self.refuseForeign(start, in: "segment")
         guard let parser = envelopes.parser(of: start.bytes) else { return periods }
         content.isProtected = true
         var enveloped = KeyPeriod(start: 0, end: periods.last?.end, method: "envelope")

@@ -28,6 +28,8 @@ struct InspectedContent: Sendable {
     var isProtected = false
     var systems: [ProtectionSystem] = []
     var keyIDs: [KeyID] = []
+    /// It is protected, and neither it nor its media will say which keys it needs: no license can be asked for.
+    var lacksKeyIDs = false
     var audioTrackNames: [String] = []
     /// The `track_ID` of each of `audioTrackNames`, in a file; empty in other content.
     var audioTrackIDs: [UInt32] = []

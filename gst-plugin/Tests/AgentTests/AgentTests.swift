@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyElementTestSupport
+import LatchkeyKeySession
+import LatchkeyKeySystems
+import LatchkeyProtection
 import Testing
 
 @testable import Latchkey
@@ -23,5 +26,36 @@ import Testing
         var told: [AgentState] = []
         for await state in states { told.append(state) }
         #expect(told == [.initialized, .inspecting, .initialized])
+    }
+
+    private func agent(_ type: ContentType) -> Agent {
+        var configuration = Agent.Configuration()
+        configuration.settings = ControlSettings()
+        return Agent(contentURL: "https://media.example/a?secret", type: type, configuration: configuration)
+    }
+
+    @Test func noLicenseIsAcquiredForContentThatNamesNoKey() async throws {
+        let agent = agent(.smoothStreaming)
+        var content = InspectedContent()
+        (content.isProtected, content.lacksKeyIDs) = (true, true)
+        content.add(.widevine)
+        content.add(.init(system: .widevine, keyIDs: [], data: []))
+        let parts = try agent.core.session()
+        let error = await #expect(throws: AgentError.self) { try await agent.core.acquire(content, parts, nil) }
+        #expect(error?.code == .licenseNotAcquired)
+        let reason = error?.reason ?? ""
+        #expect(reason.contains("https://media.example/a names no key") && reason.contains("Widevine"), "\(reason)")
+    }
+
+    /// As if all that the content needs were PlayReady-style licenses, and its media had a key of another system too.
+    @Test(.timeLimit(.minutes(1)))
+    func anAcquisitionLetsGoWhatIsHeldAndNeedsNoLicense() async throws {
+        let agent = agent(.dash)
+        let parts = try agent.core.session()
+        let gate = try #require(parts.gate)
+        parts.session.demand(KeyDemand(keyIDs: [KeyID(high: 1, low: 2)], keySystem: .clearKey))
+        while gate.held.isEmpty { await Task.yield() }
+        try await agent.core.acquire(InspectedContent(), parts, nil)
+        #expect(gate.held.isEmpty)
     }
 }

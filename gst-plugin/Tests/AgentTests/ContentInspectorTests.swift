@@ -42,6 +42,17 @@ import Testing
     }
 
     @Test(arguments: ContentType.allCases)
+    func namesWhatCameInItsPlace(_ type: ContentType) async {
+        for (text, name) in [
+            (#"{"error": "busy"}"#, "JSON"), ("Please log in", "plain text"), ("<Error/>", "an XML document"),
+        ] {
+            let error = await failure("a", type, ["a": text])
+            #expect(error?.code == .invalidContent, "\(text)")
+            #expect(error?.reason.contains(name) == true, "\(error?.reason ?? "nothing")")
+        }
+    }
+
+    @Test(arguments: ContentType.allCases)
     func namesWhatTheServerSaid(_ type: ContentType) async {
         let missing = await failure("b", type, [:])
         #expect(missing?.code == .serverError && missing?.httpStatus == 404 && missing?.isTemporary == false)
@@ -155,6 +166,18 @@ import Testing
         }
         // One stream that is played is enough.
         #expect(try await inspect("Manifest", .smoothStreaming, smooth(video + two + audio)).audioTrackNames.count == 2)
+    }
+
+    @Test func aManifestMayNameNoKey() async throws {
+        let protection =
+            "<Protection><ProtectionHeader SystemID='EDEF8BA9-79D6-4ACE-A3C8-27DCD51D21ED'>CAESBHRlc3Q="
+            + "</ProtectionHeader></Protection>"
+        for (text, system) in [(protection, ProtectionSystem.widevine), ("<Protection/>", .common)] {
+            let content = try await inspect("Manifest", .smoothStreaming, smooth(video + audio + text))
+            #expect(content.isProtected && content.lacksKeyIDs)
+            #expect(content.needs.map(\.system) == [system])
+        }
+        #expect(try await !inspect("Manifest", .smoothStreaming, smooth(video + audio)).lacksKeyIDs)
     }
 
     @Test func nothingTraps() async {

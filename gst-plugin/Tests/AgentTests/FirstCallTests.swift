@@ -7,8 +7,10 @@ import Foundation
 import LatchkeyHTTP
 import Latchkey
 import LatchkeyKeySession
+import LatchkeyLogging
 import LatchkeyOutputs
 import LatchkeyProtection
+import Logging
 import Testing
 
 /// Each entry is the first that a process calls: nothing has started GStreamer. Each test is a process of its own.
@@ -175,6 +177,10 @@ import Testing
     @Test func theLog() async {
         await #expect(processExitsWith: .success) { withExtendedLifetime(AgentLog.watch { _ in }) {} }
         await #expect(processExitsWith: .success) { #expect(AgentLogMessage(.error, "a line").level == .error) }
+        await #expect(processExitsWith: .success) {
+            withExtendedLifetime(AgentLog.forward(to: Logger(label: "first"))) {}
+        }
+        await #expect(processExitsWith: .success) { #expect(Logger.Level(.error) == .error) }
     }
 
     @Test func whatElementsAreMadeOf() async {

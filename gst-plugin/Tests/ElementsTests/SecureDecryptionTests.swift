@@ -91,6 +91,24 @@ extension ElementTests {
             #expect(bench.samples.map(\.bytes) == [clear, clear])
         }
 
+        /// A loader may answer with 16 bytes by which the environment knows the key: nothing here needs the key then.
+        @Test func aNameOfTheKeyIsEnough() throws {
+            let bytes = [UInt8](repeating: 0x5A, count: 16)
+            let (name, key) = (try #require(ContentKey(bytes)), try #require(ContentKey(Media.key)))
+            let environment = TestTrustedEnvironment("named") { $0 == name ? key : $0 }
+            defer { SecureDecryptors.unregister(environment) }
+            let allocator = try #require(ekt_secure_allocator_new())
+            defer { gst_object_unref(allocator) }
+            let bench = try StandInDecoder("ektsecuredec", key: bytes)
+            bench.propose(allocator: allocator)
+            try bench.start(Self.caps(environment.mark))
+            for size in [64, 1000, 4096] {
+                #expect(bench.push(try Media.sample(Media.bytes(size)).makeBuffer()) == .ok)
+            }
+            #expect(bench.samples.map(\.bytes) == [64, 1000, 4096].map { Media.bytes($0) })
+            #expect(ekt_stand_in_secure(bench.decoder) == 3 && ekt_secure_map_attempts(allocator) == 0)
+        }
+
         /// Caps say of a whole stream where its samples are: clear ones go there, too.
         @Test func clearSamplesGoThereToo() throws {
             let environment = TestTrustedEnvironment("clear")

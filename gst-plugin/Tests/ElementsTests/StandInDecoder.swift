@@ -21,10 +21,10 @@ final class StandInDecoder: @unchecked Sendable {
         ekt_stand_in_register()
     }()
 
-    /// `between` stands between decryptor and decoder.
-    init(_ factory: String, between: String = "") throws {
+    /// `between` stands between decryptor and decoder; `key` is what the decryptor has for the KID.
+    init(_ factory: String, between: String = "", key: [UInt8] = Media.key) throws {
         Self.register
-        let keys = "keys=\(Media.keyIDText):\(Media.hex(Media.key))"
+        let keys = "keys=\(Media.keyIDText):\(Media.hex(key))"
         pipeline = try LaunchedPipeline(
             "latchkeycencdec name=decryptor \(keys) ! \(between) \(factory) name=decoder ! fakesink name=sink async=false",
             recorded: ["sink"])

@@ -24,13 +24,17 @@ final class TestTrustedEnvironment: SecureDecryptor {
     let allocates: Bool
     /// Why it decrypts nothing.
     let refusal: (stream: String?, sample: String?)
+    /// The key that is known by what a sample comes with.
+    let unwrap: @Sendable (ContentKey) -> ContentKey
     let record = Mutex(Record())
 
     init(
         _ mark: String, memoryFeature: String? = "memory:TestSecure", allocates: Bool = false,
-        refusing refusal: (stream: String?, sample: String?) = (nil, nil)
+        refusing refusal: (stream: String?, sample: String?) = (nil, nil),
+        unwrap: @escaping @Sendable (ContentKey) -> ContentKey = { $0 }
     ) {
         (self.mark, self.memoryFeature, self.allocates, self.refusal) = (mark, memoryFeature, allocates, refusal)
+        self.unwrap = unwrap
         SecureDecryptors.register(self)
     }
 
@@ -70,7 +74,7 @@ private final class TestStreamDecryptor: SecureStreamDecryptor {
         }
         environment.record.withLock { $0.keys.append(keyID) }
         do {
-            try SampleCipher(key: key).decrypt(sample.plan, from: sample.source, into: target)
+            try SampleCipher(key: environment.unwrap(key)).decrypt(sample.plan, from: sample.source, into: target)
         } catch {
             throw SecureDecryptionError("\(error)")
         }

@@ -155,8 +155,9 @@ extension HLSDemuxTests.DASHRunTests {
     }
 
     /// Neither at first nor later.
-    @Test func aWebPageIsNoPlaceToMoveTo() async throws {
-        let page = Array("<!DOCTYPE html><title>Log in".utf8)
+    @Test(arguments: ["<!DOCTYPE html><title>Log in", #"{"error": 1}"#])
+    func foreignContentIsNoPlaceToMoveTo(_ text: String) async throws {
+        let page = Array(text.utf8)
         let versions = Versions([page, Self.manifest(1), page, Self.manifest(1)]) { request in
             request.url.hasPrefix("https://a.test") ? ("https://b.test/live.mpd", true) : nil
         }

@@ -13,7 +13,7 @@ extension HLSDemuxTests {
 }
 
 extension HLSDemuxTests.ErrorTests {
-    private static let page = Array("<!DOCTYPE html><html><body>Log in</body></html>".utf8)
+    private static let page = "<!DOCTYPE html><html><body>Log in</body></html>"
     private static let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1000\nv.m3u8?token=secret\n"
 
     private func failure(
@@ -35,10 +35,14 @@ extension HLSDemuxTests.ErrorTests {
         text("#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(lines)\n#EXTINF:1,\nv_1.m4s\n#EXT-X-ENDLIST\n")
     }
 
-    @Test func aWebPageInPlaceOfAMediaPlaylist() throws {
-        let error = try failure(["master.m3u8": Self.text(Self.master), "v.m3u8": LoopbackResponse(body: Self.page)])
+    @Test(arguments: [
+        (page, "a web page"), (#"{"error": "busy"}"#, "JSON"), ("<Error>busy</Error>", "an XML document"),
+        ("Please log in", "plain text"),
+    ])
+    func foreignContentInPlaceOfAMediaPlaylist(_ content: String, _ name: String) throws {
+        let error = try failure(["master.m3u8": Self.text(Self.master), "v.m3u8": Self.text(content)])
         #expect(error.isStreamError(GST_STREAM_ERROR_DEMUX))
-        #expect(error.text.contains("/v.m3u8 is no playlist but a web page"))
+        #expect(error.text.contains("/v.m3u8 is no playlist but \(name)"))
         #expect(error.debug.contains("log-in page"))
     }
 
@@ -99,7 +103,7 @@ extension HLSDemuxTests.ErrorTests {
         let key = #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="skd://a",KEYFORMAT="com.apple.streamingkeydelivery""#
         let error = try failure([
             "master.m3u8": Self.text(Self.master), "v.m3u8": Self.media("#EXT-X-MAP:URI=\"v_init.mp4\"\n\(key)"),
-            "v_init.mp4": LoopbackResponse(body: Self.page),
+            "v_init.mp4": Self.text(Self.page),
         ])
         #expect(error.isStreamError(GST_STREAM_ERROR_DEMUX), "\(error)")
         #expect(error.text.contains("/v_init.mp4"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
 import Synchronization
@@ -94,7 +95,7 @@ struct RelayTests {
                     switch notice {
                     case .done(_, let status, _, let size, _): "done \(status) \(size)"
                     case .serverError(_, let status): "server error \(status)"
-                    case .webPage: "web page"
+                    case .foreign(let content, _): content.rawValue
                     case .noNetwork: "no network"
                     case .lost(let failure): failure.text.contains("another size") ? "changed" : "lost"
                     }
@@ -114,9 +115,10 @@ struct RelayTests {
         }
 
         /// What the stock demuxer gets.
-        func fetch(range: String? = nil) async throws -> Fetched {
+        func fetch(range: String? = nil, isEncrypted: Bool = false) async throws -> Fetched {
             let headers = range.map { [HTTPHeader(name: "Range", value: $0)] } ?? []
-            let response = try await relay.answer(RelayTests.url, LoopbackRequest(path: "r1", headers: headers))
+            let response = try await relay.answer(
+                RelayTests.url, LoopbackRequest(path: "r1", headers: headers), isEncrypted: isEncrypted)
             guard let stream = response.stream else {
                 return Fetched(status: response.status, bytes: response.body, announced: response.body.count)
             }
@@ -169,7 +171,7 @@ struct RelayTests {
             let fetched = try await world.fetch()
             #expect(fetched.bytes == harmless && fetched.isWhole)
         }
-        // Less than a web page is told by.
+        // Less than is looked at.
         let short = Array(Self.hostileTag.prefix(40))
         let world = World(.response(Self.response(short, hasLength: hasLength)))
         #expect(try await world.fetch().bytes == Array(harmless.prefix(40)))
@@ -209,12 +211,38 @@ struct RelayTests {
         #expect(try await world.fetch(range: "bytes=1000-2999").bytes == Self.media)
     }
 
-    @Test func aWebPageIsFetchedAgainUntilMediaComes() async throws {
-        let page = Script.Answer.response(Self.response(Self.page))
-        let world = World(page, page, page, .response(Self.response(Self.media)))
+    static let foreign: [(String, ForeignContent)] = [
+        (String(decoding: page, as: UTF8.self), .webPage), (#"{"error": "not authorized"}"#, .json),
+        (#"<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>"#, .xml), ("Please log in", .text),
+        (String(repeating: "Please log in. ", count: 100), .text),
+    ]
+
+    @Test(arguments: foreign)
+    func foreignContentIsFetchedAgainUntilMediaComes(_ text: String, _ content: ForeignContent) async throws {
+        for isEncrypted in [false, true] {
+            let answer = Script.Answer.response(Self.response(Array(text.utf8)))
+            let world = World(answer, answer, answer, .response(Self.response(Self.media)))
+            #expect(try await world.fetch(isEncrypted: isEncrypted).bytes == Self.media)
+            #expect(world.notices == [content.rawValue, "done 200 5000"])
+            #expect(world.time.elapsed == SegmentRelay.pause * 3)
+        }
+    }
+
+    /// In the middle of a segment, too, and though the network failed before.
+    @Test(arguments: foreign)
+    func foreignContentIsNoRestOfASegment(_ text: String, _ content: ForeignContent) async throws {
+        let rest = Self.response(Array(Self.media[700...]), status: 206, range: "bytes 700-4999/5000")
+        let foreign = Self.response(Array((text + "    ").utf8), tag: "2")
+        let world = World(.broken(Self.response(Self.media), 700), .response(foreign), .response(rest))
         #expect(try await world.fetch().bytes == Self.media)
-        #expect(world.notices == ["web page", "done 200 5000"])
-        #expect(world.time.elapsed == SegmentRelay.pause * 3)
+        #expect(world.notices == ["no network", content.rawValue, "done 200 5000"])
+    }
+
+    /// A part from the middle of a file may be text, as subtitles are.
+    @Test func aPartMayBeText() async throws {
+        let part = Array("Please log in".utf8)
+        let world = World(.response(Self.response(part, status: 206, range: "bytes 1000-1012/5000")))
+        #expect(try await world.fetch(range: "bytes=1000-1012").bytes == part)
     }
 
     @Test func anOutageIsWaitedFor() async throws {

@@ -173,7 +173,7 @@ extension HLSDemuxTests.RelayedManifestTests {
         #expect(end.type == "eos", "\(end)")
         #expect(try playback.frames == media.frames("video"))
         let outcomes = playback.bus.all().filter { $0.name == "latchkey-fetch" }.compactMap { $0.string("outcome") }
-        #expect(Set(outcomes) == ["done", "web-page", "no-network"], "\(outcomes)")
+        #expect(Set(outcomes) == ["done", "invalid-content", "no-network"], "\(outcomes)")
     }
 
     @Test(arguments: [true, false]) func aSegmentThatIsMissingEndsByName(_ isSmooth: Bool) throws {

@@ -100,10 +100,10 @@ struct SegmentServerTests {
     @Test func aManifestThatFailsIsNotHeldUp() async throws {
         let (server, _, time) = try server(
             .failure(.refused("")), Self.response(503), Self.response(200, "<!DOCTYPE html><html></html>"),
-            Self.response(200, "new", url: "https://c.test/now.mpd"))
+            Self.response(200, "<Error>busy</Error>"), Self.response(200, "new", url: "https://c.test/now.mpd"))
         defer { server.close() }
         _ = server.serveManifest("https://a.test/film.mpd") { Array("\($0.url) \($0.body.count)".utf8) }
-        for _ in 0..<3 { #expect(await server.answer(LoopbackRequest(path: "m")).status >= 400) }
+        for _ in 0..<4 { #expect(await server.answer(LoopbackRequest(path: "m")).status >= 400) }
         let answer = await server.answer(LoopbackRequest(path: "m"))
         #expect(answer.status == 200 && answer.body == Array("https://c.test/now.mpd 3".utf8))
         #expect(time.elapsed == .zero)

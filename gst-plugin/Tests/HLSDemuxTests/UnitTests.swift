@@ -3,13 +3,13 @@
 import LatchkeyContainers
 import LatchkeyHTTP
 import LatchkeyKeySystems
-import LatchkeyKeySession
 import LatchkeyManifests
 import LatchkeyProtection
 import Synchronization
 import Testing
 
 @testable import LatchkeyElements
+@testable import LatchkeyKeySession
 
 @Suite(.timeLimit(.minutes(8)))
 struct HLSUnitTests {
@@ -367,6 +367,43 @@ struct HLSOriginTests {
         }
         #expect(failure?.text.contains("no guard there") == true)
         withExtendedLifetime(outputGuard) {}
+    }
+
+    /// A license that counts from the first play. Preroll is none, unless the pipeline is to play at once.
+    @Test(arguments: [false, true]) func aKeyWaitsForTheNoteOfItsFirstPlay(isAskedToPlay: Bool) async throws {
+        for error in [nil, KeyError.leaseExpired("no note")] {
+            let session = KeySession()
+            let (answers, answer) = AsyncStream.makeStream(of: Void.self)
+            let (begins, begin) = AsyncStream.makeStream(of: Void.self)
+            var terms = KeyTerms()
+            terms.playNotes[Self.envelopeKeyID] = PlayNote { _ throws(KeyError) in
+                begin.yield()
+                for await _ in answers { break }
+                if let error { throw error }
+            }
+            session.install([Self.envelopeKeyID: try Self.contentKey()], terms: terms)
+            let object = try Self.object()
+            let keys = HLSKeys(session: session, timeout: .seconds(30), isAskedToPlay: { isAskedToPlay })
+            if !isAskedToPlay {
+                _ = try await keys.contentKey(Self.envelopeKeyID, of: object)
+                #expect(session.unwrittenPlays.isEmpty)
+                keys.setPlaying(true)
+            }
+            let hasKey = Mutex(false)
+            let use = Task {
+                defer { hasKey.withLock { $0 = true } }
+                return try await keys.contentKey(Self.envelopeKeyID, of: object)
+            }
+            for await _ in begins { break }
+            while !keys.isAwaited { await Task.yield() }
+            #expect(!hasKey.withLock { $0 })
+            answer.yield()
+            switch await use.result {
+            case .success: #expect(error == nil)
+            case .failure(let failure):
+                #expect(error != nil && (failure as? HLSFailure)?.text.contains("no note") == true, "\(failure)")
+            }
+        }
     }
 
     @Test func aKeyIsPlayedOncePlaybackBegins() async throws {
