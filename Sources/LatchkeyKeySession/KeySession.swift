@@ -706,9 +706,8 @@ extension KeySession {
             guard change(&core) else { return (KeySessionState.Action(), false) }
             switch (core.gate, core.contentIsStored) {
             case (.closed, true), (.opening, true), (.refused, true):
-                var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
-                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
-                return (action, false)
+                let events = core.setGate(.unneeded) + core.state.usableEvents
+                return (KeySessionState.Action(events: events, changesStatus: true), false)
             case (.unneeded, false):
                 let action = KeySessionState.Action(events: core.setGate(.closed), changesStatus: true)
                 return (action, !core.state.entries.isEmpty)
@@ -743,11 +742,9 @@ extension KeySession {
     func setGate(_ gate: ViewingGate) {
         perform { core in
             guard core.state.closure == nil else { return (KeySessionState.Action(), ()) }
-            var action = KeySessionState.Action(events: core.setGate(gate), changesStatus: true)
-            if case .open = gate {
-                action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
-            }
-            return (action, ())
+            var events = core.setGate(gate)
+            if case .open = gate { events += core.state.usableEvents }
+            return (KeySessionState.Action(events: events, changesStatus: true), ())
         }
     }
 
@@ -770,9 +767,7 @@ extension KeySession {
         perform { core in
             guard core.state.closure == nil, core.awaitsFirstLook else { return (KeySessionState.Action(), ()) }
             core.awaitsFirstLook = false
-            var action = KeySessionState.Action(changesStatus: true)
-            action.events += core.state.usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) }
-            return (action, ())
+            return (KeySessionState.Action(events: core.state.usableEvents, changesStatus: true), ())
         }
     }
 
@@ -784,9 +779,8 @@ extension KeySession {
             // A file whose keys are not stored either is as any other content.
             guard !core.isSaidToBeStored, !core.playsFiles || usable.isEmpty else {
                 // What is stored plays on; what was asked for fails.
-                var action = KeySessionState.Action(events: core.setGate(.unneeded), changesStatus: true)
-                action.events += usable.map { .usable(requestID: nil, $0, elapsed: .zero) }
-                return (action, ())
+                let events = core.setGate(.unneeded) + core.state.usableEvents
+                return (KeySessionState.Action(events: events, changesStatus: true), ())
             }
             core.state.generation += 1
             let gate = ViewingGate.refused(error, generation: core.state.generation)
@@ -802,14 +796,5 @@ extension KeySession {
 
     func tell(_ notice: ViewingNotice) {
         perform { _ in (KeySessionState.Action(events: [.viewing(notice)]), ()) }
-    }
-}
-
-extension KeySessionState {
-    fileprivate var usableKeyIDs: [[KeyID]] {
-        let usable = entries.compactMap { slot, value -> Slot? in
-            if case .usable = value.entry { slot } else { nil }
-        }
-        return Self.names(usable)
     }
 }

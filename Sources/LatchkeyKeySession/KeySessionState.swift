@@ -587,6 +587,16 @@ extension KeySessionState {
         let keyIDs = sorted(slots)
         return (keyIDs.isEmpty ? [] : [keyIDs]) + (slots.contains(nil) ? [[]] : [])
     }
+
+    var usableKeyIDs: [[KeyID]] {
+        let usable = entries.compactMap { slot, value -> Slot? in
+            if case .usable = value.entry { slot } else { nil }
+        }
+        return Self.names(usable)
+    }
+
+    /// Says of each key that is there that it can be used.
+    var usableEvents: [KeyEvent] { usableKeyIDs.map { .usable(requestID: nil, $0, elapsed: .zero) } }
 }
 
 /// The steps that events are made of.
