@@ -340,7 +340,7 @@ extension AgentCore {
         ElementReference(element).forEachNeighbour(madeBy: "decodebin3") { chooseAudio(with: $0, in: id) }
         lookForFileAudio()
         let version = Environment.gstreamerVersion
-        log(.info, "Latchkey \(Latchkey.version), GStreamer \(version.major).\(version.minor).\(version.micro)")
+        log(.info, "Latchkey \(Latchkey.versionForLog()), GStreamer \(version.major).\(version.minor).\(version.micro)")
         return id
     }
 
