@@ -29,6 +29,7 @@
                   0    played to the end
                   1    it failed; standard error says why
                   2    there are no rights to play it, and none were acquired
+                  129  ended by SIGHUP, as the terminal was closed; under nohup it plays on
                   130  ended by Ctrl-C
                   143  ended by SIGTERM
                 """)
@@ -110,10 +111,11 @@
             var agent: Agent? = place.agent(configuration)
             guard let events = agent?.events else { return }
             let playing = Mutex<Player?>(nil)
-            // The viewing session ends with the process. A service manager sends SIGTERM. One queue: two threads that exit would
-            // cut each other short.
+            // The viewing session ends with the process. A service manager sends SIGTERM, and a terminal that is closed SIGHUP,
+            // which nohup has ignored. One queue: two threads that exit would cut each other short.
             let queue = DispatchQueue(label: "latchkey.interrupts")
-            let interrupts = [SIGINT, SIGTERM].map { number in
+            let numbers = [SIGINT, SIGTERM] + (Self.isIgnored(SIGHUP) ? [] : [SIGHUP])
+            let interrupts = numbers.map { number in
                 Self.on(number, queue) {
                     screen.finish()
                     playing.withLock { $0 }?.stop()
@@ -231,6 +233,13 @@
                 }
             }
             return .failure(ToolError("playback ended without a reason"))
+        }
+
+        private static func isIgnored(_ number: Int32) -> Bool {
+            var action = sigaction()
+            sigaction(number, nil, &action)
+            return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
+                == unsafeBitCast(SIG_IGN, to: Int.self)
         }
 
         private static func on(
