@@ -772,7 +772,7 @@ extension AgentCore {
             .map { .nanoseconds(Int64(clamping: $0)) }
     }
 
-    private func handle(_ event: CacheGateway.Event) {
+    func handle(_ event: CacheGateway.Event) {
         switch event {
         case .usesNetwork:
             let session = guarded.withLock { guarded in
@@ -784,7 +784,10 @@ extension AgentCore {
         case .failure(let error):
             log(.warning, "from the cache: \(error)")
             if let status = error.httpStatus { serverDidFail(status, at: contentURL) }
-            if error.code == .invalidContent { contentIsInvalid(error.reason, at: contentURL) }
+            if error.code == .invalidContent {
+                let url = error.url ?? contentURL
+                contentIsInvalid(String(error.reason.trimmingPrefix("\(url): ")), at: url)
+            }
         }
     }
 
