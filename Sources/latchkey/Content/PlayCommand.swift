@@ -359,22 +359,25 @@
         }
 
         private func showLog(_ message: AgentLogMessage, time: String?) {
+            let text = Self.withoutPlace(message.text)
             var members: [String: Value] = [
-                "event": .text("log"), "level": .text("\(message.level)"), "text": .text(message.text),
+                "event": .text("log"), "level": .text("\(message.level)"), "text": .text(text),
             ]
             if let time { members["time"] = .text(time) }
-            line(members, "log: \(time.map { "\($0) " } ?? "")\(message)")
+            line(members, "log: \(time.map { "\($0) " } ?? "")\(message.level): \(text)")
         }
 
-        /// Without the place in a source and the element, which GStreamer has in the middle of its errors:
-        /// `file(line): function (): /element:name: `.
+        /// Without the place in a source and the element, which GStreamer has in the middle of its errors, behind a summary:
+        /// `file(line): function (): /element:name: `. `GST_DEBUG=latchkeyagent:5` shows all of it.
         static func withoutPlace(_ text: String) -> String {
             guard let call = text.firstRange(of: " (): /") else { return text }
             let words = text[..<call.lowerBound].split(separator: " ", omittingEmptySubsequences: false)
             guard words.count >= 2, words[words.count - 2].hasSuffix("):") else { return text }
             let path = text[call.upperBound...]
             let rest = path.firstRange(of: ": ").map { path[$0.upperBound...] } ?? ""
-            return (words.dropLast(2) + (rest.isEmpty ? [] : [rest])).joined(separator: " ")
+            let summary = words.dropLast(2).joined(separator: " ")
+            if rest.isEmpty || summary.isEmpty { return summary + rest }
+            return summary + (summary.hasSuffix(".") ? " " : ": ") + rest
         }
 
         /// Playback does not come to its end. For programs alone: people read standard error.
