@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+
 /// Why outputs cannot be read or asked.
 public struct OutputError: Error, Hashable, Sendable {
     private enum Code: Hashable {
@@ -28,7 +30,7 @@ public struct OutputError: Error, Hashable, Sendable {
 
     /// The system refused a call. `number` is errno's.
     static func failed(_ what: String, _ number: Int32) -> OutputError {
-        OutputError(.failed, "\(what) failed with error \(number)")
+        OutputError(.failed, "\(what) failed: \(String(cString: strerror(number)))")
     }
 
     /// Only the DRM master may ask.

@@ -48,11 +48,11 @@
 
         @Option(
             help: ArgumentHelp(
-                "What is made of external outputs: \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")).",
+                "What playback does at external digital outputs; default follows the license: \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")).",
                 valueName: "mode"))
         var hdmiMode: String?
 
-        @Option(help: ArgumentHelp("Who tells the outputs: kms, application, script:FILE.", valueName: "who"))
+        @Option(help: ArgumentHelp("Where the outputs are read: kms, application, script:FILE.", valueName: "where"))
         var outputs: String?
 
         @Option(help: ArgumentHelp("For pictures, in the words of gst-launch.", valueName: "sink"))
@@ -75,6 +75,9 @@
         }
 
         func validate() throws {
+            if let outputs, !["kms", "application"].contains(outputs), !outputs.hasPrefix("script:") {
+                throw ValidationError("--outputs \(outputs): kms, application, script:FILE are known")
+            }
             if let log, logLevel == nil {
                 throw ValidationError(
                     "--log \(log): "

@@ -21,7 +21,7 @@
         static func viewing() throws -> ViewingConfiguration {
             do {
                 guard let viewing = try Latchkey.settings().viewing else {
-                    throw ToolError("no session server is configured: there is no [session] with server-url")
+                    throw ToolError("no session server is configured: set server-url in [session] of latchkey.conf")
                 }
                 return try viewing.makeConfiguration()
             } catch let error as ToolError {

@@ -212,11 +212,23 @@ def wrong_inputs():
                 (["inspect", "/nowhere/a.mp4"], 1, "/nowhere/a.mp4"), (["inspect", page], 1, "web page"),
                 (["inspect", "http://127.0.0.1:9/a.mpd"], 1, "127.0.0.1:9"), (["inspect", "https://x/y"], 64, "--type"),
                 (["inspect", "--type", "avi", "x"], 64, "hls, smooth"), (["inspect"], 64, "url"),
-                (["play", "--yes", *SINKS, page], 1, "web page"),
+                (["play", "--yes", *SINKS, page], 1, "web page"), (["inspect", ""], 64, "the URL is empty"),
+                (["inspect", "film"], 64, "“film” does not tell what it is; give --type, one of hls, "),
+                (["play", "--outputs", "nowhere", "a.mp4"], 64, "kms, application, script:FILE are known"),
+                (["package", "--keys-file", "/nowhere/k", "a.m3u8", "out"], 1,
+                 "Error: /nowhere/k: cannot be read: No such file or directory\n"),
+                (["doctor", "/nowhere/a.mp4"], 1, "Error: /nowhere/a.mp4: cannot be opened: No such file or directory\n"),
+                (["outputs", "--device", "/nowhere/card"], 64, "--device is for --request"),
+                (["outputs", "--device", "/nowhere/card", "--request", "type-0"], 1,
+                 "Error: opening /nowhere/card failed: No such file or directory\n"),
+                (["session", "list"], 1, "set server-url in [session] of latchkey.conf"),
                 (["acquire", "/nowhere/a.mp4"], 1, "/nowhere/a.mp4")):
             run = latchkey(*arguments).demand(status, text)
             demand(not run.output, f"{arguments}: on standard output: {run.output}")
             demand(text in run.errors, f"{arguments}: {run.errors}")
+        os.environ["LATCHKEY_CONFIG"] = folder.write("wrong.conf", "[nowhere]\n")
+        run = latchkey("inspect", corpus.case(DASH).path("stream.mpd")).demand(1)
+        demand(run.errors.startswith("Error: configuration: the configuration file /"), run.errors)
 
 
 # acquire and play
