@@ -14,6 +14,9 @@ let withPrograms = Context.environment["LATCHKEY_PROGRAMS"] != nil
 // LATCHKEY_PROTECTED=1 makes the build that logs nothing, and does not decrypt where somebody looks into the process.
 let isProtected = Context.environment["LATCHKEY_PROTECTED"] != nil
 
+// LATCHKEY_BUILD_DATE=YYYYMMDD is the date that the log names with the version. meson-helpers/swift_build.py sets it.
+let buildDate = Context.environment["LATCHKEY_BUILD_DATE"].flatMap(Int.init)
+
 let settings: [SwiftSetting] =
     [.enableUpcomingFeature("MemberImportVisibility"), .enableUpcomingFeature("ExistentialAny")]
     + (isProtected ? [.define("LATCHKEY_PROTECTED")] : [])
@@ -320,9 +323,13 @@ if withGStreamer {
             ],
             path: "gst-plugin/Tests/DiagnosisTests"),
         .target(
+            name: "CLatchkeyBuild", path: "gst-plugin/CLatchkeyBuild",
+            cSettings: buildDate.map { [.define("LATCHKEY_BUILD_DATE", to: String($0))] }),
+        .target(
             name: "Latchkey",
             dependencies: [
-                "CLatchkeyGStreamer", "CLatchkeyHeaders", "LatchkeyOffline", "LatchkeyElementKit", "LatchkeyElements",
+                "CLatchkeyBuild", "CLatchkeyGStreamer", "CLatchkeyHeaders", "LatchkeyOffline", "LatchkeyElementKit",
+                "LatchkeyElements",
                 "LatchkeyHTTP", "LatchkeyKeySystems", "LatchkeyKeySession", "LatchkeyContainers", "LatchkeyManifests",
                 "LatchkeyOutputs",
                 "LatchkeyProtection", "LatchkeyViewingSession",

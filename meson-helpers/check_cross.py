@@ -60,6 +60,7 @@ def contains(words, part):
 def problems(arguments, properties, target, runtime):
     folders = pkg_config_folders()
     with OuterBuild(arguments.meson) as outer:
+        outer.environment["SOURCE_DATE_EPOCH"] = "951782400"
         cross = outer.write("cross.txt", CROSS_FILE.format(stand_in=STAND_IN, folders=folders, properties=properties))
         outer.make(arguments.repository, "--cross-file", cross)
         calls = outer.calls()
@@ -89,6 +90,8 @@ def problems(arguments, properties, target, runtime):
                 yield "the glibc of this machine decides about the relocations of the target"
             if call["sysroot"] != "/":
                 yield f"PKG_CONFIG_SYSROOT_DIR is {call['sysroot']}"
+            if call["date"] != "20000229":
+                yield f"the build's date is {call['date']}, and SOURCE_DATE_EPOCH says 2000-02-29"
         yield from (f"{name} is not installed" for name in INSTALLED if not outer.installed(name))
         if outer.installed("/usr/bin/latchkey-server"):
             yield "latchkey-server is installed"

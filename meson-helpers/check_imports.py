@@ -91,8 +91,9 @@ LAYERS = {
         ["LatchkeyContainers", "LatchkeyElementKit", "LatchkeyElements", "LatchkeyHTTP", "LatchkeyKeySession",
          "LatchkeyKeySystems", "LatchkeyManifests", "LatchkeyOffline", "LatchkeyOutputs", "LatchkeyProtection",
          "LatchkeyViewingSession"],
-        ["CLatchkeyGStreamer", "CLatchkeyHeaders", "CLatchkeyVersion", "FoundationEssentials", "Glibc",
+        ["CLatchkeyBuild", "CLatchkeyGStreamer", "CLatchkeyHeaders", "CLatchkeyVersion", "FoundationEssentials", "Glibc",
          "Synchronization"]),
+    "CLatchkeyBuild": ("gst-plugin/CLatchkeyBuild", [], []),
     "latchkey-play-protected": (
         "examples/play-protected",
         ["Latchkey", "LatchkeyContainers", "LatchkeyElementKit", "LatchkeyHTTP", "LatchkeyKeySession",

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import link_flags
 import swift_dependencies
@@ -95,6 +96,17 @@ def target_flags(arguments):
     return flags
 
 
+def build_date(package):
+    """The day that the log names with the version, as YYYYMMDD in UTC: that of SOURCE_DATE_EPOCH, or of the commit that is
+    built. None without both, so that a build can be reproduced."""
+    seconds = os.environ.get("SOURCE_DATE_EPOCH")
+    if not seconds and os.path.exists(os.path.join(package, ".git")):
+        reply = subprocess.run(["git", "-C", package, "log", "-1", "--format=%ct"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        seconds = reply.stdout.strip()
+    return time.strftime("%Y%m%d", time.gmtime(int(seconds))) if seconds else None
+
+
 def build(arguments, product, linker):
     # Shown while it takes its time, see progress.sh.
     products = [arguments.library, *arguments.executable]
@@ -115,6 +127,8 @@ def build(arguments, product, linker):
     environment = {**os.environ, "LATCHKEY_PROGRAMS": "1"}
     if arguments.protected:
         environment["LATCHKEY_PROTECTED"] = "1"
+    if date := build_date(arguments.package):
+        environment["LATCHKEY_BUILD_DATE"] = date
     if arguments.sysroot:
         environment["PKG_CONFIG_SYSROOT_DIR"] = arguments.sysroot
     if subprocess.run(command, stdin=subprocess.DEVNULL, env=environment).returncode != 0:

@@ -41,7 +41,9 @@ def build():
 
 
 def main():
-    call = {"arguments": sys.argv[1:], "sysroot": os.environ.get("PKG_CONFIG_SYSROOT_DIR")}
+    call = {
+        "arguments": sys.argv[1:], "sysroot": os.environ.get("PKG_CONFIG_SYSROOT_DIR"),
+        "date": os.environ.get("LATCHKEY_BUILD_DATE")}
     with open(os.environ["STAND_IN_CALLS"], "a", encoding="utf-8") as calls:
         calls.write(json.dumps(call) + "\n")
     resources = os.path.join(os.path.dirname(os.environ["STAND_IN_CALLS"]), "runtime")

@@ -50,11 +50,18 @@ public struct CacheError: Error, Hashable, Sendable {
     public let reason: String
     /// Of the content's server, for `serverError`.
     public let httpStatus: Int?
+    /// Where content is that cannot be used: `reason` begins with it. Without a query.
+    package let url: String?
 
     package init(_ code: Code, _ reason: String, httpStatus: Int? = nil) {
+        self.init(code, reason, httpStatus: httpStatus, url: nil)
+    }
+
+    private init(_ code: Code, _ reason: String, httpStatus: Int? = nil, url: String?) {
         self.code = code
-        self.reason = reason
+        self.reason = (url.map { "\($0): " } ?? "") + reason
         self.httpStatus = httpStatus
+        self.url = url
     }
 
     /// Whether the same call may succeed later without further action.
@@ -70,12 +77,12 @@ public struct CacheError: Error, Hashable, Sendable {
         CacheError(.serverError, "\(printable(url)) answers with HTTP status \(status)", httpStatus: status)
     }
 
-    static func invalidContent(_ reason: String, at url: String) -> CacheError {
-        CacheError(.invalidContent, "\(printable(url)): \(reason)")
+    package static func invalidContent(_ reason: String, at url: String) -> CacheError {
+        CacheError(.invalidContent, reason, url: printable(url))
     }
 
     package static func unsupportedContent(_ reason: String, at url: String) -> CacheError {
-        CacheError(.unsupportedContent, "\(printable(url)): \(reason)")
+        CacheError(.unsupportedContent, reason, url: printable(url))
     }
 
     init(_ error: FormatError, at url: String) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Glibc
+
 /// Why outputs cannot be read or asked.
 public struct OutputError: Error, Hashable, Sendable {
     private enum Code: Hashable {
@@ -28,14 +30,20 @@ public struct OutputError: Error, Hashable, Sendable {
 
     /// The system refused a call. `number` is errno's.
     static func failed(_ what: String, _ number: Int32) -> OutputError {
-        OutputError(.failed, "\(what) failed with error \(number)")
+        OutputError(.failed, "\(what) failed: \(text(of: number))")
+    }
+
+    /// What the system says of a number of errno.
+    static func text(of number: Int32) -> String {
+        // SAFETY: glibc returns a string that ends in NUL, good until this thread's next call.
+        strerror(number).map { String(cString: $0) } ?? "error \(number)"
     }
 
     /// Only the DRM master may ask.
     static func refused(_ connector: String, _ number: Int32) -> OutputError {
         OutputError(
             .refused,
-            "HDCP cannot be requested on \(connector) (error \(number)): only the owner of the display, such as the "
+            "HDCP cannot be requested on \(connector) (\(text(of: number))): only the owner of the display, such as the "
                 + "compositor, may; give its descriptor or have it ask (a Wayland compositor: give latchkeyguard the "
                 + "window, as wayland-display and wayland-surface)")
     }

@@ -273,7 +273,9 @@
         init(_ path: String) throws(ToolError) {
             self.path = path
             descriptor = open(path, O_RDONLY | O_CLOEXEC)
-            guard descriptor >= 0 else { throw ToolError("\(path): cannot be opened") }
+            guard descriptor >= 0 else {
+                throw ToolError("\(path): cannot be opened: \(String(cString: strerror(errno)))")
+            }
         }
 
         deinit { close(descriptor) }

@@ -28,6 +28,11 @@ struct LatchkeyCommand: AsyncParsableCommand {
               64  the command line is not understood
 
             Some commands have more; their help says so.
+
+            FILES
+              ~/.config/latchkey/latchkey.conf
+                  keys, key servers, license services and the session server;
+                  LATCHKEY_CONFIG in the environment names another file
             """,
         version: "\(LATCHKEY_VERSION_MAJOR).\(LATCHKEY_VERSION_MINOR).\(LATCHKEY_VERSION_MICRO)",
         subcommands: subcommands)

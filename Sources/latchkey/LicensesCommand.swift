@@ -147,7 +147,8 @@ struct LicensesResetCommand: AsyncParsableCommand {
 
             EXIT STATUS
               0   it is empty now, or was before
-              1   it is as it was: the answer was no, there was no terminal to ask on, or it failed; standard error says why
+              1   it is as it was: the answer was no, there was no terminal to ask on, or
+                  it failed; standard error says why
             """)
 
     @OptionGroup var place: StorePlace

@@ -26,11 +26,19 @@ struct OutputsCommand: ParsableCommand {
     @Option(help: "Ask the digital outputs of --device for HDCP. Only the owner of the display may.")
     var request: Level?
 
+    private static let firstDevice = "/dev/dri/card0"
+
     @Option(help: ArgumentHelp("The display device to ask on.", valueName: "path"))
-    var device = "/dev/dri/card0"
+    var device = OutputsCommand.firstDevice
 
     @Flag(help: "Go on, with a line for each reading that says something else, until standard input ends.")
     var watch = false
+
+    func validate() throws {
+        if request == nil, device != Self.firstDevice {
+            throw ValidationError("--device is for --request; all devices are read")
+        }
+    }
 
     func run() throws {
         if let request {
@@ -38,7 +46,7 @@ struct OutputsCommand: ParsableCommand {
                 try HDCPRequest(DRMCard(path: device, keepsMaster: true)).request(
                     request == .type1 ? .hdcpType1 : .hdcpType0)
             } catch {
-                throw ToolError("\(device): \(error)")
+                throw ToolError(error.reason)
             }
         }
         let outputs = KMSOutputs()

@@ -31,7 +31,8 @@ struct PackageCommand: ParsableCommand {
             partial segments. Playlists of I-frames, which are byte ranges, are left out of the master playlist.
 
             EXAMPLE
-              latchkey package --keys-file movie.key --license-url https://licenses.example/rm.asmx \\
+              latchkey package --keys-file movie.key \\
+                  --license-url https://licenses.example/rm.asmx \\
                   movie/master.m3u8 protected
             """)
 

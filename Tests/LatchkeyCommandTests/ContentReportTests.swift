@@ -82,6 +82,7 @@
             for (text, plain) in [
                 ("Not found. \(place) status 404", "Not found. status 404"), ("Not found. \(place)", "Not found."),
                 ("A. B.swift(1): end(of:on:) (): /A:a0: C: d", "A. C: d"), ("no place", "no place"),
+                ("This is text \(place) It is not played", "This is text: It is not played"),
                 ("odd (): /x", "odd (): /x"), (" (): /", " (): /"),
             ] {
                 #expect(PlaybackScreen.withoutPlace(text) == plain)
@@ -89,6 +90,18 @@
             let screen = PlaybackScreen(isJSON: true) { _ in }
             screen.show(AgentEvent.playbackWillBeAborted(reason: "the session is lost"))
             screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "Not found. \(place) status 404")))
+            let lines = Mutex<[String]>([])
+            for showsLog in [false, true] {
+                let screen = PlaybackScreen(isJSON: false, showsLog: showsLog) { line in
+                    lines.withLock { $0.append(line) }
+                }
+                let message = AgentLogMessage(.error, "Not found. \(place) status 404")
+                screen.show(.rights, RightsStatus(kind: .valid, reason: "of the test"))
+                if showsLog { screen.show(message) } else { screen.show(AgentEvent.logMessage(message)) }
+            }
+            let logged = lines.withLock { $0 }.filter { $0.contains("log: ") }
+            #expect(logged.count == 2 && logged[0] == "log: error: Not found. status 404\n", "\(logged)")
+            #expect(logged.allSatisfy { !$0.contains("gsthttp.c") }, "\(logged)")
             #expect(screen.abortReason == "the session is lost" && screen.lastProblem == "Not found. status 404")
             screen.show(AgentEvent.stateChanged(.failed))
             screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "Invalid manifest.")))

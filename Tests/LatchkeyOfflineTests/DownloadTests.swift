@@ -300,6 +300,27 @@ struct DownloadTests {
         #expect(origin.requests.count == 1)
     }
 
+    /// The error has the part of the path that is in the way, once.
+    @Test func aFolderThatCannotBeMadeIsNamed() async throws {
+        let origin = TestOrigin([url: TestFile.file(seconds: 5)])
+        let file = NSTemporaryDirectory() + "/file-\(UUID().uuidString)"
+        try #require(FileManager.default.createFile(atPath: file, contents: nil))
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let places = [
+            (file, "\(file) is no folder; "), (file + "/films/new", "\(file) is no folder; "),
+            ("/proc/latchkey/films", "the folder /proc/latchkey cannot be made there; "),
+        ]
+        for (folder, reason) in places {
+            let item = TestCache(origin, folder: folder).cache.item(url, format: .file)
+            await item.download()
+            guard case .failed(let error) = item.progress.status else {
+                Issue.record("\(folder): \(item.progress.status)")
+                continue
+            }
+            #expect("\(error)" == "not permitted: \(reason)name another one for the cache")
+        }
+    }
+
     @Test func whatIsNoFileIsNamed() async throws {
         let origin = TestOrigin([url: [UInt8](repeating: 0x41, count: 5000)])
         let test = TestCache(origin)

@@ -170,6 +170,19 @@ struct PlaybackTests {
         #expect(try await transport.send(HTTPRequest(url: "https://else.example/")).body == [1])
     }
 
+    @Test func withoutTheNetworkTheErrorNamesTheURLOnce() async {
+        let origin = TestOrigin([url: file])
+        let test = TestCache(origin)
+        let transport = CachedTransport(test.cache.item(url, format: .file), otherwise: origin)
+        origin.switchOff()
+        do throws(HTTPError) {
+            _ = try await transport.send(HTTPRequest(url: url))
+            Issue.record("there is an answer without the network")
+        } catch {
+            #expect("\(error)".ranges(of: url).count == 1, "\(error)")
+        }
+    }
+
     /// As an HTTP library may spell what it was given.
     @Test func anotherSpellingOfAURLIsTheSameResource() async throws {
         let url = "HTTPS://Media.Example:443/a/../a/%66ilm%c3%a9 1.ismv?Token=%7e"

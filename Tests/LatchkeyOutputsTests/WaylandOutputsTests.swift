@@ -240,7 +240,7 @@ import CLatchkeyWaylandStandIn
         let error = #expect(throws: OutputError.self) {
             _ = try WaylandCompositor.offersContentProtection(socket: path)
         }
-        #expect(error?.reason.contains("cannot be reached") == true)
+        #expect(error?.reason.contains("cannot be reached: No such file or directory") == true)
         let window = try Window(offers: offers)
         #expect(wayland_stand_in_listen(window.standIn, path))
         #expect(try WaylandCompositor.offersContentProtection(socket: path, deadline: .seconds(20)) == offers)

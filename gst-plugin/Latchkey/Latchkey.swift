@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyBuild
 public import CLatchkeyGStreamer
 import CLatchkeyVersion
 public import LatchkeyElements
@@ -12,6 +13,14 @@ import Synchronization
 public enum Latchkey {
     /// The version of the library, `MAJOR.MINOR.MICRO`.
     public static let version = "\(LATCHKEY_VERSION_MAJOR).\(LATCHKEY_VERSION_MINOR).\(LATCHKEY_VERSION_MICRO)"
+
+    /// What the log says of the library: the version, and the date of the build if it is known. `buildDate` has the
+    /// digits YYYYMMDD.
+    static func versionForLog(buildDate: Int32 = clatchkey_build_date()) -> String {
+        guard buildDate > 0 else { return version }
+        let (month, day) = (buildDate / 100 % 100, buildDate % 100)
+        return "\(version) (\(buildDate / 10000)-\(month < 10 ? "0" : "")\(month)-\(day < 10 ? "0" : "")\(day))"
+    }
 
     /// Registers the elements with the running process, so that no plug-in file is needed. Call it once, before the
     /// first pipeline is made; again does nothing. Thread-safe. False where GStreamer refuses an element.

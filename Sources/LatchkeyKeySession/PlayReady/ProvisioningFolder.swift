@@ -206,7 +206,8 @@ extension ProvisioningFolder {
         do throws(KeyError) {
             return try RegularFile(path: path, kind: "file", has: contents).contents(limit: limit)
         } catch {
-            throw ProvisioningError(path: path, reason: "cannot be read (\(error))")
+            throw ProvisioningError(
+                path: path, reason: "cannot be read: \(error.reason.trimmingPrefix("file \(path): "))")
         }
     }
 

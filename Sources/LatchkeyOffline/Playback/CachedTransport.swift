@@ -23,11 +23,11 @@ public struct CachedTransport: HTTPTransport {
         do throws(CacheError) {
             if let response = try await response(to: request) { return response }
         } catch let cause {
-            // The origin says what is wrong in its own words, where it can be asked.
+            // The origin says what is wrong in its own words. That another process has the item is not known there.
             do throws(HTTPError) {
                 return try await origin.send(request)
             } catch {
-                throw error.isConnectionFailure && cause.isTemporary ? .refused(request.url, cause.reason) : error
+                throw error.isConnectionFailure && cause.code == .inUse ? .refused(request.url, cause.reason) : error
             }
         }
         return try await origin.send(request)

@@ -6,14 +6,21 @@ import LatchkeyProtection
 
 /// The folders of the cache. All are for the owner alone.
 enum CacheFolder {
-    /// Makes the folder and those above it, with mode 0700.
+    /// Makes the folder and those above it, with mode 0700. The error names the part of the path that is in the way.
     static func create(_ path: String) throws(CacheError) {
         if mkdir(path, 0o700) == 0 || errno == EEXIST { return }
-        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
-            throw CacheError(system: errno, path)
+        var code = errno
+        if code == ENOENT || code == ENOTDIR, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+            let above = String(path[..<slash])
+            try create(above)
+            if mkdir(path, 0o700) == 0 || errno == EEXIST { return }
+            code = errno
+            if code == ENOTDIR {
+                throw CacheError(.notPermitted, "\(above) is no folder; name another one for the cache")
+            }
         }
-        try create(String(path[..<slash]))
-        guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw CacheError(system: errno, path) }
+        guard code == ENOENT else { throw CacheError(system: code, path) }
+        throw CacheError(.notPermitted, "the folder \(path) cannot be made there; name another one for the cache")
     }
 
     /// Makes an empty file for the owner alone, where there is none; one that is there, and that `check` has looked at, is

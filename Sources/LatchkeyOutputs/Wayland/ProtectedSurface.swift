@@ -219,7 +219,7 @@ final class ProtectedSurface: @unchecked Sendable {
 
     private func fail() {
         let number = library.getError(display)
-        tell { $0.failure = "the connection to the compositor is broken (error \(number))" }
+        tell { $0.failure = "the connection to the compositor is broken: \(OutputError.text(of: number))" }
     }
 
     private func send(_ type: UInt32) {

@@ -12,7 +12,7 @@ public enum WaylandCompositor {
     ) throws(OutputError) -> Bool {
         let library = try WaylandLibrary(loads: true)
         guard let display = library.connect(socket) else {
-            throw .noWayland("the compositor cannot be reached (error \(errno))")
+            throw .noWayland("the compositor cannot be reached: \(OutputError.text(of: errno))")
         }
         defer { library.disconnect(display) }
         let visit = Visit(library)
@@ -54,7 +54,8 @@ public enum WaylandCompositor {
                     throw .noWayland("the compositor does not answer")
                 }
                 guard library.readEvents(display) >= 0, library.dispatchQueuePending(display, queue) >= 0 else {
-                    throw .noWayland("the compositor ends the connection (error \(library.getError(display)))")
+                    throw .noWayland(
+                        "the compositor ends the connection: \(OutputError.text(of: library.getError(display)))")
                 }
             }
             return isOffered

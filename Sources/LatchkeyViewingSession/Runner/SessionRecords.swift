@@ -16,18 +16,21 @@ public struct SessionRecords: Sendable {
     private let folder: String
     let process: ProcessIdentity
 
-    /// Makes the folder where it is not there. Throws `invalidConfiguration` where that fails.
+    /// Makes the folder where it is not there. Throws `invalidConfiguration` where that fails, or it cannot be read.
     public init(folder: String, process: ProcessIdentity = .current) throws(KeyError) {
         guard !folder.isEmpty, !folder.utf8.contains(0) else {
             throw .invalidConfiguration("the folder of session records has no name")
         }
+        func failure(_ path: String, _ code: Int32) -> KeyError {
+            .invalidConfiguration("the folder \(path) for session records: \(String(cString: strerror(code)))")
+        }
         var made = folder.hasPrefix("/") ? "" : "."
         for part in folder.split(separator: "/") {
             made += "/\(part)"
-            if mkdir(made, 0o700) != 0, errno != EEXIST {
-                throw .invalidConfiguration("the folder of session records \(folder) cannot be made, error \(errno)")
-            }
+            if mkdir(made, 0o700) != 0, errno != EEXIST { throw failure(made, errno) }
         }
+        guard let directory = opendir(folder) else { throw failure(folder, errno) }
+        closedir(directory)
         self.folder = folder
         self.process = process
     }

@@ -129,8 +129,8 @@
 
                 EXIT STATUS
                   0   it is gone, or was not there
-                  1   some of it is there still: the answer was no, no one could be asked, or it failed; standard error \
-                says why
+                  1   some of it is there still: the answer was no, no one could be asked, or
+                      it failed; standard error says why
                 """)
 
         @OptionGroup var place: CachePlace
@@ -210,8 +210,8 @@
                 EXIT STATUS
                   0    all of it is on disk
                   1    it ended before that; standard error says why, and what is cached stays
-                  3    all of it is on disk, but it does not play without the network: standard error says what is \
-                missing
+                  3    all of it is on disk, but it does not play without the network:
+                       standard error says what is missing
                   130  stopped by Ctrl-C
                 """)
 

@@ -267,12 +267,13 @@
         var url: String
 
         func validate() throws {
+            let types = ContentType.allCases.map(\.rawValue).joined(separator: ", ")
             if let type, ContentType(rawValue: type) == nil {
-                throw ValidationError(
-                    "--type \(type): \(ContentType.allCases.map(\.rawValue).joined(separator: ", ")) are known")
+                throw ValidationError("--type \(type): \(types) are known")
             }
+            guard !url.isEmpty else { throw ValidationError("the URL is empty") }
             guard type != nil || ContentType(url: url) != nil else {
-                throw ValidationError("the end of \(url) does not tell what it is; give --type")
+                throw ValidationError("the end of “\(url)” does not tell what it is; give --type, one of \(types)")
             }
         }
 

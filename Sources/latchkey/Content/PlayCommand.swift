@@ -29,6 +29,7 @@
                   0    played to the end
                   1    it failed; standard error says why
                   2    there are no rights to play it, and none were acquired
+                  129  ended by SIGHUP, as the terminal was closed; under nohup it plays on
                   130  ended by Ctrl-C
                   143  ended by SIGTERM
                 """)
@@ -47,11 +48,11 @@
 
         @Option(
             help: ArgumentHelp(
-                "What is made of external outputs: \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")).",
+                "What playback does at external digital outputs; default follows the license: \(HDMIMode.allCases.map(\.rawValue).joined(separator: ", ")).",
                 valueName: "mode"))
         var hdmiMode: String?
 
-        @Option(help: ArgumentHelp("Who tells the outputs: kms, application, script:FILE.", valueName: "who"))
+        @Option(help: ArgumentHelp("Where the outputs are read: kms, application, script:FILE.", valueName: "where"))
         var outputs: String?
 
         @Option(help: ArgumentHelp("For pictures, in the words of gst-launch.", valueName: "sink"))
@@ -74,6 +75,9 @@
         }
 
         func validate() throws {
+            if let outputs, !["kms", "application"].contains(outputs), !outputs.hasPrefix("script:") {
+                throw ValidationError("--outputs \(outputs): kms, application, script:FILE are known")
+            }
             if let log, logLevel == nil {
                 throw ValidationError(
                     "--log \(log): "
@@ -110,10 +114,11 @@
             var agent: Agent? = place.agent(configuration)
             guard let events = agent?.events else { return }
             let playing = Mutex<Player?>(nil)
-            // The viewing session ends with the process. A service manager sends SIGTERM. One queue: two threads that exit would
-            // cut each other short.
+            // The viewing session ends with the process. A service manager sends SIGTERM, and a terminal that is closed SIGHUP,
+            // which nohup has ignored. One queue: two threads that exit would cut each other short.
             let queue = DispatchQueue(label: "latchkey.interrupts")
-            let interrupts = [SIGINT, SIGTERM].map { number in
+            let numbers = [SIGINT, SIGTERM] + (Self.isIgnored(SIGHUP) ? [] : [SIGHUP])
+            let interrupts = numbers.map { number in
                 Self.on(number, queue) {
                     screen.finish()
                     playing.withLock { $0 }?.stop()
@@ -233,6 +238,13 @@
             return .failure(ToolError("playback ended without a reason"))
         }
 
+        private static func isIgnored(_ number: Int32) -> Bool {
+            var action = sigaction()
+            sigaction(number, nil, &action)
+            return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
+                == unsafeBitCast(SIG_IGN, to: Int.self)
+        }
+
         private static func on(
             _ number: Int32, _ queue: DispatchQueue, _ action: @escaping @Sendable () -> Void
         ) -> any DispatchSourceSignal {
@@ -350,22 +362,25 @@
         }
 
         private func showLog(_ message: AgentLogMessage, time: String?) {
+            let text = Self.withoutPlace(message.text)
             var members: [String: Value] = [
-                "event": .text("log"), "level": .text("\(message.level)"), "text": .text(message.text),
+                "event": .text("log"), "level": .text("\(message.level)"), "text": .text(text),
             ]
             if let time { members["time"] = .text(time) }
-            line(members, "log: \(time.map { "\($0) " } ?? "")\(message)")
+            line(members, "log: \(time.map { "\($0) " } ?? "")\(message.level): \(text)")
         }
 
-        /// Without the place in a source and the element, which GStreamer has in the middle of its errors:
-        /// `file(line): function (): /element:name: `.
+        /// Without the place in a source and the element, which GStreamer has in the middle of its errors, behind a summary:
+        /// `file(line): function (): /element:name: `. `GST_DEBUG=latchkeyagent:5` shows all of it.
         static func withoutPlace(_ text: String) -> String {
             guard let call = text.firstRange(of: " (): /") else { return text }
             let words = text[..<call.lowerBound].split(separator: " ", omittingEmptySubsequences: false)
             guard words.count >= 2, words[words.count - 2].hasSuffix("):") else { return text }
             let path = text[call.upperBound...]
             let rest = path.firstRange(of: ": ").map { path[$0.upperBound...] } ?? ""
-            return (words.dropLast(2) + (rest.isEmpty ? [] : [rest])).joined(separator: " ")
+            let summary = words.dropLast(2).joined(separator: " ")
+            if rest.isEmpty || summary.isEmpty { return summary + rest }
+            return summary + (summary.hasSuffix(".") ? " " : ": ") + rest
         }
 
         /// Playback does not come to its end. For programs alone: people read standard error.

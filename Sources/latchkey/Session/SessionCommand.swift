@@ -21,7 +21,7 @@
         static func viewing() throws -> ViewingConfiguration {
             do {
                 guard let viewing = try Latchkey.settings().viewing else {
-                    throw ToolError("no session server is configured: there is no [session] with server-url")
+                    throw ToolError("no session server is configured: set server-url in [session] of latchkey.conf")
                 }
                 return try viewing.makeConfiguration()
             } catch let error as ToolError {
@@ -37,9 +37,9 @@
             commandName: "list",
             abstract: "List the sessions that servers may count.",
             discussion: """
-                PROCESS is who plays; “gone” is a session that was left over: the next playback ends it. TRIES says how \
-                often that failed. JSON has one object for each, with server, session, process (left out where it is \
-                gone) and tries.
+                PROCESS is the one that plays; “gone” is a session that was left over: the next playback ends it. TRIES \
+                says how often that failed. JSON has one object for each, with server, session, process (left out where \
+                it is gone) and tries.
                 """)
 
         @Flag(help: "Write JSON, for programs.")
@@ -111,7 +111,8 @@
 
                 EXIT STATUS
                   0   both steps succeeded
-                  1   the server refused, or did not answer; standard error has its status, code and message
+                  1   the server refused, or did not answer; standard error has its
+                      status, code and message
                 """)
 
         func run() async throws {

@@ -58,6 +58,20 @@ struct ViewingSessionTests {
         }
     }
 
+    @Test func aFolderOfRecordsThatCannotBeIsNamed() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "latchkey-file-\(UUID())").path
+        try #require(FileManager.default.createFile(atPath: file, contents: nil))
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        for (folder, reason) in [
+            (file, "\(file) for session records: Not a directory"),
+            (file + "/a/b", "\(file)/a for session records: Not a directory"),
+            ("/proc/latchkey/a", "/proc/latchkey for session records: No such file or directory"),
+        ] {
+            let error = #expect(throws: KeyError.self) { _ = try SessionRecords(folder: folder) }
+            #expect(error?.description == "invalid configuration: the folder \(reason)")
+        }
+    }
+
     @Test func aSessionIsSetUpKeptAndEnded() async throws {
         let world = World()
         let session = try world.session()

@@ -615,6 +615,11 @@ def log_view():
         lines = run.values("log")
         for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "license acquired in", "keys are there after"):
             demand(any(wanted in line for line in lines), f"no line has “{wanted}”: {lines[:8]}")
+        # Of the commit that was built, if git can name it.
+        git = ["git", f"--git-dir={corpus.REPOSITORY}/.git", "log", "-1"]
+        if shutil.which("git") and subprocess.run(git, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0:
+            version = [line for line in lines if "Latchkey 0." in line]
+            demand(re.search(r"Latchkey [\d.]+ \(20\d\d-\d\d-\d\d\), GStreamer ", version[0]), f"no date: {version[0]}")
         said = "\n".join(run.lines).lower()
         demand(not any(key in said for key in world.case.keys.values()), "a key is in the log")
 

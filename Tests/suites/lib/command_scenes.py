@@ -212,11 +212,23 @@ def wrong_inputs():
                 (["inspect", "/nowhere/a.mp4"], 1, "/nowhere/a.mp4"), (["inspect", page], 1, "web page"),
                 (["inspect", "http://127.0.0.1:9/a.mpd"], 1, "127.0.0.1:9"), (["inspect", "https://x/y"], 64, "--type"),
                 (["inspect", "--type", "avi", "x"], 64, "hls, smooth"), (["inspect"], 64, "url"),
-                (["play", "--yes", *SINKS, page], 1, "web page"),
+                (["play", "--yes", *SINKS, page], 1, "web page"), (["inspect", ""], 64, "the URL is empty"),
+                (["inspect", "film"], 64, "“film” does not tell what it is; give --type, one of hls, "),
+                (["play", "--outputs", "nowhere", "a.mp4"], 64, "kms, application, script:FILE are known"),
+                (["package", "--keys-file", "/nowhere/k", "a.m3u8", "out"], 1,
+                 "Error: /nowhere/k: cannot be read: No such file or directory\n"),
+                (["doctor", "/nowhere/a.mp4"], 1, "Error: /nowhere/a.mp4: cannot be opened: No such file or directory\n"),
+                (["outputs", "--device", "/nowhere/card"], 64, "--device is for --request"),
+                (["outputs", "--device", "/nowhere/card", "--request", "type-0"], 1,
+                 "Error: opening /nowhere/card failed: No such file or directory\n"),
+                (["session", "list"], 1, "set server-url in [session] of latchkey.conf"),
                 (["acquire", "/nowhere/a.mp4"], 1, "/nowhere/a.mp4")):
             run = latchkey(*arguments).demand(status, text)
             demand(not run.output, f"{arguments}: on standard output: {run.output}")
             demand(text in run.errors, f"{arguments}: {run.errors}")
+        os.environ["LATCHKEY_CONFIG"] = folder.write("wrong.conf", "[nowhere]\n")
+        run = latchkey("inspect", corpus.case(DASH).path("stream.mpd")).demand(1)
+        demand(run.errors.startswith("Error: configuration: the configuration file /"), run.errors)
 
 
 # acquire and play
@@ -571,7 +583,12 @@ def heartbeat_error():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
-def terminated():
+def with_hang_up(handler):
+    """As `nohup` sets it for a command, or not, whatever this process was started with."""
+    return lambda: signal.signal(signal.SIGHUP, handler)
+
+
+def terminated(number=signal.SIGTERM):
     """Ended by a service manager, it ends its viewing session."""
     from session_scenes import Scene
 
@@ -581,28 +598,35 @@ def terminated():
         with Scene() as scene:
             player = subprocess.Popen(
                 ["latchkey", "play", "--yes", *paced, f"{scene.server.url}/media/stream.mpd"], stdout=subprocess.PIPE,
-                text=True)
+                text=True, preexec_fn=with_hang_up(signal.SIG_DFL))
             try:
                 while "playing" not in player.stdout.readline():
                     demand(player.poll() is None, "the player ended")
                 demand(scene.metric("sessions_active") == 1, "there is no session")
-                player.terminate()
+                player.send_signal(number)
                 player.communicate(timeout=DEADLINE)
             finally:
                 player.kill()
-            demand(player.returncode == 143, f"status {player.returncode}")
+            demand(player.returncode == 128 + number, f"status {player.returncode}")
             demand(scene.metric("sessions_active") == 0, "the session is left")
     finally:
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def hung_up():
+    """The same if its terminal is closed."""
+    terminated(signal.SIGHUP)
+
+
 def terminated_early():
-    """The same while it waits for the manifest."""
+    """The same while it waits for the manifest. Started by `nohup`, it is not ended by SIGHUP."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(DEADLINE)
-        player = subprocess.Popen(["latchkey", "play", f"http://127.0.0.1:{server.getsockname()[1]}/film.mpd"])
+        player = subprocess.Popen(["latchkey", "play", f"http://127.0.0.1:{server.getsockname()[1]}/film.mpd"],
+                                  preexec_fn=with_hang_up(signal.SIG_IGN))
         try:
             with server.accept()[0]:
+                player.send_signal(signal.SIGHUP)
                 player.terminate()
                 player.wait(DEADLINE)
         finally:
@@ -794,7 +818,7 @@ ALL = {
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
-    "heartbeat-error": heartbeat_error, "terminated/session": terminated,
+    "heartbeat-error": heartbeat_error, "terminated/session": terminated, "terminated/hang-up": hung_up,
     "terminated/early": terminated_early, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use,

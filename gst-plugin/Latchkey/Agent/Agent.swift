@@ -312,7 +312,7 @@ extension Agent {
         do {
             guard let viewing = try self.settings(settings, file).viewing else {
                 throw AgentError.configuration(
-                    "no session server is configured: there is no [session] with server-url")
+                    "no session server is configured: set server-url in [session] of latchkey.conf")
             }
             let session = try viewing.makeConfiguration().session
             guard let records = session.records else {

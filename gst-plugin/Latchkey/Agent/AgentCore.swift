@@ -340,7 +340,7 @@ extension AgentCore {
         ElementReference(element).forEachNeighbour(madeBy: "decodebin3") { chooseAudio(with: $0, in: id) }
         lookForFileAudio()
         let version = Environment.gstreamerVersion
-        log(.info, "Latchkey \(Latchkey.version), GStreamer \(version.major).\(version.minor).\(version.micro)")
+        log(.info, "Latchkey \(Latchkey.versionForLog()), GStreamer \(version.major).\(version.minor).\(version.micro)")
         return id
     }
 
@@ -772,7 +772,7 @@ extension AgentCore {
             .map { .nanoseconds(Int64(clamping: $0)) }
     }
 
-    private func handle(_ event: CacheGateway.Event) {
+    func handle(_ event: CacheGateway.Event) {
         switch event {
         case .usesNetwork:
             let session = guarded.withLock { guarded in
@@ -784,7 +784,10 @@ extension AgentCore {
         case .failure(let error):
             log(.warning, "from the cache: \(error)")
             if let status = error.httpStatus { serverDidFail(status, at: contentURL) }
-            if error.code == .invalidContent { contentIsInvalid(error.reason, at: contentURL) }
+            if error.code == .invalidContent {
+                let url = error.url ?? contentURL
+                contentIsInvalid(String(error.reason.trimmingPrefix("\(url): ")), at: url)
+            }
         }
     }
 

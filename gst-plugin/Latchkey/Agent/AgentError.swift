@@ -61,7 +61,10 @@ public struct AgentError: Error, Hashable, Sendable {
     static func licenseNotAcquired(_ error: KeyError) -> AgentError {
         AgentError(.licenseNotAcquired, error.description, keyError: error)
     }
-    static func configuration(_ reason: String) -> AgentError { AgentError(.configuration, reason) }
+    static func configuration(_ reason: String) -> AgentError {
+        // The kind of a key error says the same.
+        AgentError(.configuration, String(reason.trimmingPrefix("invalid configuration: ")))
+    }
     static func cancelled(_ reason: String) -> AgentError { AgentError(.cancelled, reason) }
 
     /// Whether the same call may succeed later without further action.

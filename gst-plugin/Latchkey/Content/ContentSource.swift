@@ -78,10 +78,12 @@ struct ContentSource: Sendable {
             if error.isSameKind(as: .cancelled("")) { throw .cancelled(error.reason) }
             throw .unreachable("\(error)")
         }
+        let type = response.header("Content-Type")
+        let foreign = (200..<300).contains(response.status) ? type.flatMap(ForeignContent.type) : nil
         onFetch(
             "\(response.printableURL): HTTP \(response.status), \(response.body.count) bytes in "
-                + "\((ContinuousClock.now - start).milliseconds) ms")
-        let type = response.header("Content-Type")
+                + "\((ContinuousClock.now - start).milliseconds) ms"
+                + (foreign.map { ", with the wrong type \($0)" } ?? ""))
         switch response.status {
         case 416 where range != nil: return Answer(bytes: [], url: response.url, contentType: type)
         case 206: return Answer(bytes: Array(response.body.prefix(limit)), url: response.url, contentType: type)

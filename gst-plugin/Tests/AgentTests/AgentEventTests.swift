@@ -2,6 +2,7 @@
 
 import LatchkeyElementKit
 import LatchkeyKeySession
+import LatchkeyOffline
 import LatchkeyProtection
 import Testing
 
@@ -52,6 +53,19 @@ import Testing
         for listener in listeners {
             #expect(await all(listener) == ["server 503 \(film)", "server 503 \(film)", "server 404 \(film)"])
         }
+    }
+
+    @Test func invalidContentOfTheCacheNamesItsURLOnce() async {
+        let agent = makeAgent()
+        let events = agent.events
+        let error = CacheError.invalidContent("a web page came in its place", at: "http://127.0.0.1:9/v_1.m4s?t=geheim")
+        agent.core.handle(CacheGateway.Event.failure(error))
+        agent.close()
+        var told: [String] = []
+        for await event in events {
+            if case .invalidContent(let url, let reason) = event { told.append("\(url) | \(reason)") }
+        }
+        #expect(told == ["http://127.0.0.1:9/v_1.m4s | a web page came in its place"])
     }
 
     /// Several keys are asked for meanwhile.

@@ -5,6 +5,7 @@ import LatchkeyManifests
 import LatchkeyKeySystems
 import LatchkeyProtection
 import LatchkeyTestSupport
+import Synchronization
 import Testing
 
 @testable import Latchkey
@@ -58,6 +59,28 @@ import Testing
         #expect(missing?.code == .serverError && missing?.httpStatus == 404 && missing?.isTemporary == false)
         let silent = await failure("b", type, [:], silent: ["b"])
         #expect(silent?.code == .unreachable && silent?.isTemporary == true)
+    }
+
+    /// Playlists and manifests are read whatever the server calls them, and the log says so.
+    @Test func logsTypesThatNoContentHas() async throws {
+        func lines(_ url: String, as type: String) async -> [String] {
+            let transport = StubTransport(
+                [base + "a.mpd": [1]], headers: [HTTPHeader(name: "Content-Type", value: type)])
+            let lines = Mutex<[String]>([])
+            var source = ContentSource(transport: transport)
+            source.onFetch = { line in lines.withLock { $0.append(line) } }
+            _ = try? await source.whole(url, limit: 8)
+            return lines.withLock { $0 }
+        }
+        let wrong = await lines(base + "a.mpd", as: "text/html; charset=utf-8")
+        #expect(wrong.count == 1)
+        #expect(wrong.first?.hasPrefix("\(base)a.mpd: HTTP 200, 1 bytes in ") == true, "\(wrong)")
+        #expect(wrong.first?.hasSuffix(" ms, with the wrong type text/html") == true, "\(wrong)")
+        let right = await lines(base + "a.mpd", as: "application/dash+xml")
+        #expect(right.first?.hasSuffix(" ms") == true, "\(right)")
+        // The page of an error is one.
+        let missing = await lines(base + "b.mpd", as: "text/html")
+        #expect(missing.first?.hasSuffix(" ms") == true, "\(missing)")
     }
 
     /// Also those of a redirect. A player that takes over what was fetched would not have them.

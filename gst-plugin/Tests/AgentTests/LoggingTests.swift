@@ -28,6 +28,12 @@ import Testing
         func log(event: LogEvent) { lines.all.withLock { $0.append((event.level, "\(event.message)")) } }
     }
 
+    @Test func theVersionComesWithTheDateOfTheBuild() {
+        #expect(Latchkey.versionForLog(buildDate: 2026_11_27) == "\(Latchkey.version) (2026-11-27)")
+        #expect(Latchkey.versionForLog(buildDate: 2000_02_09) == "\(Latchkey.version) (2000-02-09)")
+        #expect(Latchkey.versionForLog(buildDate: 0) == Latchkey.version)
+    }
+
     @Test func noQueryAndNoPathOfOurServerIsLogged() {
         let words = "URL: https://a.example/film.mpd?token=geheim, line\nhttp://127.0.0.1:4711/geheim/x end"
         let logged = AgentCore.withoutQueries(words, of: "file:///film.mpd")

@@ -7,11 +7,13 @@ import Synchronization
 final class StubTransport: HTTPTransport {
     private let resources: [String: [UInt8]]
     private let silent: Set<String>
+    private let headers: [HTTPHeader]
     private let seen = Mutex<[String]>([])
 
-    init(_ resources: [String: [UInt8]], silent: Set<String> = []) {
+    init(_ resources: [String: [UInt8]], silent: Set<String> = [], headers: [HTTPHeader] = []) {
         self.resources = resources
         self.silent = silent
+        self.headers = headers
     }
 
     var requests: [String] { seen.withLock { $0 } }
@@ -19,10 +21,12 @@ final class StubTransport: HTTPTransport {
     func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
         seen.withLock { $0.append(request.url) }
         if silent.contains(request.url) { throw .timedOut(request.url) }
-        guard let bytes = resources[request.url] else { return HTTPResponse(status: 404, url: request.url) }
+        guard let bytes = resources[request.url] else {
+            return HTTPResponse(status: 404, headers: headers, url: request.url)
+        }
         guard let range = request.headers.first(where: { $0.name == "Range" })?.value else {
             guard bytes.count <= request.maximumResponseSize else { throw .tooLarge(request.url) }
-            return HTTPResponse(status: 200, body: bytes, url: request.url)
+            return HTTPResponse(status: 200, headers: headers, body: bytes, url: request.url)
         }
         let numbers = range.dropFirst("bytes=".count).split(separator: "-").compactMap { Int($0) }
         guard numbers.count == 2, numbers[0] < bytes.count else { return HTTPResponse(status: 416, url: request.url) }
