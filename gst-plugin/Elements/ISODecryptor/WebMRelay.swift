@@ -9,11 +9,11 @@ final class WebMRelay: WholeFile, @unchecked Sendable {
     static let pluggedType = "application/x-latchkey-webm"
     static let producedType = "video/webm"
 
-    /// Any other source is asked as without this element.
+    /// Without a fetch, the demuxer gets its bytes as without this element.
     override var wantsWindow: Bool { reference.hasPlayersSource && settings.outageLimit > 0 }
 
-    /// `matroskademux` sends such events on to its streams, which have begun: a second start of them is a failed assertion
-    /// in decodebin3 of GStreamer 1.26.
+    /// `matroskademux` sends such events on to its streams, which may have begun: at a second start of a stream, decodebin3 of
+    /// GStreamer 1.26 fails an assertion.
     override class var storesEvents: Bool { false }
 
     override class func clearCaps(of caps: Caps) -> Caps {

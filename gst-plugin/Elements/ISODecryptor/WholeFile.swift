@@ -33,7 +33,7 @@ class WholeFile: Decryptor, @unchecked Sendable {
     /// Whether a source that pushes may be read anywhere.
     var wantsWindow: Bool { true }
 
-    /// Whether the demuxer may get what upstream says of the stream while it reads.
+    /// Whether the demuxer is told what upstream says of the stream while it reads through a window.
     class var storesEvents: Bool { true }
 
     /// Whether the media may turn out to be clear.
