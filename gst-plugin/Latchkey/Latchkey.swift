@@ -36,10 +36,7 @@ public enum Latchkey {
             (DecryptorFactory.all + AdaptiveDemuxerFactory.all + [GuardFactory.outputGuard]).allSatisfy {
                 ElementType.register($0, with: plugin)
             }
-                && ([DecryptorFactory.isoMediaType, DecryptorFactory.isoMediaFirstType] + AdaptiveDemuxerFactory.types)
-                    .allSatisfy {
-                        $0.register(with: plugin)
-                    }
+                && (DecryptorFactory.types + AdaptiveDemuxerFactory.types).allSatisfy { $0.register(with: plugin) }
         }
     }
 

@@ -18,7 +18,7 @@ public struct FuzzTarget: Sendable {
 
     public static let all: [FuzzTarget] =
         boxes + isoMedia + keys + hls + fairPlay + sampleAES + store + playReady + manifests + sessions
-        + licenseServices + offline + relays
+        + licenseServices + offline + relays + webM
 
     public static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }
 }

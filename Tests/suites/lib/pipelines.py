@@ -103,8 +103,8 @@ class Watched:
         elif name in ("latchkeydashdemux", "latchkeymssdemux"):
             # Bins: what they do happens in the elements inside.
             pass
-        elif name == "latchkeyisodec":
-            # What it sends is a file; the demuxer behind it sends the packets.
+        elif name in ("latchkeyisodec", "latchkeywebmrelay"):
+            # What these send is a file; the demuxer behind it sends the packets.
             with self.lock:
                 self.decryptors.append(element)
             self.inputs[element] = [0, False]

@@ -8,7 +8,7 @@ import LatchkeyProtection
 /// The factories of the decryptors. GStreamer's selection finds one system a factory, so each key system has one.
 public enum DecryptorFactory {
     /// All of them, in the order in which they are registered.
-    public static let all = [fairPlay, playReady, clearKey, anySystem, transportStream, isoMedia]
+    public static let all = [fairPlay, playReady, clearKey, anySystem, transportStream, isoMedia, webM]
 
     /// The factory that GStreamer plugs for FairPlay-style content.
     public static let fairPlay = make(
@@ -75,12 +75,35 @@ public enum DecryptorFactory {
         ISORecognition.isMediaFirst(size: source.size) { source.bytes(at: $0, count: $1) }
     }
 
-    /// The extensions are those of GStreamer's own finder, which would be asked first otherwise.
+    /// The factory for whole protected WebM over HTTP, whose samples others decrypt.
+    public static let webM = ElementDescription(
+        factory: "latchkeywebmrelay", longName: "Protected WebM relay", classification: "Decryptor",
+        summary:
+            "Waits for outages of the network while a player fetches a protected WebM file over HTTP; changes nothing",
+        author: "The Latchkey authors", rank: .primary,
+        padTemplates: [.sink(WebMRelay.pluggedType), .source(WebMRelay.producedType)],
+        properties: [DecryptorSettings.outageLimit],
+        implementation: WebMRelay.self)
+
+    /// What makes players plug it: protected files of which more is to come than there is, as over HTTP.
+    public static let webMType = TypeFinder(
+        name: WebMRelay.pluggedType, rank: finderRank, extensions: ["webm", "mkv", "mka", "mk3d"],
+        caps: WebMRelay.pluggedType
+    ) { source in
+        WebMRecognition.isProtectedFile(size: source.size) { source.bytes(at: $0, count: $1) }
+    }
+
+    /// All that make players plug these elements.
+    public static let types = [isoMediaType, isoMediaFirstType, webMType]
+
+    /// In front of GStreamer's own finders; their extensions are these finders' too, or they would be asked first.
+    private static let finderRank = Rank(Rank.primary.value + 10)
+
     private static func isoMediaFinder(
         _ name: String, caps: String, recognizes: @escaping @Sendable (borrowing TypeFindSource) -> Bool
     ) -> TypeFinder {
         TypeFinder(
-            name: name, rank: Rank(Rank.primary.value + 10),
+            name: name, rank: finderRank,
             extensions: ["ismv", "isma", "mp4", "mov", "m4v", "m4a", "m4s", "3gp", "qt"], caps: caps,
             recognizes: recognizes)
     }

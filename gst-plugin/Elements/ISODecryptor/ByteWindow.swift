@@ -12,7 +12,7 @@ import LatchkeyHTTP
 ///
 /// If a player made the HTTP source, the first bytes come from it, and then it is held here: the rest comes through a
 /// `FileFetch`, which waits for outages.
-extension ISODecryptor {
+extension WholeFile {
     /// The way in from upstream. Guarded by `monitor`.
     struct Intake {
         /// Nil in the other modes.
@@ -105,7 +105,7 @@ extension ISODecryptor {
         let isEarly = monitor.withLock {
             hasPaused && !intake.hasSegment && !intake.isSendingEvent && !intake.isStopped
         }
-        guard isEarly, !reference.isInsideAdaptiveDemuxer, !sinkPad.canPullAnywhere, sinkPad.canSeekBytes,
+        guard isEarly, wantsWindow, !reference.isInsideAdaptiveDemuxer, !sinkPad.canPullAnywhere, sinkPad.canSeekBytes,
             sinkPad.serverTakesRanges ?? true
         else { return nil }
         return sinkPad.peerByteSize
@@ -131,10 +131,10 @@ extension ISODecryptor {
             weak.withElement { element in
                 notice.post(on: element.reference)
                 guard case .lost(let failure) = notice else { return }
-                (element as? ISODecryptor)?.change { if $0.isFetching { $0.failure = .lost(failure) } }
+                (element as? WholeFile)?.change { if $0.isFetching { $0.failure = .lost(failure) } }
             }
         } receive: { run, event in
-            weak.map { ($0 as? ISODecryptor)?.receive(event, of: run) } ?? nil
+            weak.map { ($0 as? WholeFile)?.receive(event, of: run) } ?? nil
         }
     }
 
@@ -230,7 +230,7 @@ extension ISODecryptor {
             if let caps = event.caps { sourcePad.store(Event(caps: Self.clearCaps(of: caps))) }
         case .streamStart, .gap, .other:
             if !event.isSerialized { return sourcePad.push(event.share()) }
-            if event.isSticky { sourcePad.store(event.share()) }
+            if event.isSticky, Self.storesEvents { sourcePad.store(event.share()) }
         }
         return true
     }

@@ -6,10 +6,7 @@ import LatchkeyProtection
 import Synchronization
 
 /// The decryptor of whole ISO media, in front of the demuxer, which then sees clear media of the same size.
-///
-/// Where the source can be read anywhere, the demuxer reads through this element (`ISODecryptor+Ranges`); else bytes
-/// come in order, and go on in order.
-final class ISODecryptor: Decryptor, @unchecked Sendable {
+final class ISODecryptor: WholeFile, @unchecked Sendable {
     // SAFETY: everything here belongs to the stream's thread, as `stream` does: in pull mode that is the demuxer's.
     @exclusivity(unchecked) var samples = ISOStream()
     @exclusivity(unchecked) var file = ISORandomAccess()
@@ -28,42 +25,11 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     /// Upstream was sent to another place, to look for `moov` there: the flush and the segment that follow are not for
     /// downstream.
     private let isSeeking = Atomic(false)
-    /// The element's own turn in the change to PAUSED has come. Guarded by `monitor`.
-    var hasPaused = false
-    // SAFETY: guarded by `monitor`.
-    @exclusivity(unchecked) var intake = Intake()
-
-    override var isStarved: Bool { monitor.withLock { intake.isAwaited } }
 
     /// So many bytes are enough to tell what a stream is that is not ISO media.
     private static let bytesForType = 4096
-
-    required init(_ reference: ElementReference, _ description: ElementDescription) {
-        super.init(reference, description)
-        sinkPad.onPullActivation { _ in true }
-        sourcePad.onPullActivation { [unowned self] in self.activatePull($0) }
-        sourcePad.onRange { [unowned self] in self.range($0, $1) }
-        sourcePad.onEvent { [unowned self] in self.sourceEvent($0) }
-        sinkPad.onEvent { [unowned self] in self.sinkEventUnlessOwn($0) }
-        sinkPad.onChain { [unowned self] in self.chainIntoWindow($0) }
-        sinkPad.onActivation { [unowned self] in
-            self.sinkActivation($0)
-            self.intakeActivation($0)
-        }
-    }
-
-    override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
-        if change == .readyToPaused {
-            guard startUnlessStarted() else { return .failure }
-            monitor.withLock {
-                hasPaused = true
-                monitor.broadcast()
-            }
-        }
-        let result = super.changeState(change, perform: perform)
-        if change == .pausedToReady { monitor.withLock { hasPaused = false } }
-        return result
-    }
+    /// The largest range that is read for the demuxer, in bytes.
+    private static let largestRange = 256 << 20
 
     override func resetStream() {
         super.resetStream()
@@ -76,10 +42,6 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
         hasAnnounced = false
         failure = nil
         isSeeking.store(false, ordering: .relaxed)
-        monitor.withLock {
-            intake.endFetch()
-            intake = Intake(isStopped: intake.isStopped, run: intake.run)
-        }
         restart()
     }
 
@@ -248,9 +210,8 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
 
     // MARK: Events
 
-    private func sinkEventUnlessOwn(_ event: consuming Event) -> Bool {
-        if let isTaken = takeIntoWindow(event) { return isTaken }
-        guard isSeeking.load(ordering: .acquiring) else { return sinkEventUnlessRead(event) }
+    override func sinkEventUnlessRead(_ event: consuming Event) -> Bool {
+        guard isSeeking.load(ordering: .acquiring) else { return super.sinkEventUnlessRead(event) }
         switch event.kind {
         case .flushStart, .flushStop:
             return true
@@ -261,17 +222,6 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
             return true
         default: break
         }
-        return sinkEvent(event)
-    }
-
-    /// No demuxer begins to read while an event is on its way in order.
-    private func sinkEventUnlessRead(_ event: consuming Event) -> Bool {
-        guard event.isSerialized else { return sinkEvent(event) }
-        monitor.withLock {
-            intake.isSendingEvent = true
-            if event.kind == .segment { intake.hasSegment = true }
-        }
-        defer { monitor.withLock { intake.isSendingEvent = false } }
         return sinkEvent(event)
     }
 
@@ -287,30 +237,12 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     }
 
     override func pass(_ event: consuming Event) -> Bool {
-        if let caps = event.caps { return pass(caps) }
         guard event.kind == .segment else { return super.pass(event) }
         announceUnlessDone()
         let start = event.byteSegmentStart
         isByteStream = start != nil
         if hasFlushed || start.map({ $0 != position }) ?? false { jump(to: start ?? position) }
         return sourcePad.push(event)
-    }
-
-    /// Players link the demuxer as soon as the caps are known, and that is the moment for it to begin to read.
-    private func pass(_ caps: Caps) -> Bool {
-        guard let clear = adopt(caps) else { return false }
-        monitor.withLock {
-            flow.hasCaps = true
-            intake.isSendingEvent = false
-        }
-        let announcement = Event(caps: clear)
-        sourcePad.store(announcement.share())
-        let isWindowed = monitor.withLock {
-            intake.isSendingEvent = true
-            return intake.window != nil
-        }
-        if isWindowed { return true }
-        return sourcePad.push(announcement)
     }
 
     private func jump(to place: UInt64) {
@@ -355,26 +287,36 @@ final class ISODecryptor: Decryptor, @unchecked Sendable {
     // MARK: Queries
 
     override func sinkQuery(_ query: borrowing Query) -> Bool? {
-        if let answer = answerForContainer(query, accepting: Self.acceptedCaps) { return answer }
-        // The demuxer's thread has the lock that would have to be waited for.
-        return query.isSerialized && isWindowed ? false : nil
+        answerForContainer(query, accepting: Self.acceptedCaps) ?? super.sinkQuery(query)
     }
 
-    override func sourceQuery(_ query: borrowing Query) -> Bool? {
-        switch query.kind {
-        case .caps:
-            query.answer(caps: sourcePad.currentCaps ?? sourcePad.templateCaps)
+    // MARK: Pull mode
+
+    override func read(_ range: Range<UInt64>) -> PulledRange {
+        if let failed = prepare(range) { return .failed(failed) }
+        if let failed = waitForKeys() { return .failed(failed) }
+        let extent = file.extent
+        guard extent.count <= Self.largestRange else {
+            return fail(.malformedStream("a range of \(extent.count) bytes is read at once"))
+        }
+        switch encryptedBytes(extent.lowerBound, extent.count) {
+        case .failed(let flow): return .failed(flow)
+        case .buffer(let buffer):
+            guard file.changesExtent else { return .buffer(buffer) }
+            return decrypted(buffer, asked: range.lowerBound, range.count)
+        }
+    }
+
+    // MARK: Caps
+
+    /// Whether the media may turn out to be clear.
+    override class func maybeClear(_ caps: Caps) -> Bool { caps.string(Field.protection) != nil }
+
+    override class func clearCaps(of caps: Caps) -> Caps {
+        caps.map { structure in
+            if structure.mediaType == pluggedType { structure.mediaType = producedType }
+            for field in [Field.keyID, Field.scheme, Field.vectorSize, Field.protection] { structure.remove(field) }
             return true
-        case .scheduling:
-            // Places and sizes stay: what upstream can do, this can.
-            let isAnswered = sinkPad.askPeer(query)
-            if !query.offersPullAnywhere, windowSize != nil {
-                query.offerPullAnywhere()
-                return true
-            }
-            return isAnswered
-        case .acceptCaps, .allocation, .uri, .other:
-            return nil
         }
     }
 }
@@ -425,17 +367,6 @@ extension ISODecryptor {
         }
     }
 
-    /// Whether the media may turn out to be clear.
-    static func maybeClear(_ caps: Caps) -> Bool { caps.string(Field.protection) != nil }
-
-    static func clearCaps(of caps: Caps) -> Caps {
-        caps.map { structure in
-            if structure.mediaType == pluggedType { structure.mediaType = producedType }
-            for field in [Field.keyID, Field.scheme, Field.vectorSize, Field.protection] { structure.remove(field) }
-            return true
-        }
-    }
-
     /// How fragments without a `moov` are encrypted; nil where the caps say nothing of such fragments.
     static func defaults(in caps: Caps) -> ISOEncryption? {
         let keyID = caps.string(Field.keyID).flatMap { KeyID(hex: $0) }
@@ -451,64 +382,8 @@ extension ISODecryptor {
     }
 }
 
-/// Pull mode: the demuxer reads through this element. Its own thread waits for keys here, and a flush or a stop ends the
-/// wait, as in push mode. Where upstream cannot be pulled, the bytes come from a window (`ISODecryptor+Window`).
+/// Pull mode: the demuxer's own thread waits for keys here, and a flush or a stop ends the wait, as in push mode.
 extension ISODecryptor {
-    /// The largest range that is read for the demuxer, in bytes.
-    private static let largestRange = 256 << 20
-
-    func activatePull(_ isActive: Bool) -> Bool {
-        guard isActive else {
-            beginFlush()
-            if closeWindow() { return true }
-            monitor.withLock { intake.isPulled = false }
-            return sinkPad.activatePull(false)
-        }
-        guard startUnlessStarted() else { return false }
-        if let size = windowSize {
-            guard openWindow(size) else { return false }
-        } else {
-            guard sinkPad.activatePull(true) else { return false }
-            monitor.withLock { intake.isPulled = true }
-        }
-        sourceActivation(true)
-        return true
-    }
-
-    private func sourceEvent(_ event: consuming Event) -> Bool {
-        let isWindowed = isWindowed
-        let kind = event.kind
-        switch kind {
-        case .flushStart: beginFlush()
-        case .flushStop:
-            if isWindowed { restartWindow() }
-            sourceActivation(true)
-        default: return sourcePad.forward(event)
-        }
-        // A flush of what is behind is not upstream's, which pushes.
-        if isWindowed { return true }
-        return sourcePad.forward(event)
-    }
-
-    func range(_ offset: UInt64, _ size: Int) -> PulledRange {
-        guard size > 0 else { return encryptedBytes(offset, size) }
-        let (end, overflow) = offset.addingReportingOverflow(UInt64(size))
-        guard !overflow else { return .failed(.endOfStream) }
-        if let flow = keepEndBack(offset..<end) { return .failed(flow) }
-        if let failed = prepare(offset..<end) { return .failed(failed) }
-        if let failed = waitForKeys() { return .failed(failed) }
-        let extent = file.extent
-        guard extent.count <= Self.largestRange else {
-            return fail(.malformedStream("a range of \(extent.count) bytes is read at once"))
-        }
-        switch encryptedBytes(extent.lowerBound, extent.count) {
-        case .failed(let flow): return .failed(flow)
-        case .buffer(let buffer):
-            guard file.changesExtent else { return .buffer(buffer) }
-            return decrypted(buffer, asked: offset, size)
-        }
-    }
-
     /// Nil, or why not.
     private func prepare(_ range: Range<UInt64>) -> FlowResult? {
         var failed: FlowResult?
@@ -636,9 +511,5 @@ extension ISODecryptor {
         } catch {
             return .failure(error)
         }
-    }
-
-    func fail(_ failure: DecryptorFailure) -> PulledRange {
-        .failed(report(failure))
     }
 }

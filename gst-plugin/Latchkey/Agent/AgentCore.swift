@@ -466,7 +466,7 @@ extension AgentCore {
         switch factory {
         case "latchkeyhlsdemux", "latchkeymssdemux": break
         // What comes out of the cache has no outages: what is not there is its edge.
-        case "latchkeydashdemux", "latchkeyisodec":
+        case "latchkeydashdemux", "latchkeyisodec", "latchkeywebmrelay":
             if guarded.withLock({ $0.attachments[id]?.gateway != nil }) { return 0 }
         default: return nil
         }

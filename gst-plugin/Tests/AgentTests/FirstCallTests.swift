@@ -189,11 +189,13 @@ import Testing
         await #expect(processExitsWith: .success) { #expect(AdaptiveDemuxerFactory.types[0].register()) }
         await #expect(processExitsWith: .success) { #expect(DecryptorFactory.isoMediaType.register()) }
         await #expect(processExitsWith: .success) { #expect(DecryptorFactory.isoMediaFirstType.register()) }
+        await #expect(processExitsWith: .success) { #expect(DecryptorFactory.webMType.register()) }
+        await #expect(processExitsWith: .success) { #expect(!DecryptorFactory.types.isEmpty) }
         await #expect(processExitsWith: .success) {
             for description in [
                 DecryptorFactory.fairPlay, DecryptorFactory.playReady, DecryptorFactory.clearKey,
                 DecryptorFactory.anySystem, DecryptorFactory.transportStream, DecryptorFactory.isoMedia,
-                GuardFactory.outputGuard,
+                DecryptorFactory.webM, GuardFactory.outputGuard,
             ] { #expect(ElementType.register(description)) }
         }
     }

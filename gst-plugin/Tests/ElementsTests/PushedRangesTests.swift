@@ -38,10 +38,11 @@ extension ElementTests {
             private let pad: UnsafeMutablePointer<GstPad>
 
             init(
-                _ properties: String = "", recorded: [String] = [], _ body: (inout PushedFile.Settings) -> Void
+                _ properties: String = "", of element: String = "latchkeyisodec", recorded: [String] = [],
+                _ body: (inout PushedFile.Settings) -> Void
             ) throws {
                 pipeline = try LaunchedPipeline(
-                    "pushedfile name=s ! latchkeyisodec name=d \(properties)", recorded: recorded)
+                    "pushedfile name=s ! \(element) name=d \(properties)", recorded: recorded)
                 let bin = UnsafeMutableRawPointer(pipeline.pipeline).assumingMemoryBound(to: GstBin.self)
                 guard let element = gst_bin_get_by_name(bin, "s"), let decryptor = gst_bin_get_by_name(bin, "d"),
                     let source = PushedFile.implementation(of: element),
@@ -189,6 +190,26 @@ extension ElementTests {
             }
             #expect(reader.start())
             #expect(reader.read(50_000, 10).flow == GST_FLOW_OK)
+        }
+
+        /// Without a player that made the source, the demuxer of WebM gets its bytes as without the element.
+        @Test func theRelayOfWebMLeavesSourcesOfPipelinesAlone() throws {
+            let file = Self.clear(100_000)
+            let alone = try Reader(of: "latchkeywebmrelay") {
+                $0.file = file
+                $0.acceptRanges = "bytes"
+            }
+            #expect(!alone.start())
+
+            let reader = try Reader("! fakesink name=out", of: "latchkeywebmrelay", recorded: ["out"]) {
+                $0.file = file
+                $0.acceptRanges = "bytes"
+            }
+            gst_element_set_state(reader.pipeline.pipeline, GST_STATE_PLAYING)
+            #expect(reader.source.waitForBegin())
+            reader.source.release()
+            #expect(try reader.pipeline.bus.next { $0.type == "error" || $0.type == "eos" }.type == "eos")
+            #expect(reader.pipeline.bytes("out") == file && reader.source.places.isEmpty)
         }
 
         @Test func aFlushEndsTheWaitForBytes() throws {
