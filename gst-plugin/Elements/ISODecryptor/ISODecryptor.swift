@@ -481,6 +481,7 @@ extension ISODecryptor {
         switch kind {
         case .flushStart: beginFlush()
         case .flushStop:
+            currentSources?.didFlush()
             if isWindowed { restartWindow() }
             sourceActivation(true)
         default: return sourcePad.forward(event)
