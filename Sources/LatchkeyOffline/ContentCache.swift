@@ -187,8 +187,9 @@ actor CacheDisk {
         for name in try CacheFolder.names(in: configuration.folder, hidden: true) where name.hasPrefix(".purged-") {
             do throws(CacheError) {
                 try CacheFolder.clear("\(configuration.folder)/\(name)")
-            } catch  where error.code != .notPermitted {
-                throw error
+            } catch {
+                // It stays where this user may not write, and if it is a link.
+                guard error.code == .notPermitted else { throw error }
             }
         }
         var records: [ItemRecord] = []
