@@ -83,6 +83,24 @@ struct KeySessionStateTests {
         #expect(state.endPlayNote(note, nil).events.isEmpty)
     }
 
+    /// A renewal may bring another license meanwhile.
+    @Test func whatBecomesOfAPlayNoteOfBeforeIsNoMatter() {
+        var state = KeySessionState()
+        let (old, new) = (PlayNote { _ in }, PlayNote { _ in })
+        for note in [old, new] {
+            var keys = keys(1)
+            keys.terms = KeyTerms()
+            keys.terms?.playNotes[keyID(1)] = note
+            #expect(state.install(keys, at: later).changesStatus)
+            #expect(state.beginPlayNotes(of: keyID(1)) == [note])
+        }
+        #expect(state.endPlayNote(old, .leaseExpired("no note")).events.isEmpty)
+        #expect(state.status(of: keyID(1)).key != nil)
+        #expect(state.playNotes(of: keyID(1)) == [new])
+        #expect(state.endPlayNote(new, nil).events.map(\.summary) == ["usable 1"])
+        #expect(state.playNotes(of: keyID(1)).isEmpty)
+    }
+
     /// Nothing would tell media without a KID that such a note is written.
     @Test func aKeyThatIsGoneNeedsNoPlayNote() throws {
         var state = KeySessionState()

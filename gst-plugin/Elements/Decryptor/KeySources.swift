@@ -321,12 +321,16 @@ final class KeySources: Sendable {
         let error = KeyError.late(after: waited, isUntaken: isUntaken, hint: hint)
         switch session.status(of: keyID) {
         case .pending(let requestID): session.fail(requestID: requestID, with: error)
-        case .usable:
-            return .key(
-                keyID, .timedOut("its first play is not written down after \(waited); the license store is busy"))
-        case .absent, .failed: break
+        case .usable where session.awaitsFirstPlay(keyID): return .key(keyID, .unwrittenPlay(after: waited))
+        case .usable, .absent, .failed: break
         }
         return .key(keyID, error)
+    }
+}
+
+extension KeyError {
+    static func unwrittenPlay(after waited: Duration) -> KeyError {
+        .timedOut("its first play is not written down after \(waited); the license store is busy")
     }
 }
 

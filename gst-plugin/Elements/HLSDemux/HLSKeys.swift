@@ -252,7 +252,8 @@ final class HLSKeys: Sendable {
             case .absent, .pending: continue
             }
         }
-        throw .key(name, .timedOut("no answer in \(timeout)"))
+        let isUnwritten = if case .usable = session.status(of: keyID) { session.awaitsFirstPlay(keyID) } else { false }
+        throw .key(name, isUnwritten ? .unwrittenPlay(after: timeout) : .timedOut("no answer in \(timeout)"))
     }
 }
 
