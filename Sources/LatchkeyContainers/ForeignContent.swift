@@ -14,8 +14,8 @@ package enum ForeignContent: String, Sendable {
 
     /// Looks at the first `size` bytes, or at all of them if there are fewer. Nil for what may be content.
     ///
-    /// `isPart`: the bytes are from the middle of a resource, where only a web page is surely wrong. `isEncrypted`: content would be
-    /// encrypted as a whole, in blocks of 16 bytes that look random.
+    /// `isPart`: the bytes are from the middle of a resource, where only a web page is surely wrong. `isEncrypted`: content would
+    /// be encrypted as a whole, in blocks of 16 bytes that look random.
     package init?(start bytes: some Sequence<UInt8>, isPart: Bool = false, isEncrypted: Bool = false) {
         let bytes = Array(bytes.prefix(Self.size))
         if Self.isWebPage(start: bytes) {

@@ -162,6 +162,9 @@ extension KeySession {
     /// left this one out because it was one of several.
     package func failedWithoutAny(_ keyID: KeyID) -> Bool { core.withLock { $0.state.failedWithoutAny(keyID) } }
 
+    /// Whether the key's license counts from a first play that is not written down.
+    package func awaitsFirstPlay(_ keyID: KeyID?) -> Bool { core.withLock { !$0.state.playNotes(of: keyID).isEmpty } }
+
     /// The answering party gets no KID of the request.
     func noteSaysNoKeyID(ofRequest id: UInt64) { core.withLock { $0.state.noteSaysNoKeyID(id) } }
 

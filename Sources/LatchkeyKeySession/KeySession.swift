@@ -308,7 +308,7 @@ public final class KeySession: Sendable {
     /// Whether the key may be used for playing now. False if its license counts from the first play and that is not written down:
     /// it is from now on, once for all users of the key. Then the key is usable, or has failed, and observers hear of it.
     package func mayPlay(_ keyID: KeyID?) -> Bool {
-        guard core.withLock({ !$0.state.playNotes(of: keyID).isEmpty }) else { return true }
+        guard awaitsFirstPlay(keyID) else { return true }
         let notes = perform { core -> (KeySessionState.Action, Set<PlayNote>) in
             let notes = core.state.beginPlayNotes(of: keyID)
             // Elements may decrypt with the key since before they played: they have to look again.

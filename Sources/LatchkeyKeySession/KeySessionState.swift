@@ -547,7 +547,10 @@ extension KeySessionState {
 extension KeySessionState {
     /// What has to be written down before the key may be played. Without a KID, that may be any key of the session.
     func playNotes(of slot: Slot) -> Set<PlayNote> {
-        slot == nil ? Set(playNotes.values) : playNotes[slot].map { [$0] } ?? []
+        guard slot == nil else { return playNotes[slot].map { [$0] } ?? [] }
+        return playNotes.reduce(into: []) { notes, present in
+            if case .usable = entries[present.key]?.entry { notes.insert(present.value) }
+        }
     }
 
     /// The same, without what is being written down already.

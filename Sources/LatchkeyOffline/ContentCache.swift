@@ -188,7 +188,7 @@ actor CacheDisk {
             do throws(CacheError) {
                 try CacheFolder.clear("\(configuration.folder)/\(name)")
             } catch {
-                // A folder that only others may change, and a link, stay.
+                // It stays where this user may not write, and if it is a link.
                 guard error.code == .notPermitted else { throw error }
             }
         }

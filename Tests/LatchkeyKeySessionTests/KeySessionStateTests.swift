@@ -83,6 +83,39 @@ struct KeySessionStateTests {
         #expect(state.endPlayNote(note, nil).events.isEmpty)
     }
 
+    /// A renewal may bring another license meanwhile.
+    @Test func whatBecomesOfAPlayNoteOfBeforeIsNoMatter() {
+        var state = KeySessionState()
+        let (old, new) = (PlayNote { _ in }, PlayNote { _ in })
+        for note in [old, new] {
+            var keys = keys(1)
+            keys.terms = KeyTerms()
+            keys.terms?.playNotes[keyID(1)] = note
+            #expect(state.install(keys, at: later).changesStatus)
+            #expect(state.beginPlayNotes(of: keyID(1)) == [note])
+        }
+        #expect(state.endPlayNote(old, .leaseExpired("no note")).events.isEmpty)
+        #expect(state.status(of: keyID(1)).key != nil)
+        #expect(state.playNotes(of: keyID(1)) == [new])
+        #expect(state.endPlayNote(new, nil).events.map(\.summary) == ["usable 1"])
+        #expect(state.playNotes(of: keyID(1)).isEmpty)
+    }
+
+    /// Nothing would tell media without a KID that such a note is written.
+    @Test func aKeyThatIsGoneNeedsNoPlayNote() throws {
+        var state = KeySessionState()
+        _ = demand(&state, [1], as: 10)
+        var answer = keys(1)
+        answer.terms = KeyTerms()
+        answer.terms?.playNotes[keyID(1)] = PlayNote { _ in }
+        _ = state.answer(10, with: answer, at: later)
+        #expect(state.playNotes(of: nil).count == 1)
+        let key = try #require(state.status(of: keyID(1)).key)
+        _ = state.withdraw([keyID(1): key], because: .leaseExpired("the clock was set back"))
+        #expect(state.playNotes(of: nil).isEmpty)
+        #expect(state.beginPlayNotes(of: nil).isEmpty)
+    }
+
     @Test func keysThatTheAnswerLacksFailByName() {
         var state = KeySessionState()
         _ = demand(&state, [1, 2], as: 10)

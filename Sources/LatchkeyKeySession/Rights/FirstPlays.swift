@@ -19,7 +19,8 @@ public final class FirstPlays: Sendable {
     }
 
     /// Notes that a license is used for playing: called before the first sample is decrypted that the pipeline is to play,
-    /// and neither for `inspect` nor for preroll of a pipeline that stays in PAUSED. Returns the time that stands: a second call changes nothing.
+    /// and neither for `inspect` nor for preroll of a pipeline that stays in PAUSED. Returns the time that stands: a second
+    /// call changes nothing.
     ///
     /// The mark of a persistent license is on disk when the call returns, and outlives the license: the same license
     /// installed again goes on where it was. Throws the errors of the store, for a persistent license alone.

@@ -514,6 +514,8 @@
             /// Stops the process behind `preparation`.
             func begin(_ preparation: @escaping @Sendable () async -> Void) {
                 task.withLock { task in
+                    // Only the last one is called off by `end`.
+                    task?.cancel()
                     task = Task {
                         guard !Task.isCancelled else { return }
                         await preparation()

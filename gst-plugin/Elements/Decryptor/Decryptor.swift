@@ -349,6 +349,7 @@ extension Decryptor {
     func flushStop(_ event: consuming Event) -> Bool {
         let result = sourcePad.push(event)
         dropQueue(keepingSticky: true)
+        currentSources?.didFlush()
         flushStream()
         beginFlow()
         return result

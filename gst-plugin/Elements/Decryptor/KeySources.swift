@@ -168,14 +168,29 @@ final class KeySources: Sendable {
         return session.refusal(of: keyID, for: media, by: observer, openRoute: openRoute)
     }
 
-    /// A sample of this key is about to be decrypted: called for the first one, and again after keys changed. False if that is
-    /// for playing and the first play has to be written down before: the session tells when it is, or why it cannot be.
-    func use(_ keyID: KeyID?) -> Bool {
-        let isPlaying = state.withLock { $0.played.use(keyID) }
-        guard !isPlaying && !isAskedToPlay() || session.mayPlay(keyID) else { return false }
-        if isPlaying { didStartPlaying(keyID) }
-        return true
+    /// What may be done with a key that is there.
+    enum Permission {
+        case play
+        /// One sample may be decrypted, for preroll.
+        case look
+        /// The first play has to be written down before: the session tells when it is, or why it cannot be.
+        case wait
     }
+
+    /// A sample of this key is about to be decrypted: called for the first one, again after keys changed, and for each while
+    /// it is for preroll only.
+    func use(_ keyID: KeyID?) -> Permission {
+        let isPlaying = state.withLock { $0.played.use(keyID) }
+        if ownKey(for: keyID) == nil, session.awaitsFirstPlay(keyID) {
+            if !isPlaying, !isAskedToPlay(), state.withLock({ $0.played.look() }) { return .look }
+            guard session.mayPlay(keyID) else { return .wait }
+        }
+        if isPlaying { didStartPlaying(keyID) }
+        return .play
+    }
+
+    /// What comes next is of another position.
+    func didFlush() { state.withLock { $0.played.didFlush() } }
 
     /// Compares a key, when it is there, with what the content's headers say of it.
     func check(_ key: ContentKey, of keyID: KeyID?) {
@@ -306,12 +321,16 @@ final class KeySources: Sendable {
         let error = KeyError.late(after: waited, isUntaken: isUntaken, hint: hint)
         switch session.status(of: keyID) {
         case .pending(let requestID): session.fail(requestID: requestID, with: error)
-        case .usable:
-            return .key(
-                keyID, .timedOut("its first play is not written down after \(waited); the license store is busy"))
-        case .absent, .failed: break
+        case .usable where session.awaitsFirstPlay(keyID): return .key(keyID, .unwrittenPlay(after: waited))
+        case .usable, .absent, .failed: break
         }
         return .key(keyID, error)
+    }
+}
+
+extension KeyError {
+    static func unwrittenPlay(after waited: Duration) -> KeyError {
+        .timedOut("its first play is not written down after \(waited); the license store is busy")
     }
 }
 
@@ -359,6 +378,8 @@ struct KeyRing {
         let cipher: SampleCipher
         let key: ContentKey
         let initializationVector: InitializationVector?
+        /// For playing, and not for one sample: the next one has to be asked for again.
+        let isKept: Bool
     }
 
     let sources: KeySources
@@ -395,10 +416,10 @@ struct KeyRing {
             revision = current
             entries.removeAll(keepingCapacity: true)
             last = nil
-        } else if let last, last.use == use {
+        } else if let last, last.isKept, last.use == use {
             return .usable(last.cipher)
         }
-        if let known = entries[use] {
+        if let known = entries[use], known.isKept {
             // The stream comes back to a key: the guards of the outputs have to know.
             if sources.session.isGuarded, let error = sources.refusal(of: keyID, for: media) {
                 return .failed(.key(keyID, error))
@@ -410,14 +431,16 @@ struct KeyRing {
         case .usable(let key):
             if !key.isLocked { Self.warnOnce }
             if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
-            let mayPlay = sources.use(keyID)
-            guard mayPlay || hasBegun else { return .missing }
+            let permission = sources.use(keyID)
+            guard permission != .wait || hasBegun else { return .missing }
+            if permission != .play, let known = entries[use], known.key == key {
+                last = known
+                return .usable(known.cipher)
+            }
             do {
-                // Not kept: the next look asks again.
-                guard mayPlay else { return .usable(try SampleCipher(key: key)) }
                 let entry = Entry(
                     use: use, cipher: try SampleCipher(key: key), key: key,
-                    initializationVector: key.initializationVector)
+                    initializationVector: key.initializationVector, isKept: permission == .play)
                 entries[use] = entry
                 last = entry
                 sources.check(key, of: keyID)

@@ -191,7 +191,12 @@ final class HLSKeys: Sendable {
                 }
             }
             // The first play may have to be written down before.
-            return !uses.withLock({ $0.played.isPlaying }) && !isAskedToPlay() || session.mayPlay(keyID)
+            guard session.awaitsFirstPlay(keyID) else { return true }
+            let isAskedToPlay = isAskedToPlay()
+            let mayLook = uses.withLock { uses in
+                !uses.played.isPlaying && !isAskedToPlay && uses.played.look(limit: PlayedKeys.segmentLimit)
+            }
+            return mayLook || session.mayPlay(keyID)
         }
         use(key, keyID)
         return key
@@ -247,7 +252,8 @@ final class HLSKeys: Sendable {
             case .absent, .pending: continue
             }
         }
-        throw .key(name, .timedOut("no answer in \(timeout)"))
+        let isUnwritten = if case .usable = session.status(of: keyID) { session.awaitsFirstPlay(keyID) } else { false }
+        throw .key(name, isUnwritten ? .unwrittenPlay(after: timeout) : .timedOut("no answer in \(timeout)"))
     }
 }
 

@@ -116,6 +116,7 @@ class WholeFile: Decryptor, @unchecked Sendable {
         switch kind {
         case .flushStart: beginFlush()
         case .flushStop:
+            currentSources?.didFlush()
             if isWindowed { restartWindow() }
             sourceActivation(true)
         default: return sourcePad.forward(event)

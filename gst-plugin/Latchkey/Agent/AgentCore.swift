@@ -545,6 +545,8 @@ extension AgentCore {
         }
     }
 
+    private static let typeLimit = 16
+
     /// Looks whether it is no content that a server sends there, or media with a wrong type: demuxers may swallow either. Of a
     /// server that gives media such a type, web pages alone are expected.
     private func check(_ url: String, _ type: String) {
@@ -559,7 +561,8 @@ extension AgentCore {
                 url, offset: 0, count: ForeignContent.size)
             guard let self, let start else { return }
             if let content = ForeignContent(start: start.bytes) { return foreignContentDidCome(content, at: url) }
-            guarded.withLock { _ = $0.typesOfMedia.insert(type) }
+            // A server may have others for ever.
+            guarded.withLock { if $0.typesOfMedia.count < Self.typeLimit { $0.typesOfMedia.insert(type) } }
             logWrongType(type, of: url)
         }
     }

@@ -119,5 +119,64 @@ extension ElementTests {
             #expect(track.output.wait(samples: 2))
             #expect(notary.count == 1)
         }
+
+        private func seek(_ harness: Harness) throws {
+            #expect(harness.push(try Event.flushStart()))
+            #expect(harness.push(try Event.flushStop()))
+            #expect(harness.push(try Event.segment()))
+        }
+
+        /// The first seek may be to the place where playback begins.
+        @Test func secondSeekInPausedNeedsANote() throws {
+            let (open, notary) = (try OpenSession(), Notary())
+            try rental(notary, in: open)
+            let track = try harness(open)
+            #expect(track.setState(GST_STATE_PAUSED) == GST_STATE_CHANGE_SUCCESS)
+            // What was not looked at does not count.
+            for _ in 0..<3 { try seek(track) }
+            try push(track)
+            for _ in 0..<3 { try seek(track) }
+            try push(track, 30)
+            #expect(track.output.samples.map(\.bytes) == [Media.bytes(20), Media.bytes(30)])
+            #expect(notary.count == 0)
+            try seek(track)
+            try push(track, 40)
+            #expect(notary.waitUntilAsked())
+            #expect(track.output.samples.count == 2)
+            notary.end()
+            #expect(track.output.wait(samples: 3))
+            try seek(track)
+            try push(track, 50)
+            #expect(track.output.wait(samples: 4))
+            #expect(notary.count == 1)
+        }
+
+        /// As with steps, which only the sink sees.
+        @Test func moreThanAPrerollNeedsANote() throws {
+            let (open, notary) = (try OpenSession(), Notary())
+            try rental(notary, in: open)
+            let track = try harness(open)
+            #expect(track.setState(GST_STATE_PAUSED) == GST_STATE_CHANGE_SUCCESS)
+            for _ in 0..<PlayedKeys.sampleLimit { try push(track) }
+            #expect(track.output.samples.count == PlayedKeys.sampleLimit)
+            #expect(notary.count == 0)
+            try push(track)
+            #expect(notary.waitUntilAsked())
+            #expect(track.output.samples.count == PlayedKeys.sampleLimit)
+            notary.end(.leaseExpired("the disk is full"))
+            #expect(try track.bus.nextError().text.contains("the disk is full"))
+            #expect(track.output.samples.count == PlayedKeys.sampleLimit)
+        }
+
+        /// What a pipeline has in its properties is no license.
+        @Test func ownKeysNeedNoNote() throws {
+            let (open, notary) = (try OpenSession(), Notary())
+            try rental(notary, in: open)
+            let track = try Harness("latchkeycencdec", Media.keysProperty, context: open.context)
+            track.start(caps: Media.bareVideo)
+            try push(track)
+            #expect(track.output.samples.count == 1)
+            #expect(notary.count == 0)
+        }
     }
 }

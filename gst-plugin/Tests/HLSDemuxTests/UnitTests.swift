@@ -406,6 +406,21 @@ struct HLSOriginTests {
         }
     }
 
+    /// Whoever looks at one segment after the other in PAUSED plays.
+    @Test func moreSegmentsThanAPrerollNeedANote() async throws {
+        let session = KeySession()
+        let notes = Mutex(0)
+        var terms = KeyTerms()
+        terms.playNotes[Self.envelopeKeyID] = PlayNote { _ throws(KeyError) in notes.withLock { $0 += 1 } }
+        session.install([Self.envelopeKeyID: try Self.contentKey()], terms: terms)
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let object = try Self.object()
+        for _ in 0..<PlayedKeys.segmentLimit { _ = try await keys.contentKey(Self.envelopeKeyID, of: object) }
+        #expect(notes.withLock(\.self) == 0)
+        for _ in 0..<2 { _ = try await keys.contentKey(Self.envelopeKeyID, of: object) }
+        #expect(notes.withLock(\.self) == 1)
+    }
+
     @Test func aKeyIsPlayedOncePlaybackBegins() async throws {
         let listener = PlayListener()
         let session = KeySession(loaders: [listener])
