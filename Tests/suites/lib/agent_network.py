@@ -411,8 +411,7 @@ def served_slowly(served):
 
 
 def served_direct(served):
-    """Without a time for outages GStreamer's demuxer fetches segments by itself: a connection that fails four times within
-    a moment ends playback."""
+    """Without a time for outages, a connection that fails four times within a moment ends playback."""
     name = served.segments[0]
     served.trouble(name, None, 1e6)
     served.play("--outage", "0").demand(1).states("failed")

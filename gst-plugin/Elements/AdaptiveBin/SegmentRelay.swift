@@ -171,7 +171,9 @@ final class SegmentRelay: Sendable {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         let isPart = head.status == 206 && head.contentRange?.first ?? 0 > 0
-        if let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
+        // If nothing is waited for, that is up to the stock demuxer too.
+        let isLookedAt = isEncrypted || isForPlayers || limit > .zero
+        if isLookedAt, let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
             throw .foreign(foreign, inPlaceOf: "media", at: url)
         }
         let part = RelayedPart(of: head, for: request)
