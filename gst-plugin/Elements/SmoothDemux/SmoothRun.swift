@@ -88,7 +88,10 @@ final class SmoothRun: AdaptiveRun {
             $0.encryption = encryption
             $0.url = url
         }
-        if manifest.isLive { watch.setOpenEnded() }
+        if manifest.isLive {
+            watch.setOpenEnded()
+            watch.expectStart(of: url)
+        }
         if manifest.isProtected {
             keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
             keys.demand(
