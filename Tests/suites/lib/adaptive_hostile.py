@@ -212,6 +212,16 @@ def ends(make, *words):
     return behavior
 
 
+def smooth_live():
+    """GStreamer's demuxer waits for the first fragment without an end, of clear media too."""
+    files = smooth(as_it_is, is_clear=True)
+    files["stream.ismc"] = files["stream.ismc"].replace(
+        "<SmoothStreamingMedia ", '<SmoothStreamingMedia IsLive="TRUE" LookAheadFragmentCount="2" ', 1)
+    with Scene(files, is_mute=True) as scene:
+        scene.player.play()
+        says(scene.error(24.0 + 8.0 * PATIENCE), ("cannot begin", "fetches nothing", "stream.ismc"))
+
+
 def init(change):
     """Later versions do not say what the demuxer inside has said."""
 
@@ -345,4 +355,7 @@ ALL = {
         slow(lambda: smooth(as_it_is), frames_of_smooth, "QualityLevels(200000)/Fragments(video=10000000)"),
         corpus.case(manifests.SMOOTH).keys_file),
     "smooth-pause": (pause(lambda: smooth(as_it_is), frames_of_smooth), corpus.case(manifests.SMOOTH).keys_file),
+    "smooth-live": (smooth_live, ""),
 }
+# With --everywhere.
+LONG = ("smooth-live",)

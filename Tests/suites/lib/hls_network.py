@@ -10,6 +10,7 @@ import re
 
 import corpus
 import hls_media as media
+import manifests
 from hls_origin import Answer, Halves, Origin, Paced
 from hls_scenes import Scene, demand, end_of_stream, first_picture, same_frames
 
@@ -56,12 +57,12 @@ class CookieJar:
     def __init__(self):
         self.wrong = []
 
-    def answer(self, body, needs=(), sets=()):
-        """For `Origin.files`. `sets`: up to two values of Set-Cookie."""
+    def answer(self, body, needs=(), sets=(), may=()):
+        """For `Origin.files`. `sets`: up to two values of Set-Cookie. `may`: what may come beside what is needed."""
         def answer(request):
             fields = request.headers.get_all("Cookie") or []
             sent = {cookie for field in fields for cookie in field.split("; ")}
-            if len(fields) > 1 or sent != set(needs):
+            if len(fields) > 1 or not set(needs) <= sent <= {*needs, *may}:
                 self.wrong.append(f"{request.path} was asked for with {fields}, and needs {needs}")
                 return 403
             content = body(request) if callable(body) else body
@@ -123,7 +124,7 @@ def cookies(form):
 
 def cookies_dash(is_relayed):
     """What the manifest sets goes to its segments and to a license service of its host, and only where it is for.
-    `is_relayed`: Latchkey fetches the segments also without cookies."""
+    `is_relayed`: outages are waited for."""
     case, jar = corpus.case("dash-cenc-static-live"), CookieJar()
 
     def license(request):
@@ -145,8 +146,7 @@ def cookies_dash(is_relayed):
         files["license"] = jar.answer(license, ("l=1",))
         for name in os.listdir(case.folder):
             if name.endswith((".mp4", ".m4s")):
-                with open(case.path(name), "rb") as file:
-                    files[f"live/{name}"] = jar.answer(file.read(), ("m=1",))
+                files[f"live/{name}"] = jar.answer(case_file(case, name), ("m=1",))
         player = scene.player("live/stream.mpd")
         if is_relayed:
             player.on_demuxer = lambda: player.adaptive_demuxer.set_property("outage-limit", 10_000)
@@ -156,6 +156,44 @@ def cookies_dash(is_relayed):
         demand(error is None, error)
         same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
         demand(scene.origin.asked("license"), "no license was asked for")
+
+
+def cookies_of_segments(kind):
+    """What an init segment and a segment set goes back with the segments behind them, although the manifest sets nothing.
+    `kind`: dash, smooth."""
+    case, jar = corpus.case("dash-cenc-static-live" if kind == "dash" else manifests.SMOOTH), CookieJar()
+    if kind == "dash":
+        names, manifest = [f"v_{name}" for name in ("init.mp4", "1.m4s", "2.m4s", "3.m4s", "4.m4s")], "stream.mpd"
+        files = {}
+        for name in os.listdir(case.folder):
+            if name.endswith((".mp4", ".m4s", ".mpd")):
+                files[name] = case_file(case, name)
+    else:
+        files, manifest = manifests.smooth_files(lambda _path, data: data), "movie.ismc"
+        files[manifest] = manifests.smooth_manifest()
+        names = sorted((path for path in files if "(video=" in path), key=lambda path: int(path[:-1].rsplit("=", 1)[1]))
+    demand(len(names) > 2, f"too few segments of the video: {sorted(files)}")
+    sets = {names[0]: "first=1", names[1]: "second=1"}
+    files |= {name: jar.answer(content, may=sets.values()) for name, content in files.items() if name != manifest}
+    for place, name in enumerate(names):
+        with_it = [sets[name]] if name in sets else []
+        files[name] = jar.answer(
+            case_file(case, name), [sets[before] for before in names[:place] if before in sets], with_it)
+    with Scene(files) as scene:
+        keys = scene.folder.write("keys.txt", case.keys_file)
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(f"[latchkey]\nkeys-file={keys}\n")
+        player = scene.player(manifest)
+        player.play()
+        error = player.until_end(60.0)
+        demand(not jar.wrong, jar.wrong[:3])
+        demand(error is None, error)
+        same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
+
+
+def case_file(case, name):
+    with open(case.path(name), "rb") as file:
+        return file.read()
 
 
 def compressed():
@@ -215,5 +253,6 @@ ALL = {
     **{f"cookies/{form}": functools.partial(cookies, form) for form in ("clear", "samples", "whole")},
     **{f"cookies/dash{name}": functools.partial(cookies_dash, is_relayed)
        for name, is_relayed in (("", False), ("-relayed", True))},
+    **{f"cookies/{kind}-segments": functools.partial(cookies_of_segments, kind) for kind in ("dash", "smooth")},
 }
 LONG = {"slow-playlist": slow_playlist}

@@ -698,11 +698,9 @@ extension AdaptiveBin {
         "outage-limit", nick: "Outage limit",
         blurb: "How long, in milliseconds, playback waits where the network fails or sends something else; media "
             + "segments come through this element then, and latchkey-fetch messages tell of them. 0: GStreamer's demuxer "
-            + "fetches segments and decides; set it before the demuxer starts",
+            + "decides; set it before the demuxer starts",
         kind: .uint(default: 0, range: 0...UInt32.max),
-        get: { element in
-            .uint((element as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds } ?? 0)
-        },
+        get: { .uint(($0 as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds } ?? 0) },
         set: { element, value in
             guard case .uint(let milliseconds) = value else { return }
             (element as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds = milliseconds }
@@ -712,13 +710,15 @@ extension AdaptiveBin {
     final func makeRelay(_ origin: PresentationOrigin) -> SegmentRelay? {
         let milliseconds = withGuarded { $0.outageMilliseconds }
         guard milliseconds > 0 else { return nil }
-        let weak = WeakElement(reference)
+        let (weak, giveUp) = (WeakElement(reference), giveUp)
         return SegmentRelay(origin, limit: .milliseconds(Int64(milliseconds))) { notice in
-            weak.withElement { element in
-                notice.post(on: element.reference)
-                if case .lost(let failure) = notice { (element as? AdaptiveBin)?.fail(failure) }
-            }
+            weak.withElement { notice.post(on: $0.reference) }
+            if case .lost(let failure) = notice { giveUp(failure) }
         }
+    }
+
+    private var giveUp: @Sendable (PresentationFailure) -> Void {
+        { [element = WeakElement(reference)] why in element.withElement { ($0 as? AdaptiveBin)?.fail(why) } }
     }
 
     /// The same with a server of its own, for manifests whose media is led to that. Nil also where the stock demuxer could
@@ -732,13 +732,18 @@ extension AdaptiveBin {
                     + LoopbackReach.advice)
             return nil
         }
-        let server = SegmentServer(origin, relay: relay)
         do throws(HTTPError) {
+            let server = SegmentServer(origin, relay: relay, giveUp: giveUp)
             try server.open()
+            return server
         } catch {
             throw .loopback(error)
         }
-        return server
+    }
+
+    /// The same for protected media if no outages are waited for.
+    final var makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? {
+        { [giveUp] in SegmentServer.plain(for: $0, giveUp: giveUp) }
     }
 
     /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.

@@ -41,7 +41,7 @@ final class SegmentRelay: Sendable {
 
     /// Of each URL that fails: another one may be had meanwhile.
     private struct Outages {
-        enum News { case noNetwork, foreignContent }
+        enum News { case noNetwork, foreignContent, serverError }
         struct Entry {
             let url: String
             let start: ContinuousClock.Instant
@@ -90,6 +90,14 @@ final class SegmentRelay: Sendable {
             return false
         }
         return await waits(Self.pause)
+    }
+
+    /// Whether the stock demuxer is to hear of what may be had later. Once in an outage.
+    ///
+    /// Workaround (GStreamer >=1.26): it takes the third server error in a row for the end of the stream, without an error.
+    func handsOn(_ failure: PresentationFailure, at url: String) -> Bool {
+        guard case .status = failure.cause, !isForPlayers else { return false }
+        return begin(url, .serverError)
     }
 
     /// False where the task is cancelled.
@@ -146,8 +154,8 @@ final class SegmentRelay: Sendable {
 
     // MARK: Segments
 
-    /// What the origin answers, as it comes. Server errors go on to the stock demuxer, which asks again; once an outage
-    /// has lasted too long, that gets 404, after which it gives up. Throws why nothing can be had.
+    /// What the origin answers, as it comes. The first server error of an outage goes on to the stock demuxer, which asks again.
+    /// Once an outage has lasted too long, that gets 404, after which it gives up. Throws why nothing can be had.
     ///
     /// `isEncrypted`: the segment is decrypted as a whole before the stock demuxer sees it, and comes as it is.
     func answer(
@@ -159,7 +167,7 @@ final class SegmentRelay: Sendable {
                 return try await attempt(url, request, isEncrypted, since: start)
             } catch {
                 guard await triesAgain(error, at: url) else { throw ended(error, at: url) }
-                if case .status = error.cause, !isForPlayers { throw error }
+                if handsOn(error, at: url) { throw error }
             }
         }
     }
@@ -171,7 +179,9 @@ final class SegmentRelay: Sendable {
         let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         let isPart = head.status == 206 && head.contentRange?.first ?? 0 > 0
-        if let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
+        // If nothing is waited for, that is up to the stock demuxer too.
+        let isLookedAt = isEncrypted || isForPlayers || limit > .zero
+        if isLookedAt, let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
             throw .foreign(foreign, inPlaceOf: "media", at: url)
         }
         let part = RelayedPart(of: head, for: request)

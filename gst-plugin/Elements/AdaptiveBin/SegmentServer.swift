@@ -19,6 +19,8 @@ final class SegmentServer: Sendable {
     /// How often a live segment that is not there is asked for again, the first of a row and those behind it, and how many of
     /// them are left out in a row.
     private static let absence = (firstAttempts: 4, attempts: 2, limit: 8)
+    /// Of what cannot be had at all, the stock demuxer gives up the fourth. Of a live presentation, it would ask for ever.
+    private static let attempts = 4
 
     /// Reads what was fetched of the manifest; nil where it is the stock demuxer's own matter.
     typealias Rewrite = @Sendable (HTTPResponse) -> [UInt8]?
@@ -35,18 +37,23 @@ final class SegmentServer: Sendable {
         var absent: Int?
         var isHandedOut = false
         var requestCount = 0
+        /// How often in a row a URL could not be had at all.
+        var unreached: [String: Int] = [:]
         /// What the stock demuxer heard of, with the number of the request.
         var failures: [(number: Int, failure: PresentationFailure)] = []
     }
 
     private let origin: PresentationOrigin
     private let relay: SegmentRelay
+    private let giveUp: @Sendable (PresentationFailure) -> Void
     private let answers = RelayedAnswers()
     private let state = Mutex(State())
 
-    init(_ origin: PresentationOrigin, relay: SegmentRelay) {
-        self.origin = origin
-        self.relay = relay
+    /// `giveUp` hears why playback cannot go on.
+    init(
+        _ origin: PresentationOrigin, relay: SegmentRelay, giveUp: @escaping @Sendable (PresentationFailure) -> Void
+    ) {
+        (self.origin, self.relay, self.giveUp) = (origin, relay, giveUp)
     }
 
     /// Opens the loopback servers.
@@ -56,9 +63,12 @@ final class SegmentServer: Sendable {
     }
 
     /// One that waits for no outage, and is open. Nil where the stock demuxer could not reach it.
-    static func plain(for origin: PresentationOrigin) -> SegmentServer? {
+    static func plain(
+        for origin: PresentationOrigin, giveUp: @escaping @Sendable (PresentationFailure) -> Void
+    ) -> SegmentServer? {
         guard LoopbackReach.isDirect(Environment.variable) else { return nil }
-        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        let server = SegmentServer(
+            origin, relay: SegmentRelay(origin, limit: .zero) { _ in }, giveUp: giveUp)
         return (try? server.open()).map { server }
     }
 
@@ -162,10 +172,24 @@ final class SegmentServer: Sendable {
                 state.withLock { $0.failures.removeAll { $0.number < number } }
                 return response
             } catch {
-                if !Task.isCancelled { note(error, number) }
-                return LoopbackResponse(status: error.status)
+                return LoopbackResponse(status: Task.isCancelled ? error.status : failed(error, url, number))
             }
         }
+    }
+
+    /// The status that the stock demuxer gets: the origin's own, as long as it may ask again. It hears of anything else as of a
+    /// segment that is not there. At a server error, it would ask for ever before GStreamer 1.26, and end without an error
+    /// from there on.
+    private func failed(_ failure: PresentationFailure, _ url: String, _ number: Int) -> Int {
+        note(failure, number)
+        if case .status(let status) = failure.cause, status == failure.status { return status }
+        let count = state.withLock { state in
+            if state.unreached.count >= Self.failureLimit { state.unreached = state.unreached.filter { $0.key == url } }
+            state.unreached[url, default: 0] += 1
+            return state.unreached[url]
+        }
+        if count == Self.attempts { giveUp(failure) }
+        return 404
     }
 
     /// Of a live presentation, a segment that is not there comes late, or is there no more: the stock demuxer would ask for it
@@ -177,7 +201,10 @@ final class SegmentServer: Sendable {
         while true {
             do throws(PresentationFailure) {
                 let response = try await relay.answer(url, request)
-                state.withLock { $0.absent = 0 }
+                state.withLock { state in
+                    state.absent = 0
+                    state.unreached[url] = nil
+                }
                 return response
             } catch {
                 let absent = state.withLock { $0.manifest == nil ? nil : $0.absent }

@@ -39,6 +39,8 @@ struct Stillness {
         case isAtEnd
         /// Segments were fetched, and nothing comes of them, or nothing more.
         case hasStopped
+        /// No segment was fetched, although some are there.
+        case hasNotBegun
         /// The same segments are fetched again and again.
         case isRepeating
     }
@@ -97,6 +99,9 @@ struct Stillness {
     /// The segments that are remembered to find that out. No circle is that long.
     private static let seenLimit = 20_000
 
+    /// How long the first segment is waited for, in nanoseconds.
+    private static let startLimit: UInt64 = 20_000_000_000
+
     /// How long nothing happens before the demuxer counts as stopped, and the same at the end of a live presentation.
     private let limit: UInt64
     private let limitAtEnd: UInt64
@@ -106,6 +111,10 @@ struct Stillness {
     /// More is to come, and nothing says when: stillness alone is no stop. Stays so when a later manifest ends the
     /// presentation: the demuxer may read that one much later.
     private(set) var isOpenEnded = false
+    /// Segments are there from the start.
+    private var mayBegin = false
+    /// How long the first one was not asked for, without a reason.
+    private var startTime: UInt64 = 0
     private(set) var hasOutput = false
     /// The end was told, and nothing was fetched since.
     private(set) var wasEndTold = false
@@ -136,6 +145,9 @@ struct Stillness {
     }
 
     mutating func setOpenEnded() { isOpenEnded = true }
+
+    /// Segments are there, and the demuxer is to begin.
+    mutating func expectStart() { mayBegin = true }
 
     /// The demuxer asks for the playlist.
     mutating func didAsk(for name: String, at now: UInt64) {
@@ -229,6 +241,10 @@ struct Stillness {
         let stillness = now &- lastChange
         let targets = playlists.values.compactMap(\.target)
         let isLive = playlists.values.contains { $0.target != nil && $0.due > now }
+        if mayBegin, !hasFetched {
+            startTime = isBusy && !isPlaylistAwaited ? 0 : startTime &+ time
+            return startTime >= Self.startLimit ? .hasNotBegun : .none
+        }
         guard hasFetched, !isOpenEnded, !isLive || !hasOutput else { return .none }
         if hasOutput, hasFetchedAll, !wasEndTold {
             guard stillness >= limitAtEnd else { return .none }

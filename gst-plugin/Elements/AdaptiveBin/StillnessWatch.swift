@@ -33,6 +33,8 @@ final class StillnessWatch: Sendable {
         var begins: [UInt: Int] = [:]
         /// Nothing tells which requests are this presentation's: any may be.
         var isAnyOwn = false
+        /// Of the manifest whose segments are there.
+        var url = ""
         /// What the manifest's URLs have behind their hosts. These are no segments.
         var manifests: Set<String> = []
         /// If any may be: the answers since the last look.
@@ -164,6 +166,17 @@ final class StillnessWatch: Sendable {
 
     /// The demuxer may wait for what is to come, for as long as it takes.
     func setOpenEnded() { state.withLock { $0.stillness.setOpenEnded() } }
+
+    /// The manifest, which is at `url`, names segments that are there.
+    func expectStart(of url: String) {
+        state.withLock { state in
+            state.url = url
+            state.stillness.expectStart()
+        }
+    }
+
+    /// That of the manifest whose segments are there.
+    var url: String { state.withLock { $0.url } }
 
     func didAsk(for playlist: String) {
         state.withLock { $0.stillness.didAsk(for: playlist, at: MonotonicTime.now) }
@@ -387,6 +400,7 @@ extension AdaptiveBin {
         case .isAtEnd: liveDidEnd()
         case .hasStopped:
             fail(causeOfStop() ?? .stopped(Self.stock.factory, at: originURL(watch.lastURL ?? ""), errorInside))
+        case .hasNotBegun: fail(.notBegun(Self.stock.factory, watch.url, errorInside))
         case .isRepeating:
             fail(.repeating(Self.stock.factory, at: originURL(watch.lastURL ?? ""), errorInside))
         }
@@ -502,6 +516,17 @@ extension PresentationFailure {
                 + "\(HTTPRequest(url: url).printableURL) last, and gives nothing more.",
             advice: advice(
                 "Check that GStreamer plays such media. GST_DEBUG=\(demuxer):4,adaptivedemux2:4 shows more.", error))
+    }
+
+    /// The stock demuxer fetches no segment of the live presentation at `url`.
+    fileprivate static func notBegun(_ demuxer: String, _ url: String, _ error: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .format,
+            text: "Playback cannot begin: GStreamer's \(demuxer) fetches nothing of the live presentation "
+                + "\(HTTPRequest(url: url).printableURL).",
+            advice: advice(
+                "It does not start live Smooth Streaming as a rule. Ask for the presentation as HLS or DASH, if there is one.",
+                error))
     }
 
     /// The stock demuxer fetches the same again and again. `url`: what it fetched last.

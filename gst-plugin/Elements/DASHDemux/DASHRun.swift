@@ -71,7 +71,7 @@ final class DASHRun: AdaptiveRun {
 
     /// `choice` leaves out what has no keys; nil: nothing is. `playback`: of the pipeline, whose decryptors hear of the license
     /// services that the manifest names. `makeSegments` gives what serves segments to the stock demuxer; nil: it fetches them
-    /// itself. `makePlainSegments` gives the same where later versions of the manifest may be changed, or for cookies. `sleep`
+    /// itself. `makePlainSegments` gives the same for protected media, and where later versions of the manifest are changed. `sleep`
     /// waits for a length of time, or throws when the task is cancelled. `now` is the time that `sleep` is part of.
     init(
         shared: SharedSession, choice: KeyChoice? = nil, playback: KeyPlayback? = nil,
@@ -211,12 +211,9 @@ final class DASHRun: AdaptiveRun {
             if let kept = try? DASHManifest(bytes) { state.withLock { $0.audioTracks = kept.audioTracks } }
         }
         let ordered = Self.ordered(bytes, audioTrack)
-        // Later versions may bring other keys, and need this order. And the stock demuxer would send the manifest's cookies to
-        // every host, and no others.
-        let servesLater = isDynamic == true && (!alternatives.isEmpty || ordered != bytes)
-        // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
-        let servesProtected = origin.cookies.hasBeenUsed || origin.isLocal
-        if servesLater || mayBeProtected && servesProtected { serveSegments() }
+        // Later versions need this order. And the stock demuxer would keep cookies of its own: before GStreamer 1.28 none of
+        // those that segments set, and the manifest's for every host. Before 1.26, it fetches no files either.
+        if isDynamic != nil, mayBeProtected || isDynamic == true && ordered != bytes { serveSegments() }
         segments?.setHome(source)
         if let segments, let isDynamic {
             if let routed = segments.routed(ordered, from: url) {

@@ -471,7 +471,7 @@ extension HLSPresentation {
             } catch {
                 HLSDemuxer.log.log(.warning, nil, error.text)
                 if let relay, let url = resource.originURL, await relay.triesAgain(error, at: url) {
-                    guard case .status = error.cause else { continue }
+                    guard relay.handsOn(error, at: url) else { continue }
                 }
                 let end = resource.originURL.flatMap { relay?.ended(error, at: $0) } ?? error
                 return answer(to: resource, end)

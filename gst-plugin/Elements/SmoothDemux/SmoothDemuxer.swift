@@ -21,7 +21,8 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
     var run: SmoothRun? { currentRun as? SmoothRun }
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
-        let run = try SmoothRun(shared: shared, makeSegments: makeSegmentServer)
+        let run = try SmoothRun(
+            shared: shared, makeSegments: makeSegmentServer, makePlainSegments: makePlainSegments)
         run.watch.begin(look: look())
         return run
     }

@@ -16,6 +16,7 @@ final class SmoothRun: AdaptiveRun {
     let origin: PresentationOrigin
     let printableLicenseURL: String?
     let watch = StillnessWatch()
+    private let makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer?
     private let keys: ManifestKeys
     private let state = Mutex(State())
 
@@ -26,12 +27,15 @@ final class SmoothRun: AdaptiveRun {
         var url = ""
     }
 
-    /// `makeSegments` gives what serves fragments to the stock demuxer; nil: it fetches them itself.
+    /// `makeSegments` gives what serves fragments to the stock demuxer; nil: it fetches them itself. `makePlainSegments` gives
+    /// the same for protected media.
     init(
         shared: SharedSession, transport: any HTTPTransport = CurlTransport.shared,
-        makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil }
+        makeSegments: (PresentationOrigin) throws(AdaptiveStartFailure) -> SegmentServer? = { _ in nil },
+        makePlainSegments: @escaping @Sendable (PresentationOrigin) -> SegmentServer? = { _ in nil }
     ) throws(AdaptiveStartFailure) {
         session = shared.session
+        self.makePlainSegments = makePlainSegments
         keys = ManifestKeys(session: shared.session, keySystem: shared.settings.keySystem)
         printableLicenseURL = shared.settings.licenseURL.map { HTTPRequest(url: $0).printableURL }
         origin = PresentationOrigin(transport: transport)
@@ -63,10 +67,9 @@ final class SmoothRun: AdaptiveRun {
             throw .manifest(error, at: url)
         }
         if manifest.lacksKeyIDs { throw .noKeyIDs(in: url) }
-        // The stock demuxer would send the manifest's cookies to every host, and no others.
-        // Workaround (GStreamer <1.26): it fetches no files.
-        let servesProtected = manifest.isProtected && (origin.cookies.hasBeenUsed || origin.isLocal)
-        let segments = segments ?? (servesProtected ? SegmentServer.plain(for: origin) : nil)
+        // The stock demuxer would keep cookies of its own: before GStreamer 1.28 none of those that fragments set, and the
+        // manifest's for every host. Before 1.26, it fetches no files either.
+        let segments = segments ?? (manifest.isProtected ? makePlainSegments(origin) : nil)
         state.withLock { $0.segments = segments }
         // Later versions of a live manifest bring times alone.
         if let segments {
@@ -85,7 +88,10 @@ final class SmoothRun: AdaptiveRun {
             $0.encryption = encryption
             $0.url = url
         }
-        if manifest.isLive { watch.setOpenEnded() }
+        if manifest.isLive {
+            watch.setOpenEnded()
+            watch.expectStart(of: url)
+        }
         if manifest.isProtected {
             keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
             keys.demand(

@@ -32,13 +32,14 @@ struct SegmentServerTests {
     }
 
     private func server(
-        _ answers: Result<HTTPResponse, HTTPError>..., limit: Duration = .seconds(60)
+        _ answers: Result<HTTPResponse, HTTPError>..., limit: Duration = .seconds(60),
+        giveUp: @escaping @Sendable (PresentationFailure) -> Void = { _ in }
     ) throws -> (SegmentServer, Script, RelayTests.Time) {
         let (script, time) = (Script(answers), RelayTests.Time())
         let origin = PresentationOrigin(transport: script)
         let relay = SegmentRelay(
             origin, limit: limit, now: { time.now }, sleep: { try time.sleep($0) }, tell: { _ in })
-        let server = SegmentServer(origin, relay: relay)
+        let server = SegmentServer(origin, relay: relay, giveUp: giveUp)
         try server.open()
         server.setHome("https://a.test/film.mpd?t=1")
         return (server, script, time)
@@ -164,7 +165,7 @@ struct SegmentServerTests {
         try Data("0123456789".utf8).write(to: URL(filePath: path))
         defer { try? FileManager.default.removeItem(atPath: path) }
         let origin = PresentationOrigin(transport: Script([Self.response(500)]))
-        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in })
+        let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in }, giveUp: { _ in })
         try server.open()
         defer { server.close() }
         let file = "0" + path.replacing(" ", with: "%20")
@@ -216,6 +217,34 @@ struct SegmentServerTests {
         _ = server.route("https://a.test")
         #expect(await server.answer(LoopbackRequest(path: "0/x")).status >= 400)
         #expect(time.elapsed == .seconds(30))
+    }
+
+    /// At a server error, the stock demuxer would ask for ever, or end without an error; of a live presentation, it asks for ever
+    /// for what is not there.
+    @Test(arguments: [Duration.zero, .seconds(30)])
+    func whatCannotBeHadFourTimesInARowEndsPlayback(limit: Duration) async throws {
+        let reasons = Mutex<[String]>([])
+        let (server, _, _) = try server(
+            .failure(.untrusted("")), .failure(.untrusted("")), .failure(.untrusted("")), Self.response(200, "media"),
+            .failure(.refused("")), limit: limit, giveUp: { failure in reasons.withLock { $0.append(failure.text) } })
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        let request = LoopbackRequest(path: "0/x")
+        for status in [404, 404, 404, 200, 404, 404, 404] { #expect(await server.answer(request).status == status) }
+        #expect(reasons.withLock { $0 } == [])
+        for _ in 0..<2 { #expect(await server.answer(request).status == 404) }
+        #expect(reasons.withLock { $0.count } == 1)
+    }
+
+    /// If nothing is waited for, what the origin answers is up to the stock demuxer.
+    @Test(arguments: [(503, "busy"), (200, "<!DOCTYPE html><html></html>")])
+    func answersGoOnAsTheyAre(_ status: Int, _ text: String) async throws {
+        let (server, _, time) = try server(
+            Self.response(status, text), limit: .zero, giveUp: { Issue.record("\($0.text)") })
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        for _ in 0..<6 { #expect(await server.answer(LoopbackRequest(path: "0/x")).status == status) }
+        #expect(time.elapsed == .zero)
     }
 
     /// What failed before something else came is no news.

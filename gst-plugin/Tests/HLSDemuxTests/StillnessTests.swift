@@ -200,6 +200,17 @@ import Testing
         #expect(hasOutput || verdict(of: &stillness, from: 61)?.verdict == .hasStopped)
     }
 
+    /// If segments are there, the first one is asked for.
+    @Test func aLiveManifestWithSegmentsHasToBegin() {
+        var stillness = Stillness()
+        stillness.setOpenEnded()
+        stillness.expectStart()
+        // A request that is under way, such as for a slow first segment, is a reason.
+        #expect(verdict(of: &stillness, from: 0) { $0 == 10 } == End(verdict: .hasNotBegun, time: 30))
+        stillness.didFetch("http://a/1.m4s", at: 31 * Self.second)
+        #expect(verdict(of: &stillness, from: 31) == nil)
+    }
+
     /// Segments of a live presentation that come to their ends have to become something.
     @Test func segmentsOfALiveManifestMustBecomeMedia() {
         var stillness = Stillness()
