@@ -690,20 +690,21 @@ extension AdaptiveBin {
     }
 }
 
-/// What the stock demuxer would fetch itself may come through this process (`SegmentRelay`), if the application says how long
-/// outages may last.
+/// What the stock demuxer would fetch itself may come through this process (`SegmentRelay`).
 extension AdaptiveBin {
     /// How long playback waits where the network fails.
     static let outageLimit = Property(
         "outage-limit", nick: "Outage limit",
-        blurb: "How long, in milliseconds, playback waits where the network fails or sends something else; media "
-            + "segments come through this element then, and latchkey-fetch messages tell of them. 0: GStreamer's demuxer "
-            + "decides; set it before the demuxer starts",
+        blurb:
+            "How long, in milliseconds, playback waits where the network fails or sends something else; media segments "
+            + "come through this element then, and latchkey-fetch messages tell of them. 0: GStreamer's demuxer decides; "
+            + "set it before the demuxer starts",
         kind: .uint(default: 0, range: 0...UInt32.max),
         get: { .uint(($0 as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds } ?? 0) },
         set: { element, value in
-            guard case .uint(let milliseconds) = value else { return }
-            (element as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds = milliseconds }
+            if case .uint(let limit) = value {
+                (element as? AdaptiveBin)?.withGuarded { $0.outageMilliseconds = limit }
+            }
         })
 
     /// A relay of the origin's segments, which tells what it does on the bus. Nil where the stock demuxer fetches them.
@@ -717,7 +718,8 @@ extension AdaptiveBin {
         }
     }
 
-    private var giveUp: @Sendable (PresentationFailure) -> Void {
+    /// Ends playback.
+    final var giveUp: @Sendable (PresentationFailure) -> Void {
         { [element = WeakElement(reference)] why in element.withElement { ($0 as? AdaptiveBin)?.fail(why) } }
     }
 
@@ -739,11 +741,6 @@ extension AdaptiveBin {
         } catch {
             throw .loopback(error)
         }
-    }
-
-    /// The same for protected media if no outages are waited for.
-    final var makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? {
-        { [giveUp] in SegmentServer.plain(for: $0, giveUp: giveUp) }
     }
 
     /// The message of the stock demuxer with the origin's URLs in place of this process's, and an error with more details.
