@@ -238,13 +238,18 @@ class Watched:
                 parts.append(message.get_structure().to_string()[:300])
         return "; ".join(parts)
 
-    def is_sound_alone(self):
-        """Whether a collection of streams was posted, and none of them has video."""
-        collections = [message.parse_stream_collection() for message in self.messages
-                       if message.type == Gst.MessageType.STREAM_COLLECTION]
-        return bool(collections) and not any(
-            collection.get_stream(index).get_stream_type() & Gst.StreamType.VIDEO
-            for collection in collections for index in range(collection.get_size()))
+    def what_may_hang(self):
+        """Words for what is in the collections of streams that were posted, if stock elements may hang with it: see
+        `children.RACES`."""
+        kinds = 0
+        for message in self.messages:
+            if message.type == Gst.MessageType.STREAM_COLLECTION:
+                collection = message.parse_stream_collection()
+                for index in range(collection.get_size()):
+                    kinds |= collection.get_stream(index).get_stream_type()
+        if kinds & Gst.StreamType.TEXT:
+            return " with subtitles"
+        return " of sound alone" if kinds and not kinds & Gst.StreamType.VIDEO else ""
 
     def until_end(self, deadline=20.0, on_request=None):
         """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
@@ -256,7 +261,7 @@ class Watched:
 
         message = self.next_message(is_end, deadline)
         if message is None:
-            return f"no end after {deadline} s{' of sound alone' if self.is_sound_alone() else ''}"
+            return f"no end after {deadline} s{self.what_may_hang()}"
         return describe(message) if message.type == Gst.MessageType.ERROR else None
 
 

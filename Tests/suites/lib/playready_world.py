@@ -115,8 +115,8 @@ class World:
 
 
 def through(world, element, in_time=False, pause=0):
-    """filesrc ! qtdemux ! the decryptor of the key system ! sink; with `in_time`, the sink follows the clock; `pause`: in seconds,
-    in front of each packet."""
+    """filesrc ! qtdemux ! the decryptor of the key system ! sink; with `in_time`, the sink follows the clock; `pause`: seconds
+    that pass in front of each packet."""
     import pipelines
 
     watched = pipelines.Watched()
