@@ -55,7 +55,7 @@ public final class HeldEnd: @unchecked Sendable {
 
     /// Drops the next end that this thread sends to each of the pads; with a context, only until the thread is back in
     /// its loop.
-    fileprivate init(_ pads: [PadReference], until context: OpaquePointer?) {
+    init(_ pads: [PadReference], until context: OpaquePointer?) {
         let probes = pads.map { pad in
             // SAFETY: the probe owns its reference to this object and gives it up when it ends.
             gst_pad_add_probe(

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """Pipelines that are watched: what leaves the decryptors, what the bus says, and when it ends."""
 
+import functools
 import hashlib
 import re
 import threading
 import time
+import traceback
 
 import gi
 
@@ -42,6 +44,21 @@ def media_type(pad):
     return None if caps.is_empty() or caps.is_any() else caps.get_structure(0).get_name()
 
 
+def passes_all(probe):
+    """A probe that drops nothing. For one that fails, the bindings would say DROP: an element that misses an event then, such as
+    stream-start, looks like the faulty one."""
+
+    @functools.wraps(probe)
+    def passing(*arguments):
+        try:
+            probe(*arguments)
+        except Exception:
+            traceback.print_exc()
+        return PROBE_OK
+
+    return passing
+
+
 class Packets:
     """The MD5 sums of what a pad sends, in order."""
 
@@ -56,6 +73,7 @@ class Packets:
         self.kind = None
         pad.add_probe(BUFFER | BUFFER_LIST, self._probe)
 
+    @passes_all
     def _probe(self, _pad, info):
         if info.type & BUFFER_LIST:
             buffers = info.get_buffer_list()
@@ -71,7 +89,6 @@ class Packets:
             self.sums.append(sum_of(buffer))
             self.times.append(buffer.pts)
             self.arrivals.append(time.monotonic())
-        return PROBE_OK
 
 
 class Watched:
@@ -125,6 +142,7 @@ class Watched:
         with self.lock:
             self.streams.append(Packets(pad, factory_name(element)))
 
+    @passes_all
     def _input(self, _pad, info, element):
         with self.arrived:
             if info.type & BUFFER:
@@ -132,7 +150,6 @@ class Watched:
             elif info.get_event().type == END_OF_STREAM:
                 self.inputs[element][1] = True
             self.arrived.notify_all()
-        return PROBE_OK
 
     def wait_for_input(self, decryptors, buffers=1, end=False, deadline=10.0 * PATIENCE):
         """Whether so many decryptors were given so many buffers, and the end, before the deadline."""
@@ -221,13 +238,18 @@ class Watched:
                 parts.append(message.get_structure().to_string()[:300])
         return "; ".join(parts)
 
-    def is_sound_alone(self):
-        """Whether a collection of streams was posted, and none of them has video."""
-        collections = [message.parse_stream_collection() for message in self.messages
-                       if message.type == Gst.MessageType.STREAM_COLLECTION]
-        return bool(collections) and not any(
-            collection.get_stream(index).get_stream_type() & Gst.StreamType.VIDEO
-            for collection in collections for index in range(collection.get_size()))
+    def what_may_hang(self):
+        """Words for what is in the collections of streams that were posted, if stock elements may hang with it: see
+        `children.RACES`."""
+        kinds = 0
+        for message in self.messages:
+            if message.type == Gst.MessageType.STREAM_COLLECTION:
+                collection = message.parse_stream_collection()
+                for index in range(collection.get_size()):
+                    kinds |= collection.get_stream(index).get_stream_type()
+        if kinds & Gst.StreamType.TEXT:
+            return " with subtitles"
+        return " of sound alone" if kinds and not kinds & Gst.StreamType.VIDEO else ""
 
     def until_end(self, deadline=20.0, on_request=None):
         """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
@@ -239,7 +261,7 @@ class Watched:
 
         message = self.next_message(is_end, deadline)
         if message is None:
-            return f"no end after {deadline} s{' of sound alone' if self.is_sound_alone() else ''}"
+            return f"no end after {deadline} s{self.what_may_hang()}"
         return describe(message) if message.type == Gst.MessageType.ERROR else None
 
 

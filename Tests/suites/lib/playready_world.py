@@ -114,8 +114,9 @@ class World:
         demand(text in error, error)
 
 
-def through(world, element, in_time=False):
-    """filesrc ! qtdemux ! the decryptor of the key system ! sink; with `in_time`, the sink follows the clock."""
+def through(world, element, in_time=False, pause=0):
+    """filesrc ! qtdemux ! the decryptor of the key system ! sink; with `in_time`, the sink follows the clock; `pause`: seconds
+    that pass in front of each packet."""
     import pipelines
 
     watched = pipelines.Watched()
@@ -127,7 +128,10 @@ def through(world, element, in_time=False):
         decryptor = watched.add(element)
         decryptor.sync_state_with_parent()
         pad.link(decryptor.get_static_pad("sink"))
-        watched.end_in_sink(decryptor.get_static_pad("src"), sync=in_time)
+        output = decryptor.get_static_pad("src")
+        if pause:
+            output.add_probe(pipelines.BUFFER, lambda *_: time.sleep(pause) or pipelines.PROBE_OK)
+        watched.end_in_sink(output, sync=in_time)
 
     demuxer.connect("pad-added", pad_added)
     return watched
