@@ -47,11 +47,13 @@ extension Pad {
 
 /// The end that an adaptive demuxer sent too early. Thread-safe.
 public final class HeldEnd: @unchecked Sendable {
-    // SAFETY: `dropped` and `isDelivered` are guarded by `monitor`; `thread` is only compared, never used: it may be gone by then.
+    // SAFETY: what changes is guarded by `monitor`; `thread` is only compared, never used: it may be gone by then.
     private let monitor = Monitor()
     private let thread = g_thread_self()
     private var dropped: [PadReference] = []
     private var isDelivered = false
+    /// Pads whose probe has removed itself, or is about to.
+    private var ended: [PadReference] = []
 
     /// Drops the next end that this thread sends to each of the pads; with a context, only until the thread is back in
     /// its loop.
@@ -67,7 +69,7 @@ public final class HeldEnd: @unchecked Sendable {
         guard let context else { return }
         let source = g_idle_source_new()
         g_source_set_priority(source, G_PRIORITY_HIGH)
-        let cleanup = Unmanaged.passRetained(ProbeCleanup(pads, probes)).toOpaque()
+        let cleanup = Unmanaged.passRetained(ProbeCleanup(self, pads, probes)).toOpaque()
         // SAFETY: the source owns the box and gives it up when it ends.
         g_source_set_callback(
             source,
@@ -92,6 +94,16 @@ public final class HeldEnd: @unchecked Sendable {
     }
 
     fileprivate func probed(_ pad: PadReference, _ type: GstEventType) -> Verdict {
+        let verdict = verdict(pad, type)
+        if verdict != .wait { monitor.withLock { ended.append(pad) } }
+        return verdict
+    }
+
+    fileprivate func isProbed(_ pad: PadReference) -> Bool {
+        monitor.withLock { !ended.contains { $0.isSame(as: pad) } }
+    }
+
+    private func verdict(_ pad: PadReference, _ type: GstEventType) -> Verdict {
         switch type {
         case GST_EVENT_FLUSH_START, GST_EVENT_FLUSH_STOP:
             return .ignore
@@ -111,18 +123,22 @@ public final class HeldEnd: @unchecked Sendable {
     fileprivate enum Verdict { case wait, drop, ignore }
 }
 
-/// Probes to remove; those that ended by themselves are not there any more.
+/// Probes to remove, but for those that have ended by themselves.
 private final class ProbeCleanup {
+    private let held: HeldEnd
     private let pads: [PadReference]
     private let probes: [gulong]
 
-    init(_ pads: [PadReference], _ probes: [gulong]) {
+    init(_ held: HeldEnd, _ pads: [PadReference], _ probes: [gulong]) {
+        self.held = held
         self.pads = pads
         self.probes = probes
     }
 
     func run() {
-        for (pad, probe) in zip(pads, probes) where probe != 0 { gst_pad_remove_probe(pad.pointer, probe) }
+        for (pad, probe) in zip(pads, probes) where probe != 0 && held.isProbed(pad) {
+            gst_pad_remove_probe(pad.pointer, probe)
+        }
     }
 }
 
