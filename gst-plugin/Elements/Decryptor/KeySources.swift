@@ -218,6 +218,8 @@ final class KeySources: Sendable {
     }
 
     private func didStartPlaying(_ keyID: KeyID?) {
+        // What the pipeline's properties give has no license.
+        guard ownKey(for: keyID) == nil else { return }
         session.didStartPlaying(keyID)
         let (loaders, session) = (loaders, session)
         guard !loaders.isEmpty else { return }
