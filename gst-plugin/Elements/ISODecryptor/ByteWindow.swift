@@ -84,7 +84,9 @@ extension WholeFile {
         /// there is read before most of the media.
         mutating func comesToEnd(_ range: Range<UInt64>) -> Bool {
             guard let size = window?.size, !hasKeptEndBack else { return false }
-            let (sum, isMore) = readSize.addingReportingOverflow(range.upperBound - range.lowerBound)
+            // `matroskademux` asks for more than there is when it reads an index at the end.
+            let part = range.clamped(to: 0..<size)
+            let (sum, isMore) = readSize.addingReportingOverflow(part.upperBound - part.lowerBound)
             readSize = isMore ? .max : sum
             return (range.lowerBound >= size || readSize >= size - size / 4)
                 && range.upperBound >= size - min(size, UInt64(ByteWindow.pageSize))

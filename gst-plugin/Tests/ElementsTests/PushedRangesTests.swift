@@ -210,6 +210,7 @@ extension ElementTests {
             reader.source.release()
             #expect(try reader.pipeline.bus.next { $0.type == "error" || $0.type == "eos" }.type == "eos")
             #expect(reader.pipeline.bytes("out") == file && reader.source.places.isEmpty)
+            #expect(!reader.pipeline.bus.all().contains { $0.type == "have-context" }, "it made a session")
         }
 
         @Test func aFlushEndsTheWaitForBytes() throws {
