@@ -247,6 +247,16 @@ struct SegmentServerTests {
         #expect(time.elapsed == .zero)
     }
 
+    /// The stock demuxer waits ten seconds for a byte. It ends what stalls where it is the one that asks again.
+    @Test(arguments: [(Duration.zero, Duration.seconds(12)), (.seconds(60), .seconds(6))])
+    func whoAsksAgainEndsWhatStalls(limit: Duration, stallTimeout: Duration) async throws {
+        let (server, script, _) = try server(Self.response(200, "media"), limit: limit)
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        #expect(await server.answer(LoopbackRequest(path: "0/x")).status == 200)
+        #expect(script.sent.withLock { $0.map(\.stallTimeout) } == [stallTimeout])
+    }
+
     /// What failed before something else came is no news.
     @Test func whyNothingCameIsTold() async throws {
         let (server, _, _) = try server(Self.response(404), Self.response(200, "media"), Self.response(403))
