@@ -213,7 +213,12 @@ final class DASHRun: AdaptiveRun {
         let ordered = Self.ordered(bytes, audioTrack)
         // Later versions need this order. And the stock demuxer would keep cookies of its own: before GStreamer 1.28 none of
         // those that segments set, and the manifest's for every host. Before 1.26, it fetches no files either.
-        if isDynamic != nil, mayBeProtected || isDynamic == true && ordered != bytes { serveSegments() }
+        // A cache has the cookies itself.
+        if isDynamic != nil, mayBeProtected || isDynamic == true && ordered != bytes,
+            !LoopbackServer.waitsForNetwork(at: source)
+        {
+            serveSegments()
+        }
         segments?.setHome(source)
         if let segments, let isDynamic {
             if let routed = segments.routed(ordered, from: url) {
