@@ -236,7 +236,7 @@ final class DASHRun: AdaptiveRun {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
         }
         if isDynamic == false { return (ordered, nil, true) }
-        let located = Self.located(bytes, from: url, at: segments == nil ? location : nil)
+        let located = Self.located(bytes, from: url, at: location)
         return (located.bytes, located.laterURL, false)
     }
 
