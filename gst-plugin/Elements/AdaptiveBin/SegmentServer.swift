@@ -207,7 +207,10 @@ final class SegmentServer: Sendable {
                 }
                 return response
             } catch {
-                let absent = state.withLock { $0.manifest == nil ? nil : $0.absent }
+                let (isLive, absent) = state.withLock { ($0.manifest != nil, $0.manifest == nil ? nil : $0.absent) }
+                // At the edge of a timeline, the stock demuxer waits for the next version of the manifest if a connection fails.
+                // At a status it asks again at once, so all attempts would be over within a moment.
+                if isLive, case .connection = error.cause { _ = await relay.waits(SegmentRelay.pause) }
                 guard error.isAbsence, let absent, absent < Self.absence.limit else { throw error }
                 if attempt >= (absent == 0 ? Self.absence.firstAttempts : Self.absence.attempts) {
                     state.withLock { $0.absent = absent + 1 }

@@ -236,6 +236,16 @@ struct SegmentServerTests {
         #expect(reasons.withLock { $0.count } == 1)
     }
 
+    /// Of a live presentation, the network may be back in a moment.
+    @Test func connectionsOfALivePresentationHaveTime() async throws {
+        let (server, _, time) = try server(.failure(.refused("")), limit: .zero)
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        _ = server.serveManifest("https://a.test/film.mpd") { $0.body }
+        for _ in 0..<3 { #expect(await server.answer(LoopbackRequest(path: "0/x")).status == 404) }
+        #expect(time.elapsed == .seconds(3))
+    }
+
     /// If nothing is waited for, what the origin answers is up to the stock demuxer.
     @Test(arguments: [(503, "busy"), (200, "<!DOCTYPE html><html></html>")])
     func answersGoOnAsTheyAre(_ status: Int, _ text: String) async throws {
