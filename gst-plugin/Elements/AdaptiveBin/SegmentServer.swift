@@ -17,8 +17,8 @@ final class SegmentServer: Sendable {
     private static let manifestName = "m"
     private static let failureLimit = 8
     /// How often a live segment that is not there is asked for again, the first of a row and those behind it, and how many of
-    /// them are left out in a row.
-    private static let absence = (firstAttempts: 4, attempts: 2, limit: 8)
+    /// them are left out in a row. The first one is asked for more often if segments are long, up to `mostAttempts`.
+    private static let absence = (firstAttempts: 4, mostAttempts: 20, attempts: 2, limit: 8)
     /// Of what cannot be had at all, the stock demuxer gives up the fourth. Of a live presentation, it would ask for ever.
     private static let attempts = 4
 
@@ -35,6 +35,8 @@ final class SegmentServer: Sendable {
         var manifest: (url: String, rewrite: Rewrite)?
         /// How many segments of a live presentation were left out since one came; nil: none has come.
         var absent: Int?
+        /// For `absence`, the first of a row.
+        var firstAttempts = SegmentServer.absence.firstAttempts
         var isHandedOut = false
         var requestCount = 0
         /// How often in a row a URL could not be had at all.
@@ -109,10 +111,15 @@ final class SegmentServer: Sendable {
         }
     }
 
-    /// The URL for later versions of the manifest at `url`, which `rewrite` reads each time.
-    func serveManifest(_ url: String, _ rewrite: @escaping Rewrite) -> String? {
-        state.withLock { state in
+    /// The URL for later versions of the manifest at `url`, which `rewrite` reads each time. `longestSegment`: if the clocks of
+    /// this machine and the server differ, or an encoder is late, each segment is asked for when the one before it is there.
+    /// So it may be awaited for as long as it lasts.
+    func serveManifest(_ url: String, longestSegment: Duration? = nil, _ rewrite: @escaping Rewrite) -> String? {
+        let seconds = max(Int(clamping: longestSegment?.components.seconds ?? 0), 0)
+        let attempts = min(seconds, Self.absence.mostAttempts) * 3 / 2
+        return state.withLock { state in
             state.manifest = (url, rewrite)
+            state.firstAttempts = min(max(attempts, Self.absence.firstAttempts), Self.absence.mostAttempts)
             return state.servers?.url(Self.manifestName, from: nil)
         }
     }
@@ -212,7 +219,8 @@ final class SegmentServer: Sendable {
                 // At a status it asks again at once, so all attempts would be over within a moment.
                 if isLive, case .connection = error.cause { _ = await relay.waits(SegmentRelay.pause) }
                 guard error.isAbsence, let absent, absent < Self.absence.limit else { throw error }
-                if attempt >= (absent == 0 ? Self.absence.firstAttempts : Self.absence.attempts) {
+                let attempts = absent == 0 ? state.withLock { $0.firstAttempts } : Self.absence.attempts
+                if attempt >= attempts {
                     state.withLock { $0.absent = absent + 1 }
                     return LoopbackResponse(status: 204)
                 }

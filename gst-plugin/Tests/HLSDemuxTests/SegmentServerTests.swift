@@ -147,6 +147,21 @@ struct SegmentServerTests {
         #expect(await server.answer(request).status == 410)
     }
 
+    /// Of long segments, each may come as late as the one before it has ended.
+    @Test(arguments: [(0, 4), (2, 4), (8, 12), (3_000_000_000, 20)])
+    func aLongSegmentIsWaitedForLonger(longest: Int, seconds: Int) async throws {
+        let (server, _, time) = try server(Self.response(200, "first"), Self.response(404))
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        _ = server.serveManifest("https://a.test/film.mpd", longestSegment: .seconds(longest)) { $0.body }
+        let request = LoopbackRequest(path: "0/x")
+        #expect(await server.answer(request).status == 200)
+        #expect(await server.answer(request).status == 204)
+        #expect(time.elapsed == .seconds(seconds))
+        #expect(await server.answer(request).status == 204)
+        #expect(time.elapsed == .seconds(seconds + 2))
+    }
+
     @Test func laterVersionsOfAManifestMayMove() async throws {
         let (server, script, _) = try server(Self.response(200, "new"))
         defer { server.close() }
