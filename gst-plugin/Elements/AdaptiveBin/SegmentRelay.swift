@@ -188,10 +188,11 @@ final class SegmentRelay: Sendable {
             url, for: request, range: request.header("Range"), stallTimeout: stallTimeout, from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         let isPart = head.status == 206 && head.contentRange?.first ?? 0 > 0
-        // If nothing is waited for, that is up to the stock demuxer too.
-        let isLookedAt = isEncrypted || isForPlayers || limit > .zero
-        if isLookedAt, let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
-            throw .foreign(foreign, inPlaceOf: "media", at: url)
+        if let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
+            let failure = PresentationFailure.foreign(foreign, inPlaceOf: "media", at: url)
+            // If nothing is waited for, what becomes of it is up to the stock demuxer.
+            guard limit == .zero, !isEncrypted, !isForPlayers else { throw failure }
+            didFail(failure, at: url)
         }
         let part = RelayedPart(of: head, for: request)
         guard !isComplete, let part, part.sent.length.map({ $0 > bytes.count }) ?? true else {

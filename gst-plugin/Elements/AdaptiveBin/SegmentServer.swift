@@ -64,16 +64,6 @@ final class SegmentServer: Sendable {
         state.withLock { $0.servers = servers }
     }
 
-    /// One that waits for no outage, and is open. Nil where the stock demuxer could not reach it.
-    static func plain(
-        for origin: PresentationOrigin, giveUp: @escaping @Sendable (PresentationFailure) -> Void
-    ) -> SegmentServer? {
-        guard LoopbackReach.isDirect(Environment.variable) else { return nil }
-        let server = SegmentServer(
-            origin, relay: SegmentRelay(origin, limit: .zero) { _ in }, giveUp: giveUp)
-        return (try? server.open()).map { server }
-    }
-
     /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take
     /// broken connections well.
     func end() { answers.end() }
@@ -264,6 +254,23 @@ final class SegmentServer: Sendable {
         state.withLock { state in
             if state.failures.count >= Self.failureLimit { state.failures.removeFirst() }
             state.failures.append((number, failure))
+        }
+    }
+}
+
+extension AdaptiveBin {
+    /// Makes the server of a protected presentation that waits for no outage, and opens it. Nil where the stock demuxer could
+    /// not reach it.
+    final var makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? {
+        { [giveUp, element = WeakElement(reference)] origin in
+            guard LoopbackReach.isDirect(Environment.variable) else { return nil }
+            let relay = SegmentRelay(origin, limit: .zero) { notice in
+                // Nobody waits for the network.
+                if case .noNetwork = notice { return }
+                element.withElement { notice.post(on: $0.reference) }
+            }
+            let server = SegmentServer(origin, relay: relay, giveUp: giveUp)
+            return (try? server.open()).map { server }
         }
     }
 }
