@@ -39,6 +39,18 @@ struct LoopbackServerTests {
         }
     }
 
+    @Test func aServerMayWaitForTheNetworkItself() async throws {
+        try await onOwnThread {
+            let server = try Loopback { echo($0) }
+            #expect(!Loopback.waitsForNetwork(at: server.url("a")))
+            server.setWaitsForNetwork()
+            #expect(Loopback.waitsForNetwork(at: server.url("a")))
+            #expect(!Loopback.waitsForNetwork(at: "http://127.0.0.1/a"))
+            server.close()
+            #expect(!Loopback.waitsForNetwork(at: server.url("a")))
+        }
+    }
+
     @Test func whatIsAtHandNeedsNoHandler() async throws {
         try await onOwnThread {
             let handled = Mutex(0)

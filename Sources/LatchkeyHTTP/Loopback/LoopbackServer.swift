@@ -25,6 +25,15 @@ public final class LoopbackServer: Sendable {
     private let channel: any Channel
     private let connections: LoopbackConnections
 
+    /// The ports of those that wait for the network themselves.
+    private static let waitingPorts = Mutex<Set<UInt16>>([])
+
+    /// Whether a server of this process has the URL that waits for the network itself, such as that of a cache. Who asks it
+    /// must not give up before.
+    package static func waitsForNetwork(at url: String) -> Bool {
+        waitingPorts.withLock { ports in ports.contains { url.hasPrefix("http://127.0.0.1:\($0)/") } }
+    }
+
     /// Opens the port. Throws where the system gives none. `quick` is asked first.
     public init(
         limits: LoopbackLimits = LoopbackLimits(), quick: @escaping QuickHandler = { _ in nil },
@@ -51,6 +60,9 @@ public final class LoopbackServer: Sendable {
 
     deinit { close() }
 
+    /// It waits for the network itself.
+    package func setWaitsForNetwork() { Self.waitingPorts.withLock { _ = $0.insert(port) } }
+
     /// The URL of a path under the token. Any client that knows it can send requests: keep it out of logs and messages.
     public func url(_ path: String) -> String { "http://127.0.0.1:\(port)/\(token.text)/\(path)" }
 
@@ -61,6 +73,7 @@ public final class LoopbackServer: Sendable {
     /// open any more. A second call does nothing.
     public func close() {
         guard let open = connections.close() else { return }
+        Self.waitingPorts.withLock { _ = $0.remove(port) }
         let channel = channel
         let closeAll: @Sendable () -> Void = {
             for channel in [channel] + open {

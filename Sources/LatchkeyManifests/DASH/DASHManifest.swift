@@ -19,6 +19,8 @@ public struct DASHManifest: Hashable, Sendable {
     public var isDynamic: Bool
     /// Nil where the manifest is not to be fetched again.
     public var minimumUpdatePeriod: Duration?
+    /// No segment is longer; nil where the manifest does not say so.
+    package var longestSegment: Duration?
     /// Where the next version is, as the manifest spells it.
     public var location: String?
     /// Each once, in order. Empty for clear media.
@@ -94,6 +96,7 @@ extension DASHManifest {
         guard root.localName == "MPD" else { throw .malformed("no MPD: the document is something else") }
         isDynamic = root[attribute: "type"] == "dynamic"
         minimumUpdatePeriod = root[attribute: "minimumUpdatePeriod"].flatMap { Duration(iso8601: $0) }
+        longestSegment = root[attribute: "maxSegmentDuration"].flatMap { Duration(iso8601: $0) }
         location = root.child("Location").map(\.trimmedText).flatMap { $0.isEmpty ? nil : $0 }
         protections = []
         qualities = []

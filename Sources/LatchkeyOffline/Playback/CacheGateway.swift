@@ -48,6 +48,7 @@ public final class CacheGateway: Sendable {
         guard let path = service.origins.path(of: item.url) else {
             throw CacheError(.invalidURL, "\(CacheError.printable(item.url)) is no http or https URL")
         }
+        server.setWaitsForNetwork()
         service.setBase(server.url(""))
         url = server.url(path)
     }

@@ -133,16 +133,16 @@ final class PresentationOrigin: Sendable {
     }
 
     /// A segment, whose body goes to `receiver` as it comes and as `gate` lets it (`HTTPTransport`). `range` is the value of
-    /// a `Range` field.
+    /// a `Range` field. Fails if no byte comes for `stallTimeout`.
     func receive(
-        _ url: String, for request: LoopbackRequest, range: String?, through gate: HTTPBodyGate,
-        to receiver: @escaping HTTPBodyReceiver
+        _ url: String, for request: LoopbackRequest, range: String?, stallTimeout: Duration,
+        through gate: HTTPBodyGate, to receiver: @escaping HTTPBodyReceiver
     ) async throws(HLSFailure) -> HTTPResponse {
         var outgoing = self.request(.segment, url, for: request, range: range, method: "GET")
         // A player may stand still for long, and a segment may be a whole film.
         outgoing.timeout = .seconds(86_400)
         outgoing.maximumResponseSize = ContentRange.limit
-        outgoing.stallTimeout = Self.stallTimeout
+        outgoing.stallTimeout = stallTimeout
         do {
             return try await transport(for: url).send(outgoing, through: gate, to: receiver)
         } catch {
@@ -152,9 +152,6 @@ final class PresentationOrigin: Sendable {
 
     /// The most of a segment that is kept at once, in bytes.
     static var segmentLimit: Int { Content.segment.limit }
-
-    /// Less than the stock demuxer waits for a byte.
-    private static let stallTimeout = Duration.seconds(6)
 
     private func request(
         _ content: Content, _ url: String, for request: LoopbackRequest?, range: String?, method: String

@@ -27,6 +27,9 @@ final class SegmentRelay: Sendable {
 
     /// Between two attempts.
     static let pause = Duration.seconds(1)
+    /// How long no byte comes before a connection counts as broken: less than the stock demuxer waits, which is 10 s. Where
+    /// trying on is up to that, it is longer, so that the stock demuxer ends what stalls, as with clear media.
+    private static let stallTimeouts = (own: Duration.seconds(6), stock: Duration.seconds(12))
 
     private let origin: PresentationOrigin
     private let limit: Duration
@@ -79,6 +82,11 @@ final class SegmentRelay: Sendable {
     ) {
         (self.origin, self.limit, self.now, self.sleep, self.tell) = (origin, limit, now, sleep, tell)
         self.isForPlayers = isForPlayers
+    }
+
+    /// For `SegmentDownload`.
+    var stallTimeout: Duration {
+        isForPlayers || limit > .zero ? Self.stallTimeouts.own : Self.stallTimeouts.stock
     }
 
     // MARK: Outages
@@ -176,13 +184,15 @@ final class SegmentRelay: Sendable {
         _ url: String, _ request: LoopbackRequest, _ isEncrypted: Bool, since start: ContinuousClock.Instant
     ) async throws(PresentationFailure) -> LoopbackResponse {
         let filters = !isForPlayers && !isEncrypted
-        let download = SegmentDownload(url, for: request, range: request.header("Range"), from: origin)
+        let download = SegmentDownload(
+            url, for: request, range: request.header("Range"), stallTimeout: stallTimeout, from: origin)
         let (head, bytes, isComplete) = try await beginning(of: download, url)
         let isPart = head.status == 206 && head.contentRange?.first ?? 0 > 0
-        // If nothing is waited for, that is up to the stock demuxer too.
-        let isLookedAt = isEncrypted || isForPlayers || limit > .zero
-        if isLookedAt, let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
-            throw .foreign(foreign, inPlaceOf: "media", at: url)
+        if let foreign = ForeignContent(start: bytes, isPart: isPart, isEncrypted: isEncrypted) {
+            let failure = PresentationFailure.foreign(foreign, inPlaceOf: "media", at: url)
+            // If nothing is waited for, what becomes of it is up to the stock demuxer.
+            guard limit == .zero, !isEncrypted, !isForPlayers else { throw failure }
+            didFail(failure, at: url)
         }
         let part = RelayedPart(of: head, for: request)
         guard !isComplete, let part, part.sent.length.map({ $0 > bytes.count }) ?? true else {
@@ -392,7 +402,8 @@ actor RelayedBody {
         guard await relay.triesAgain(failure, at: url) else { throw lost(failure) }
         isResumed = true
         let range = body.resume(request.header("Range"))
-        download = SegmentDownload(url, for: request, range: range, from: origin)
+        download = SegmentDownload(
+            url, for: request, range: range, stallTimeout: relay.stallTimeout, from: origin)
     }
 
     /// Tells of it, unless the body is not wanted any more.
@@ -451,14 +462,19 @@ final class SegmentDownload: Sendable {
     private let buffer: Buffer
     private let task: Task<Void, Never>
 
-    /// `range` is the value of a `Range` field.
-    init(_ url: String, for request: LoopbackRequest, range: String?, from origin: PresentationOrigin) {
+    /// `range` is the value of a `Range` field. The download fails if no byte comes for `stallTimeout`.
+    init(
+        _ url: String, for request: LoopbackRequest, range: String?, stallTimeout: Duration,
+        from origin: PresentationOrigin
+    ) {
         let (events, sender) = AsyncStream.makeStream(of: Event.self)
         let buffer = Buffer()
         (self.events, self.buffer) = (events, buffer)
         task = Task {
             do throws(PresentationFailure) {
-                let end = try await origin.receive(url, for: request, range: range, through: buffer.gate) {
+                let end = try await origin.receive(
+                    url, for: request, range: range, stallTimeout: stallTimeout, through: buffer.gate
+                ) {
                     buffer.add($1.count)
                     sender.yield(.piece($0, $1))
                 }

@@ -17,8 +17,8 @@ final class SegmentServer: Sendable {
     private static let manifestName = "m"
     private static let failureLimit = 8
     /// How often a live segment that is not there is asked for again, the first of a row and those behind it, and how many of
-    /// them are left out in a row.
-    private static let absence = (firstAttempts: 4, attempts: 2, limit: 8)
+    /// them are left out in a row. The first one is asked for more often if segments are long, up to `mostAttempts`.
+    private static let absence = (firstAttempts: 4, mostAttempts: 20, attempts: 2, limit: 8)
     /// Of what cannot be had at all, the stock demuxer gives up the fourth. Of a live presentation, it would ask for ever.
     private static let attempts = 4
 
@@ -35,6 +35,8 @@ final class SegmentServer: Sendable {
         var manifest: (url: String, rewrite: Rewrite)?
         /// How many segments of a live presentation were left out since one came; nil: none has come.
         var absent: Int?
+        /// For `absence`, the first of a row.
+        var firstAttempts = SegmentServer.absence.firstAttempts
         var isHandedOut = false
         var requestCount = 0
         /// How often in a row a URL could not be had at all.
@@ -60,16 +62,6 @@ final class SegmentServer: Sendable {
     func open() throws(HTTPError) {
         let servers = try PresentationServers { [weak self] request in await self?.answer(request) ?? .notFound }
         state.withLock { $0.servers = servers }
-    }
-
-    /// One that waits for no outage, and is open. Nil where the stock demuxer could not reach it.
-    static func plain(
-        for origin: PresentationOrigin, giveUp: @escaping @Sendable (PresentationFailure) -> Void
-    ) -> SegmentServer? {
-        guard LoopbackReach.isDirect(Environment.variable) else { return nil }
-        let server = SegmentServer(
-            origin, relay: SegmentRelay(origin, limit: .zero) { _ in }, giveUp: giveUp)
-        return (try? server.open()).map { server }
     }
 
     /// Answers everything that the stock demuxer still waits for, at once. The ports stay open: the demuxer does not take
@@ -109,10 +101,15 @@ final class SegmentServer: Sendable {
         }
     }
 
-    /// The URL for later versions of the manifest at `url`, which `rewrite` reads each time.
-    func serveManifest(_ url: String, _ rewrite: @escaping Rewrite) -> String? {
-        state.withLock { state in
+    /// The URL for later versions of the manifest at `url`, which `rewrite` reads each time. `longestSegment`: if the clocks of
+    /// this machine and the server differ, or an encoder is late, each segment is asked for when the one before it is there.
+    /// So it may be awaited for as long as it lasts.
+    func serveManifest(_ url: String, longestSegment: Duration? = nil, _ rewrite: @escaping Rewrite) -> String? {
+        let seconds = max(Int(clamping: longestSegment?.components.seconds ?? 0), 0)
+        let attempts = min(seconds, Self.absence.mostAttempts) * 3 / 2
+        return state.withLock { state in
             state.manifest = (url, rewrite)
+            state.firstAttempts = min(max(attempts, Self.absence.firstAttempts), Self.absence.mostAttempts)
             return state.servers?.url(Self.manifestName, from: nil)
         }
     }
@@ -207,9 +204,13 @@ final class SegmentServer: Sendable {
                 }
                 return response
             } catch {
-                let absent = state.withLock { $0.manifest == nil ? nil : $0.absent }
+                let (isLive, absent) = state.withLock { ($0.manifest != nil, $0.manifest == nil ? nil : $0.absent) }
+                // At the edge of a timeline, the stock demuxer waits for the next version of the manifest if a connection fails.
+                // At a status it asks again at once, so all attempts would be over within a moment.
+                if isLive, case .connection = error.cause { _ = await relay.waits(SegmentRelay.pause) }
                 guard error.isAbsence, let absent, absent < Self.absence.limit else { throw error }
-                if attempt >= (absent == 0 ? Self.absence.firstAttempts : Self.absence.attempts) {
+                let attempts = absent == 0 ? state.withLock { $0.firstAttempts } : Self.absence.attempts
+                if attempt >= attempts {
                     state.withLock { $0.absent = absent + 1 }
                     return LoopbackResponse(status: 204)
                 }
@@ -253,6 +254,23 @@ final class SegmentServer: Sendable {
         state.withLock { state in
             if state.failures.count >= Self.failureLimit { state.failures.removeFirst() }
             state.failures.append((number, failure))
+        }
+    }
+}
+
+extension AdaptiveBin {
+    /// Makes the server of a protected presentation that waits for no outage, and opens it. Nil where the stock demuxer could
+    /// not reach it.
+    final var makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? {
+        { [giveUp, element = WeakElement(reference)] origin in
+            guard LoopbackReach.isDirect(Environment.variable) else { return nil }
+            let relay = SegmentRelay(origin, limit: .zero) { notice in
+                // Nobody waits for the network.
+                if case .noNetwork = notice { return }
+                element.withElement { notice.post(on: $0.reference) }
+            }
+            let server = SegmentServer(origin, relay: relay, giveUp: giveUp)
+            return (try? server.open()).map { server }
         }
     }
 }

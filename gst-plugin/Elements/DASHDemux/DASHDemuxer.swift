@@ -40,7 +40,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         let run = try DASHRun(
             shared: shared, choice: KeyChoice(partialLicenses(shared), shared),
             playback: shared.playback(around: reference), makeSegments: makeSegmentServer,
-            makePlainSegments: { [giveUp] in SegmentServer.plain(for: $0, giveUp: giveUp) })
+            makePlainSegments: makePlainSegments)
         let weak = WeakElement(reference)
         run.onLeftOut { refusals in weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals) } }
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }

@@ -35,6 +35,7 @@ final class DASHRun: AdaptiveRun {
         /// Where the manifest, which is protected, says that its later versions are.
         var location: String?
         /// Of the latest version of the manifest.
+        var longestSegment: Duration?
         var qualities: [PictureQuality] = []
         /// The same of the first version, for the choice by keys.
         var alternatives: Set<DASHAlternatives> = []
@@ -200,9 +201,9 @@ final class DASHRun: AdaptiveRun {
     func handedOn(
         _ bytes: [UInt8], from url: String, source: String, audioTrack: String? = nil
     ) -> (bytes: [UInt8], laterURL: String?, isOrdered: Bool) {
-        let (isDynamic, location, alternatives) = state.withLock { state in
+        let (isDynamic, location, longestSegment, alternatives) = state.withLock { state in
             defer { state.alternatives = [] }
-            return (state.isDynamic, state.location, state.alternatives)
+            return (state.isDynamic, state.location, state.longestSegment, state.alternatives)
         }
         var bytes = bytes
         if let chosen = chosen(bytes, alternatives) {
@@ -213,14 +214,20 @@ final class DASHRun: AdaptiveRun {
         let ordered = Self.ordered(bytes, audioTrack)
         // Later versions need this order. And the stock demuxer would keep cookies of its own: before GStreamer 1.28 none of
         // those that segments set, and the manifest's for every host. Before 1.26, it fetches no files either.
-        if isDynamic != nil, mayBeProtected || isDynamic == true && ordered != bytes { serveSegments() }
+        // A cache has the cookies itself.
+        if isDynamic != nil, mayBeProtected || isDynamic == true && ordered != bytes,
+            !LoopbackServer.waitsForNetwork(at: source)
+        {
+            serveSegments()
+        }
         segments?.setHome(source)
         if let segments, let isDynamic {
             if let routed = segments.routed(ordered, from: url) {
                 segments.didHandOut()
                 guard isDynamic else { return (routed, nil, true) }
                 let isLocal = origin.isLocal
-                let laterURL = segments.serveManifest(location ?? source) { [weak self, weak segments] response in
+                let laterURL = segments.serveManifest(location ?? source, longestSegment: longestSegment) {
+                    [weak self, weak segments] response in
                     // What a server says names no files.
                     if isLocal, URIReference(response.url).filePath == nil { return nil }
                     let chosen = self?.chosenLater(response.body) ?? response.body
@@ -231,7 +238,7 @@ final class DASHRun: AdaptiveRun {
             DASHDemuxer.log.log(.info, nil, "The manifest is of a kind whose media GStreamer's demuxer has to fetch.")
         }
         if isDynamic == false { return (ordered, nil, true) }
-        let located = Self.located(bytes, from: url, at: segments == nil ? location : nil)
+        let located = Self.located(bytes, from: url, at: location)
         return (located.bytes, located.laterURL, false)
     }
 
@@ -261,6 +268,7 @@ final class DASHRun: AdaptiveRun {
         // Protection that ends does not matter to media that is there already.
         state.withLock {
             $0.mayBeProtected = $0.mayBeProtected || manifest.isProtected
+            $0.longestSegment = manifest.longestSegment
             $0.qualities = manifest.qualities
             $0.audioTracks = manifest.audioTracks
             if manifest.isProtected, manifest.location != nil {

@@ -22,8 +22,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let run = try SmoothRun(
-            shared: shared, makeSegments: makeSegmentServer,
-            makePlainSegments: { [giveUp] in SegmentServer.plain(for: $0, giveUp: giveUp) })
+            shared: shared, makeSegments: makeSegmentServer, makePlainSegments: makePlainSegments)
         run.watch.begin(look: look())
         return run
     }

@@ -269,6 +269,21 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(try Self.representations(later.body) == kept && base(later.body) == base(handedOn.bytes))
     }
 
+    /// A cache waits for the network longer than what would stand in front of it.
+    @Test func aCacheServesItsOwnSegments() throws {
+        let cache = try LoopbackServer { _ in .notFound }
+        defer { cache.close() }
+        cache.setWaitsForNetwork()
+        let (bytes, url) = (Self.qualities(type: "static"), cache.url("0/film.mpd"))
+        let run = try DASHRun(
+            shared: SharedSession(KeySession(), ControlSettings()), transport: Versions([bytes]),
+            makePlainSegments: Self.makePlainSegments)
+        defer { run.end() }
+        try run.start(bytes, from: url)
+        #expect(run.handedOn(bytes, from: url, source: url).bytes == bytes)
+        #expect(run.segments == nil)
+    }
+
     /// The chosen track is in front in later versions, too: these come through this process. Without a choice, clear ones do not.
     @Test(arguments: ["two", "one", nil]) func aTrackOfALivePresentationIsInFront(track: String?) async throws {
         let bytes = Self.qualities(type: "dynamic", isProtected: false)

@@ -147,6 +147,21 @@ struct SegmentServerTests {
         #expect(await server.answer(request).status == 410)
     }
 
+    /// Of long segments, each may come as late as the one before it has ended.
+    @Test(arguments: [(0, 4), (2, 4), (8, 12), (3_000_000_000, 20)])
+    func aLongSegmentIsWaitedForLonger(longest: Int, seconds: Int) async throws {
+        let (server, _, time) = try server(Self.response(200, "first"), Self.response(404))
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        _ = server.serveManifest("https://a.test/film.mpd", longestSegment: .seconds(longest)) { $0.body }
+        let request = LoopbackRequest(path: "0/x")
+        #expect(await server.answer(request).status == 200)
+        #expect(await server.answer(request).status == 204)
+        #expect(time.elapsed == .seconds(seconds))
+        #expect(await server.answer(request).status == 204)
+        #expect(time.elapsed == .seconds(seconds + 2))
+    }
+
     @Test func laterVersionsOfAManifestMayMove() async throws {
         let (server, script, _) = try server(Self.response(200, "new"))
         defer { server.close() }
@@ -236,6 +251,16 @@ struct SegmentServerTests {
         #expect(reasons.withLock { $0.count } == 1)
     }
 
+    /// Of a live presentation, the network may be back in a moment.
+    @Test func connectionsOfALivePresentationHaveTime() async throws {
+        let (server, _, time) = try server(.failure(.refused("")), limit: .zero)
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        _ = server.serveManifest("https://a.test/film.mpd") { $0.body }
+        for _ in 0..<3 { #expect(await server.answer(LoopbackRequest(path: "0/x")).status == 404) }
+        #expect(time.elapsed == .seconds(3))
+    }
+
     /// If nothing is waited for, what the origin answers is up to the stock demuxer.
     @Test(arguments: [(503, "busy"), (200, "<!DOCTYPE html><html></html>")])
     func answersGoOnAsTheyAre(_ status: Int, _ text: String) async throws {
@@ -245,6 +270,16 @@ struct SegmentServerTests {
         _ = server.route("https://a.test")
         for _ in 0..<6 { #expect(await server.answer(LoopbackRequest(path: "0/x")).status == status) }
         #expect(time.elapsed == .zero)
+    }
+
+    /// The stock demuxer waits ten seconds for a byte. It ends what stalls where it is the one that asks again.
+    @Test(arguments: [(Duration.zero, Duration.seconds(12)), (.seconds(60), .seconds(6))])
+    func whoAsksAgainEndsWhatStalls(limit: Duration, stallTimeout: Duration) async throws {
+        let (server, script, _) = try server(Self.response(200, "media"), limit: limit)
+        defer { server.close() }
+        _ = server.route("https://a.test")
+        #expect(await server.answer(LoopbackRequest(path: "0/x")).status == 200)
+        #expect(script.sent.withLock { $0.map(\.stallTimeout) } == [stallTimeout])
     }
 
     /// What failed before something else came is no news.
