@@ -545,8 +545,6 @@ extension AgentCore {
         }
     }
 
-    private static let typeLimit = 16
-
     /// Looks whether it is no content that a server sends there, or media with a wrong type: demuxers may swallow either. Of a
     /// server that gives media such a type, web pages alone are expected.
     private func check(_ url: String, _ type: String) {
@@ -562,7 +560,7 @@ extension AgentCore {
             guard let self, let start else { return }
             if let content = ForeignContent(start: start.bytes) { return foreignContentDidCome(content, at: url) }
             // A server may have others for ever.
-            guarded.withLock { if $0.typesOfMedia.count < Self.typeLimit { $0.typesOfMedia.insert(type) } }
+            guarded.withLock { if $0.typesOfMedia.count < 16 { $0.typesOfMedia.insert(type) } }
             logWrongType(type, of: url)
         }
     }
@@ -571,13 +569,11 @@ extension AgentCore {
     ///
     /// Workaround (GStreamer >=1.26): they name none, and the URL has to be of the content's origin.
     private func isOurs(_ answer: HTTPClientAnswer) -> Bool {
-        let content = URIReference(contentURL)
-        let url = URIReference(answer.url)
+        let (content, url) = (URIReference(contentURL), URIReference(answer.url))
         if url.printable == content.printable { return true }
         guard let referrer = answer.referrer else { return url.origin != nil && url.origin == content.origin }
         guard URIReference(referrer).printable == content.printable else { return false }
-        let isLoopback = url.origin?.hasPrefix("http://127.0.0.1:") == true
-        return !isLoopback || url.origin == content.origin
+        return url.origin?.hasPrefix("http://127.0.0.1:") != true || url.origin == content.origin
     }
 
     // MARK: The bus
