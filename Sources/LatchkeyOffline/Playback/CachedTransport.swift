@@ -23,11 +23,12 @@ public struct CachedTransport: HTTPTransport {
         do throws(CacheError) {
             if let response = try await response(to: request) { return response }
         } catch let cause {
-            // The origin says what is wrong in its own words. That another process has the item is not known there.
+            // The origin says what is wrong in its own words, and nothing of what is on this disk.
             do throws(HTTPError) {
                 return try await origin.send(request)
             } catch {
-                throw error.isConnectionFailure && cause.code == .inUse ? .refused(request.url, cause.reason) : error
+                let saysMore = cause.isTemporary && cause.reason != error.description
+                throw error.isConnectionFailure && saysMore ? .refused(request.url, cause.reason) : error
             }
         }
         return try await origin.send(request)

@@ -128,7 +128,13 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
     /// What cannot be read, with the type of what is not ISO media at all.
     private func problem(_ error: FormatError) -> DecryptorFailure {
         guard error.isSameKind(as: .otherFormat("")) else { return .malformedStream(error.description) }
-        return .otherMedia(TypeFinder.mediaType(of: samples.heldBytes(Self.bytesForType)))
+        return .otherMedia(Self.type(of: samples.heldBytes(Self.bytesForType)))
+    }
+
+    /// What people know the type by.
+    private static func type(of start: [UInt8]) -> String? {
+        let type = TypeFinder.mediaType(of: start)
+        return type == WebMRelay.pluggedType ? WebMRelay.producedType : type
     }
 
     /// Nil when the sample is decrypted, or what comes instead.
@@ -405,7 +411,7 @@ extension ISODecryptor {
             }
             var start: [UInt8] = []
             if case .buffer(let buffer) = encryptedBytes(0, Self.bytesForType) { start = buffer.copyBytes() }
-            return report(.otherMedia(TypeFinder.mediaType(of: start)))
+            return report(.otherMedia(Self.type(of: start)))
         }
         tellProtections(file.takeProtections())
         if file.isProtected { fetchFromHere() }
