@@ -434,6 +434,8 @@ struct KeyRing {
             if !key.isLocked { Self.warnOnce }
             if let error = sources.refusal(of: keyID, for: media) { return .failed(.key(keyID, error)) }
             let permission = sources.use(keyID)
+            // The key may have failed since its status was read, as it does if its first play cannot be written down.
+            guard sources.session.revision == current else { return cipher(for: keyID, of: media, hasBegun: hasBegun) }
             guard permission != .wait || hasBegun else { return .missing }
             if permission != .play, let known = entries[use], known.key == key {
                 last = known

@@ -247,7 +247,9 @@ final class HLSKeys: Sendable {
         signal.yield()
         for await _ in changes {
             switch session.status(of: keyID) {
-            case .usable(let contentKey): if try mayUse() { return contentKey }
+            case .usable(let contentKey):
+                // It may have failed meanwhile, as it does if its first play cannot be written down.
+                if try mayUse(), case .usable = session.status(of: keyID) { return contentKey }
             case .failed(let error, _): throw .key(name, error)
             case .absent, .pending: continue
             }

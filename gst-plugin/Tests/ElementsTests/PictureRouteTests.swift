@@ -217,7 +217,6 @@ extension ElementTests {
             let bench = try Bench(
                 Self.pictures + "tee name=tee ! queue ! latchkeyguard ! fakesink name=guarded "
                     + "fakesink name=end async=false", session, recorded: ["guarded", "end"])
-            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
             bench.preroll()
             #expect(bench.refusal == nil)
             gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
