@@ -157,6 +157,10 @@ class Parts:
 
         return answer
 
+    def check_requests(self):
+        asked = self.scene.key_requests()
+        demand(asked == [identifier(self.URI)], f"keys that were asked for: {asked}")
+
     def state(self, number):
         letter = "e" if number >= self.clear else "c"
         key = media.key_line(self.URI) if letter == "e" else "#EXT-X-KEY:METHOD=NONE"
@@ -192,11 +196,32 @@ class Parts:
         return media.media_playlist([*head, *lines], self.PARTS, has_ended, first, None)
 
 
-def parts(clear, *delivery):
+class WholeParts(Parts):
+    """With whole segments encrypted (METHOD=AES-128), which are played whole."""
+
+    KEY = "key.bin"
+
+    def __init__(self, ends, clear, delivery):
+        super().__init__(ends, clear, delivery)
+        files, key = self.scene.origin.files, media.key_of(self.KEY)
+        files[self.KEY] = key
+        for number in range(ends):
+            segment = b"".join(self.video.segment(number * self.PARTS + part) for part in range(self.PARTS))
+            files[f"{number}.m4s"] = media.whole(segment, key, number.to_bytes(16, "big"))
+
+    def state(self, _number):
+        return ['#EXT-X-MAP:URI="c.mp4"', media.key_line(self.KEY, "AES-128", None)]
+
+    def check_requests(self):
+        asked = [path for path in self.scene.origin.paths() if path == self.KEY or path.endswith((".0.m4s", ".1.m4s"))]
+        demand(asked == [self.KEY], f"the key is not asked for once, or parts were asked for: {asked}")
+
+
+def parts(clear, *delivery, form=Parts):
     """Every picture from a part of the first window on, to the end."""
 
     def behavior():
-        live = Parts(8, clear, delivery)
+        live = form(8, clear, delivery)
         with live.scene as scene:
             player = scene.player(paced=True)
             player.play()
@@ -208,7 +233,7 @@ def parts(clear, *delivery):
             demand(
                 any(frames == expected[start:] for start in starts),
                 f"{len(frames)} pictures, which are not those from a part of the first window to the end")
-            demand(scene.key_requests() == [identifier(live.URI)], f"keys that were asked for: {scene.key_requests()}")
+            live.check_requests()
 
     return behavior
 
@@ -248,4 +273,6 @@ ALL = {
     "live-parts/blocks-skips": parts(0, "blocks", "skips"),
     "live-parts/becomes-encrypted": parts(5, "blocks", "skips"),
 }
+# With --everywhere: they take as long as what they play.
+MORE = {"live-parts/whole": parts(0, "blocks", "skips", form=WholeParts)}
 LONG = {"live-for-a-minute": sliding(65), "live-restart": sliding(14, Restarted)}
